@@ -413,7 +413,7 @@ def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, help="folder for the audit and the predictions")
-    parser.add_argument("--fair-predictions", type=Path, help="folder that examples/cifair.sh made")
+    parser.add_argument("--fair", type=Path, help="folder that examples/cifair.sh made")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page that is written")
     given = parser.parse_args()
     data = data_folder(
@@ -429,7 +429,7 @@ def main() -> None:
         fair = None
         if given.fair:
             on_test, on_fair = fair_answers(data, given.fair, work)
-            more = [f"--fair={name}={file}" for name, file in on_fair.items()]
+            more = [f"--fair-predictions={name}={file}" for name, file in on_fair.items()]
             fair = measured(given.fair / "audit", on_test, work / "fair", *more)
     given.page.write_text(page(machine, people, fair))
     accuracy = machine.effects[0].original.score.value

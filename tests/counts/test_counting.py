@@ -125,7 +125,7 @@ def test_after_review_by_hand(folder: Path) -> None:
 
 
 def test_judged_pairs_alone(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"nobody has judged a pair of .* yet"):
+    with pytest.raises(UsageError, match="has no verdicts"):
         count(folder, judged=True)
     said = [
         verdict("c0", "t0", "near"),

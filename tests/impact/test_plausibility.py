@@ -176,7 +176,7 @@ def test_models_are_compared_with_each_other() -> None:
     said = said_between(models(a=a, b=b, c=c[order]))
     assert said.startswith("rows of c look shuffled")
     assert "look off by one" in said_between(models(a=a, b=np.roll(b, 1)))
-    assert "the same answers" in said_between(models(a=a, b=a))
+    assert "the same predictions" in said_between(models(a=a, b=a))
 
 
 def test_swapped_files() -> None:

@@ -180,8 +180,8 @@ def classify(
     call: Call,
 ) -> Reply:
     """Run a classifier on a set and save its predictions."""
+    from visleak.impact.evaluators.classification import content, document
     from visleak.impact.evaluators.classify import classify as run
-    from visleak.impact.evaluators.classify import content, document
 
     images = _opened(data.source, data.id, data.label, target, call)
     result = run(
@@ -204,7 +204,7 @@ def zeroshot(
     call: Call,
 ) -> Reply:
     """Classify a set with CLIP and class names, without training, and save the predictions."""
-    from visleak.impact.evaluators.zeroshot import content, document
+    from visleak.impact.evaluators.classification import content, document
     from visleak.impact.evaluators.zeroshot import zeroshot as run
 
     images = _opened(data.source, data.id, data.label, target, call)

@@ -3,11 +3,18 @@
 A duplicate is a pair that is exact, near or similar. Source: their figures 1 and 4 and table 1.
 """
 
-from visleak.counts.counting import Counts, SetCounts, count
+from visleak.counts.counting import (
+    Class,
+    Counts,
+    Example,
+    Review,
+    SetCounts,
+    State,
+    Tally,
+    count,
+    review_of,
+)
 from visleak.counts.document import documents, review_document
-from visleak.counts.examples import Example
-from visleak.counts.review import Review, review_of
-from visleak.counts.tally import Class, State, Tally
 from visleak.counts.writing import COUNTS, write_counts
 
 __all__ = [

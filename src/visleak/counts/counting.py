@@ -1,10 +1,11 @@
-"""Counts the duplicates of an audit folder."""
+"""Counts of the duplicates of an audit: per type and class, before and after review, examples."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,17 +13,325 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.counts.examples import Example, examples
-from visleak.counts.review import Review, review_of
-from visleak.counts.tally import COUNTED, Class, State, classes_of, state
 from visleak.errors import UsageError
 from visleak.pipeline.copies import ContentPairs
+from visleak.records import GRADES
 from visleak.stats import Rate
 from visleak.storage import IMAGES, ComparisonSummary, read_table
-from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
+from visleak.verdicts import (
+    Agreement,
+    Verdict,
+    agreement,
+    consensus_of,
+    disputed,
+    judged_pairs,
+    judged_summary,
+    read_verdicts,
+)
 from visleak.verdicts.exchange import as_listed
 
-#: What the document of counts says that it is.
+#: Grades that make a pair a duplicate, the strongest first.
+COUNTED: Final = GRADES[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The duplicates of one kind: with training images, or within the test set.
+
+    Attributes:
+        pairs: number of pairs, by grade.
+        images: number of distinct test images, by the strongest grade of each. Of a pair within
+            the test set only the image in the column ``query`` counts: one of two is to be removed.
+    """
+
+    pairs: Mapping[str, int]
+    images: Mapping[str, int]
+
+    @property
+    def all_pairs(self) -> int:
+        """Pairs of any grade."""
+        return sum(self.pairs.values())
+
+    @property
+    def all_images(self) -> int:
+        """Distinct test images in them."""
+        return sum(self.images.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        total = {"pairs": self.all_pairs, "images": self.all_images}
+        kinds = {g: {"pairs": self.pairs[g], "images": self.images[g]} for g in self.pairs}
+        return kinds | {"total": total}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The duplicates of a test set under one column of grades.
+
+    Attributes:
+        leaks: with training images; ``None`` where there are none to compare with.
+        within: within the test set; ``None`` where they were not searched.
+        pairs: of both kinds.
+        images: distinct test images of both kinds; one that is in both counts once.
+        classes: the same by label; ``None`` for images without one.
+    """
+
+    leaks: Tally | None
+    within: Tally | None
+    pairs: int
+    images: int
+    classes: Mapping[str | None, int]
+
+    @property
+    def kinds(self) -> dict[str, Tally]:
+        """The tallies by name."""
+        both = {"train-test": self.leaks, "within": self.within}
+        return {name: tally for name, tally in both.items() if tally is not None}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        kinds = {name: tally.as_dict() for name, tally in self.kinds.items()}
+        return {"types": kinds, "pairs": self.pairs, "images": self.images}
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class and its test images that have a duplicate.
+
+    Attributes:
+        name: the label; ``None`` for images without one.
+        images: of them with a duplicate, after review.
+        before: the same by the automatic grades.
+        size: all that can be read.
+    """
+
+    name: str | None
+    images: int
+    before: int
+    size: int
+
+
+def state(
+    pairs: pa.Table,
+    contents: ContentPairs,
+    column: str,
+    grades: Sequence[str],
+    *,
+    leaks: bool,
+    within: bool,
+) -> State:
+    """Count the duplicates of one test set.
+
+    Args:
+        pairs: its listed pairs, with columns ``query``, ``query_label``, ``coverage`` and
+            ``column``.
+        contents: of these pairs; pairs of copies that are not listed count as well.
+        column: of the grades.
+        grades: those that count, the strongest first.
+        leaks, within: whether the set was compared with training images, and with itself.
+    """
+    code = pc.index_in(pairs[column], pa.array(grades, pa.string()))
+    many = contents.stand_for(pc.fill_null(code, len(grades)).to_numpy())
+    pairs = pairs.append_column("many", pa.array(many))
+    found = pairs.filter(pc.is_valid(code))
+    inside = pc.equal(found["coverage"], "within")
+    rows = found.select(["query", "query_label"]).group_by(["query", "query_label"])
+    labels = rows.aggregate([])["query_label"].to_pylist()
+    return State(
+        leaks=_tally(found.filter(pc.invert(inside)), column, grades) if leaks else None,
+        within=_tally(found.filter(inside), column, grades) if within else None,
+        pairs=pc.sum(found["many"]).as_py() or 0,
+        images=len(labels),
+        classes=Counter(labels),
+    )
+
+
+def _tally(found: pa.Table, column: str, grades: Sequence[str]) -> Tally:
+    codes = pc.index_in(found[column], pa.array(grades, pa.string()))
+    table = pa.table({"query": found["query"], "code": codes})
+    best = table.group_by("query").aggregate([("code", "min")])["code_min"]
+    images = Counter(best.to_pylist())
+    pairs = {
+        code: pc.sum(found["many"].filter(pc.equal(codes, code))) for code in range(len(grades))
+    }
+    return Tally(
+        {grade: pairs[code].as_py() or 0 for code, grade in enumerate(grades)},
+        {grade: images[code] for code, grade in enumerate(grades)},
+    )
+
+
+def classes_of(after: State, before: State, sizes: Mapping[str | None, int]) -> tuple[Class, ...]:
+    """Return every class of a test set, that with most duplicates first, unlabelled images last.
+
+    Args:
+        after, before: the counts.
+        sizes: class to the number of its images.
+    """
+    names = {*sizes, *after.classes, *before.classes}
+    found = [
+        Class(name, after.classes.get(name, 0), before.classes.get(name, 0), sizes.get(name, 0))
+        for name in names
+    ]
+    return tuple(sorted(found, key=lambda c: (c.name is None, -c.images, -c.before, c.name or "")))
+
+
+#: Percentiles of distance of the examples.
+PERCENTILES: Final = (10, 50, 90)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An example pair of a type.
+
+    Attributes:
+        grade: its type.
+        percentiles: of its distance among those of the type; several if there are few pairs.
+        pair: its row of ``pairs.parquet``, with verdicts.
+    """
+
+    grade: str
+    percentiles: tuple[int, ...]
+    pair: Mapping[str, Any]
+
+    @property
+    def distance(self) -> float:
+        """``sqrt(2 - 2 * similarity)``, the distance of unit vectors."""
+        return math.sqrt(max(0.0, 2.0 - 2.0 * float(self.pair["similarity"])))
+
+    @property
+    def place(self) -> str:
+        """The percentiles in words.
+
+        >>> Example("near", (10, 50, 90), {}).place
+        '10th, 50th and 90th percentile'
+        """
+        *others, last = (f"{each}th" for each in self.percentiles)
+        return f"{', '.join(others)}{' and ' if others else ''}{last} percentile"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints."""
+        names = ("query_set", "query", "reference_set", "reference", "similarity", "judged")
+        return {
+            "grade": self.grade,
+            "percentiles": list(self.percentiles),
+            "distance": self.distance,
+            **{name: self.pair[name] for name in names},
+        }
+
+
+def examples(pairs: pa.Table, grades: Sequence[str]) -> tuple[Example, ...]:
+    """Choose the examples of each type, of both kinds of duplicates together.
+
+    Pairs without a similarity and disputed pairs are never chosen. The example at percentile ``p``
+    of ``n`` pairs is the one whose rank from 0 is nearest to ``p / 100 * (n - 1)``.
+
+    Args:
+        pairs: of one test set; those of one distance are in the order of ids.
+        grades: the types.
+    """
+    chosen: list[Example] = []
+    usable = pc.and_not(pc.is_valid(pairs["similarity"]), disputed(pairs))
+    pairs = pairs.filter(usable)
+    for grade in grades:
+        own = pairs.filter(pc.equal(pairs["grade"], grade))
+        keys = [("similarity", "descending"), ("query", "ascending"), ("reference", "ascending")]
+        order = pc.sort_indices(own, [*keys, ("reference_set", "ascending")])
+        ranks: dict[int, list[int]] = {}
+        for each in PERCENTILES if len(own) else ():
+            ranks.setdefault(math.floor(each / 100 * (len(own) - 1) + 0.5), []).append(each)
+        rows = own.take(order.take(pa.array(list(ranks), pa.int64()))).to_pylist()
+        chosen += [
+            Example(grade, tuple(places), row)
+            for places, row in zip(ranks.values(), rows, strict=True)
+        ]
+    return tuple(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """A pair on which reviewers disagree on near-or-not, and the verdict of each of them."""
+
+    query_set: str
+    query: str
+    reference_set: str
+    reference: str
+    said: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The verdicts of an audit folder, counted.
+
+    Attributes:
+        agreement: pairs per reviewer, and kappa of every two.
+        judgments: reviewer to the number of each grade.
+        settled: number of pairs of each grade; disputed ones have none.
+        disputes: the disputed pairs.
+    """
+
+    agreement: Agreement
+    judgments: Mapping[str, Mapping[str, int]]
+    settled: Mapping[str, int]
+    disputes: tuple[Dispute, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``--json`` prints; a kappa that is not defined is ``None``."""
+        return {
+            "judged": self.agreement.judged,
+            "disputed": self.agreement.disputed,
+            "settled": dict(self.settled),
+            "reviewers": {name: dict(counts) for name, counts in self.judgments.items()},
+            "kappas": [
+                {
+                    "reviewers": list(each.reviewers),
+                    "pairs": each.pairs,
+                    "agreed": each.agreed,
+                    "kappa": None if math.isnan(each.kappa) else each.kappa,
+                }
+                for each in self.agreement.kappas
+            ],
+            "disputes": [
+                {
+                    "query_set": each.query_set,
+                    "query": each.query,
+                    "reference_set": each.reference_set,
+                    "reference": each.reference,
+                    "said": dict(each.said),
+                }
+                for each in self.disputes
+            ],
+        }
+
+
+def review_of(verdicts: Sequence[Verdict]) -> Review:
+    """Count verdicts.
+
+    Args:
+        verdicts: in order of time.
+    """
+    settled = consensus_of(verdicts)
+    agreed = agreement(verdicts)
+    given = Counter(
+        (verdict.reviewer, verdict.judgment)
+        for each in settled.values()
+        for verdict in each.verdicts
+    )
+    standing = Counter(each.grade for each in settled.values())
+    return Review(
+        agreement=agreed,
+        judgments={name: {g: given[name, g] for g in GRADES} for name in agreed.reviewers},
+        settled={grade: standing[grade] for grade in GRADES},
+        disputes=tuple(_dispute(each.verdicts) for each in settled.values() if each.disputed),
+    )
+
+
+def _dispute(verdicts: Sequence[Verdict]) -> Dispute:
+    last = verdicts[-1]
+    said = {verdict.reviewer: verdict.judgment for verdict in verdicts}
+    return Dispute(last.query_set, last.query, last.reference_set, last.reference, said)
+
+
+#: Kind of the document of counts.
 KIND: Final = "visleak counts"
 
 #: Columns of the pairs that counts and the cards of examples need.
@@ -50,12 +359,12 @@ class SetCounts:
     Attributes:
         query_set: its name.
         size: images that could be read.
-        after: with the verdicts of people counted.
-        before: the machine's grades alone; the same where nobody judged.
+        after: with the verdicts of reviewers.
+        before: the automatic grades alone; the same where there are no verdicts.
         classes: by label, most duplicates first; empty where there are no labels.
         examples: of each type.
         unplaced: duplicates without a similarity, which are never examples.
-        blank: duplicates of blank pictures, which are counted nowhere.
+        blank: duplicates of blank images, which are not counted.
     """
 
     query_set: str
@@ -92,13 +401,13 @@ class SetCounts:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The duplicates of an audit, and who reviewed it.
+    """The duplicates of an audit, and its review.
 
     Attributes:
         grades: that count, the strongest first.
         sets: a test set each.
-        review: who judged and how far they agree; ``None`` where nobody judged.
-        changed, added: listed pairs whose grade people changed; pairs only people found.
+        review: verdicts and agreement; ``None`` where there are none.
+        changed, added: listed pairs whose grade reviewers changed; pairs only reviewers found.
     """
 
     grades: tuple[str, ...]
@@ -131,8 +440,8 @@ def count(
     Args:
         folder: an audit folder.
         grade: the weakest that counts: ``exact``, ``near``, or ``similar`` as in the paper.
-        verdicts: to lay over, in order of time; by default those of the folder.
-        judged: count only the pairs that people judged and agree on, as the paper does.
+        verdicts: in order of time; by default those of the folder.
+        judged: count reviewed pairs without dispute only, as the paper does.
 
     Raises:
         UsageError: the folder holds no finished audit, or no pair of it has a grade or verdict.
@@ -141,17 +450,26 @@ def count(
     if grade not in COUNTED:
         raise UsageError(f"grade must be one of {', '.join(COUNTED)}; got {grade!r}")
     home = Path(folder)
-    said = tuple(read_verdicts(home) if verdicts is None else verdicts)
-    summary = judged_summary(home, said)
-    if summary.grader is None and not said:
+from visleak.storage import IMAGES, ComparisonSummary, read_table
+from visleak.verdicts import (
+    Agreement,
+    Verdict,
+    agreement,
+    consensus_of,
+    disputed,
+    judged_pairs,
+    judged_summary,
+    read_verdicts,
+)
+from visleak.verdicts.exchange import as_listed
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; judge them with"
             " `visleak review`"
         )
-    if judged and not said:
-        raise UsageError(f"nobody has judged a pair of {folder} yet; run `visleak review` on it")
+    if judged and not given:
+        raise UsageError(f"{folder} has no verdicts; run `visleak review` on it")
     grades = COUNTED[: COUNTED.index(grade) + 1]
-    pairs = as_listed(_duplicates(home, said), said)
+    pairs = as_listed(_duplicates(home, given), given)
     if judged:
         pairs = pairs.filter(pc.equal(pairs["judged"], "human"))
     images = read_table(home, IMAGES, ["set", "id", "digest", "label", "flat"])
@@ -162,15 +480,24 @@ def count(
             _set(total.query_set, summary.comparisons, pairs, images, grades)
             for total in summary.totals
         ),
-        review=review_of(said) if said else None,
-        changed=review.changed if review else 0,
-        added=review.added if review else 0,
+from visleak.storage import IMAGES, ComparisonSummary, read_table
+from visleak.verdicts import (
+    Agreement,
+    Verdict,
+    agreement,
+    consensus_of,
+    disputed,
+    judged_pairs,
+    judged_summary,
+    read_verdicts,
+)
+from visleak.verdicts.exchange import as_listed
     )
 
 
-def _duplicates(folder: Path, said: Sequence[Verdict]) -> pa.Table:
-    """Return the pairs that machine or people call a duplicate."""
-    pairs = judged_pairs(folder, COLUMNS, said)
+def _duplicates(folder: Path, given: Sequence[Verdict]) -> pa.Table:
+    """Return the pairs that are duplicates by automatic grade or by verdicts."""
+    pairs = judged_pairs(folder, COLUMNS, given)
     known = pa.array(COUNTED, pa.string())
     return pairs.filter(
         pc.or_(pc.is_in(pairs["grade"], known), pc.is_in(pairs["machine_grade"], known))
@@ -188,7 +515,7 @@ def _set(
     pairs = pairs.filter(pc.equal(pairs["query_set"], name))
     listed = images
     images = images.filter(pc.equal(images["set"], name))
-    # of blank pictures nothing is known; no rate counts them
+    # blank images are not counted in any rate
     flat = images.filter(pc.fill_null(images["flat"], False))["id"].combine_chunks()
     blank = pc.is_in(pairs["query"], flat)
     counted = pairs.filter(pc.invert(blank))

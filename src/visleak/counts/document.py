@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from visleak.counts.counting import Counts, SetCounts
-from visleak.counts.review import Review
+from visleak.counts.counting import Counts, Review, SetCounts
 from visleak.markup import Grid
 from visleak.quantities import counted
 from visleak.reporting import Document

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from visleak.counts.counting import Counts, SetCounts
-from visleak.counts.tally import State
+from visleak.counts.counting import Counts, SetCounts, State
 from visleak.reporting.charts import Bar, bar_chart
 
 #: Most classes of a drawing; the table has all.
@@ -17,7 +16,7 @@ KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
 def types_figure(counts: Counts) -> bytes:
-    """Draw the pairs of each kind by type, the machine's above those after review."""
+    """Draw the pairs of each kind by type, automatic grades above those after review."""
     bars = [_bar(*row) for own in counts.sets for row in _rows(own, counts)]
     return bar_chart(bars, "types", label="pairs", legend=counts.grades)["svg"]
 

@@ -1,4 +1,4 @@
-"""Writes the counts as files: json, tables, drawings, and the example pairs as pictures."""
+"""Writes the counts as files: JSON, tables, figures, and the example pairs as images."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from visleak.counts.counting import Counts
-from visleak.counts.examples import Example
+from visleak.counts.counting import Counts, Example
 from visleak.counts.figures import classes_figure, types_figure
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import Pictures, decoded, relation, write_card
@@ -26,8 +25,8 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
     Args:
         counts: of an audit.
         folder: to write to; files of these names are replaced, and examples of an earlier run go.
-        pictures: called once a set with sorted ids; without it, or where one of two pictures
-            cannot be read, there is no picture of an example.
+        pictures: called once per set with sorted ids; without it, or where an image cannot be read,
+            an example is not drawn.
 
     Returns:
         The files written.
@@ -66,7 +65,7 @@ def write_counts(counts: Counts, folder: Path, pictures: Pictures | None) -> tup
 
 
 def _number(counts: Counts, number: int) -> str:
-    """Return what tells the files of several test sets apart; their names are anybody's."""
+    """Return the suffix of the files of a test set; names of sets are not used in file names."""
     return f"-{number}" if len(counts.sets) > 1 else ""
 
 
@@ -92,7 +91,7 @@ def _classes(counts: Counts) -> Iterator[tuple[str, ...]]:
 
 
 def _draw(example: Example, path: Path, pixels: Mapping[tuple[str, str], Bytes8]) -> bool:
-    """Draw an example pair; return whether both pictures are at hand."""
+    """Draw an example pair; return whether both images are available."""
     row = example.pair
     query = pixels.get((row["query_set"], row["query"]))
     reference = pixels.get((row["reference_set"], row["reference"]))

@@ -29,9 +29,7 @@ def check_audit(audit: Audit, split: Split) -> None:
     """
     table = audit.images()
     compared = {
-        name
-        for each in audit.summary.comparisons
-        for name in (each.query_set, each.reference_set)
+        name for each in audit.summary.comparisons for name in (each.query_set, each.reference_set)
     }
     seen = [set(table.filter(pc.equal(table["set"], name))["id"].to_pylist()) for name in compared]
     for images in (split.test, split.train):

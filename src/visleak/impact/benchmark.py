@@ -197,9 +197,9 @@ def benchmark_of(
             f"{folder} has neither degrees nor grades for {name!r}: audit it again with an encoder"
             " that has thresholds, or with verification"
         )
-    said = bool(pc.any(pc.equal(pairs["judged"], "human")).as_py())
+    reviewed = bool(pc.any(pc.equal(pairs["judged"], "human")).as_py())
     known = labels if labels.null_count < len(labels) else None
-    return Benchmark(name, sides, ids, known, found, judged=said)
+    return Benchmark(name, sides, ids, known, found, judged=reviewed)
 
 
 def with_subsets(

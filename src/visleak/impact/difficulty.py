@@ -181,13 +181,13 @@ class Probed:
     @property
     def about(self) -> str:
         """Its description."""
-        told = (
+        text = (
             "a probe on built-in fingerprints of other test images: ridge classifiers"
             f" ({100 * self.ridge:.1f} % correct) and nearest neighbours ({100 * self.nearest:.1f}"
             f" %); the largest class has {100 * self.largest:.1f} %"
         )
         weak = max(self.ridge, self.nearest) < 1.5 * self.largest
-        return f"{told}; a probe as weak as this hardly measures difficulty" if weak else told
+        return f"{text}; a probe as weak as this hardly measures difficulty" if weak else text
 
 
 def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) -> Probed:
@@ -289,12 +289,12 @@ def _by_neighbours(
     """Return by how much the nearest images of other groups prefer another class, (n,)."""
     behind = np.zeros(len(rows))
     every = np.ascontiguousarray(vectors[rows])
-    count, looked = int(classes.max()) + 1, min(NEAREST, len(rows))
+    count, nearest = int(classes.max()) + 1, min(NEAREST, len(rows))
     step = max(1, _SIMILARITIES // max(1, len(rows)))
     for start in range(0, len(rows), step):
         part = np.arange(start, min(start + step, len(rows)))
         similar = every[part] @ every.T
-        best = np.argpartition(-similar, looked - 1, axis=1)[:, :looked]
+        best = np.argpartition(-similar, nearest - 1, axis=1)[:, :nearest]
         close = np.take_along_axis(similar, best, axis=1).astype(np.float64)
         order = np.argsort(-close, axis=1, kind="stable")
         best = np.take_along_axis(best, order, axis=1)

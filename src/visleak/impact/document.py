@@ -349,7 +349,7 @@ def parts(result: Impact, effects: Sequence[Effect]) -> list[tuple[str, str]]:
     every = dict.fromkeys((row.leak, row.subset) for effect in effects for row in effect.rows)
     order = {leak: place for place, leak in enumerate(["", *result.leaks])}
     wanted = [part for part in every if not part[0] or result.leaks.get(part[0])]
-    # what only some models have stands after what all have, but with its leak
+    # parts of only some models come last within their leak
     return sorted(wanted, key=lambda part: order.get(part[0], len(order)))
 
 
@@ -422,7 +422,7 @@ def _compared(result: Impact, metric: str) -> list[tuple[Effect, Comparison]]:
 
 
 def _percent(found: Sequence[tuple[Effect, Comparison]]) -> bool:
-    """Return whether a metric's scores are percentages; alike for all of its models."""
+    """Return whether a metric's scores are percentages; the same for all of its models."""
     return bool(found) and found[0][0].percent
 
 
@@ -622,7 +622,7 @@ def write_several(results: Mapping[str, Impact], folder: str | os.PathLike[str])
 
 
 def _several_headlines(results: Mapping[str, Impact]) -> list[str]:
-    """Return what is said of each audit, after its name; files in doubt come first."""
+    """Return the headlines of each audit, with its name; files in doubt come first."""
     every = [(name, line) for name, result in results.items() for line in headlines(result)]
     every.sort(key=lambda each: not each[1].startswith("warning:"))
     return [f"{name}: {line}" for name, line in every]

@@ -91,7 +91,7 @@ def test_labels_that_are_no_names(labels: pa.Array | None, said: str) -> None:
         ("c.txt", "a\tx\nb\t\n", "line 2 has no name; write"),
         ("c.txt", "a\tx\na\ty\n", "line 2: label 'a' has two names"),
         ("c.txt", "cat\n", "a classifier needs two classes, there is 1"),
-        ("c.txt", "n02123045\nN02123045\n", "'n02123045' stands for two classes; write LABEL<TAB>"),
+        ("c.txt", "n02123045\nN02123045\n", "'n02123045' names two classes"),
         ("c.txt", "cat\ndog\n", "names none of the set's classes: labels are 'n02123045', 'n02124"),
         ("c.csv", "id,name\na,b\n", "its columns are id, name, label and name are needed"),
         ("c.json", "{", "Expecting property name"),

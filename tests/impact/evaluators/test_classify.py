@@ -216,7 +216,7 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
     assert done.accuracy.total == 6
     assert done.accuracy.count <= 4
     assert done.notes == (
-        "labels of the set that are no class of the model: grass; their 2 images count as wrong",
+        "labels of the set that are not a class of the model: grass; their 2 images count as wrong",
         "images without a label, which are not counted: 2",
     )
     assert pq.read_table(done.file)["label"].null_count == 2

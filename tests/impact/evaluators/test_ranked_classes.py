@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score, top_k_accuracy_score
 
-from visleak.impact.evaluators.outputs import NONE, hits, ranked
+from visleak.impact.evaluators.classification import NONE, hits, ranked
 
 pytest.importorskip("torchmetrics")
 
@@ -24,7 +24,7 @@ def test_accuracy_and_top_5_by_two_libraries_and_by_hand(seed, images, classes):
     made = outputs(seed, images, classes)
     targets = np.random.default_rng(seed + 1).integers(0, classes, images)
     found = ranked(made, np.ones(classes, bool))
-    right = hits(found.best, targets, classes)
+    right = hits(found.best, targets)
     assert right[:, 0].mean() == accuracy_score(targets, made.argmax(axis=1))
     if classes > 5:
         five = top_k_accuracy_score(targets, made, k=5, labels=np.arange(classes))
@@ -38,8 +38,8 @@ def test_equal_outputs_and_few_classes():
     """The first of equal ones; places beyond the classes are empty and never right."""
     found = ranked(np.array([[1, 2, 2]], np.float32), np.ones(3, bool))
     assert found.best.tolist() == [[1, 2, 0, NONE, NONE]]
-    assert hits(found.best, np.array([-1]), 3).tolist() == [[False] * 5]
-    assert hits(found.best, np.array([0]), 3).tolist() == [[False, False, True, False, False]]
+    assert hits(found.best, np.array([-1])).tolist() == [[False] * 5]
+    assert hits(found.best, np.array([0])).tolist() == [[False, False, True, False, False]]
 
 
 def test_restricted_answers():

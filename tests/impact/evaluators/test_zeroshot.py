@@ -124,18 +124,18 @@ def test_blocks_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     pictures = rng.standard_normal((50, 12)).astype(np.float32)
     classes = rng.standard_normal((7, 12))
-    whole = module.answers(pictures, classes, 5.0)
+    whole = module.predicted(pictures, classes, 5.0)
     monkeypatch.setattr(module, "BLOCK", 3)
-    parts = module.answers(pictures, classes, 5.0)
+    parts = module.predicted(pictures, classes, 5.0)
     np.testing.assert_array_equal(parts.best, whole.best)
     np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=1e-6)
-    turned = module.answers(pictures, classes[::-1], 5.0)
+    turned = module.predicted(pictures, classes[::-1], 5.0)
     np.testing.assert_array_equal(6 - turned.best, whole.best)
 
 
 def test_few_classes_and_equal_ones() -> None:
     """Of equal classes the first is first; places that are not there are marked."""
-    found = module.answers(
+    found = module.predicted(
         np.float32([[1, 0]]), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), 2.0
     )
     assert found.best.tolist() == [[1, 2, 0, -1, -1]]
@@ -163,7 +163,7 @@ def test_names_by_label_and_pictures_that_cannot_be_read(
     assert (done.images, done.unreadable) == (len(images) - 1, 1)
     assert done.notes == (
         "names that several classes have: money; the first of these classes is predicted",
-        "labels of the set that are no class of the model: grass; their 4 images count as wrong",
+        "labels of the set that are not a class of the model: grass; their 4 images count as wrong",
     )
 
 

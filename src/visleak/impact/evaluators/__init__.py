@@ -1,1 +1,1 @@
-"""Ready-made evaluators: what a model answers on a set, written as a file of predictions."""
+"""Built-in evaluators: a model runs on a set and its predictions are saved."""

@@ -127,8 +127,8 @@ def captions_of(images: ImageSet) -> Captions:
         )
     rows = zip(images.ids.to_pylist(), images.captions.to_pylist(), strict=True)
     # an image without a caption is not an empty caption
-    told = ((id_, text) for id_, text in rows if text is not None)
-    return _collected(told, f"set {images.name!r}")
+    given = ((id_, text) for id_, text in rows if text is not None)
+    return _collected(given, f"set {images.name!r}")
 
 
 def read_captions(path: Path) -> Captions:
@@ -146,8 +146,10 @@ def read_captions(path: Path) -> Captions:
     try:
         return _collected(reader(path), str(path))
     except (OSError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"--captions {path} cannot be read ({said}); give {WRITTEN}") from error
+        reason = " ".join(str(error).split())[:200]
+        raise VisleakError(
+            f"--captions {path} cannot be read ({reason}); give {WRITTEN}"
+        ) from error
 
 
 def _collected(rows: Iterable[Row], source: str) -> Captions:
@@ -219,7 +221,7 @@ def _of_json(path: Path) -> Iterable[Row]:
                 for sentence in image["sentences"]
             ]
         if isinstance(content, Mapping):
-            return [(id_, text) for id_, told in content.items() for text in _texts(told)]
+            return [(id_, text) for id_, value in content.items() for text in _texts(value)]
     except (KeyError, TypeError) as error:
         raise VisleakError(
             f"--captions {path} is not understood ({type(error).__name__}: {error}); give {WRITTEN}"
@@ -232,10 +234,10 @@ def _of_coco(content: Mapping[str, Any]) -> list[Row]:
     return [(names[row["image_id"]], str(row["caption"])) for row in content["annotations"]]
 
 
-def _texts(told: Any) -> list[str]:
-    texts = told if isinstance(told, list) else [told]
+def _texts(value: Any) -> list[str]:
+    texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"{str(told)[:60]!r} is not a caption")
+        raise TypeError(f"{str(value)[:60]!r} is not a caption")
     return texts
 
 

@@ -94,8 +94,8 @@ def checkpoint_classifier(request: Request) -> Classifier:
     classes = _classes(weights, architecture, name, path)
     module = architecture.build(classes)
     _fill(module, weights, name, path)
-    told = request.options.get("prep")
-    recipe = read_recipe(Path(told)) if told else None
+    prep = request.options.get("prep")
+    recipe = read_recipe(Path(prep)) if prep else None
     about = {"architecture": name, "of": architecture.of, "recipe": recipe and recipe.as_dict()}
     return torch_classifier(
         request,
@@ -271,5 +271,5 @@ def _some(names: list[str]) -> str:
     >>> _some(["a", "b", "c", "d"])
     'a, b, c and 1 more'
     """
-    told = ", ".join(names[:3])
-    return f"{told} and {len(names) - 3} more" if len(names) > 3 else told
+    text = ", ".join(names[:3])
+    return f"{text} and {len(names) - 3} more" if len(names) > 3 else text

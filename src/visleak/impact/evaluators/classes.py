@@ -31,7 +31,7 @@ SHARED: Final = 0.5
 IN_FILE: Final = "the names in the file"
 OWN: Final = "the model's own names"
 
-#: Targets that are no output: a label that the model has no class for, and no label.
+#: Targets that are not an output: a label without a class of the model, and no label.
 FOREIGN: Final = -1
 UNLABELLED: Final = -2
 
@@ -98,34 +98,34 @@ def classes_of(
         UsageError: the file cannot be read, or is of another number of classes.
         VisleakError: none of these applies.
     """
-    told = _distinct(labels)
+    distinct = _distinct(labels)
     given = read_names(file, width) if file else None
-    if not told:
+    if not distinct:
         names = given or own or tuple((str(output),) for output in range(width))
         if given:
             return _matched(names, (), IN_FILE)
         return _matched(names, (), OWN if own else "the numbers of the outputs")
     if given:
-        made = _matched(given, told, IN_FILE)
+        made = _matched(given, distinct, IN_FILE)
         if not made.in_set.any():
             raise VisleakError(
-                f"no label of the set is among the names in {file}: labels are {_few(told)},"
+                f"no label of the set is among the names in {file}: labels are {_few(distinct)},"
                 f" names are {_few(made.names)}"
             )
         return made
     if own:
-        made = _matched(own, told, OWN)
-        if len(told) - len(made.foreign) >= SHARED * len(told):
+        made = _matched(own, distinct, OWN)
+        if len(distinct) - len(made.foreign) >= SHARED * len(distinct):
             return made
-    if all(label.isascii() and label.isdecimal() and _below(label, width) for label in told):
-        numbers = {int(label): label for label in told}
+    if all(label.isascii() and label.isdecimal() and _below(label, width) for label in distinct):
+        numbers = {int(label): label for label in distinct}
         names = tuple((numbers.get(output, str(output)),) for output in range(width))
-        return _matched(names, told, "the labels are numbers of outputs")
-    if len(told) == width:
-        return _matched(_alone(told), told, "the labels in sorted order")
+        return _matched(names, distinct, "the labels are numbers of outputs")
+    if len(distinct) == width:
+        return _matched(_alone(distinct), distinct, "the labels in sorted order")
     raise VisleakError(
-        f"which of the model's {width:,} outputs is which of the set's {len(told):,} classes is not"
-        f" known: labels are {_few(told)}"
+        f"which of the model's {width:,} outputs is which of the set's {len(distinct):,} classes is"
+        f" not known: labels are {_few(distinct)}"
         f"{f', the model has {_few([names[0] for names in own])}' if own else ''}; name the outputs"
         " with --classes FILE, one per line in their order"
     )
@@ -203,16 +203,16 @@ def _distinct(labels: pa.StringArray | None) -> tuple[str, ...]:
     """Return the distinct labels, sorted; of those that are equal when normalised, the first."""
     if labels is None:
         return ()
-    told = sorted(pc.unique(labels).drop_null().to_pylist())
+    distinct = sorted(pc.unique(labels).drop_null().to_pylist())
     found: dict[str, str] = {}
-    for key, label in zip(_keys(told), told, strict=True):
+    for key, label in zip(_keys(distinct), distinct, strict=True):
         found.setdefault(key, label)
     return tuple(found.values())
 
 
-def _matched(names: Names, told: Sequence[str], rule: str) -> Classes:
+def _matched(names: Names, distinct: Sequence[str], rule: str) -> Classes:
     """Return outputs by their names, in the set's spelling."""
-    spelt = dict(zip(_keys(told), told, strict=True))
+    spelt = dict(zip(_keys(distinct), distinct, strict=True))
     every = [name for each in names for name in each]
     keys = iter(_keys(every))
     chosen, first, in_set = [], [], []
@@ -289,19 +289,19 @@ def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
         UsageError: there are neither names nor labels, or labels are not names.
         VisleakError: the file cannot be used, or has no class of the set.
     """
-    told = sorted(pc.unique(labels).drop_null().to_pylist()) if labels is not None else []
+    distinct = sorted(pc.unique(labels).drop_null().to_pylist()) if labels is not None else []
     if file is None:
-        return _by_labels(told)
+        return _by_labels(distinct)
     found = read_class_names(file)
     if isinstance(found, Mapping):
-        return _by_file(file, list(found), tuple(found.values()), told, "labels in the file")
+        return _by_file(file, list(found), tuple(found.values()), distinct, "labels in the file")
     keys = _keys(found)
-    matched = sum(key in set(keys) for key in _keys(told))
-    numbered = all(label.isascii() and label.isdecimal() for label in told)
-    if told and numbered and matched < SHARED * len(told):
+    matched = sum(key in set(keys) for key in _keys(distinct))
+    numbered = all(label.isascii() and label.isdecimal() for label in distinct)
+    if distinct and numbered and matched < SHARED * len(distinct):
         places = [str(place) for place in range(len(found))]
-        return _by_file(file, places, tuple(found), told, "labels are the numbers of the lines")
-    return _by_file(file, found, tuple(found), told, "names in the file are the labels")
+        return _by_file(file, places, tuple(found), distinct, "labels are the numbers of the lines")
+    return _by_file(file, found, tuple(found), distinct, "names in the file are the labels")
 
 
 def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
@@ -324,8 +324,8 @@ def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
         else:
             found = _name_lines(text)
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        said = " ".join(str(error).split())
-        raise VisleakError(f"--classes {path}: {said}; write {WRITTEN}") from error
+        reason = " ".join(str(error).split())
+        raise VisleakError(f"--classes {path}: {reason}; write {WRITTEN}") from error
     if len(found) < 2:
         raise VisleakError(
             f"--classes {path}: a classifier needs two classes, there is {len(found)}"
@@ -384,35 +384,35 @@ def _listed(numbered: Iterable[tuple[int, str]]) -> Sequence[str]:
     return names
 
 
-def _by_labels(told: Sequence[str]) -> ClassNames:
-    if len(told) < 2:
+def _by_labels(distinct: Sequence[str]) -> ClassNames:
+    if len(distinct) < 2:
         raise UsageError(
-            f"the set has {'no labels' if not told else 'one label'} to take names of classes from;"
-            f" give --classes FILE: {WRITTEN}"
+            f"the set has {'no labels' if not distinct else 'one label'} to take names of classes"
+            f" from; give --classes FILE: {WRITTEN}"
         )
-    if all(_CODE.fullmatch(label) for label in told):
+    if all(_CODE.fullmatch(label) for label in distinct):
         raise UsageError(
-            f"the set's labels are {_few(told)}, which are not names for prompts; give"
+            f"the set's labels are {_few(distinct)}, which are not names for prompts; give"
             f" --classes FILE: {WRITTEN}"
         )
-    names = tuple(" ".join(label.replace("_", " ").split()) or label for label in told)
+    names = tuple(" ".join(label.replace("_", " ").split()) or label for label in distinct)
     return ClassNames(
-        _matched(_alone(told), told, "the set's labels, underscores as spaces"), names
+        _matched(_alone(distinct), distinct, "the set's labels, underscores as spaces"), names
     )
 
 
 def _by_file(
-    file: Path, labels: Sequence[str], names: tuple[str, ...], told: Sequence[str], rule: str
+    file: Path, labels: Sequence[str], names: tuple[str, ...], distinct: Sequence[str], rule: str
 ) -> ClassNames:
-    made = _matched(_alone(labels), told, rule)
-    if told and not made.in_set.any():
+    made = _matched(_alone(labels), distinct, rule)
+    if distinct and not made.in_set.any():
         raise VisleakError(
-            f"--classes {file} names none of the set's classes: labels are {_few(told)}, the file"
-            f" has {_few(labels)}; write LABEL<TAB>NAME"
+            f"--classes {file} names none of the set's classes: labels are {_few(distinct)}, the"
+            f" file has {_few(labels)}; write LABEL<TAB>NAME"
         )
     if made.repeated:
         raise VisleakError(
-            f"--classes {file}: {made.repeated[0]!r} stands for two classes; write LABEL<TAB>NAME"
+            f"--classes {file}: {made.repeated[0]!r} names two classes; write LABEL<TAB>NAME"
         )
     return ClassNames(made, names)
 
@@ -423,5 +423,5 @@ def _alone(labels: Sequence[str]) -> Names:
 
 def _few(names: Sequence[str]) -> str:
     """Return the first names, on one line."""
-    told = ", ".join(repr(name[:40]) for name in names[:3])
-    return f"{told} ..." if len(names) > 3 else told
+    text = ", ".join(repr(name[:40]) for name in names[:3])
+    return f"{text} ..." if len(names) > 3 else text

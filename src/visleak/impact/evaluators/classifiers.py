@@ -112,12 +112,12 @@ def load_classifier(text: str, **options: object) -> Classifier:
         VisleakError: it could not be loaded, or is not a classifier.
     """
     request = parse(text, "model")
-    told = {**request.options, **{name: str(value) for name, value in options.items()}}
+    merged = {**request.options, **{name: str(value) for name, value in options.items()}}
     if request.name not in MODELS:
         raise UsageError(f"a model is written {WRITTEN}; got {text!r}")
     module, _, name = MODELS[request.name].partition(":")
     make: Callable[[Request], Classifier] = getattr(import_module(module), name)
-    return make(replace(request, options=told))
+    return make(replace(request, options=merged))
 
 
 #: Pixels per call of a network on the CPU, without a given batch size: 16 images of 224 x 224.
@@ -330,14 +330,14 @@ def timm_classifier(request: Request) -> Classifier:
 
 def _timm_names(timm: Any, module: Any) -> Names | None:
     """Return the names that come with the weights, or ImageNet's where they are of its classes."""
-    told = module.pretrained_cfg.get("label_names")
-    if isinstance(told, list | tuple) and told:
+    labels = module.pretrained_cfg.get("label_names")
+    if isinstance(labels, list | tuple) and labels:
         described = module.pretrained_cfg.get("label_descriptions") or {}
         return tuple(
             (str(name), *synonyms(str(described[name])))
             if name in described
             else synonyms(str(name))
-            for name in told
+            for name in labels
         )
     subset = timm.data.infer_imagenet_subset(module)
     if not subset:

@@ -4,110 +4,29 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from visleak.errors import UsageError
-from visleak.impact.evaluators.classes import Classes, classes_of
-from visleak.impact.evaluators.classifiers import Classifier, load_classifier
-from visleak.impact.evaluators.feeding import (
-    feed,
-    nothing_read,
-    refuse_embeddings,
-    workplace,
-)
-from visleak.impact.evaluators.outputs import (
+from visleak.impact.evaluators.classes import classes_of
+from visleak.impact.evaluators.classification import (
     BEST,
-    Judged,
+    Classification,
     Ranked,
-    answer_columns,
     few,
-    judged,
-    label_notes,
     ranked,
+    save,
 )
-from visleak.impact.evaluators.predictions import (
-    about_set,
-    accuracy_facts,
-    check_target,
-    content_of,
-    document_of,
-    rate_numbers,
-    versions,
-    write_predictions,
-    write_unreadable,
-)
+from visleak.impact.evaluators.classifiers import Classifier, load_classifier
+from visleak.impact.evaluators.feeding import feed, nothing_read, refuse_embeddings, workplace
+from visleak.impact.evaluators.predictions import check_target
 from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.workplace import Progress, Workplace, silent
-from visleak.records import Bool, Float32, ImageSet, Int64, Problem
-from visleak.reporting import Document
-from visleak.stats import Rate
-
-
-@dataclass(frozen=True, slots=True)
-class Classified:
-    """The result of a classifier on a set.
-
-    Attributes:
-        file: of the predictions.
-        set, model: their names.
-        images: with a prediction.
-        accuracy: share of the labelled images whose likeliest class is theirs; ``None`` without
-            labels.
-        top_5: share of those whose class is among the likeliest five; ``None`` without labels, or
-            where there are no more than five classes.
-        unreadable: images without a prediction, and the file that lists them.
-        classes: number of outputs, and how their meaning is known.
-        seconds: reading and computing.
-        notes: what a reader must know, one line each.
-    """
-
-    file: Path
-    set: str
-    model: str
-    images: int
-    accuracy: Rate | None
-    top_5: Rate | None
-    unreadable: int
-    unreadable_file: Path | None
-    classes: int
-    rule: str
-    seconds: float
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A classifier, a set, and a file."""
-
-    images: ImageSet
-    network: Classifier
-    classes: Classes
-    restrict: bool
-    target: Path
-    force: bool
-
-    @property
-    def allowed(self) -> Bool:
-        """Outputs that may be predicted, ``bool`` (c,)."""
-        return self.classes.in_set if self.restrict else np.ones(len(self.classes), np.bool_)
-
-
-@dataclass(frozen=True, slots=True)
-class _Predicted:
-    """The predictions for the readable images of a set; ``scores`` of allowed classes."""
-
-    rows: Int64
-    ranked: Ranked
-    scores: Float32 | None
-    problems: tuple[Problem, ...]
+from visleak.pipeline.workplace import Progress, silent
+from visleak.records import ImageSet, Problem
 
 
 def classify(
@@ -123,7 +42,7 @@ def classify(
     cache: str | os.PathLike[str] | None = None,
     progress: Progress = silent,
     force: bool = False,
-) -> Classified:
+) -> Classification:
     """Run a classifier on a set and write its predictions.
 
     Args:
@@ -157,12 +76,60 @@ def classify(
     progress("loading the model", 1, 1)
     file = Path(classes) if classes is not None else None
     meaning = classes_of(network.width, images.labels, network.names, file)
-    job = _Job(images, network, meaning, restrict, target, force)
-    with workplace(images, workers, cache, progress) as place:
+    allowed = meaning.in_set if restrict else np.ones(len(meaning), np.bool_)
+    problems: list[Problem] = []
+    with workplace(images, workers, cache, progress) as place, ExitStack() as stack:
         start = time.perf_counter()
-        found = _predicted(job, place, scores)
-        seconds = time.perf_counter() - start
-        return _written(job, found, seconds)
+
+        # predictions grow in scratch files
+        def column(name: str, dtype: npt.DTypeLike, *shape: int) -> GrowingColumn:
+            return stack.enter_context(GrowingColumn(place.file(name), dtype, shape))
+
+        rows, best = column(".rows", np.int64), column(".best", np.int64, BEST)
+        confidence = column(".confidence", np.float32)
+        width = int(np.count_nonzero(allowed))
+        matrix = column(".scores", np.float32, width) if scores else None
+        for part in feed(images, network, place):
+            predicted = ranked(part.outputs, allowed)
+            rows.append(part.rows)
+            best.append(predicted.best)
+            confidence.append(predicted.confidence)
+            if matrix is not None:
+                matrix.append(part.outputs[:, allowed])
+            problems.extend(part.unreadable)
+        if not rows.rows:
+            raise nothing_read(images, problems)
+        repeated = "names that several outputs have, which count as one class"
+        return save(
+            images,
+            rows.mapped(),
+            Ranked(best.mapped(), confidence.mapped()),
+            meaning,
+            target,
+            model=network.name,
+            about={
+                "evaluator": "classify",
+                "model": {
+                    "name": network.name,
+                    "digest": network.digest,
+                    "precision": network.precision,
+                    "device": network.device,
+                    "preparation": dict(network.prepared),
+                },
+                "classes": {
+                    "count": len(meaning),
+                    "rule": meaning.rule,
+                    "digest": meaning.digest,
+                    "restricted": restrict,
+                },
+            },
+            problems=problems,
+            allowed=allowed,
+            scores=matrix.mapped() if matrix is not None else None,
+            notes=[f"{repeated}: {few(meaning.repeated)}"] if meaning.repeated else [],
+            force=force,
+            seconds=time.perf_counter() - start,
+        )
 
 
 def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> None:
@@ -172,123 +139,3 @@ def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> 
     refuse_embeddings(images)
     if restrict and (images.labels is None or images.labels.null_count == len(images)):
         raise UsageError(f"--restrict needs labels, and set {images.name!r} has none")
-
-
-def _predicted(job: _Job, place: Workplace, scores: bool) -> _Predicted:
-    """Run the network on the set; the columns of its predictions grow in scratch files."""
-    problems: list[Problem] = []
-    with ExitStack() as stack:
-
-        def column(name: str, dtype: npt.DTypeLike, *shape: int) -> GrowingColumn:
-            return stack.enter_context(GrowingColumn(place.file(name), dtype, shape))
-
-        rows, best = column(".rows", np.int64), column(".best", np.int64, BEST)
-        confidence = column(".confidence", np.float32)
-        width = int(np.count_nonzero(job.allowed))
-        matrix = column(".scores", np.float32, width) if scores else None
-        for part in feed(job.images, job.network, place):
-            answers = ranked(part.outputs, job.allowed)
-            rows.append(part.rows)
-            best.append(answers.best)
-            confidence.append(answers.confidence)
-            if matrix is not None:
-                matrix.append(part.outputs[:, job.allowed])
-            problems.extend(part.unreadable)
-        if not rows.rows:
-            raise nothing_read(job.images, problems)
-        return _Predicted(
-            rows.mapped(),
-            Ranked(best.mapped(), confidence.mapped()),
-            matrix.mapped() if matrix is not None else None,
-            tuple(problems),
-        )
-
-
-def _written(job: _Job, found: _Predicted, seconds: float) -> Classified:
-    """Write the files, that of the predictions last, and return the result."""
-    images, meaning = job.images, job.classes
-    labels = images.labels.take(pa.array(found.rows)) if images.labels is not None else None
-    allowed = int(np.count_nonzero(job.allowed))
-    right = judged(found.ranked.best, meaning, labels, allowed) if labels is not None else None
-    columns = answer_columns(meaning, found.ranked, labels, right, job.target)
-    scored = found.scores is not None
-    if scored:
-        columns["scores"] = found.scores
-    unreadable = write_unreadable(job.target, found.problems)
-    file = write_predictions(
-        job.target,
-        images.ids.take(pa.array(found.rows)),
-        columns,
-        _about(job, found),
-        classes=[meaning.names[k] for k in np.flatnonzero(job.allowed)] if scored else (),
-        force=job.force,
-    )
-    return Classified(
-        file=file,
-        set=images.name,
-        model=job.network.name,
-        images=len(found.rows),
-        accuracy=right.share(1) if right else None,
-        top_5=right.share(BEST) if right and right.top_5 else None,
-        unreadable=len(found.problems),
-        unreadable_file=unreadable,
-        classes=len(meaning),
-        rule=meaning.rule,
-        seconds=seconds,
-        notes=tuple(_notes(meaning, right)),
-    )
-
-
-def _about(job: _Job, found: _Predicted) -> dict[str, Any]:
-    """Return how the predictions were made, for the file."""
-    images, network, meaning = job.images, job.network, job.classes
-    return {
-        "evaluator": "classify",
-        "model": {
-            "name": network.name,
-            "digest": network.digest,
-            "precision": network.precision,
-            "device": network.device,
-            "preparation": dict(network.prepared),
-        },
-        "classes": {
-            "count": len(meaning),
-            "rule": meaning.rule,
-            "digest": meaning.digest,
-            "restricted": job.restrict,
-        },
-        "set": about_set(images, len(found.rows), len(found.problems)),
-        "versions": versions(),
-    }
-
-
-def _notes(meaning: Classes, right: Judged | None) -> Iterator[str]:
-    """Yield what a reader of the score must know."""
-    if meaning.repeated:
-        yield f"names that several outputs have, which count as one class: {few(meaning.repeated)}"
-    yield from label_notes(meaning, right)
-
-
-def document(result: Classified) -> Document:
-    """Return a result as a document."""
-    speed = (result.images + result.unreadable) / max(result.seconds, 1e-9)
-    facts = [
-        *accuracy_facts(result.accuracy, result.top_5),
-        ("classes", f"{result.classes:,}: {result.rule}"),
-        ("time", f"{result.seconds:,.1f} s, {speed:,.0f} images/s"),
-    ]
-    return document_of(result, f"{result.images:,} images of {result.set} by {result.model}", facts)
-
-
-def content(result: Classified) -> dict[str, Any]:
-    """Return a result as plain values."""
-    return content_of(
-        result,
-        set=result.set,
-        model=result.model,
-        images=result.images,
-        accuracy=rate_numbers(result.accuracy),
-        top_5=rate_numbers(result.top_5),
-        classes={"count": result.classes, "rule": result.rule},
-        seconds=round(result.seconds, 3),
-    )

@@ -86,9 +86,9 @@ def write_predictions(
     if target.suffix.lower() == ".csv":
         _write_csv(target, every)
     else:
-        told = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
+        content = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
         # escaped, because a path may not be UTF-8
-        metadata = {"visleak": json.dumps(told, allow_nan=False)}
+        metadata = {"visleak": json.dumps(content, allow_nan=False)}
         if classes:
             metadata["classes"] = json.dumps(list(classes))
         _write_parquet(target, every, metadata)
@@ -273,13 +273,3 @@ def rate_numbers(rate: Rate | None) -> dict[str, Any] | None:
         return None
     ends = {"low": rate.low, "high": rate.high}
     return {"value": rate.share, **ends, "right": rate.count, "images": rate.total}
-
-
-def accuracy_facts(accuracy: Rate | None, top_5: Rate | None) -> Iterator[tuple[str, str]]:
-    """Yield the accuracy and the top-5 accuracy of a classifier, as far as they are known."""
-    if accuracy is None or not accuracy.total:
-        yield "accuracy", "unknown: the images have no labels"
-        return
-    yield "accuracy", rate_text(accuracy)
-    if top_5 is not None and top_5.total:
-        yield "top-5", rate_text(top_5)

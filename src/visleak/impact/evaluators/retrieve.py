@@ -132,8 +132,8 @@ def retrieve(
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)
-    told = captions_of(images) if captions is None else read_captions(Path(captions))
-    kept = told.chosen(caption)
+    given = captions_of(images) if captions is None else read_captions(Path(captions))
+    kept = given.chosen(caption)
     _refuse_strangers(kept, images.ids)
     towers = load_vision_language(model, **options)
     read = towers.texts.encode(

@@ -102,8 +102,8 @@ def _read_npz(text: str, option: str) -> StoredVectors:
             ids = next((held[name] for name in NPZ_IDS if name in names), None)
             vectors = next((held[name] for name in NPZ_VECTORS if name in names), None)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        said = " ".join(str(error).split())[:160]
-        raise VisleakError(f"{option} {text} cannot be read as .npz ({said})") from error
+        reason = " ".join(str(error).split())[:160]
+        raise VisleakError(f"{option} {text} cannot be read as .npz ({reason})") from error
     if ids is None or vectors is None:
         raise VisleakError(
             f"{option} {text} needs arrays {NPZ_IDS[1]} and {NPZ_VECTORS[0]}; it has"

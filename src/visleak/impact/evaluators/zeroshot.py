@@ -9,50 +9,31 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from visleak.encoders.text_towers import TextTower
-from visleak.encoders.vision_language import (
-    VisionLanguage,
-    load_vision_language,
-)
+from visleak.encoders.vision_language import load_vision_language
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.classes import ClassNames, class_names
-from visleak.impact.evaluators.feeding import image_vectors, refuse_embeddings, workplace
-from visleak.impact.evaluators.outputs import (
+from visleak.impact.evaluators.classes import class_names
+from visleak.impact.evaluators.classification import (
     BEST,
-    NONE,
-    Judged,
+    Classification,
     Ranked,
-    answer_columns,
+    best_of,
     few,
-    judged,
-    label_notes,
+    save,
 )
-from visleak.impact.evaluators.predictions import (
-    about_set,
-    accuracy_facts,
-    check_target,
-    content_of,
-    document_of,
-    rate_numbers,
-    versions,
-    write_predictions,
-    write_unreadable,
-)
+from visleak.impact.evaluators.feeding import image_vectors, refuse_embeddings, workplace
+from visleak.impact.evaluators.predictions import check_target
 from visleak.pipeline.workplace import Progress, silent
-from visleak.records import Fingerprints, Float32, ImageSet
-from visleak.reporting import Document
-from visleak.stats import Rate
+from visleak.records import Float32, Float64, ImageSet
 
 #: Placeholder for the name of a class.
 PLACE: Final = "{}"
@@ -153,8 +134,6 @@ def _checked(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
     return tuple(seen)
 
 
-Float64 = npt.NDArray[np.float64]
-
 #: Images compared with all classes at a time.
 BLOCK: Final = 2_048
 
@@ -174,50 +153,6 @@ class ClassVectors:
     cut: int
 
 
-@dataclass(frozen=True, slots=True)
-class ZeroShot:
-    """The result of zero-shot classification of a set.
-
-    Attributes:
-        file: of the predictions.
-        set, model: their names.
-        images: with a prediction.
-        accuracy: share of the labelled images whose best class is theirs; ``None`` without labels.
-        top_5: share of those whose class is among the best five; ``None`` without labels, or where
-            there are no more than five classes.
-        classes: number of classes, and how the set's labels are matched with them.
-        templates: their name and number.
-        prompts, cut: number of prompts, and of those longer than the context.
-        unreadable: images without a prediction, and the file that lists them.
-        notes: what a reader must know, one line each.
-    """
-
-    file: Path
-    set: str
-    model: str
-    images: int
-    accuracy: Rate | None
-    top_5: Rate | None
-    classes: int
-    rule: str
-    templates: tuple[str, int]
-    prompts: int
-    cut: int
-    unreadable: int
-    unreadable_file: Path | None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Job:
-    images: ImageSet
-    model: VisionLanguage
-    names: ClassNames
-    templates: Templates
-    target: Path
-    force: bool
-
-
 def zeroshot(
     images: ImageSet,
     model: str,
@@ -230,7 +165,7 @@ def zeroshot(
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = silent,
     force: bool = False,
-) -> ZeroShot:
+) -> Classification:
     """Classify the images of a set with CLIP and class names, and write the predictions.
 
     Args:
@@ -256,12 +191,52 @@ def zeroshot(
     refuse_embeddings(images)
     sentences = load_templates(templates)
     names = class_names(images.labels, Path(classes) if classes is not None else None)
-    job = _Job(images, load_vision_language(model, **options), names, sentences, target, force)
-    made = class_vectors(job.model.texts, names.names, sentences, progress)
+    towers = load_vision_language(model, **options)
+    made = class_vectors(towers.texts, names.names, sentences, progress)
+    notes = []
+    if made.cut:
+        notes.append(
+            f"prompts longer than the {towers.texts.context} tokens of the model, which are"
+            f" truncated: {made.cut:,} of {made.prompts:,}"
+        )
+    if names.shared:
+        notes.append(
+            f"names that several classes have: {few(names.shared)}; the first of these classes is"
+            " predicted"
+        )
+    count = len(sentences.sentences)
     with workplace(images, workers, cache, progress) as place:
-        prints = image_vectors(images, job.model.pictures, place)
-        found = answers(prints.matrix, made.matrix, job.model.texts.logit_scale)
-        return _written(job, made, prints, found)
+        prints = image_vectors(images, towers.pictures, place)
+        return save(
+            images,
+            prints.rows,
+            predicted(prints.matrix, made.matrix, towers.texts.logit_scale),
+            names.classes,
+            target,
+            model=towers.pictures.name,
+            about={
+                "evaluator": "zeroshot",
+                "model": {**towers.about(), "logit scale": towers.texts.logit_scale},
+                "classes": {
+                    "count": len(names.classes),
+                    "rule": names.classes.rule,
+                    "digest": names.classes.digest,
+                    "names digest": names.digest,
+                },
+                "templates": {
+                    "name": sentences.name,
+                    "count": count,
+                    "digest": sentences.digest,
+                },
+                "prompts": {"count": made.prompts, "cut": made.cut},
+            },
+            problems=(*images.problems, *prints.problems),
+            notes=notes,
+            force=force,
+            templates=(sentences.name, count),
+            prompts=made.prompts,
+            cut=made.cut,
+        )
 
 
 def class_vectors(
@@ -290,120 +265,22 @@ def class_vectors(
     return ClassVectors(matrix, len(prompts), int(np.count_nonzero(read.cut)))
 
 
-def answers(pictures: Float32, classes: Float64, scale: float) -> Ranked:
+def predicted(images: Float32, classes: Float64, scale: float) -> Ranked:
     """Return the best classes of each image, and the probability of the first.
 
     Equal cosines: the class that comes first is first.
 
     Args:
-        pictures: ``float32`` (n, d), unit rows.
+        images: ``float32`` (n, d), unit rows.
         classes: ``float64`` (c, d), unit rows.
         scale: of the cosines before the softmax that gives the probability.
     """
-    best = np.full((len(pictures), BEST), NONE, np.int64)
-    confidence = np.empty(len(pictures), np.float32)
-    for start in range(0, len(pictures), BLOCK):
+    best = np.empty((len(images), BEST), np.int64)
+    confidence = np.empty(len(images), np.float32)
+    for start in range(0, len(images), BLOCK):
         part = slice(start, start + BLOCK)
-        cosines = pictures[part].astype(np.float64) @ classes.T
-        order = np.argsort(-cosines, axis=1, kind="stable")[:, :BEST]
-        best[part, : order.shape[1]] = order
+        cosines = images[part].astype(np.float64) @ classes.T
+        best[part] = best_of(cosines, np.arange(len(classes)))
         largest = cosines.max(axis=1, keepdims=True)
         confidence[part] = 1 / np.exp(scale * (cosines - largest)).sum(axis=1)
     return Ranked(best, confidence)
-
-
-def _written(job: _Job, made: ClassVectors, prints: Fingerprints, found: Ranked) -> ZeroShot:
-    """Write the files, that of the predictions last, and return the result."""
-    images, classes = job.images, job.names.classes
-    labels = images.labels.take(pa.array(prints.rows)) if images.labels is not None else None
-    right = judged(found.best, classes, labels, len(classes)) if labels is not None else None
-    problems = (*images.problems, *prints.problems)
-    unreadable = write_unreadable(job.target, problems)
-    file = write_predictions(
-        job.target,
-        prints.ids,
-        answer_columns(classes, found, labels, right, job.target),
-        _about(job, made, len(prints), len(problems)),
-        force=job.force,
-    )
-    return ZeroShot(
-        file=file,
-        set=images.name,
-        model=job.model.pictures.name,
-        images=len(prints),
-        accuracy=right.share(1) if right else None,
-        top_5=right.share(BEST) if right and right.top_5 else None,
-        classes=len(classes),
-        rule=classes.rule,
-        templates=(job.templates.name, len(job.templates.sentences)),
-        prompts=made.prompts,
-        cut=made.cut,
-        unreadable=len(problems),
-        unreadable_file=unreadable,
-        notes=tuple(_notes(job, made, right)),
-    )
-
-
-def _about(job: _Job, made: ClassVectors, read: int, unreadable: int) -> dict[str, Any]:
-    """Return how the predictions were made, for the file."""
-    names, sentences = job.names, job.templates
-    return {
-        "evaluator": "zeroshot",
-        "model": {**job.model.about(), "logit scale": job.model.texts.logit_scale},
-        "classes": {
-            "count": len(names.classes),
-            "rule": names.classes.rule,
-            "digest": names.classes.digest,
-            "names digest": names.digest,
-        },
-        "templates": {
-            "name": sentences.name,
-            "count": len(sentences.sentences),
-            "digest": sentences.digest,
-        },
-        "prompts": {"count": made.prompts, "cut": made.cut},
-        "set": about_set(job.images, read, unreadable),
-        "versions": versions(),
-    }
-
-
-def _notes(job: _Job, made: ClassVectors, right: Judged | None) -> Iterator[str]:
-    """Yield what a reader of the score must know."""
-    names = job.names
-    if made.cut:
-        yield (
-            f"prompts longer than the {job.model.texts.context} tokens of the model, which are"
-            f" truncated: {made.cut:,} of {made.prompts:,}"
-        )
-    if names.shared:
-        yield (
-            f"names that several classes have: {few(names.shared)}; the first of these classes is"
-            " predicted"
-        )
-    yield from label_notes(names.classes, right)
-
-
-def document(result: ZeroShot) -> Document:
-    """Return a result as a document."""
-    name, count = result.templates
-    facts = [
-        *accuracy_facts(result.accuracy, result.top_5),
-        ("classes", f"{result.classes:,}: {result.rule}"),
-        ("templates", f"{count:,}: {name}; {result.prompts:,} prompts"),
-    ]
-    return document_of(result, f"{result.images:,} images of {result.set} by {result.model}", facts)
-
-
-def content(result: ZeroShot) -> dict[str, Any]:
-    """Return a result as plain values."""
-    return content_of(
-        result,
-        set=result.set,
-        model=result.model,
-        images=result.images,
-        accuracy=rate_numbers(result.accuracy),
-        top_5=rate_numbers(result.top_5),
-        classes={"count": result.classes, "rule": result.rule},
-        templates={"name": result.templates[0], "count": result.templates[1]},
-        prompts={"count": result.prompts, "cut": result.cut},
-    )

@@ -96,22 +96,22 @@ def coverage_note(
         return
     absent = total - len(found.rows)
     empty = total - count - absent
-    told = (
+    text = (
         f"{count:,} of the {total:,} readable images of set {quoted(benchmark.name)} have a"
         f" prediction ({_percent(count, total)} %); not in the file: {absent:,}, without a value:"
         f" {empty:,}, such as {quoted(benchmark.ids[int(answered.argmin())])}"
     )
     if count >= COVERAGE * total:
-        yield f"{told}; the others are ignored"
+        yield f"{text}; the others are ignored"
         return
     if not allow or not count:
         hint = _hint(ids, benchmark, len(found.rows))
         raise VisleakError(
-            f"{path}: only {told}; {100 * COVERAGE:.0f} % are needed:"
+            f"{path}: only {text}; {100 * COVERAGE:.0f} % are needed:"
             f" {f'{hint}; or ' if hint else ''}complete the file, or accept it with"
             " --allow-partial"
         )
-    yield f"only {told}; scores, gains and leaks are those of the images with a prediction"
+    yield f"only {text}; scores, gains and leaks are those of the images with a prediction"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -1,11 +1,11 @@
-"""Whether a file of predictions is about the images that its ids name, or looks mixed up.
+"""Whether a prediction file belongs to the images of its ids, or is mixed up.
 
 A file whose ids are one too high, whose rows are shuffled or whose class names are permuted has
-the right form, and a wrong answer follows from it. What it predicts gives it away: predictions and
-labels of the same images agree, and those of neighbours, of random rows or under other names agree
-less. Each check compares the file as it is with such an alternative, and doubts it only where the
-alternative fits better by far more than chance. What has neither predictions nor labels (only
-right or wrong, or other metrics) is compared with the files of other models.
+the right form and gives wrong results. Its content shows it: predictions and labels of the same
+images agree, and those of neighbours, of random rows or under other names agree less. Each check
+compares the file with such an alternative, and doubts it only where the alternative fits
+significantly better. Files with neither predictions nor labels (only right or wrong, or other
+metrics) are compared with the files of other models.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ from visleak.impact.predictions.columns import quoted
 from visleak.impact.results import Gap
 from visleak.records import Bool, Float64, Int64
 
-#: Images below which nothing is doubted: too few to tell a mix-up from a weak model.
+#: Images below which nothing is doubted: too few to distinguish a mix-up from a weak model.
 FEWEST: Final = 30
 
-#: Images from which predictions that agree with labels as by chance are doubted.
+#: Images from which predictions that agree with labels only by chance are doubted.
 ENOUGH: Final = 200
 
-#: Standard errors by which an alternative must fit better, and agreement exceed that of chance.
+#: Standard errors by which an alternative must fit better, and agreement must exceed chance.
 BETTER: Final = 5.0
 CHANCE: Final = 3.0
 
-#: Into so many parts a file is divided, in the order of its rows.
+#: Parts into which a file is divided, in the order of its rows.
 PARTS: Final = 4
 
-#: Share of a file's own labels, in the words of the audit, that must be the audited ones.
+#: Share of a file's own labels that must be the audited ones, if class names are the same.
 FITTING: Final = 0.8
 
-#: Permuted names must explain this share of the images of the classes that they concern, of so
-#: many images per class, among so many classes at most.
+#: Permuted names must explain this share of the images of their classes; images per class; most
+#: classes.
 EXPLAINED: Final = 0.5
 PER_CLASS: Final = 5
 CLASSES: Final = 2000
 
-#: Images that two models need to be compared, and those of each answer, right and wrong.
+#: Images needed to compare two models, and images of each kind, right and wrong.
 RELATED: Final = 1000
 ANSWERS: Final = 50
 
-#: Standard errors up to which right answers of two models do not go together. Those of a weak and
-#: a strong model on 1,000 images do by three and more.
+#: Standard errors up to which correct predictions of two models are uncorrelated. A weak and a
+#: strong model on 1,000 images have three and more.
 UNRELATED: Final = 1.5
 
-#: Levels below which a fair test set with fewer errors is doubted.
+#: Level below which a fair test set with fewer errors is doubted.
 ALPHA: Final = 0.01
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a file says of classes, by row that names an image of the test set.
+    """The predicted classes of a file, by row that names an image of the test set.
 
     Attributes:
-        guesses: ``int64`` (m,): predicted class, -1 for one that is no label, -2 for none.
-        labels: ``int64`` (m,): the label that it is compared with, -1 for none.
+        guesses: ``int64`` (m,): predicted class, -1 for one that is not a label, -2 for none.
+        labels: ``int64`` (m,): the label to compare with, -1 for none.
         names: of the classes.
     """
 
@@ -76,11 +76,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels that a file has beside its predictions, against those of the audit.
+    """The labels of a file, against those of the audit.
 
     Attributes:
         mine, theirs: ``int64`` (m,), -1 for none.
-        shared: both are of one vocabulary; otherwise classes are matched by how often they meet.
+        shared: both are of one vocabulary; otherwise classes are matched by co-occurrence.
     """
 
     mine: Int64
@@ -95,7 +95,7 @@ def doubts_of(
     evidence: Evidence | None,
     own: Labels | None,
 ) -> Iterator[str]:
-    """Yield why a file of predictions looks mixed up; nothing where it does not.
+    """Yield why a prediction file looks mixed up; nothing where it does not.
 
     Args:
         ids: of the rows that name an image of the test set, (m,).
@@ -115,24 +115,24 @@ def doubts_of(
 def _shifts(ids: pa.StringArray) -> Iterator[tuple[str, Int64]]:
     """Yield ways in which rows may be off by one, and the row of each row's neighbour, -1 for none.
 
-    The neighbour of an id has its last number plus or minus 1, wherever its row stands.
+    The neighbour of an id has its last number plus or minus 1, wherever its row is.
     """
     keys = [_parted(text) for text in ids.to_pylist()]
     place = {key: row for row, key in enumerate(keys) if key is not None}
-    for step, told in ((1, "lowered"), (-1, "raised")):
+    for step, way in ((1, "lowered"), (-1, "raised")):
         rows = [
             -1 if key is None else place.get((key[0], key[1] + step, key[2]), -1) for key in keys
         ]
-        yield f"each id is {told} by one", np.array(rows, np.int64)
+        yield f"each id is {way} by one", np.array(rows, np.int64)
     order = np.arange(len(ids))
-    for step, told in ((1, "up"), (-1, "down")):
+    for step, way in ((1, "up"), (-1, "down")):
         moved = order + step
         rows_of = np.where((moved >= 0) & (moved < len(ids)), moved, -1)
-        yield f"rows are moved {told} by one row", rows_of
+        yield f"rows are moved {way} by one row", rows_of
 
 
 def _parted(text: str) -> tuple[str, int, str] | None:
-    """Return an id as what stands before its last number, the number, and what follows.
+    """Return an id as the text before its last number, the number, and the text after it.
 
     >>> _parted("a1/img_0042.png"), _parted("none")
     (('a1/img_', 42, '.png'), None)
@@ -142,54 +142,54 @@ def _parted(text: str) -> tuple[str, int, str] | None:
 
 
 def _about_guesses(evidence: Evidence, shifts: Sequence[tuple[str, Int64]]) -> Iterator[str]:
-    """Yield what predictions and labels tell of each other."""
+    """Yield doubts from comparing predictions with labels."""
     guesses, labels = evidence.guesses, evidence.labels
     known = (labels >= 0) & (guesses > -2)
     if int(known.sum()) < FEWEST:
         return
     right = known & (guesses == labels)
-    said = f"{_percent(right[known])} of its predictions are the label"
+    fit = f"{_percent(right[known])} of its predictions are the label"
     renamed = _permuted(guesses[known], labels[known], evidence.names)
     if renamed:
-        yield f"class names look permuted: {said}, but {renamed}"
+        yield f"class names look permuted: {fit}, but {renamed}"
         return
-    moved = ((told, guesses[rows], known & (rows >= 0) & known[rows]) for told, rows in shifts)
+    moved = ((way, guesses[rows], known & (rows >= 0) & known[rows]) for way, rows in shifts)
     better = _best_shift(labels, right, moved)
     if better:
-        yield f"ids look off by one: {said}, but {better}"
+        yield f"ids look off by one: {fit}, but {better}"
         return
     excess, expected = _agreement(guesses[known], labels[known])
     if excess < CHANCE and int(known.sum()) >= ENOUGH:
         yield (
-            f"rows look shuffled, or of other images: {said}, no more than rows in random order"
+            f"rows look shuffled, or of other images: {fit}, no more than rows in random order"
             f" give ({100 * expected:.1f} %)"
         )
 
 
 def _about_labels(own: Labels, shifts: Sequence[tuple[str, Int64]]) -> Iterator[str]:
-    """Yield what labels of the file and of the audit tell of each other, whatever their names."""
+    """Yield doubts from comparing labels of the file with those of the audit."""
     known = (own.mine >= 0) & (own.theirs >= 0)
     if int(known.sum()) < FEWEST:
         return
     mine, seen = _translated(own, own.mine, known)
     fits = mine == own.theirs
-    said = f"its column `label` fits the audited labels of {_percent(fits[seen])} of the images"
+    fit = f"its column `label` fits the audited labels of {_percent(fits[seen])} of the images"
     moved = []
-    for told, rows in shifts:
+    for way, rows in shifts:
         translated, both = _translated(own, own.mine[rows], known & (rows >= 0) & known[rows])
-        moved.append((told, translated, both & seen))
+        moved.append((way, translated, both & seen))
     better = _best_shift(own.theirs, fits, moved)
     if better:
-        yield f"ids look off by one: {said}, but of {better}"
+        yield f"ids look off by one: {fit}, but of {better}"
         return
     excess, expected = _agreement(mine[seen], own.theirs[seen])
     if excess < CHANCE:
         yield (
-            f"rows look shuffled, or of other images: {said}, no more than rows in random order"
+            f"rows look shuffled, or of other images: {fit}, no more than rows in random order"
             f" give ({100 * expected:.1f} %)"
         )
     elif own.shared and float(fits[seen].mean()) < FITTING:
-        yield f"rows look mixed up in part, or of other images: {said} only"
+        yield f"rows look mixed up in part, or of other images: {fit} only"
 
 
 def _best_shift(labels: Int64, right: Bool, moved: Iterable[tuple[str, Int64, Bool]]) -> str:
@@ -200,7 +200,7 @@ def _best_shift(labels: Int64, right: Bool, moved: Iterable[tuple[str, Int64, Bo
     Args:
         labels: of the rows.
         right: rows that fit as they are.
-        moved: by way of moving: what it is called, classes of the neighbours, rows that have one.
+        moved: by way of moving: its name, classes of the neighbours, rows that have one.
     """
     ways = list(moved)
     rows = np.arange(len(labels))
@@ -208,16 +208,15 @@ def _best_shift(labels: Int64, right: Bool, moved: Iterable[tuple[str, Int64, Bo
         found: list[tuple[float, str]] = []
         for part in parts:
             of = "" if len(part) == len(rows) else f" of rows {part[0]:,} to {part[-1]:,}"
-            for told, classes, both in ways:
+            for way, classes, both in ways:
                 near = part[both[part]]
                 if len(near) < FEWEST:
                     continue
                 hit = classes[near] == labels[near]
                 better = _exceeds(hit, right[near])
-                # others than the right neighbours fit better, too, where the rows fit worse than
-                # by chance
+                # where the rows fit worse than by chance, wrong neighbours fit better too
                 if better > BETTER and _agreement(classes[near], labels[near])[0] > BETTER:
-                    found.append((better, f"{_percent(hit)}{of} where {told}"))
+                    found.append((better, f"{_percent(hit)}{of} where {way}"))
         if found:
             return max(found)[1]
     return ""
@@ -226,21 +225,22 @@ def _best_shift(labels: Int64, right: Bool, moved: Iterable[tuple[str, Int64, Bo
 def _translated(own: Labels, mine: Int64, known: Bool) -> tuple[Int64, Bool]:
     """Return labels of the file as audited classes, and the rows that may be counted.
 
-    Where names differ, a class is the audited one that it meets most often in every other row;
-    the rows between tell, without having had a say, whether that fits.
+    Where names differ, a class is the audited one that it co-occurs with most often in every
+    other row; the rows between are held out to test whether that fits.
     """
     if own.shared or not known.any():
         return mine, known
-    learnt, told = (known & (np.arange(len(known)) % 2 == part) for part in (0, 1))
-    if not learnt.any():
-        return mine, told
+    fitted, held_out = (known & (np.arange(len(known)) % 2 == part) for part in (0, 1))
+    if not fitted.any():
+        return mine, held_out
     size = int(mine[known].max()) + 1
-    counts = _confusion(mine[learnt], own.theirs[learnt], size)
-    return np.asarray(np.where(known, counts.argmax(axis=1)[np.where(known, mine, 0)], -1)), told
+    counts = _confusion(mine[fitted], own.theirs[fitted], size)
+    matched = counts.argmax(axis=1)[np.where(known, mine, 0)]
+    return np.asarray(np.where(known, matched, -1)), held_out
 
 
 def _confusion(one: Int64, other: Int64, rows: int) -> Int64:
-    """Return how often each two classes stand beside each other, (rows, classes of the other)."""
+    """Return how often each two classes co-occur, (rows, classes of the other)."""
     width = int(other.max()) + 1
     return np.bincount(one * width + other, minlength=rows * width).reshape(rows, width)
 
@@ -255,7 +255,7 @@ def _agreement(guesses: Int64, labels: Int64) -> tuple[float, float]:
     """Return by how many standard errors agreement exceeds that of shuffled rows, and the latter.
 
     Mean and variance of the number of agreements under all orders of the rows; infinite where
-    every order agrees alike, for nothing can be told then.
+    every order agrees equally, as nothing can be tested then.
     """
     size = int(max(guesses.max(), labels.max())) + 1
     n = len(labels)
@@ -282,12 +282,12 @@ def _permuted(guesses: Int64, labels: Int64, names: Sequence[str]) -> str:
     # the assignment keeps a name wherever another one fits no better
     _, best = linear_sum_assignment(-(counts + 1e-6 * np.eye(len(names))))
     moved = np.flatnonzero(best != np.arange(len(names)))
-    told = int(counts[moved].sum())
-    if not len(moved) or told < max(FEWEST, PER_CLASS * len(moved)):
+    concerned = int(counts[moved].sum())
+    if not len(moved) or concerned < max(FEWEST, PER_CLASS * len(moved)):
         return ""
     now, then = int(counts[moved, moved].sum()), int(counts[moved, best[moved]].sum())
     better = (then - now) / float(np.sqrt(max(1, then + now)))
-    if then < EXPLAINED * told or then < 2 * now or better < BETTER:
+    if then < EXPLAINED * concerned or then < 2 * now or better < BETTER:
         return ""
     total = int(counts[np.arange(len(names)), best].sum())
     few = ", ".join(f"{quoted(names[k])} means {quoted(names[best[k]])}" for k in moved[:3])
@@ -315,17 +315,17 @@ def _counted(ids: pa.StringArray, every: pa.StringArray) -> Iterator[str]:
 def between(
     models: Sequence[Scores], files: Mapping[str, str], ids: pa.StringArray
 ) -> Iterator[str]:
-    """Yield what files of several models tell of each other.
+    """Yield doubts from comparing files of several models.
 
-    Images are hard or easy for all models, so right answers go together. Where those of one model
-    go together with no other's, its rows are of other images.
+    Images are hard or easy for all models, so correct predictions are correlated. Where those of
+    one model are uncorrelated with all others, its rows are of other images.
 
     Args:
         models: their scores.
         files: the file's name, without its folder and ending, by model.
         ids: of the test set.
     """
-    yield from _same_answers(models)
+    yield from _same_predictions(models)
     yield from _swapped_names([scores.model for scores in models], files)
     related: dict[str, list[bool]] = {}
     apart: list[tuple[Scores, Scores]] = []
@@ -342,31 +342,31 @@ def between(
         return
     moved = list(_moved_apart(apart, ids))
     yield from moved or (
-        f"rows of {' or '.join(lonely)} look shuffled, or of other images: right answers of the"
-        " models go together no more than in random order, although images are hard or easy for"
-        " all",
+        f"rows of {' or '.join(lonely)} look shuffled, or of other images: correct predictions"
+        " of the models are no more correlated than in random order, although images are hard or"
+        " easy for all",
     )
 
 
 def _moved_apart(apart: Sequence[tuple[Scores, Scores]], ids: pa.StringArray) -> Iterator[str]:
-    """Yield pairs of models whose right answers go together where those of one are moved by one."""
-    for told, rows in _shifts(ids) if apart else ():
+    """Yield pairs of models whose correct predictions are correlated if one is moved by a row."""
+    for way, rows in _shifts(ids) if apart else ():
         for one, other in apart:
             excess = _related(one, other, rows)
             if excess is not None and excess > BETTER:
                 yield (
-                    f"ids of {one.model} or {other.model} look off by one: their right answers go"
-                    f" together only where, of {one.model}, {told}"
+                    f"ids of {one.model} or {other.model} look off by one: their correct"
+                    f" predictions are only correlated where, of {one.model}, {way}"
                 )
                 return
 
 
 def _related(one: Scores, other: Scores, rows: Int64 | None = None) -> float | None:
-    """Return by how many standard errors right answers of two models go together.
+    """Return by how many standard errors correct predictions of two models are correlated.
 
     Args:
         one, other: their scores.
-        rows: images whose answers of the first stand for those of each image; -1 for none.
+        rows: image whose prediction of the first is used for each image; -1 for none.
     """
     first, second = (each.values.get("accuracy") for each in (one, other))
     if first is None or second is None:
@@ -383,15 +383,15 @@ def _related(one: Scores, other: Scores, rows: Int64 | None = None) -> float | N
     return float(np.corrcoef(first, second)[0, 1] * np.sqrt(len(first)))
 
 
-def _same_answers(models: Sequence[Scores]) -> Iterator[str]:
+def _same_predictions(models: Sequence[Scores]) -> Iterator[str]:
     for one, other in combinations(models, 2):
         shared = one.values.keys() & other.values.keys()
         varied = any(_varies(one.values[name]) for name in shared)
-        alike = all(
+        equal = all(
             np.array_equal(one.values[name], other.values[name], equal_nan=True) for name in shared
         )
-        if shared and alike and varied and int(one.answered.sum()) >= FEWEST:
-            yield f"{one.model} and {other.model} have the same answers to all images"
+        if shared and equal and varied and int(one.answered.sum()) >= FEWEST:
+            yield f"{one.model} and {other.model} have the same predictions for all images"
 
 
 def _varies(values: Float64) -> bool:
@@ -419,13 +419,13 @@ def _letters(text: str) -> str:
 
 
 def doubtful_gaps(gaps: Sequence[Gap]) -> Iterator[str]:
-    """Yield models that err less on the fair test set, which has no leaks."""
+    """Yield models with fewer errors on the fair test set, which has no leaks."""
     for gap in gaps:
         if gap.gap.value < 0 and gap.p < ALPHA:
             yield (
-                f"{gap.model}: --predictions and --fair-predictions look swapped: it errs on"
-                f" {100 * gap.original.value:.2f} % of the test set and on less of the fair one,"
-                f" {100 * gap.fair.value:.2f} %"
+                f"{gap.model}: --predictions and --fair-predictions look swapped: its"
+                f" error is {100 * gap.original.value:.2f} % on the test set and lower on the fair"
+                f" one, {100 * gap.fair.value:.2f} %"
             )
 
 

@@ -1,0 +1,274 @@
+"""Predicted classes of a set: ranking outputs, comparing them with labels, saving them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.impact.evaluators.classes import FOREIGN, UNLABELLED, Classes
+from visleak.impact.evaluators.predictions import (
+    about_set,
+    content_of,
+    document_of,
+    rate_numbers,
+    rate_text,
+    versions,
+    write_predictions,
+    write_unreadable,
+)
+from visleak.records import Bool, Float32, Float64, ImageSet, Int64, Problem
+from visleak.reporting import Document
+from visleak.stats import Rate
+
+#: Predictions per image.
+BEST: Final = 5
+
+#: Prediction of a place that is empty, because there are fewer classes.
+NONE: Final = -1
+
+#: Rows whose outputs are between 0 and 1 and add up to 1 within this are probabilities.
+_SUM: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The predictions of a model, image by image.
+
+    Attributes:
+        best: ``int64`` (n, 5): outputs, likeliest first; :data:`NONE` where there are fewer.
+        confidence: ``float32`` (n,) in [0, 1]: probability of the first.
+    """
+
+    best: Int64
+    confidence: Float32
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """The result of a classifier on a set.
+
+    Attributes:
+        file: of the predictions.
+        set, model: their names.
+        images: with a prediction.
+        accuracy: share of the labelled images whose best class is theirs; ``None`` without labels.
+        top_5: share of those whose class is among the best five; ``None`` without labels, or where
+            there are no more than five classes.
+        unreadable: images without a prediction, and the file that lists them.
+        classes: their number, and how their meaning is known.
+        notes: what a reader must know, one line each.
+        seconds: of a network: reading and computing.
+        templates: of zero-shot classification: their name and number.
+        prompts, cut: number of prompts, and of those longer than the context.
+    """
+
+    file: Path
+    set: str
+    model: str
+    images: int
+    accuracy: Rate | None
+    top_5: Rate | None
+    unreadable: int
+    unreadable_file: Path | None
+    classes: int
+    rule: str
+    notes: tuple[str, ...] = ()
+    seconds: float | None = None
+    templates: tuple[str, int] | None = None
+    prompts: int = 0
+    cut: int = 0
+
+
+def ranked(outputs: Float32, allowed: Bool) -> Ranked:
+    """Return the best outputs of each row; of equal ones the first comes first.
+
+    Args:
+        outputs: ``float32`` (n, c), logits or probabilities, larger for likelier classes.
+        allowed: ``bool`` (c,): outputs that may be predicted.
+    """
+    columns = np.flatnonzero(allowed)
+    kept = outputs[:, columns].astype(np.float64)
+    return Ranked(best_of(kept, columns), _confidence(outputs, kept))
+
+
+def best_of(scores: Float64, columns: Int64) -> Int64:
+    """Return the outputs with the highest scores, (n, 5)."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :BEST]
+    best = np.full((len(scores), BEST), NONE, np.int64)
+    best[:, : order.shape[1]] = columns[order]
+    return best
+
+
+def _confidence(outputs: Float32, kept: Float64) -> Float32:
+    """Return the probability of the largest of ``kept`` among them (n,)."""
+    sums = outputs.astype(np.float64).sum(axis=1)
+    likely = (outputs >= 0).all(axis=1) & (np.abs(sums - 1) <= _SUM)
+    largest = kept.max(axis=1)
+    softmax = 1 / np.exp(kept - largest[:, None]).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = largest / kept.sum(axis=1)
+    # if all allowed classes have probability 0, they are equally likely
+    shares = np.where(np.isnan(shares), 1 / kept.shape[1], shares)
+    return np.asarray(np.where(likely, shares, softmax), np.float32)
+
+
+def hits(best: Int64, targets: Int64) -> Bool:
+    """Return which predictions are correct, ``bool`` (n, k).
+
+    Args:
+        best: (n, k), outputs or :data:`NONE`.
+        targets: (n,), outputs, or below 0 where no prediction can be correct.
+    """
+    return np.asarray((best == targets[:, None]) & (best >= 0))
+
+
+def save(
+    images: ImageSet,
+    rows: Int64,
+    found: Ranked,
+    classes: Classes,
+    target: Path,
+    *,
+    model: str,
+    about: Mapping[str, Any],
+    problems: Sequence[Problem],
+    allowed: Bool | None = None,
+    scores: Float32 | None = None,
+    notes: Sequence[str] = (),
+    force: bool = False,
+    **more: Any,
+) -> Classification:
+    """Write predictions, their file last, and return the result.
+
+    Args:
+        images: the set.
+        rows: positions of the images with a prediction.
+        found: the predictions.
+        classes: of the outputs.
+        target: the file.
+        model: its name.
+        about: how the predictions were made, for the file.
+        problems: images without a prediction.
+        allowed: outputs that may be predicted; by default all.
+        scores: of the allowed outputs, to be written too.
+        notes: what a reader must know of the model.
+        force: replace an existing file.
+        more: further fields of the result.
+    """
+    chosen = np.arange(len(classes)) if allowed is None else np.flatnonzero(allowed)
+    names = pa.array(classes.names, pa.string())
+    columns: dict[str, Any] = {}
+    right, targets = np.zeros(found.best.shape, np.bool_), np.full(len(rows), UNLABELLED)
+    if images.labels is not None:
+        columns["label"] = labels = images.labels.take(pa.array(rows))
+        targets = classes.targets(labels)
+        # outputs of one name are one class
+        right = hits(np.where(found.best >= 0, classes.first[found.best], NONE), targets)
+    labelled = targets != UNLABELLED
+    top_5 = images.labels is not None and len(chosen) > BEST
+    columns["prediction"] = names.take(pa.array(found.best[:, 0]))
+    if target.suffix.lower() != ".csv":
+        columns["predictions"] = _lists(names, found.best)
+    elif top_5:
+        columns["top-5"] = pa.array(right.any(axis=1).astype(np.int8), mask=~labelled)
+    columns["confidence"] = found.confidence
+    if scores is not None:
+        columns["scores"] = scores
+    unreadable = write_unreadable(target, problems)
+    content = {**about, "set": about_set(images, len(rows), len(problems)), "versions": versions()}
+    write_predictions(
+        target,
+        images.ids.take(pa.array(rows)),
+        columns,
+        content,
+        classes=[classes.names[k] for k in chosen] if scores is not None else (),
+        force=force,
+    )
+    total = int(labelled.sum())
+    first, five = (int(right[labelled, :k].any(axis=1).sum()) for k in (1, BEST))
+    known = images.labels is not None
+    return Classification(
+        file=target,
+        set=images.name,
+        model=model,
+        images=len(rows),
+        accuracy=Rate.of(first, total) if known else None,
+        top_5=Rate.of(five, total) if top_5 else None,
+        unreadable=len(problems),
+        unreadable_file=unreadable,
+        classes=len(classes),
+        rule=classes.rule,
+        notes=(*notes, *(_label_notes(classes, targets) if known else ())),
+        **more,
+    )
+
+
+def _label_notes(classes: Classes, targets: Int64) -> Iterator[str]:
+    """Yield what a reader of the accuracy must know of the labels."""
+    if foreign := int(np.count_nonzero(targets == FOREIGN)):
+        yield (
+            f"labels of the set that are not a class of the model: {few(classes.foreign)}; their"
+            f" {foreign:,} images count as wrong"
+        )
+    if unlabelled := int(np.count_nonzero(targets == UNLABELLED)):
+        yield f"images without a label, which are not counted: {unlabelled:,}"
+
+
+def few(names: Sequence[str]) -> str:
+    """Return the first names, on one line.
+
+    >>> few(("a", "b", "c", "d", "e"))
+    'a, b, c and 2 more'
+    """
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _lists(names: pa.StringArray, best: Int64) -> pa.ListArray:
+    """Return the names of the best outputs of each image, without empty places."""
+    known = best != NONE
+    ends = np.concatenate([[0], np.cumsum(known.sum(axis=1))])
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), names.take(pa.array(best[known])))
+
+
+def document(result: Classification) -> Document:
+    """Return a result as a document."""
+    facts = []
+    if result.accuracy is None or not result.accuracy.total:
+        facts.append(("accuracy", "unknown: the images have no labels"))
+    else:
+        facts.append(("accuracy", rate_text(result.accuracy)))
+        facts += [("top-5", rate_text(result.top_5))] if result.top_5 is not None else []
+    facts.append(("classes", f"{result.classes:,}: {result.rule}"))
+    if result.templates is not None:
+        name, count = result.templates
+        facts.append(("templates", f"{count:,}: {name}; {result.prompts:,} prompts"))
+    if result.seconds is not None:
+        speed = (result.images + result.unreadable) / max(result.seconds, 1e-9)
+        facts.append(("time", f"{result.seconds:,.1f} s, {speed:,.0f} images/s"))
+    return document_of(result, f"{result.images:,} images of {result.set} by {result.model}", facts)
+
+
+def content(result: Classification) -> dict[str, Any]:
+    """Return a result as plain values."""
+    more: dict[str, Any] = {}
+    if result.templates is not None:
+        more["templates"] = dict(zip(("name", "count"), result.templates, strict=True))
+        more["prompts"] = {"count": result.prompts, "cut": result.cut}
+    if result.seconds is not None:
+        more["seconds"] = round(result.seconds, 3)
+    return content_of(
+        result,
+        set=result.set,
+        model=result.model,
+        images=result.images,
+        accuracy=rate_numbers(result.accuracy),
+        top_5=rate_numbers(result.top_5),
+        classes={"count": result.classes, "rule": result.rule},
+        **more,
+    )
