@@ -27,7 +27,9 @@ from visleak.storage import (
     PAIRS,
     PAIRS_SCHEMA,
     UNREADABLE,
+    ComparisonSummary,
     SetSummary,
+    TotalSummary,
     file_digest,
     opened_for_arrow,
     read_problems,
@@ -228,6 +230,7 @@ class _Check:
         for words in wrong_rates(self.folder):
             self._find(AUDIT, words)
         stored = json.loads((self.folder / AUDIT).read_text(encoding="utf-8"))
+        own: tuple[ComparisonSummary | TotalSummary, ...]
         own = (*self.summary.comparisons, *self.summary.totals)
         written = (*stored.get("comparisons", ()), *stored.get("totals", ()))
         for known, each in zip(own, written, strict=True):
