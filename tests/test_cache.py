@@ -202,25 +202,6 @@ def test_a_folder_that_cannot_be_used_costs_nothing_but_time(tmp_path: Path) -> 
         assert "\n" not in said[0]
 
 
-class Refusing(sqlite3.Connection):
-    """A file system without shared memory."""
-
-    def execute(self, statement, *values):
-        if "journal_mode" in statement:
-            raise sqlite3.OperationalError("locking protocol")
-        return super().execute(statement, *values)
-
-
-def test_works_where_the_write_ahead_log_is_refused(tmp_path: Path, monkeypatch) -> None:
-    """Network file systems refuse it; the plain journal is safe too."""
-    connect = functools.partial(sqlite3.connect, factory=Refusing)
-    monkeypatch.setattr(sqlite3, "connect", connect)
-    with Cache(tmp_path) as cache:
-        cache.put(b"m", [(b"k", b"v")])
-        assert cache.get(b"m", [b"k"]) == {b"k": b"v"}
-    assert list(tmp_path.iterdir()) == [file_in(tmp_path)]
-
-
 class Full(sqlite3.Connection):
     """A disk that is full."""
 

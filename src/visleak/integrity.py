@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.auditing import Audit
+from visleak.documents import as_plain
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.pipeline.workplace import Progress, silent
@@ -26,7 +28,9 @@ from visleak.storage import (
     PAIRS,
     PAIRS_SCHEMA,
     UNREADABLE,
+    ComparisonSummary,
     SetSummary,
+    TotalSummary,
     file_digest,
     opened_for_arrow,
     read_problems,
@@ -158,9 +162,6 @@ class _Check:
                 step()
             except VisleakError as error:
                 self._find(str(self.folder), str(error))
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                # the tables are read by their own schemas: what has another form is the summary
-                self._find(AUDIT, f"does not hold what an audit writes ({error!r})")
         if images:
             for each in self.summary.sets:
                 self._contents(each, progress)
@@ -249,6 +250,13 @@ class _Check:
     def _rates(self) -> None:
         for words in wrong_rates(self.folder):
             self._find(AUDIT, words)
+        stored = json.loads((self.folder / AUDIT).read_text(encoding="utf-8"))
+        own: tuple[ComparisonSummary | TotalSummary, ...]
+        own = (*self.summary.comparisons, *self.summary.totals)
+        written = (*stored.get("comparisons", ()), *stored.get("totals", ()))
+        for known, each in zip(own, written, strict=True):
+            if each.get("rates", {}) != as_plain(known.rates):
+                self._find(AUDIT, f"a rate of {known.query_set} has another share or interval")
 
     def _verdicts(self) -> None:
         said = read_verdicts(self.folder)

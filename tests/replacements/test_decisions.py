@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.replacements.decisions import COLUMNS, FILE, PLAIN, AlreadyDecided, Decision, Decisions
+from visleak.replacements.decisions import FILE, PLAIN, AlreadyDecided, Decision, Decisions
 from visleak.storage import csv_text
-from visleak.storage.database import EVERY
 
 
 def decision(test: str = "t0", pool: str = "p0", verdict: str = "approved", **more) -> Decision:
@@ -40,18 +38,6 @@ def decision(test: str = "t0", pool: str = "p0", verdict: str = "approved", **mo
 def plain(folder: Path) -> list[dict[str, str]]:
     with (folder / PLAIN).open(newline="") as lines:
         return [{k: csv_text(v) for k, v in row.items()} for row in csv.DictReader(lines)]
-
-
-def test_a_decision_is_on_disk_when_the_call_returns(tmp_path):
-    with Decisions(tmp_path) as ours:
-        ours.approve(decision(), ())
-        with sqlite3.connect(tmp_path / FILE) as other:
-            assert other.execute("SELECT test, pool FROM decisions").fetchall() == [("t0", "p0")]
-        other.close()
-    assert [(row["decision"], row["test"], row["class"]) for row in plain(tmp_path)] == [
-        ("approved", "t0", "cat")
-    ]
-    assert tuple(plain(tmp_path)[0]) == COLUMNS
 
 
 def test_a_pool_image_is_used_once(tmp_path):
@@ -195,26 +181,6 @@ ours.approve(Decision("approved", "a", 0, "b", "test", "t", "p", "", "ada", "per
 module.write_csv = die
 ours.close()
 """
-
-
-def test_a_kill_before_the_plain_copy_loses_nothing(tmp_path):
-    """The decision is in the file; the copy is brought up to date by whoever opens it next."""
-    dead = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
-    assert dead.returncode == -signal.SIGKILL
-    assert not (tmp_path / PLAIN).exists()
-    with Decisions(tmp_path) as ours:
-        assert [each.pool for each in ours.standing()] == ["p"]
-        assert [row["pool"] for row in plain(tmp_path)] == ["p"]
-
-
-def test_the_plain_copy_follows_every_twenty(tmp_path):
-    with Decisions(tmp_path) as ours:
-        for number in range(EVERY):
-            ours.reject(decision("t", f"p{number}", "rejected"))
-        assert len(plain(tmp_path)) == EVERY
-        ours.reject(decision("t", "last", "rejected"))
-        assert len(plain(tmp_path)) == EVERY
-    assert len(plain(tmp_path)) == EVERY + 1
 
 
 def test_a_trial_changes_nothing(tmp_path):

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from reviewed import HOSTILE, HOSTILE_LABEL, OWN, Browser, Tags
 
-from visleak.review.pair_page import MOST_OTHERS
+from visleak.review.review_pages import MOST_OTHERS, SIZE
 from visleak.review.session import ROW, ReviewSession
-from visleak.review.sheet_page import SIZE
 from visleak.verdicts import Ledger, Verdict, read_verdicts
 
 

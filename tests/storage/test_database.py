@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from pathlib import Path
 
@@ -73,3 +74,24 @@ def test_two_processes_may_write(tmp_path: Path) -> None:
         assert one.known(["a", "b"]) == other.known(["a", "b"]) == {"a": 1.0, "b": 2.0}
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+class Refusing(sqlite3.Connection):
+    """A file system without shared memory."""
+
+    def execute(self, sql: str, *values: object) -> sqlite3.Cursor:  # type: ignore[override]
+        if "journal_mode" in sql:
+            raise sqlite3.OperationalError("locking protocol")
+        return super().execute(sql, *values)  # type: ignore[arg-type]
+
+
+def test_works_where_the_write_ahead_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Network file systems refuse it; the plain journal is safe too."""
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Refusing))
+    with Database(tmp_path / "d", "CREATE TABLE t (a)", "", log=True) as database:
+        with database.writing() as db:
+            db.execute("INSERT INTO t VALUES (1)")
+        assert list(database.select("SELECT a FROM t")) == [(1,)]
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]

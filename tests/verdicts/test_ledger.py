@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -165,25 +164,6 @@ def test_a_damaged_file_is_said_and_the_copy_serves_readers(tmp_path: Path) -> N
     (tmp_path / PLAIN).unlink()
     with pytest.raises(VisleakError, match=r"cannot be read .* bring verdicts\.csv back"):
         read_verdicts(tmp_path)
-
-
-def test_a_plain_journal_serves_where_wal_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Refusing(sqlite3.Connection):
-        def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:  # type: ignore[override]
-            if "journal_mode" in sql:
-                raise sqlite3.OperationalError("locking protocol")
-            return super().execute(sql, *arguments)  # type: ignore[arg-type]
-
-    real = sqlite3.connect
-    monkeypatch.setattr(
-        sqlite3, "connect", lambda *given, **named: real(*given, factory=Refusing, **named)
-    )
-    with Ledger(tmp_path) as ledger:
-        ledger.add(said(1))
-        ledger.add(said(2))
-    assert len(read_verdicts(tmp_path)) == 2
 
 
 def test_a_kill_before_the_first_table_loses_nothing(tmp_path: Path) -> None:

@@ -450,18 +450,9 @@ def count(
     if grade not in COUNTED:
         raise UsageError(f"grade must be one of {', '.join(COUNTED)}; got {grade!r}")
     home = Path(folder)
-from visleak.storage import IMAGES, ComparisonSummary, read_table
-from visleak.verdicts import (
-    Agreement,
-    Verdict,
-    agreement,
-    consensus_of,
-    disputed,
-    judged_pairs,
-    judged_summary,
-    read_verdicts,
-)
-from visleak.verdicts.exchange import as_listed
+    given = tuple(read_verdicts(home) if verdicts is None else verdicts)
+    summary = judged_summary(home, given)
+    if summary.grader is None and not given:
         raise UsageError(
             f"{folder} was audited without verification, so no pair has a grade; judge them with"
             " `visleak review`"
@@ -480,18 +471,9 @@ from visleak.verdicts.exchange import as_listed
             _set(total.query_set, summary.comparisons, pairs, images, grades)
             for total in summary.totals
         ),
-from visleak.storage import IMAGES, ComparisonSummary, read_table
-from visleak.verdicts import (
-    Agreement,
-    Verdict,
-    agreement,
-    consensus_of,
-    disputed,
-    judged_pairs,
-    judged_summary,
-    read_verdicts,
-)
-from visleak.verdicts.exchange import as_listed
+        review=review_of(given) if given else None,
+        changed=review.changed if review else 0,
+        added=review.added if review else 0,
     )
 
 

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from visleak.errors import UsageError, VisleakError
-from visleak.review import judging, pair_page, result_page, sheet_page
+from visleak.review import judging, review_pages
 from visleak.review.pages import answer, error_page
 from visleak.review.pictures import ImageRegistry
 from visleak.review.security import HEADERS, Access, Guard
@@ -54,9 +54,7 @@ def create_app(
     routes = [
         Route("/", home),
         *judging.routes(session),
-        *pair_page.routes(session),
-        *sheet_page.routes(session),
-        *result_page.routes(session),
+        *review_pages.routes(session),
         *more,
         Route("/image/{name}", picture_of(session.registry)),
         Route("/marks/{name}", _marks_of(session.registry)),

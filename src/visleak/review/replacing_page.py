@@ -21,8 +21,8 @@ from visleak.replacements import Candidate, Selection, SelectionSettings, open_s
 from visleak.replacements.decisions import PLAIN
 from visleak.replacements.pool import class_of
 from visleak.review.pages import Instructions, read_instructions
-from visleak.review.pair_page import TINY
 from visleak.review.pictures import ImageRegistry
+from visleak.review.review_pages import TINY
 from visleak.review.session import ReviewSession
 from visleak.verdicts.record import now
 

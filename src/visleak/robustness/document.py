@@ -126,7 +126,7 @@ def _at(found: AtThreshold | None) -> tuple[str, str]:
 def _judged(found: Judged | None) -> tuple[str, ...]:
     if found is None:
         return ("",) * 5
-    shares = (found.r1.share, found.found.share, found.candidates.share)
+    shares = (found.r1.share, found.near_or_exact.share, found.among_candidates.share)
     return (*map(_number, shares), str(found.wrong_near), str(found.wrong_exact))
 
 
@@ -150,7 +150,7 @@ def _shown(each: Direct, judged: Judged | None) -> list[str]:
     for at in each.curve.at:
         row += [percent(at.true.share), f"{at.false:,}"]
     if judged is not None:
-        row += [percent(judged.r1.share), percent(judged.found.share)]
+        row += [percent(judged.r1.share), percent(judged.near_or_exact.share)]
         row += [f"{judged.wrong_near:,}", f"{judged.wrong_exact:,}"]
     return row
 

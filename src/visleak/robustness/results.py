@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import pyarrow as pa
 
+from visleak.documents import as_plain
 from visleak.records import Bytes8
 from visleak.robustness.conditions import CONSTANTS, Condition
 from visleak.robustness.curves import Curve
@@ -57,13 +58,7 @@ class Direct:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is stored."""
-        return {
-            "applies": self.applies,
-            "not_applicable": self.not_applicable,
-            "unreadable": self.unreadable,
-            "r1": self.r1.as_dict(),
-            **self.curve.as_dict(),
-        }
+        return without_condition(self) | self.curve.as_dict()
 
 
 @dataclass(frozen=True)
@@ -73,30 +68,23 @@ class Judged:
     Attributes:
         condition: name.
         r1: share whose reference of highest probability is the original, or a twin of it.
-        found: share whose pair with the original is graded near or exact.
-        candidates: share whose original is among the candidates.
+        near_or_exact: share whose pair with the original is graded so.
+        among_candidates: share whose original is a candidate.
         wrong_near, wrong_exact: wrong pairs graded so.
-        wrong_pairs: wrong pairs that were candidates.
+        wrong_candidates: wrong pairs that were candidates.
     """
 
     condition: str
     r1: Rate
-    found: Rate
-    candidates: Rate
+    near_or_exact: Rate
+    among_candidates: Rate
     wrong_near: int
     wrong_exact: int
-    wrong_pairs: int
+    wrong_candidates: int
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is stored."""
-        return {
-            "r1": self.r1.as_dict(),
-            "near_or_exact": self.found.as_dict(),
-            "among_candidates": self.candidates.as_dict(),
-            "wrong_near": self.wrong_near,
-            "wrong_exact": self.wrong_exact,
-            "wrong_candidates": self.wrong_pairs,
-        }
+        return without_condition(self)
 
 
 @dataclass(frozen=True)
@@ -109,17 +97,6 @@ class Wrong:
     grade: str
     probability: float
     reason: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what is stored."""
-        return {
-            "condition": self.condition,
-            "query": self.query,
-            "reference": self.reference,
-            "grade": self.grade,
-            "probability": self.probability,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True)
@@ -160,7 +137,7 @@ class Tested:
             "trans": self.trans.as_dict(points=True) if self.trans else None,
             "conditions": {each.condition: each.as_dict() for each in self.direct},
             "pipeline": {each.condition: each.as_dict() for each in self.pipeline} or None,
-            "wrong": [each.as_dict() for each in self.wrong],
+            "wrong": as_plain(self.wrong),
         }
 
 
@@ -236,3 +213,13 @@ def _r1(found: Sequence[Direct] | Sequence[Judged]) -> Rate:
     """Return R@1 over all conditions but the unchanged one, where there are others."""
     changed = [each for each in found if each.condition != "original"] or found
     return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
+
+
+def without_condition(record: Direct | Judged) -> dict[str, Any]:
+    """Return the numbers of a condition, by which they are stored; a curve is apart."""
+    values: dict[str, Any] = {
+        each.name: as_plain(getattr(record, each.name))
+        for each in fields(record)
+        if each.name not in ("condition", "curve")
+    }
+    return values

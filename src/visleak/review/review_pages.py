@@ -1,7 +1,8 @@
-"""The page of one pair: both images as large as one can judge them, and all that is known."""
+"""The pages of a review: one pair, a sheet of pairs, and the result so far."""
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from visleak.review.listing import describe
 from visleak.review.pages import page
 from visleak.review.pictures import ImageView
 from visleak.review.session import ROW, Progress, ReviewSession
+from visleak.verdicts.ledger import PLAIN
 from visleak.verify.marks import kind_of
 
 #: An image with no longer side is enlarged by a whole factor, pixel by pixel.
@@ -29,7 +31,7 @@ MOST_OTHERS: Final = 12
 MOST_LABELS: Final = 300
 
 
-def routes(session: ReviewSession) -> list[Route]:
+def _pair_routes(session: ReviewSession) -> list[Route]:
     """Return the routes of single pairs."""
 
     def pairs(request: Request) -> Response:
@@ -205,3 +207,119 @@ def _stopping(progress: Progress, choice: Choice) -> bool:
 
 def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+#: Pairs on one sheet.
+SIZE: Final = 24
+
+
+def _sheet_routes(session: ReviewSession) -> list[Route]:
+    """Return the routes of sheets."""
+
+    def sheet(request: Request) -> Response:
+        choice = Choice.of(request.query_params)
+        start = request.query_params.get("from")
+        row = session.first(choice) if start is None else session.listing.find(start)
+        if row is None and start is not None:
+            raise HTTPException(404)
+        if row is None:
+            return page(request, "none.html.j2", title="No pair", **surroundings(session, choice))
+        return page(request, "sheet.html.j2", **_sheet(session, row, choice))
+
+    return [Route("/sheet", sheet)]
+
+
+def _sheet(session: ReviewSession, start: int, choice: Choice) -> dict[str, Any]:
+    """Return the values of the sheet that begins at a pair, or at the next one that is shown."""
+    spot = session.spot(start, choice)
+    rows = session.rows(choice)
+    shown = rows[spot.place : spot.place + SIZE]
+    listing = session.listing
+    after = rows[spot.place + SIZE : spot.place + 2 * SIZE]
+    session.registry.ahead(
+        (each["set"], each["id"])
+        for row in [*shown, *after]
+        for each in (listing.image(int(side[row])) for side in (listing.query, listing.reference))
+    )
+    before = max(0, spot.place - SIZE)
+    return surroundings(session, choice) | {
+        "title": f"Sheet, pairs {spot.place + 1:,} to {spot.place + len(shown):,}",
+        "cards": [_card(session, int(row), choice) for row in shown],
+        "spot": spot,
+        "grades": GRADES,
+        "previous": _at(session, int(rows[before]), choice) if spot.place else None,
+        "next": _at(session, int(after[0]), choice) if len(after) else None,
+    }
+
+
+def _at(session: ReviewSession, row: int, choice: Choice) -> str:
+    """Return the address of the sheet that begins at a pair."""
+    query = choice.query
+    return f"/sheet?from={session.listing.name(row)}{'&' if query else ''}{query}"
+
+
+def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
+    listing, told, mine = session.listing, session.listing.row(row), session.standing().mine[row]
+    distance = float(listing.distance[row])
+    sides = []
+    for name in ("query", "reference"):
+        about = listing.image(int(getattr(listing, name)[row]))
+        long = max(about["width"] or 0, about["height"] or 0)
+        url = session.registry.small(about["set"], about["id"])
+        sides.append(about | {"role": name, "url": url, "crisp": 0 < long <= TINY})
+    return {
+        "name": listing.name(row),
+        "told": told,
+        "sides": sides,
+        "distance": None if np.isnan(distance) else distance,
+        "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "mine": GRADES[mine] if mine >= 0 else None,
+        "href": link(session, row, choice),
+    }
+
+
+def _result_routes(session: ReviewSession) -> list[Route]:
+    """Return the route of the result."""
+
+    def result(request: Request) -> Response:
+        choice = Choice.of(request.query_params)
+        return page(request, "result.html.j2", title="Result", **_result(session, choice))
+
+    return [Route("/result", result)]
+
+
+def _result(session: ReviewSession, choice: Choice) -> dict[str, Any]:
+    open_ = Choice.of(_given(choice) | {"state": "unjudged"})
+    first = session.first(open_)
+    return surroundings(session, choice) | {
+        "grades": GRADES,
+        "table": _crossed(session),
+        "agreement": session.agreement(),
+        "file": str(session.folder / PLAIN),
+        "folder": shlex.quote(str(session.folder)),
+        "go_on": None if first is None else link(session, first, open_),
+        "known": np.isfinite,
+    }
+
+
+def _given(choice: Choice) -> dict[str, str]:
+    return {name: getattr(choice, name) for name in ("grade", "label", "sets", "coverage", "sort")}
+
+
+def _crossed(session: ReviewSession) -> list[tuple[str, list[int]]]:
+    """Return, by the machine's grade, how many pairs this reviewer judged to be what.
+
+    Empty where they judged none.
+    """
+    listing, mine = session.listing, session.standing().mine
+    rows = []
+    for code, name in [*enumerate(GRADES), (-1, "no grade")]:
+        own = mine[(listing.grade == code) & (mine >= 0)]
+        rows.append((name, np.bincount(own, minlength=len(GRADES)).tolist()))
+    judged = [row for row in rows if sum(row[1])]
+    return [row for row in rows if sum(row[1]) or row[0] != "no grade"] if judged else []
+
+
+def routes(session: ReviewSession) -> list[Route]:
+    """Return the routes of all pages."""
+    return [*_pair_routes(session), *_sheet_routes(session), *_result_routes(session)]
