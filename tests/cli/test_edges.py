@@ -122,10 +122,10 @@ def test_stopped_run_says_what_is_kept(
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=30)
     kept = (
-        f"what was read and verified is kept in the cache {cache}, and the same command goes on"
-        " from there"
+        f"what was read and verified is kept in the cache {cache}; the same command resumes from"
+        " there"
         if cached
-        else "nothing is kept, for there is no cache (--cache off)"
+        else "nothing is kept, because there is no cache (--cache off)"
     )
     assert (process.returncode, stdout) == (code, "")
     assert stderr == f"visleak: {word}; {kept}\n"
