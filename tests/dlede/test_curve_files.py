@@ -119,7 +119,7 @@ def test_seconds_are_no_metric_and_guarded_names_are_read_back(tmp_path: Path) -
         ),
         (
             "step,f1\n10,.5\n20,.6\n",
-            " has no step 0, the training without leaks on purpose; its steps are 10, 20",
+            " has no step 0, the run without leaks on purpose; its steps are 10, 20",
         ),
         ("step,f1\n0,.5\n", " has only step 0; at least one with leaks is needed, too"),
         (

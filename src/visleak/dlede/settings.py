@@ -196,6 +196,11 @@ class DecisionSettings(Options):
     )
     chance: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.5 <= self.certainty < 1.0:
+            raise UsageError(f"certainty must be at least 0.5 and below 1; got {self.certainty}")
+
     @property
     def limit(self) -> float:
         """The threshold where none is calibrated."""
@@ -254,6 +259,8 @@ class ControlSettings(Options):
         super().__post_init__()
         if not 0.0 < self.alpha < 1.0:
             raise UsageError(f"alpha must lie between 0 and 1; got {self.alpha}")
+        if self.convergence == 1:
+            raise UsageError("--check-convergence must be 2 or more times as many epochs; got 1")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_pictures_keep_their_shape_and_are_not_enlarged(tmp_path: Path) -> None:
     assert pictures.originals.tolist() == [[20, 64], [64, 20], [12, 30]]
     assert pictures.canvas == (32, 32)
     assert pictures.test.tolist() == [2]
-    assert pictures.task(Draw(np.array([1]), np.array([0]))).tolist() == [1, 2]
+    assert pictures.rows(Draw(np.array([1]), np.array([0]))).tolist() == [1, 2]
     shown = pictures.on_canvas(pictures.mapped(), np.array([0, 2]))
     assert shown.shape == (2, 32, 32, 3)
     assert (shown[0, 10:] == GREY).all()

@@ -36,13 +36,13 @@ def test_an_outcome_is_passed_on(tmp_path):
     [
         (None, 'returned NoneType; it must return metrics, such as {"accuracy": 0.9}, or an Out'),
         (0.5, "returned float; it must return metrics"),
-        ({"accuracy": "0.5"}, "returned str for 'accuracy'; metrics are numbers"),
-        ({"accuracy": True}, "returned bool for 'accuracy'; metrics are numbers"),
-        ({"accuracy": None}, "returned NoneType for 'accuracy'; metrics are numbers"),
+        ({"accuracy": "0.5"}, "returned str for 'accuracy'; metrics must be numbers"),
+        ({"accuracy": True}, "returned bool for 'accuracy'; metrics must be numbers"),
+        ({"accuracy": None}, "returned NoneType for 'accuracy'; metrics must be numbers"),
         ({"accuracy": np.ones(2)}, "returned no number for 'accuracy': "),
         ({"accuracy": 10**400}, "returned no number for 'accuracy': "),
-        ({1: 0.5}, "named a metric 1; names are texts"),
-        ({"accuracy": float("nan")}, "accuracy is no number"),
+        ({1: 0.5}, "named a metric 1; names must be strings"),
+        ({"accuracy": float("nan")}, "accuracy is not finite"),
         ({}, "there are no metrics"),
     ],
 )

@@ -199,7 +199,7 @@ def test_sets_that_are_no_files_are_refused(tmp_path):
     with pytest.raises(VisleakError) as caught:
         files_of(images)
     assert str(caught.value) == (
-        "set 'held': this trainer opens the pictures itself, and those of a set in memory are no"
+        "set 'held': this trainer opens the images itself, and those of a set in memory are no"
         " files of this machine; unpack them into a folder, or use --trainer torch:detector, which"
         " reads every source"
     )
@@ -209,7 +209,7 @@ def test_files_that_are_gone_or_cannot_be_listed_are_refused(tmp_path):
     split = split_on_disk(tmp_path)
     (tmp_path / "test" / "2.png").unlink()
     with pytest.raises(
-        VisleakError, match="set 'test': 1 of 4 pictures are not there, such as"
+        VisleakError, match="set 'test': 1 of 4 images do not exist, such as"
     ) as caught:
         check_split(split)
     assert str(caught.value).endswith(f"remove them from the folder {tmp_path / 'test'}")
@@ -217,7 +217,7 @@ def test_files_that_are_gone_or_cannot_be_listed_are_refused(tmp_path):
     with pytest.raises(VisleakError, match="has a line break in its name"):
         check_files(open_images(tmp_path / "odd", name="odd"))
     (tmp_path / "test" / "2.png").write_text("no picture")
-    with pytest.raises(VisleakError, match=r"2\.png' is no picture that can be read"):
+    with pytest.raises(VisleakError, match=r"2\.png' is not a readable image"):
         sizes_of(split.test, silent)
 
 
@@ -229,7 +229,7 @@ def test_boxes_that_are_missing_are_asked_for(tmp_path):
 
 
 def test_a_folder_in_which_yolov7_would_look_elsewhere_is_refused(tmp_path):
-    with pytest.raises(VisleakError, match="lies in a folder called images"):
+    with pytest.raises(VisleakError, match="is in a folder called images"):
         check_folder(tmp_path / "images" / "out")
     check_folder(tmp_path / "my-images")
 

@@ -96,19 +96,19 @@ def test_arguments_arrive_as_they_are(tmp_path):
 def test_an_exit_code_is_told_with_the_last_words(tmp_path):
     text = "print('first'); print('\\x1b[31mCUDA\\x1b[0m out\\r  of memory\\x07 \\n'); sys.exit(3)"
     said = failure(tmp_path, text)
-    assert said == "the command ended with exit code 3; it said last: of memory"
+    assert said == "the command ended with exit code 3; its last line: of memory"
 
 
 def test_a_traceback_ends_with_what_is_wrong(tmp_path):
     said = failure(tmp_path, "raise ValueError('no labels')")
-    assert said == "the command ended with exit code 1; it said last: ValueError: no labels"
+    assert said == "the command ended with exit code 1; its last line: ValueError: no labels"
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("SIGKILL", "the command was ended by SIGKILL, most likely for lack of memory; it said no"),
-        ("SIGSEGV", "the command was ended by SIGSEGV; it said nothing"),
+        ("SIGKILL", "the command was ended by SIGKILL, most likely for lack of memory; it printed no"),
+        ("SIGSEGV", "the command was ended by SIGSEGV; it printed nothing"),
     ],
 )
 def test_a_signal_is_told(tmp_path, name, text):
@@ -117,7 +117,7 @@ def test_a_signal_is_told(tmp_path, name, text):
 
 def test_a_program_that_is_no_program_is_told(tmp_path):
     (tmp_path / "program").write_text("no program")
-    with pytest.raises(TrainingFailed, match=r"exit code 127; it said last: .*cannot be started"):
+    with pytest.raises(TrainingFailed, match=r"exit code 127; its last line: .*cannot be started"):
         carry_out([str(tmp_path / "program")], tmp_path / "log.txt")
 
 
@@ -129,7 +129,7 @@ def test_at_the_time_limit_the_whole_group_is_ended(tmp_path):
             [sys.executable, str(program), str(tmp_path / "ids")], tmp_path / "log.txt", limit=1
         )
     assert str(caught.value) == (
-        "it took longer than 1 seconds and was ended; it said last: epoch 1"
+        "it took longer than 1 seconds and was ended; its last line: epoch 1"
     )
     assert are_gone(wait_for(tmp_path / "ids"), seconds=1)
 

@@ -136,7 +136,7 @@ def test_what_the_library_makes_of_models_and_of_f1(torchvision, ready, split, p
     command = [sys.executable, "-c", LOOK, str(hostile), str(own), "yolov8n-cls.yaml"]
     said = subprocess.run(command, env={**os.environ, **told}, capture_output=True, check=True)
     read = json.loads(said.stdout.splitlines()[-1])
-    assert read["models"][0].startswith(f"{hostile} is no model of Ultralytics (TypeError: ")
+    assert read["models"][0].startswith(f"{hostile} is not a model of Ultralytics (TypeError: ")
     assert not Path(f"{hostile}.touched").exists()
     assert read["models"][1:] == [
         "detect",

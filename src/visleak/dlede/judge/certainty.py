@@ -6,7 +6,7 @@ those found is stretched by
 
     sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n - 1)),
 
-anew for each draw. With few chains the plain bootstrap is far too sure of itself: its spread lacks
+for each draw. With few chains the plain bootstrap is far too certain: its spread lacks
 the factor n / (n - 1), and it takes the spread of five numbers for known. The two factors mend
 both: drawn means then have the tails of a t distribution with n - 1 degrees of freedom.
 
@@ -150,7 +150,7 @@ def chances(above: Sequence[float], rule: Rule) -> tuple[float, float]:
     """Return how certain it is that a metric is leaking, and that it is clean.
 
     Args:
-        above: of each increase the rule looks at, the chance that it exceeds the threshold.
+        above: of each increase that the rule compares, the chance that it exceeds the threshold.
         rule: says whether all of them count, or one.
 
     Returns:
@@ -218,7 +218,7 @@ PROBABLY: Final = 0.8
 #: More repetitions than these are not worth telling.
 MOST: Final = 200
 
-#: Repetitions that are told where there is one, of which no spread can be known.
+#: Repetitions that are recommended if there is one, whose spread is not known.
 FIRST: Final = 5
 
 

@@ -90,7 +90,7 @@ def detection_probability(share: float, clean: Sequence[Float64], protocol: Prot
 
     Returns:
         A lower bound. It assumes that a leak acts as leaks on purpose do; that beyond the last
-        step the score goes on in a straight line, up to 1 for shares, and so rather too fast; and
+        step the score continues in a straight line, up to 1 for shares, and so rather too fast; and
         that the excess of a repetition over the threshold is normal, with the spread of the splits
         without leaks. That their means are not known exactly is not allowed for.
     """

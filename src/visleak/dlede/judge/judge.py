@@ -319,7 +319,7 @@ def _would_not_rise(
 
 
 def _held_back(made: MetricJudgement, reason: Reason) -> MetricJudgement:
-    """Return a judgement without a verdict; that the increase is small is no chance of a leak."""
+    """Return a judgement without a verdict; a small increase does not indicate a leak."""
     leaking = made.leaking if math.isnan(made.leaking) else 0.0
     return replace(
         made, verdict=UNDECIDED, leaking=leaking, reason=reason.words, reason_code=reason.code
@@ -369,7 +369,7 @@ _NOTHING = Estimate(math.nan)
 
 
 def _one(judge: _Judge) -> _Judge:
-    """Return the judge who looks at a single increase."""
+    """Return the judge of a single increase."""
     return _Judge(RULES["cumulative"], judge.threshold, judge.certainty, judge.weights)
 
 
@@ -385,7 +385,7 @@ def _more(
         return None
     if chains < 2:
         return FIRST - chains
-    told: list[int] = []
+    numbers: list[int] = []
     for each, of_metric in zip(found, values, strict=True):
         if each.verdict == UNDECIDED:
             pairs = columns[judge.rule.pairs(len(columns))]
@@ -400,8 +400,8 @@ def _more(
             more = needed(exceeds, judge.rule, judge.certainty, off)
             if more is None:
                 return None
-            told.append(more)
-    return max(told) if told else None
+            numbers.append(more)
+    return max(numbers) if numbers else None
 
 
 # -- reasons -----------------------------------------------------------------------------------
@@ -440,9 +440,7 @@ def unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -
             else f"{metric_name(metric)} is the same at every step of a repetition, to the last"
             " digit"
         )
-        return Reason(
-            CONSTANT, f"{alike}; see that what is trained learns from the images it is given"
-        )
+        return Reason(CONSTANT, f"{alike}; check that the model learns from the given images")
     empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
     if not empty:
         return None

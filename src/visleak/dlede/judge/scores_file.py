@@ -1,4 +1,4 @@
-"""Scores of trainings that were done elsewhere, or were published: a CSV or TSV file."""
+"""Scores of training runs made elsewhere, or published: a CSV or TSV file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEP: Final = "step"
 REPETITION: Final = "repetition"
 SECONDS: Final = "seconds"
 
-#: Larger files are no lists of trainings.
+#: Larger files are not lists of training runs.
 LIMIT: Final = 10 << 20
 
 
@@ -68,11 +68,11 @@ class _Row:
 def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> Scores:
     """Read a file of scores.
 
-    Each row is a training, or the published mean of several. ``step`` is the percent of the test
+    Each row is a training run, or the published mean of several. ``step``: percent of the test
     images that leak; ``repetition`` numbers the chains, and without it there is one; ``seconds``
     is not read; all other columns are metrics. Values with a percent sign are read as shares, and
     so are those above 1 of metrics that are shares by their name; others are taken as they are. An
-    empty cell is a training that is missing.
+    empty cell is a missing run.
 
     Args:
         path: a CSV file with a header; a TSV file if its name ends so.
@@ -80,7 +80,7 @@ def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> S
 
     Raises:
         UsageError: there is no such file, or it has no metric that ``lower`` names.
-        VisleakError: it is no such table; the message says which line and column.
+        VisleakError: it is not such a table; the message says which line and column.
     """
     file = Path(path)
     rows = list(_rows(file))
@@ -168,8 +168,8 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if any(cell.strip() for cell in cells):
                     yield reader.line_num, cells
     except (OSError, ValueError, csv.Error) as error:
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{path} cannot be read as CSV: {said}") from error
+        message = " ".join(str(error).split())[:200]
+        raise VisleakError(f"{path} cannot be read as CSV: {message}") from error
 
 
 def _header(path: Path, cells: Sequence[str]) -> list[str]:
@@ -212,7 +212,7 @@ def _check_steps(path: Path, steps: Sequence[int]) -> None:
     told = ", ".join(map(str, steps))
     if steps[0] != 0:
         raise VisleakError(
-            f"{path} has no step 0, the training without leaks on purpose; its steps are {told}"
+            f"{path} has no step 0, the run without leaks on purpose; its steps are {told}"
         )
     if len(steps) < 2:
         raise VisleakError(f"{path} has only step {told}; at least one with leaks is needed, too")
@@ -223,7 +223,7 @@ def _number(text: str) -> float | None:
         number = float(text)
     except ValueError:
         return None
-    # Python reads 1_0 as 10, nobody else does
+    # only Python reads 1_0 as 10
     return number if math.isfinite(number) and "_" not in text else None
 
 

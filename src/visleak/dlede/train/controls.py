@@ -94,8 +94,6 @@ def control_curves(
 
 def _longer(curve: Curve, factor: int, deciding: Sequence[int]) -> Curve:
     """Return the first chain at its first and last deciding step, with more epochs."""
-    if factor < 2:
-        raise UsageError(f"check-convergence must be 2 or more times as many epochs; got {factor}")
     if curve.epochs is None:
         raise UsageError(
             "--check-convergence needs the usual number of epochs, which is not known: give"

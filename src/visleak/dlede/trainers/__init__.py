@@ -28,7 +28,7 @@ class TrainerRequest:
         argument: after it, or empty.
         device: of torch: ``auto``, ``cpu``, ``cuda:0`` ...
         threads: of torch, for one training.
-        time_limit: seconds after which a training counts as failed, or ``None``.
+        time_limit: seconds after which a training run counts as failed, or ``None``.
     """
 
     name: str

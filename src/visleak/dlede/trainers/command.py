@@ -3,15 +3,15 @@
 Placeholders, of which only those that the template names are written:
 
 - ``{train}``, ``{test}``: text files, one absolute image path a line, as the data set has them;
-- ``{data}``: a YOLO ``data.yaml`` (``train``, ``val``, ``nc``, ``names``), whose pictures are links
-  with label files beside them, whatever layout the boxes came in;
+- ``{data}``: a YOLO ``data.yaml`` (``train``, ``val``, ``nc``, ``names``), whose images are links
+  with label files next to them, whatever layout the boxes came in;
 - ``{train_folder}``, ``{test_folder}``: the same links as folders, ``images`` and ``labels``;
 - ``{train_json}``, ``{test_json}``: COCO annotation files with absolute paths;
 - ``{seed}``, ``{epochs}`` (100 unless ``--epochs`` says otherwise, as in the paper), ``{step}``,
   ``{repetition}``;
 - ``{out}``: the json to be written, see :func:`visleak.dlede.trainers.metrics_files.read_json`;
 - ``{folder}``: the training's own folder, in which YOLO's ``results.txt`` or ``results.csv`` is
-  looked for where no ``{out}`` was written. What lies there is removed after a success.
+  searched if no ``{out}`` was written. It is removed after a success.
 
 The program runs in the folder and with the environment of visleak; what it prints is its log.
 Files that the command names are part of the key of every training; what these load is not.
@@ -65,7 +65,7 @@ from visleak.dlede.trainers.subprocesses import carry_out
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.workplace import Progress
 
-#: What needs boxes, and of that what needs sizes of the pictures even where boxes are shares.
+#: Placeholders that need boxes, and those that need image sizes even if boxes are shares.
 WITH_BOXES: Final = ("data", "train_json", "test_json")
 WITH_SIZES: Final = ("train_json", "test_json")
 WITH_LABELS: Final = ("data", "train_folder", "test_folder")
@@ -77,7 +77,7 @@ class CommandTrainer:
 
     Attributes:
         template: the command.
-        time_limit: seconds that a training may take, or ``None``.
+        time_limit: time limit of a training run in seconds, or ``None``.
     """
 
     template: Template
@@ -88,13 +88,13 @@ class CommandTrainer:
 
     @property
     def takes_epochs(self) -> bool:
-        """Whether it can be told how many epochs to train."""
+        """Whether the command has a placeholder for the epochs."""
         return "epochs" in self.template.names
 
     def about(self) -> dict[str, Any]:
-        """Return the template, digests of the files it names, and what ``{epochs}`` stands for.
+        """Return the template, digests of the files it names, and the default of ``{epochs}``.
 
-        So a program that was edited trains anew.
+        So an edited program trains again.
 
         Raises:
             VisleakError: a file cannot be read.
@@ -105,11 +105,11 @@ class CommandTrainer:
         return about | ({"epochs": EPOCHS} if self.takes_epochs else {})
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
-        """See that the program is there and that the split can be handed over.
+        """Check that the program exists and that the split can be written as files.
 
         Raises:
             UsageError: the program is not found.
-            VisleakError: the pictures are no files, or have no boxes where boxes are needed.
+            VisleakError: the images are not files, or lack boxes that are needed.
         """
         _check_program(self.template.words[0])
         check_split(split)
@@ -144,12 +144,12 @@ def _check_program(word: str) -> None:
 
 @dataclass(frozen=True)
 class PreparedCommand:
-    """A command whose split has been looked at.
+    """A command prepared for a split.
 
     Attributes:
         template: the command.
-        sizes: of the pictures, where they are needed.
-        time_limit: seconds that a training may take, or ``None``.
+        sizes: of the images, if they are needed.
+        time_limit: time limit of a training run in seconds, or ``None``.
     """
 
     template: Template
@@ -164,8 +164,8 @@ class PreparedCommand:
         """
         if task.epochs is not None and "epochs" not in self.template.names:
             raise TrainingFailed(
-                f"{task.epochs} epochs are asked for, and the command has no {{epochs}} to be"
-                " told so"
+                f"{task.epochs} epochs are requested, and the command has no placeholder"
+                " {{epochs}}"
             )
         folder = Path(os.path.abspath(folder))
         words = self.template.filled(TaskFiles(task, folder, self.sizes))
@@ -195,7 +195,7 @@ def command_trainer(request: TrainerRequest) -> CommandTrainer:
 #: Epochs of the paper, at every step (section 4).
 EPOCHS: Final = 100
 
-#: Names in a training's folder: what it is handed over, and what it writes.
+#: Names in the folder of a run: its inputs, and its result.
 GIVEN: Final = "given"
 OUT: Final = "metrics.json"
 
@@ -216,7 +216,7 @@ class TaskFiles:
     Attributes:
         task: the training.
         folder: its own.
-        sizes: of the pictures, where they are needed.
+        sizes: of the images, if they are needed.
     """
 
     task: TrainingTask
@@ -225,7 +225,7 @@ class TaskFiles:
 
     @property
     def given(self) -> Path:
-        """Where what is handed over lies."""
+        """The folder of its inputs."""
         return self.folder / GIVEN
 
     def coco(self, which: str) -> Path:
@@ -241,7 +241,7 @@ class TaskFiles:
 #: What parts the names of files in a word, as in ``--cfg=a.yaml,b.yaml`` or ``-c 'python a.py'``.
 _PARTS: Final = re.compile(r"[\s=,:;&|<>()'\"]+")
 
-#: Placeholder -> what stands in its place; writes the files that it names.
+#: Placeholder -> its value; writes the files that it names.
 FILLED: Final[Mapping[str, Callable[[TaskFiles], object]]] = {
     "train": lambda h: write_list(h.given / "train.txt", files_of(h.task.train)),
     "test": lambda h: write_list(h.given / "test.txt", files_of(h.task.test)),
@@ -268,7 +268,7 @@ class Template:
         words: its words, with their placeholders.
 
     Raises:
-        UsageError: it cannot be run, is told no training images, or has no way to give a result.
+        UsageError: it cannot be run, gets no training images, or cannot return a result.
     """
 
     text: str
@@ -326,11 +326,11 @@ class Template:
         if unknown:
             known = ", ".join(f"{{{name}}}" for name in FILLED)
             raise UsageError(
-                f"--trainer command: {{{unknown[0]}}} is no placeholder; there are {known}"
+                f"--trainer command: {{{unknown[0]}}} is not a placeholder; there are {known}"
             )
         if not self.has(TRAINING):
             raise UsageError(
-                "--trainer command: the command is not told which images to train on; it needs one"
+                "--trainer command: the command does not get the training images; it needs one"
                 f" of {', '.join(f'{{{name}}}' for name in TRAINING)}"
             )
         if not self.has(RESULT):

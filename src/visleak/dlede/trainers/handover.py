@@ -1,4 +1,4 @@
-"""What a training is handed over as: lists, YOLO folders of links, a ``data.yaml``, COCO files.
+"""The inputs of a training run as files: lists, YOLO folders of links, a ``data.yaml``, COCO.
 
 DecodedImages are never copied. Folders hold links with names of our own (``000017.jpg``), so that
 pictures of one name, such as a training image and a leaked one, stay apart; label files are
@@ -34,7 +34,7 @@ from visleak.records import Float64, ImageSet, Int64, Opener
 
 @dataclass(frozen=True)
 class ImageSizes:
-    """Widths and heights of the pictures of both sets, ``int64`` (n, 2)."""
+    """Widths and heights of the images of both sets, ``int64`` (n, 2)."""
 
     train: Int64
     test: Int64
@@ -47,12 +47,12 @@ class ImageSizes:
 
 @dataclass(frozen=True)
 class Side:
-    """The pictures of one side of a training.
+    """The images of one side of a training run.
 
     Attributes:
         files: absolute paths.
         boxes: their objects, or ``None``.
-        sizes: ``int64`` (n, 2): widths and heights, or ``None`` where nobody needs them.
+        sizes: ``int64`` (n, 2): widths and heights, or ``None`` if not needed.
     """
 
     files: list[str]
@@ -61,7 +61,7 @@ class Side:
 
 
 def check_split(split: Split) -> None:
-    """See that both sets can be handed over as files.
+    """Check that both sets can be written as files.
 
     Raises:
         VisleakError: they cannot; one line with what to do.
@@ -89,16 +89,16 @@ def check_boxes(split: Split, what: str) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """See that YOLO trainers find the labels of pictures that are linked in a folder.
+    """Check that YOLO trainers find the labels of images that are linked in a folder.
 
     They look for ``/labels/`` in place of ``/images/``: YOLOv7 of the first, others of the last.
 
     Raises:
-        VisleakError: the folder lies in one called ``images``.
+        VisleakError: the folder is in one called ``images``.
     """
     if "images" in Path(os.path.abspath(folder)).parts:
         raise VisleakError(
-            f"{folder} lies in a folder called images, in which YOLO trainers look for labels at"
+            f"{folder} is in a folder called images, where YOLO trainers look for labels at"
             " another place; choose another folder with -o DIR"
         )
 
@@ -133,15 +133,15 @@ def write_folder(folder: Path, side: Side) -> list[str]:
         The absolute paths of the links, in order.
     """
     check_folder(folder)
-    pictures = Path(os.path.abspath(folder)) / "images"
-    pictures.mkdir(parents=True)
+    folder_of_images = Path(os.path.abspath(folder)) / "images"
+    folder_of_images.mkdir(parents=True)
     links = []
     for row, file in enumerate(side.files):
-        link = pictures / f"{row:06d}{_ending(file)}"
+        link = folder_of_images / f"{row:06d}{_ending(file)}"
         link.symlink_to(file)
         links.append(str(link))
     if side.boxes is not None:
-        labels = pictures.parent / "labels"
+        labels = folder_of_images.parent / "labels"
         labels.mkdir()
         for row, lines in enumerate(label_lines(side.boxes, side.sizes)):
             (labels / f"{row:06d}.txt").write_text("".join(lines), encoding="ascii")
@@ -154,11 +154,11 @@ def _ending(file: str) -> str:
 
 
 def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
-    r"""Return the lines of each picture's label file: class, centre, width and height as shares.
+    r"""Return the lines of each image's label file: class, centre, width and height as shares.
 
-    Boxes are cut at the picture's edge; what then has no area is left out, as are crowds and
+    Boxes are cut at the image's edge; those without area are excluded, as are crowds and
     regions of no class, which YOLO does not know, and a line that is there already: YOLOv7 drops
-    a picture with two equal labels.
+    an image with two equal labels.
 
     >>> made = Boxes(("car",), np.array([0]), np.array([0]), np.array([[10.0, 0, 30, 20]]),
     ...     np.array([False]), images=2, relative=False)
@@ -180,7 +180,7 @@ def _shares(boxes: Boxes, sizes: Int64 | None) -> Float64:
     if boxes.relative:
         return boxes.corners
     if sizes is None:
-        raise ValueError("boxes in pixels become shares by the sizes of the pictures")
+        raise ValueError("boxes in pixels need the sizes of the images")
     return np.asarray(boxes.corners / np.tile(sizes[boxes.image], 2))
 
 
@@ -189,7 +189,7 @@ def write_data(path: Path, train: Path, test: Path, names: tuple[str, ...]) -> P
 
     Args:
         path: of the YAML.
-        train, test: lists of pictures; ``test`` becomes ``val``, which YOLO evaluates on.
+        train, test: lists of images; ``test`` becomes ``val``, which YOLO evaluates on.
         names: of the classes.
     """
     content = {
@@ -281,7 +281,7 @@ def rows_by_name(folder: Path, test: ImageSet) -> dict[str, int]:
     """Return the row of each test image by its id, by its path, and by its link where it has one.
 
     Args:
-        folder: that was handed over.
+        folder: of the inputs.
         test: the images.
     """
     listed = _listed(folder, "test")
@@ -296,15 +296,15 @@ _TURNED: Final = (5, 6, 7, 8)
 
 
 def files_of(images: ImageSet) -> list[str]:
-    """Return the absolute path of each picture, as the system names it (``os.fsencode`` it).
+    """Return the absolute path of each image, as the system names it (``os.fsencode`` it).
 
     Raises:
-        VisleakError: the pictures are no files of this machine, such as those of an archive.
+        VisleakError: the images are not files of this machine, such as those of an archive.
     """
     names = _names(images.opener, np.arange(len(images)))
     if names is None:
         raise VisleakError(
-            f"set {images.name!r}: this trainer opens the pictures itself, and those of"
+            f"set {images.name!r}: this trainer opens the images itself, and those of"
             f" {images.source or 'a set in memory'} are no files of this machine; unpack them into"
             " a folder, or use --trainer torch:detector, which reads every source"
         )
@@ -331,7 +331,7 @@ def _names(opener: Opener, rows: Int64) -> list[str] | None:
 
 
 def check_files(images: ImageSet) -> None:
-    """See that the pictures are files, are there, and that a list can name them line by line.
+    """Check that the images are existing files that a list can name line by line.
 
     Raises:
         VisleakError: they are not; the line names the first.
@@ -340,8 +340,8 @@ def check_files(images: ImageSet) -> None:
     missing = [file for file in files if not os.path.isfile(file)]
     if missing:
         raise VisleakError(
-            f"set {images.name!r}: {len(missing):,} of {len(files):,} pictures are not there, such"
-            f" as {missing[0]!r}; a training cannot leave them out: {_remove(images, 'them')}"
+            f"set {images.name!r}: {len(missing):,} of {len(files):,} images do not exist, such"
+            f" as {missing[0]!r}; a training run cannot skip them: {_remove(images, 'them')}"
         )
     broken = next((file for file in files if len(file.splitlines()) > 1), None)
     if broken is not None:
@@ -352,17 +352,17 @@ def check_files(images: ImageSet) -> None:
 
 
 def _remove(images: ImageSet, them: str) -> str:
-    """Say how a set does without pictures: a folder has no list to take them from."""
+    """Return how to remove images from a set."""
     if os.path.isdir(images.source):
         return f"remove {them} from the folder {images.source}"
     return f"take {them} from the list"
 
 
 def sizes_of(images: ImageSet, progress: Progress) -> Int64:
-    """Return width and height of each picture as it is shown (EXIF's turn applied), (n, 2).
+    """Return width and height of each image with EXIF orientation applied, (n, 2).
 
     Raises:
-        VisleakError: one is no picture.
+        VisleakError: one is not an image.
     """
     files = files_of(images)
     sizes = np.zeros((len(files), 2), np.int64)
@@ -375,11 +375,11 @@ def sizes_of(images: ImageSet, progress: Progress) -> Int64:
 
 def _size(images: ImageSet, file: str) -> Sequence[int]:
     try:
-        with Image.open(file) as picture:
+        with Image.open(file) as image:
             # not getexif(), which decodes a whole PNG to look for what may stand at its end
-            turned = orientation_of(picture.info.get("exif", b"")) in _TURNED
-            return picture.size[::-1] if turned else picture.size
+            turned = orientation_of(image.info.get("exif", b"")) in _TURNED
+            return image.size[::-1] if turned else image.size
     except Exception as error:  # Pillow raises many kinds
         raise VisleakError(
-            f"set {images.name!r}: {file!r} is no picture that can be read; {_remove(images, 'it')}"
+            f"set {images.name!r}: {file!r} is not a readable image; {_remove(images, 'it')}"
         ) from error

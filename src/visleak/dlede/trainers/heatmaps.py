@@ -1,9 +1,9 @@
-"""What a detector of centres is taught: heat maps, sizes and offsets (Zhou et al. 2019).
+"""Training targets of a detector of centres: heat maps, sizes and offsets (Zhou et al. 2019).
 
 "Objects as Points": an object is a peak of its class's heat map at the centre of its box; at that
-place stand the size of the box and where in the cell its centre lies. Lengths are in cells here.
-Unlike in the paper, sizes are taught as logarithms: then an error counts alike for small boxes
-and large ones, as it does in an IoU.
+place the maps hold the size of the box and the offset of its centre in the cell. Lengths are in
+cells. Unlike in the paper, sizes are learned as logarithms: then an error counts equally for small
+boxes and large ones, as it does in an IoU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OVERLAP: Final = 0.7
 
 @dataclass(frozen=True)
 class Objects:
-    """The annotated objects of one picture on its canvas.
+    """The annotated objects of one image on its canvas.
 
     Attributes:
         label: ``int64`` (k,): class, -1 for regions of no class.
@@ -41,12 +41,12 @@ class Objects:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a network is to say of a batch.
+    """The training targets of a batch.
 
     Attributes:
-        heat: ``float32`` (pictures, classes, rows, columns), 1 at the centres.
+        heat: ``float32`` (images, classes, rows, columns), 1 at the centres.
         counted: ``bool``, of the same shape: cells whose heat counts.
-        places: ``int64`` (objects, 3): picture, row and column of each centre.
+        places: ``int64`` (objects, 3): image, row and column of each centre.
         boxes: ``float32`` (objects, 4): offsets across and down in the cell, from 0 to 1, and
             the natural logarithms of width and height in cells.
     """
@@ -75,22 +75,22 @@ def radius_of(height: float, width: float, overlap: float = OVERLAP) -> float:
     return min(shifted, inside, outside)
 
 
-def targets_of(pictures: Sequence[Objects], classes: int, shape: tuple[int, int]) -> Targets:
-    """Return what a network is to say of some pictures.
+def targets_of(images: Sequence[Objects], classes: int, shape: tuple[int, int]) -> Targets:
+    """Return the training targets of some images.
 
     Of two objects whose centres share a cell, whatever their class, the smaller one's box is
     taught. Regions of a crowd take the cells they cover out of the heat map of their class, of
     all classes where they have none; centres of objects stay.
 
     Args:
-        pictures: their objects; the centres lie on the canvas.
+        images: their objects; the centres are on the canvas.
         classes: how many there are.
         shape: rows and columns of the heat maps.
     """
-    heat = np.zeros((len(pictures), classes, *shape), np.float32)
+    heat = np.zeros((len(images), classes, *shape), np.float32)
     counted = np.ones(heat.shape, np.bool_)
     places: dict[tuple[int, int, int], tuple[float, ...]] = {}
-    for number, objects in enumerate(pictures):
+    for number, objects in enumerate(images):
         cells = objects.corners / STRIDE
         for region in np.flatnonzero(objects.crowd | (objects.label < 0)):
             label = objects.label[region]

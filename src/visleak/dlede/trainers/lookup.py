@@ -1,4 +1,4 @@
-"""``lookup[:ENCODER]``: learns by heart, and answers with the label of the most alike image.
+"""``lookup[:ENCODER]``: memorizes, and answers with the label of the most similar image.
 
 It trains nothing, and so shows in seconds what leaking does to a model that only remembers: the
 same protocol, draws and rules, without a GPU and without chance.
@@ -48,8 +48,8 @@ def lookup_trainer(request: TrainerRequest) -> LookupTrainer:
 class LookupTrainer:
     """One nearest neighbour by stored similarity; ties go to the smaller id.
 
-    Neither the seed nor the number of epochs changes anything: of two trainings on the same
-    images both come to the same numbers, and repetitions differ by their draws alone.
+    Neither the seed nor the number of epochs changes anything: two runs on the same images
+    have the same results, and repetitions differ by their draws alone.
 
     Args:
         name: how the command line calls it.
@@ -73,7 +73,7 @@ class LookupTrainer:
         Args:
             split: the split; every image has a label.
             folder: is given a file of 4 bytes a pair.
-            progress: is told how far it is.
+            progress: called with the progress.
 
         Raises:
             UsageError: an image has no label.
@@ -108,7 +108,7 @@ class Lookup:
         train_place, test_place: ``int64``, the column of each image of both sets; -1 where it
             cannot be read.
         train_label, test_label: ``int64``, the label of each.
-        asked: ``int64``, row in the test set of each row of similarities.
+        queries: ``int64``, row in the test set of each row of similarities.
         notes: lines on images that cannot be read.
     """
 
@@ -117,11 +117,11 @@ class Lookup:
     test_place: Int64
     train_label: Int64
     test_label: Int64
-    asked: Int64
+    queries: Int64
     notes: tuple[str, ...] = ()
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
-        """Answer every test image with the label of the most alike image trained on.
+        """Answer every test image with the label of the most similar training image.
 
         Test images that cannot be read are answered wrong.
 
@@ -140,15 +140,15 @@ class Lookup:
             raise TrainingFailed("none of the images to train on can be read")
         similarity = np.load(self.similarity, mmap_mode="r", allow_pickle=False)
         answer = np.full(len(self.test_label), -1, np.int64)
-        for start in range(0, len(self.asked), BLOCK):
+        for start in range(0, len(self.queries), BLOCK):
             # of equal ones the first: the smaller id
             nearest = similarity[start : start + BLOCK][:, column[known]].argmax(axis=1)
-            answer[self.asked[start : start + BLOCK]] = label[known[nearest]]
+            answer[self.queries[start : start + BLOCK]] = label[known[nearest]]
         right = (answer == self.test_label).astype(np.float64)
         return Outcome(
             metrics={"accuracy": float(right.mean()), "f1": macro_f1(self.test_label, answer)},
             images={"accuracy": right},
-            about={"unreadable": len(self.test_label) - len(self.asked)},
+            about={"unreadable": len(self.test_label) - len(self.queries)},
         )
 
 
@@ -157,7 +157,7 @@ def macro_f1(truth: Int64, answer: Int64) -> float:
 
     Args:
         truth: ``int64`` (n,), the class of each image, from 0.
-        answer: the class that was answered; -1 for none, which is no class.
+        answer: the class that was answered; -1 for none.
 
     >>> macro_f1(np.array([0, 0, 1]), np.array([0, 1, 1]))
     0.6666666666666666
@@ -211,16 +211,16 @@ def _compare(
     columns = np.concatenate([places[side][prints[side].rows] for side in (0, 1)])
     known = np.empty((len(columns), prints[0].matrix.shape[1]))
     known[columns] = np.concatenate([each.matrix for each in prints])
-    asked = prints[1].matrix
-    shape = (len(asked), len(known))
+    queries = prints[1].matrix
+    shape = (len(queries), len(known))
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     try:
         # not through a memory map: a disk that is full must be an error, not a signal
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
-            for start in range(0, len(asked), BLOCK):
-                block = np.asarray(asked[start : start + BLOCK], np.float64)
+            for start in range(0, len(queries), BLOCK):
+                block = np.asarray(queries[start : start + BLOCK], np.float64)
                 file.write((block @ known.T).astype("<f4").tobytes())
-                progress(STEP, min(start + BLOCK, len(asked)), len(asked))
+                progress(STEP, min(start + BLOCK, len(queries)), len(queries))
     except OSError as error:
         raise VisleakError(f"{path} cannot be written: {error.strerror}") from error

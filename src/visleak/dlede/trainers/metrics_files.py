@@ -1,4 +1,4 @@
-"""What a training left as its result: a json of ours, or YOLO's own ``results.txt`` and ``.csv``.
+"""The result files of a training run: our JSON, or YOLO's own ``results.txt`` and ``.csv``.
 
 Of YOLO's files the **last** epoch counts. The best one is not for us to choose: it is the best on
 the test set, and picking it there would itself be a leak, of which there is more the noisier a
@@ -66,7 +66,7 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
         images: how many test images there are.
 
     Raises:
-        TrainingFailed: it is no such json; one line.
+        TrainingFailed: it is not such a JSON; one line.
     """
     content = _content(path)
     metrics, left_out = {}, {}
@@ -96,8 +96,8 @@ def _content(path: Path) -> dict[str, Any]:
             raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise TrainingFailed(f"{path.name} cannot be read as json: {said}") from error
+        message = " ".join(str(error).split())[:200]
+        raise TrainingFailed(f"{path.name} cannot be read as json: {message}") from error
     if not isinstance(content, dict):
         raise TrainingFailed(
             f"{path.name} holds {_kind(content)}; it must be an object, such as"
@@ -116,11 +116,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Return in words what stands in the place of a number."""
+    """Return the kind of a value that is not a number."""
     if isinstance(value, bool | float) or value is None:
         return json.dumps(value)
     kinds = ((str, "a text"), (list, "a list"), (dict, "an object"))
-    return next((said for kind, said in kinds if isinstance(value, kind)), "too large a number")
+    return next((name for kind, name in kinds if isinstance(value, kind)), "too large a number")
 
 
 def _share(name: str, value: Any, path: Path) -> float:

@@ -15,7 +15,7 @@ from typing import Final
 from visleak.dlede.train.trainer import TrainingFailed
 from visleak.dlede.trainers import supervisor
 
-#: Seconds between two looks at a command that runs.
+#: Seconds between two checks of a running command.
 _LOOK: Final = 0.2
 
 #: Characters of a command's last words that a message repeats.
@@ -81,7 +81,7 @@ def _waited(process: subprocess.Popen[bytes], limit: float | None) -> int | None
             return process.wait(timeout=left)
         except subprocess.TimeoutExpired:
             if parent is not None and not parent.is_alive():
-                raise SystemExit("the process that asked for the training is gone") from None
+                raise SystemExit("the process that started the training run is gone") from None
 
 
 def _ended(code: int) -> str:
@@ -96,8 +96,8 @@ def _ended(code: int) -> str:
 
 
 def _words(log: Path) -> str:
-    said = last_line(log)
-    return f"; it said last: {said}" if said else "; it said nothing"
+    last = last_line(log)
+    return f"; its last line: {last}" if last else "; it printed nothing"
 
 
 def last_line(log: Path) -> str:

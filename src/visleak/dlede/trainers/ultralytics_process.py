@@ -46,7 +46,7 @@ def _stay_offline() -> None:
     def found(host: Any, *others: Any, **named: Any) -> Any:
         if host in _HERE:
             return known(host, *others, **named)
-        raise socket.gaierror(socket.EAI_NONAME, "visleak fetches nothing for a training")
+        raise socket.gaierror(socket.EAI_NONAME, "visleak downloads nothing")
 
     socket.getaddrinfo = found
 
@@ -60,8 +60,8 @@ def _model(content: dict[str, Any]) -> Any:
     ultralytics = library("ultralytics", "yolo", WHO)
     library("torchvision", "yolo", WHO)
     # the library writes them into its settings file, which is the training's own
-    told = ultralytics.settings
-    told.update({name: False for name, value in dict(told).items() if value is True})
+    settings = ultralytics.settings
+    settings.update({name: False for name, value in dict(settings).items() if value is True})
     named = content["model"]
     if named.endswith(".pt") and not _reads_safely():
         raise VisleakError(
@@ -71,7 +71,7 @@ def _model(content: dict[str, Any]) -> Any:
     try:
         model = ultralytics.YOLO(named)
     except Exception as error:  # what a damaged file raises is anybody's guess
-        raise VisleakError(f"{named} is no model of Ultralytics ({said(error)})") from error
+        raise VisleakError(f"{named} is not a model of Ultralytics ({said(error)})") from error
     if model.task != "detect":
         raise VisleakError(f"{named} is a model for the task {model.task}; take one that detects")
     return model

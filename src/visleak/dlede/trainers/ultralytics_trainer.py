@@ -49,14 +49,14 @@ class UltralyticsTrainer:
     """Trains a model of Ultralytics; see the module.
 
     Attributes:
-        name: as it was asked for.
+        name: on the command line.
         model: path, or name of an architecture of the package.
-        imgsz: side of the square that pictures are fitted into, pixels.
-        batch: pictures of a step.
-        workers: processes that read pictures, on a GPU; augmentation depends on how many.
+        imgsz: side of the square input in pixels.
+        batch: images per step.
+        workers: processes that read images, on a GPU; augmentation depends on their number.
         device: of torch, ``auto`` for the library's choice.
         threads: of torch on the processor.
-        time_limit: seconds that a training may take, or ``None``.
+        time_limit: time limit of a training run in seconds, or ``None``.
     """
 
     name: str
@@ -109,11 +109,11 @@ class UltralyticsTrainer:
 
 @dataclass(frozen=True)
 class PreparedUltralytics:
-    """A model whose split has been looked at.
+    """A model prepared for a split.
 
     Attributes:
         trainer: how it is trained.
-        sizes: of the pictures, where boxes are in pixels.
+        sizes: of the images, if boxes are in pixels.
     """
 
     trainer: UltralyticsTrainer
@@ -155,7 +155,7 @@ def _carry_out(
     """Run the process of a job; its settings lie in the folder."""
     path = folder / "job.json"
     path.write_text(json.dumps(job), encoding="utf-8")
-    told = {
+    added = {
         "YOLO_CONFIG_DIR": str(folder / "settings"),
         "YOLO_OFFLINE": "true",
         "YOLO_AUTOINSTALL": "false",
@@ -168,14 +168,14 @@ def _carry_out(
     (folder / "settings").mkdir(exist_ok=True)
     # -P: a file of the working folder must not take the place of a library
     command = [sys.executable, "-P", "-m", _PROCESS, str(path)]
-    carry_out(command, log, limit=limit, environment={**os.environ, **told})
+    carry_out(command, log, limit=limit, environment={**os.environ, **added})
 
 
 def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:
     """Return the trainer of ``ultralytics:MODEL``.
 
     Raises:
-        UsageError: there is no such model here, or an option is none of it.
+        UsageError: there is no such model, or an option does not exist.
         MissingExtra: the library is not installed.
     """
     request = parse(request.text, "trainer")
@@ -221,7 +221,7 @@ def known_model(named: str, package: Path) -> str:
     if os.sep not in named and {named, _SCALE.sub(r"\1", named, count=1)} & models:
         return named
     raise UsageError(
-        f"--trainer ultralytics: {named!r} is no file here and no architecture of the installed"
+        f"--trainer ultralytics: {named!r} is neither a file nor an architecture of the installed"
         " Ultralytics, and nothing is fetched; give the path of a .pt file, or an architecture to"
         " train from scratch, such as yolov8n.yaml"
     )
