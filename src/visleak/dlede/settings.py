@@ -286,7 +286,7 @@ class Execution(Options):
         panel=TRAINING,
     )
     engine: Any = None
-    progress: Callable[[str, int, int], None] = lambda step, done, total: None
+    progress: Callable[..., None] = lambda step, done, total: None
     notify: Callable[[str], None] = lambda text: None
     on_forecast: Callable[[Forecast], None] = lambda forecast: None
 
