@@ -190,18 +190,6 @@ def test_only_the_best_of_a_search_are_made(tmp_path: Path) -> None:
     assert (code, text.startswith("--top needs a D of each prompt, and ")) == (2, True)
 
 
-def test_a_folder_of_another_verb_is_refused(prompts: Path, tmp_path: Path, model: Any) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "search.json").write_text("{}", encoding="utf-8")
-    assert refused(*EXTRACT, *FEW, "--prompts", prompts, "-o", out, "--force") == (
-        2,
-        f"{out} holds a result of visleak memorization search, whose tables would be replaced;"
-        " choose another folder with -o DIR",
-    )
-    assert model.asked == []
-
-
 def test_what_is_missing_is_named() -> None:
     assert refused("memorization", "extract", "--model", "m") == (
         2,

@@ -190,16 +190,6 @@ def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, d
     assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - (dies_at - 1)
 
 
-def test_an_attempt_with_other_settings_needs_force(contest, tmp_path):
-    compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
-    (tmp_path / "compare.json").unlink()
-    other = replace(contest, budget=Budget(calls=50))
-    with pytest.raises(UsageError, match=r"attempt\.json is of another request; choose another"):
-        compare(other, methods(), KnownTriggers(KNOWN), tmp_path)
-    result = compare(other, methods(), KnownTriggers(KNOWN), tmp_path, force=True)
-    assert result.budget == {"calls": 50, "seconds": None}
-
-
 def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
     verifier = KnownTriggers(KNOWN)
     result = compare(contest, {"none": Scripted("none", ["", " "])}, verifier, tmp_path)

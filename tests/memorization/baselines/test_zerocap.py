@@ -60,10 +60,6 @@ def language(gpt):
     return load_causal(str(gpt))
 
 
-def no_judge(ids):
-    return np.zeros(ids.shape)
-
-
 def by_word(ids):
     return np.asarray(ids, np.float64) / 100.0
 

@@ -213,19 +213,6 @@ def test_what_is_written_can_be_read_back(done: Any) -> None:
         read_benchmark(out / "broken")
 
 
-def test_the_same_request_is_answered_from_the_folder(done: Any) -> None:
-    plan, out, result, *_ = done
-    before = len(plan.model.made)
-    said: list[str] = []
-    again = benchmark(plan, out, say=said.append)
-    assert again.key == result.key
-    assert said == [f"{out} holds this benchmark, finished"]
-    other = dataclasses.replace(plan, seed=1)
-    with pytest.raises(UsageError, match="holds a result already"):
-        benchmark(other, out)
-    assert len(plan.model.made) == before
-
-
 def test_a_sheet_of_pictures_goes_and_comes_as_it_is_asked_for(tmp_path: Path) -> None:
     """The worst images may be replayed ones, which not everybody may keep."""
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from closed_form import ClosedForm
 
-from visleak.documents import as_plain
 from visleak.errors import UsageError
 from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
 from visleak.memorization.detection.document import alarms, headlines
@@ -257,28 +256,6 @@ def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None
     assert first.threshold != other.threshold
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_files(tmp_path: Path, drawn: None) -> None:
-    many = Prompts(tuple(f"ordinary {number / 1000}" for number in range(700)))
-    whole, _ = run(tmp_path / "whole", general=many)
-    with pytest.raises(KeyboardInterrupt):
-        detect(
-            TriggerScore(ClosedForm(fail_after=1200), ScoreSettings(noises=2)),
-            LISTED,
-            tmp_path / "out",
-            general=many,
-        )
-    assert not (tmp_path / "out" / "detect.json").exists()
-    found, model = run(tmp_path / "out", general=many)
-    assert model.rows == 2 * (713 - 512 + 1)
-    for path in (tmp_path / "whole").iterdir():
-        # but for what the run cost
-        if path.name not in ("detect.json", "detect.md"):
-            assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert files(tmp_path / "out") == files(tmp_path / "whole")
-    contents = [as_plain(each) | {"throughput": None} for each in (found, whole)]
-    assert contents[0] == contents[1]
-
-
 SLOW = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -306,13 +283,6 @@ def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
     cost = content["throughput"]
     assert cost["passes_per_second"] == pytest.approx(cost["passes"] / cost["seconds"])
     assert content["threshold"]["rule"] == "observed"
-
-
-def test_damaged_tables_are_scored_again(tmp_path: Path) -> None:
-    run(tmp_path / "out")
-    (tmp_path / "out" / "general.parquet").write_bytes(b"PAR1")
-    _, model = run(tmp_path / "out", analysis=Analysis(fpr=0.1), force=True)
-    assert model.rows == 2 * 314
 
 
 @pytest.mark.parametrize(

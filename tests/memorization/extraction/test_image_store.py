@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from visleak.errors import VisleakError
-from visleak.memorization.extraction.images import INDEX, ImageStore
+from visleak.memorization.extraction.images import ImageStore
 
 PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
 
@@ -53,22 +53,6 @@ def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
             f"{path} cannot be read (No such file or directory); run the same command again to"
             " generate it"
         )
-
-
-def test_a_damaged_index_is_told(tmp_path: Path) -> None:
-    (tmp_path / INDEX).write_bytes(b"no database at all" * 100)
-    with pytest.raises(VisleakError) as error:
-        ImageStore(tmp_path)
-    said = str(error.value)
-    assert said.startswith(f"{tmp_path / INDEX} cannot be used (file is not a database); ")
-    assert said.endswith("a damaged file may be deleted, images are then computed again")
-
-
-def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(VisleakError) as error:
-        ImageStore(tmp_path / "file")
-    assert str(error.value).startswith(f"{tmp_path / 'file' / INDEX} cannot be used (")
 
 
 def test_similarities_come_back_as_they_were(tmp_path: Path) -> None:

@@ -326,14 +326,3 @@ def test_settings_that_cannot_be_are_refused(given: dict[str, object], said: str
     with pytest.raises(UsageError) as refused:
         GibbsSettings(**given)  # type: ignore[arg-type]
     assert str(refused.value) == said
-
-
-def test_another_search_does_not_go_on_in_the_same_folder(tmp_path: Path) -> None:
-    GibbsSearch(FiveProposer(), SETTINGS).search(task(folder=tmp_path))
-    other = GibbsSearch(FiveProposer(), dataclasses.replace(SETTINGS, temperature=1.0))
-    with pytest.raises(UsageError) as refused:
-        other.search(task(folder=tmp_path, seed=3))
-    assert str(refused.value) == (
-        f"{tmp_path / FILE} is of another search (other seed, temperature); choose another folder,"
-        " or remove that file"
-    )

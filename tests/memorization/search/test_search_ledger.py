@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -67,26 +66,6 @@ def test_an_error_in_the_middle_leaves_the_last_state(tmp_path: Path) -> None:
         assert ledger.count() == 1
 
 
-def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_bytes(b"no database at all" * 100)
-    with pytest.raises(VisleakError) as refused:
-        Ledger(tmp_path, KEY)
-    said = str(refused.value)
-    assert said.startswith(f"{tmp_path / FILE} cannot be used (file is not a database); ")
-    assert said.endswith("remove the file to start the search again")
-
-
-def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
-    with Ledger(tmp_path, KEY) as ledger:
-        fill(ledger, 0.1)
-        pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
-        ledger._db.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(VisleakError, match=r"\(database or disk is full\); check that"):
-            fill(ledger, *[number / 7 for number in range(5000)])
-        assert ledger.state == {"step": 1}
-        assert ledger.count() == 1
-
-
 def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_path: Path) -> None:
     with claimed(tmp_path):  # as every search does
         pass
@@ -111,14 +90,6 @@ def test_a_search_that_has_done_nothing_is_no_other(tmp_path: Path) -> None:
         fill(ledger, 0.1)
     with pytest.raises(UsageError, match="other seed, settings"):
         Ledger(tmp_path, KEY)
-
-
-def test_no_log_is_left_beside_the_file(tmp_path: Path) -> None:
-    with Ledger(tmp_path, KEY) as ledger:
-        fill(ledger, 0.1)
-    assert [path.name for path in tmp_path.iterdir()] == [FILE]
-    with sqlite3.connect(tmp_path / FILE) as db:
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_how_far_a_search_is_can_be_asked_without_going_on(tmp_path: Path) -> None:

@@ -79,20 +79,6 @@ def test_a_search_writes_what_the_next_verb_reads(tmp_path: Path) -> None:
     assert [each["reached"] for each in held["best"]] == reached
 
 
-def test_the_same_search_is_reused_and_another_needs_force(tmp_path: Path) -> None:
-    first = searched(tmp_path)
-    said: list[str] = []
-    again = searched(tmp_path, model := FiveWords(), say=said.append)
-    assert again == first
-    assert model.rows == 0
-    assert said == [f"{tmp_path} holds this very result already; nothing was done again"]
-    with pytest.raises(UsageError, match=r"holds a result already \(search\.json\)"):
-        searched(tmp_path, seed=1)
-    other = searched(tmp_path, seed=1, force=True)
-    assert other["key"] != first["key"]
-    assert folder_of(tmp_path, "search").content() == other
-
-
 def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     part = searched(tmp_path / "a", budget=Budget(calls=30))
     assert not part["complete"]

@@ -220,7 +220,7 @@ def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -
 
     Args:
         text: an encoder, such as ``dinov2`` or ``builtin``, or ``inception:FILE``, the network of
-            FID in TorchScript (see :mod:`visleak.memorization.metrics.inception`). Of networks the
+            FID in TorchScript (:class:`Inception`). Of networks the
             outputs are taken as they are, as for Inception's; other encoders have vectors of unit
             length only. Distances of different features are different numbers.
         device: ``auto``, ``cpu``, ``cuda:N`` or ``mps``.
