@@ -248,7 +248,7 @@ def test_no_candidate_left_and_all_done(opened: Callable[..., Page], tmp_path: P
     text = full.get("/replacing")
     assert "All 6 duplicates have a replacement" in text
     assert f"visleak replace {full.folder} --pool" in text
-    assert "no person has looked at it" in full.get("/replacing/6")
+    assert "not seen by a person" in full.get("/replacing/6")
     # images of another pool stand, and are said to be elsewhere
     assert "Approved, but not in this pool" in page.get("/replacing/5")
 

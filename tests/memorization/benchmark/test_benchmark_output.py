@@ -302,7 +302,7 @@ def test_the_section_is_shown_whole(tmp_path: Path) -> None:
         f"Hypervolume of each trade-off{by}",
     ]
     assert len(shown.drawings) == 1
-    assert len(str(shown.drawings[0].image)) < 400_000
+    assert len(shown.drawings[0].source) < 540_000
 
 
 def test_latex_has_as_many_cells_a_row_as_columns(tmp_path: Path) -> None:
