@@ -21,8 +21,8 @@ from visleak.settings import CHOSEN, Settings
         ({"hard": 1.5}, "hard must be a similarity between -1 and 1; got 1.5"),
         ({"soft": float("nan")}, "soft must be a similarity between -1 and 1; got nan"),
         ({"hard": 0.5, "soft": 0.8}, "hard (0.5) must not be below soft (0.8)"),
-        ({"sample": -1}, "sample must be 0 or more and per_query 1 or more"),
-        ({"per_query": 0}, "sample must be 0 or more and per_query 1 or more"),
+        ({"sample": -1}, "sample must be 0 or more; got -1"),
+        ({"per_query": 0}, "per_query must be 1 or more; got 0"),
     ],
 )
 def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None:
@@ -60,9 +60,7 @@ def test_how_near_frames_leak_is_stored_where_somebody_chose_it() -> None:
 )
 def test_how_near_frames_leak_is_a_distance(wrong: dict[str, float]) -> None:
     """One line says both bounds."""
-    with pytest.raises(
-        UsageError, match=r"within_frames must be from 0 to below 2\^63, and within_seconds"
-    ):
+    with pytest.raises(UsageError, match=r"within_(frames|seconds) must be"):
         Settings(**wrong)
 
 

@@ -82,14 +82,8 @@ def test_hostile_names_stay_on_their_line(planted: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--select", "best"], "select must be one of approved, auto; got 'best'"),
-        (["--grade", "soft"], "grade must be one of exact, near, similar; got 'soft'"),
         (["--set", "val"], "set must be one of test; got 'val'"),
         (["--apply"], "to write the fair test set, name a folder for it with -o DIR"),
-        (
-            ["--format", "zip", "--select", "auto", "--apply", "-o", "x"],
-            "format must be one of manifest,",
-        ),
     ],
 )
 def test_wrong_options(asked: list[object], more: list[str], said: str) -> None:

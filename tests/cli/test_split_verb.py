@@ -96,17 +96,12 @@ def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         ((), "split needs a set and --ratios, as in: visleak split photos/ --ratios"),
-        (("S",), "split needs a set and --ratios"),
         (("S", "--ratios", "a=0.5,b=0.5", "--repair", "A"), "cannot be used with --repair"),
         (("--repair", "A", "--stratify", "label"), "--stratify cannot be used with --repair"),
         (("--repair", "A", "--tolerance", "2%"), "--tolerance cannot be used with --repair"),
         (("S", "--ratios", "a=0.5,b=0.5", "--keep-sizes"), "--keep-sizes needs --repair"),
         (("S", "--ratios", "a=0.5,b=0.5", "--tolerance", "some"), "--tolerance: a share is"),
         (("S", "--ratios", "a=0.5,b=0.6"), "add up to 1; got 2 that add up to 1.1"),
-        (
-            ("S", "--ratios", "a=0.5,b=0.5", "--format", "zip"),
-            "must be one of manifest, link",
-        ),
         (("S", "--ratios", "a=0.5,b=0.5", "--stratify", "label"), "has no labels"),
         (("S", "--ratios", "a=0.5,b=0.5", "--group", "kind"), "group 'kind': "),
         (("--repair", "nowhere"), "nowhere holds no finished audit"),
