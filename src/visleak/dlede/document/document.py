@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -229,7 +229,7 @@ def _count(result: DLeDeResult, step: int) -> int:
     return int(scores.complete(decided_by).sum()) if step in decided_by else scores.count(step)
 
 
-def _with_ends(estimate: Estimate, text: Any) -> str:
+def _with_ends(estimate: Estimate, text: Callable[[float], str]) -> str:
     ends = interval(text(estimate.low), text(estimate.high))
     return text(estimate.value) + (f" ({ends})" if ends != UNKNOWN else "")
 
@@ -341,8 +341,8 @@ def class_table(result: DLeDeResult) -> Table:
     if found is None:
         return Table("Classes", _CLASS_COLUMNS, rows)
     for at, name in enumerate(found.classes):
-        objects = found.test_objects[at] if found.test_objects else None
-        rows.append([name, "test", None, found.test_images[at], objects])
+        tested = found.test_objects[at] if found.test_objects else None
+        rows.append([name, "test", None, found.test_images[at], tested])
         for place, step in enumerate(found.steps):
             objects = found.objects[place][at] if found.objects else None
             rows.append([name, "train", step, found.images[place][at], objects])
