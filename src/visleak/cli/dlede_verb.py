@@ -260,9 +260,11 @@ def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequ
         images = open_set(sources.whole, columns)
         check_groups([images], columns.group)
         return split_by(images, str(sources.recipe)), [images]
-    given = [() if each is None else (each,) for each in (sources.test, sources.train)]
     named = SideColumns(columns.id, columns.label, columns.group)
-    compared = open_sides(Sides(sources.folder, test=given[0], train=given[1], columns=named))
+    test_source, train_source = (
+        () if each is None else (each,) for each in (sources.test, sources.train)
+    )
+    compared = open_sides(Sides(sources.folder, test_source, train_source, (), named))
     (train,), by_name = compared.references, {images.name: images for images in compared.queries}
     test = by_name.get("test", compared.queries[0])
     if others := [name for name in by_name if name != test.name]:
@@ -271,11 +273,11 @@ def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequ
             " as --test to test it"
         )
     check_groups((test, train), columns.group)
-    for each in (test, train):
-        if not isinstance(each, ImageSet):
-            raise UsageError(f"set {each.name!r} holds embeddings; training needs images")
     call.progress("listing images", 1, 1)
-    return split_of(test, train), [test, train]  # type: ignore[arg-type]
+    if not isinstance(test, ImageSet) or not isinstance(train, ImageSet):
+        wrong = train if isinstance(test, ImageSet) else test
+        raise UsageError(f"set {wrong.name!r} holds embeddings; training needs images")
+    return split_of(test, train), [test, train]
 
 
 def _claimed(options: DLeDeOptions, split: Split, sets: Sequence[AnySet], *, listed: bool) -> Split:

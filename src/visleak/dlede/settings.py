@@ -272,7 +272,7 @@ class Execution(Options):
         limit: seconds after which a training run counts as failed.
         engine: :data:`visleak.pipeline.workplace.Engine` of a cluster; then as many runs execute
             concurrently as it has processors.
-        progress: called with the progress of each stage.
+        progress: a :class:`visleak.pipeline.workplace.Progress`.
         notify: called with notes in plain text.
         on_forecast: called with the expected cost before the first training run.
     """

@@ -45,10 +45,10 @@ def test_stripes_are_learnt_and_missing_labels_left_out(tmp_path: Path) -> None:
     ready = load_trainer(SMALL).prepare(split, tmp_path, silent)
     first = ready.train(lesson_of(split, epochs=12), tmp_path)
     assert ready.notes == (  # type: ignore[attr-defined]
-        "1 of 13 images of set 'train' have no label, and are left out",
-        "1 of 5 images of set 'test' have no label, and are left out",
-        "1 test images have a label that no training image has, such as 'slanted': they are never"
-        " right unless such leak",
+        "1 of 13 images of set 'train' have no label, and are excluded",
+        "1 of 5 images of set 'test' have no label, and are excluded",
+        "1 test images have a label that no training image has, such as 'slanted': they are only"
+        " correct if such images leak",
     )
     right = first.images["accuracy"]
     assert right[[0, 1, 3, 4]].tolist() == [1, 1, 0, 1]
@@ -83,12 +83,12 @@ def test_sets_without_labels_are_refused(tmp_path: Path) -> None:
         load_trainer(SMALL).prepare(bare, tmp_path, silent)
     assert str(said.value) == (
         "torch:classifier needs the labels of images, and set 'test' has none; name their column"
-        " with --label, open folders of classes, or take torch:detector for annotated boxes"
+        " with --label, open folders of classes, or use torch:detector for annotated boxes"
     )
     with pytest.raises(UsageError, match="set 'train' has none"):
-        Classifier().refuse(split_of([None, None], ["down"]))
+        Classifier().check(split_of([None, None], ["down"]))
     with pytest.raises(VisleakError) as single:
-        Classifier().refuse(split_of(["down", "down"], ["down"]))
+        Classifier().check(split_of(["down", "down"], ["down"]))
     assert str(single.value) == (
         "all images have the label 'down'; torch:classifier needs two classes or more"
     )

@@ -98,7 +98,7 @@ def test_labels_of_shares_need_no_sizes_and_keep_to_the_picture():
     assert label_lines(shown, None) == [
         ["0 0.25 0.4 0.5 0.4\n"], ["0 0.2 0.2 0.2 0.2\n"], [],
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="by the sizes of the pictures"):
+    with pytest.raises(ValueError, match="need the sizes of the images"):
         label_lines(replace(shown, relative=False), None)
 
 

@@ -341,8 +341,8 @@ def class_table(result: DLeDeResult) -> Table:
     if found is None:
         return Table("Classes", _CLASS_COLUMNS, rows)
     for at, name in enumerate(found.classes):
-        objects = found.test_objects[at] if found.test_objects else None
-        rows.append([name, "test", None, found.test_images[at], objects])
+        tested = found.test_objects[at] if found.test_objects else None
+        rows.append([name, "test", None, found.test_images[at], tested])
         for place, step in enumerate(found.steps):
             trained = found.objects[place][at] if found.objects else None
             rows.append([name, "train", step, found.images[place][at], trained])

@@ -178,9 +178,9 @@ def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:
         UsageError: there is no such model, or an option does not exist.
         MissingExtra: the library is not installed.
     """
-    parsed = parse(request.text, "trainer")
-    parsed.knows("imgsz", "batch", "workers")
-    named = parsed.wanted_argument("FILE.yaml or FILE.pt")
+    options = parse(request.text, "trainer")
+    options.knows("imgsz", "batch", "workers")
+    named = options.wanted_argument("FILE.yaml or FILE.pt")
     found = find_spec("ultralytics")
     try:
         version("ultralytics")
@@ -191,9 +191,9 @@ def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:
     return UltralyticsTrainer(
         request.text,
         known_model(named, Path(found.origin).parent),
-        imgsz=parsed.number("imgsz", 640, least=32),
-        batch=parsed.number("batch", 16),
-        workers=parsed.number("workers", 4, least=0),
+        imgsz=options.number("imgsz", 640, least=32),
+        batch=options.number("batch", 16),
+        workers=options.number("workers", 4, least=0),
         device=request.device,
         threads=request.threads,
         time_limit=request.time_limit,
