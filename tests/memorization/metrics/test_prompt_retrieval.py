@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from visleak.memorization.metrics import (
     load_alignment,
     reference_performance,
 )
-from visleak.memorization.metrics import copying as module
 
 PROMPTS = ["a red circle", "a blue square", "the red square of a circle"]
 
@@ -58,7 +58,8 @@ def test_the_nearest_come_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By sorting all pairs; of two equal pictures the first in the set comes first."""
-    monkeypatch.setattr(module, "BLOCK", block)
+    # a function of the same name hides the module
+    monkeypatch.setattr(sys.modules[FolderByPrompt.__module__], "BLOCK", block)
     table = scores(model, [*small_pictures, small_pictures[2]])
     table[:, 8] -= 1e-9
     expected = [[f"{place}.png" for place in np.argsort(-row)] for row in table]
