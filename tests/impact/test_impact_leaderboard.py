@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from impact_making import cifair, hostile, table_2
+from impact_making import cifair, table_2
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.leaderboard import add_to, leaderboard_markdown, read_leaderboard
+from visleak.impact.leaderboard import add_to, read_leaderboard
 from visleak.stats.estimates import Estimate
 
 LINKS = {
@@ -114,26 +114,3 @@ def test_a_damaged_file_is_refused_and_left(tmp_path: Path) -> None:
         with pytest.raises(VisleakError, match=message):
             add_to(path, cifair(), "WRN-28-10", **LINKS)
         assert path.read_text() == text
-
-
-def test_as_markdown(tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
-    entries = add_to(path, cifair(), "ResNet-110", **LINKS, date="2020-06-01")
-    assert leaderboard_markdown(entries).splitlines()[2] == (
-        "| ResNet-110 | cifar10 | 5.77 | 5.26 | +0.51 | 9.70 | 10,000 | PyTorch |"
-        " [code](https://example.org/code) | [weights](https://example.org/weights.pth) |"
-        " 2020-06-01 |"
-    )
-
-
-def test_a_name_or_link_of_an_entry_is_no_markup(tmp_path: Path) -> None:
-    path = tmp_path / "leaderboard.json"
-    links = LINKS | {"framework": "a|b", "code": "https://example.org/a)|(b"}
-    made = hostile()
-    made = replace(made, gaps=tuple(replace(gap, metric="accuracy") for gap in made.gaps))
-    for model in made.models:
-        entries = add_to(path, made, model, **links)
-    lines = leaderboard_markdown(entries).splitlines()
-    assert len(lines) == 2 + len(entries)
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {12}
-    assert "<" not in re.sub(r"\\.", "", "".join(lines))

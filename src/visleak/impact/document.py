@@ -180,7 +180,7 @@ def document(result: Impact, medium: Medium = "files") -> Document:
     brief = medium == "terminal"
     shown = _brief(result) if brief else result
     left = [leak for leak, count in result.leaks.items() if count and leak not in shown.leaks]
-    notes = [about(result), *result.notes, *_left_out(result)]
+    notes = [about(result), "in parentheses: 95 % intervals", *result.notes, *_left_out(result)]
     return Document(
         title=TITLE,
         headline=first,

@@ -86,13 +86,10 @@ def gains(
             axes.set_title(title, fontsize=9.5, loc="left")
         for axes in panels[len(rows) :]:
             axes.set_axis_off()
+        unit = "points" if shown[0][1].percent else "the metric's unit"
         title = f"Gain on parts of {_short(result.test_set)}: {_short(name)}{more}"
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", fontsize=11)
-        unit = "points" if shown[0][1].percent else "in the metric's unit"
-        figure.supxlabel(
-            f"gain over the whole, {unit}\nlines: 95 % intervals; arrows: beyond the axis",
-            fontsize=8.5,
-        )
+        about = f"over the whole, in {unit}; lines: 95 % intervals; arrows: beyond the axis"
+        figure.suptitle(f"{title}\n{about}", x=0.01, ha="left", fontsize=10)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], 3)
         return saved(figure, "gains")

@@ -12,9 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from visleak.errors import UsageError
-from visleak.impact.numbers import score, signed
 from visleak.impact.results import Gap, Impact
-from visleak.markup import Grid, markdown_cell, markdown_table
 from visleak.reporting.leaderboard import Entry, Leaderboard, today
 
 _TEXTS: Final = ("model", "test_set", "framework", "code", "weights", "date")
@@ -137,35 +135,3 @@ BOARD: Final = Leaderboard(
 )
 
 read_leaderboard = BOARD.read
-
-
-def leaderboard_markdown(entries: list[Entry]) -> str:
-    """Return a leaderboard as a table of Markdown, errors in percent."""
-    header = ["model", "test set", "fair %", "original %", "gap", "relative %", "images"]
-    rows = []
-    for entry in entries:
-        relative = entry["relative_gap"]
-        rows.append(
-            [
-                *(entry["model"], entry["test_set"]),
-                score(entry["error_fair"], percent=True),
-                score(entry["error_original"], percent=True),
-                signed(entry["gap"], percent=True),
-                "" if relative is None else score(relative, percent=True),
-                f"{entry['images']:,}",
-            ]
-        )
-    lines = markdown_table(Grid("", header, rows, texts=2))
-    lines[0] += " framework | code | weights | date |"
-    lines[1] += "---|---|---|---|"
-    for number, entry in enumerate(entries, 2):
-        links = f"[code]({_target(entry['code'])}) | [weights]({_target(entry['weights'])})"
-        framework, date = (markdown_cell(entry[key]) for key in ("framework", "date"))
-        lines[number] += f" {framework} | {links} | {date} |"
-    return "\n".join(lines) + "\n"
-
-
-def _target(link: str) -> str:
-    """Return a link as the target of one of Markdown's."""
-    escaped = {"(": "%28", ")": "%29", "|": "%7C", "[": "%5B", "]": "%5D"}
-    return "".join(escaped.get(c, c) for c in link)
