@@ -46,7 +46,7 @@ def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> N
     assert lines[-1] == str(tmp_path / "out" / "study.html")
     assert (tmp_path / "out" / "audits" / "train" / "report.html").stat().st_size > 10_000
     again = run("audit", "--config", config, "-o", tmp_path / "out")
-    assert "1 audit reused; --force runs all again" in again.out
+    assert "1 audit finished before; --force runs all again" in again.out
     assert again.out.splitlines()[0] == lines[0]
     as_json = run("audit", "--config", config, "-o", tmp_path / "out", "--json")
     assert as_json.out == (tmp_path / "out" / "study.json").read_text()

@@ -19,7 +19,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.review.choice import Choice, couple, couples, fixed, labels, order
 from visleak.review.listing import Listing, describe, read_listing
+from visleak.settings import Settings
 from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
+from visleak.storage.summary import AuditSummary, ThresholdSummary
 from visleak.verdicts import pair_key
 
 SETS = ("test", "train", "extra")
@@ -254,11 +256,10 @@ def test_a_name_that_means_no_pair_is_none(finished: Path) -> None:
     assert listing.rows_of([]).tolist() == []
 
 
-def summary(candidates: str, soft: float | None = 0.62) -> dict[str, Any]:
-    return {
-        "settings": {"candidates": candidates, "local": True},
-        "thresholds": {"soft": soft},
-    }
+def summary(candidates: str, soft: float | None = 0.62) -> AuditSummary:
+    return AuditSummary(
+        settings=Settings(candidates=candidates), thresholds=ThresholdSummary(soft=soft)
+    )
 
 
 def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_others_say_is_hidden_until_one_has_judged(browser: Browser) -> Non
     before = words(browser.pair(0))
     assert "ben" not in before.split()
     assert "disputed" not in before.replace("disputed", "", before.count("disputed Order"))
-    assert "What others say is shown after your own verdict" in before
+    assert "Verdicts of others are shown after your own" in before
     browser.judge([0], "near")
     after = browser.pair(0)
     assert "ben" in words(after).split()
