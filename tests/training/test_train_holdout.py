@@ -61,14 +61,14 @@ def test_equal_pictures_and_groups_never_straddle() -> None:
     images = open_images(list(pictures), name="chained")
     for seed in range(5):
         material = ImageData(pictures, np.arange(80), 0, labels, groups)
-        found = training_data(images, material, None, labels="auto", seed=seed, say=print)
-        held = set((found.questions.rows // 4).tolist())
-        assert len(found.questions.rows) == 8
+        found = training_data(images, material, None, labels="auto", seed=seed, notify=print)
+        held = set((found.evaluation.rows // 4).tolist())
+        assert len(found.evaluation.rows) == 8
         assert not held & set((found.rows // 4).tolist())
-        assert sorted([*found.questions.rows, *found.rows]) == list(range(80))
+        assert sorted([*found.evaluation.rows, *found.rows]) == list(range(80))
         assert (found.classes == found.rows // 40).all()
-        assert found.questions.classes is not None
-        assert (found.questions.classes == found.questions.rows // 40).all()
+        assert found.evaluation.classes is not None
+        assert (found.evaluation.classes == found.evaluation.rows // 40).all()
 
 
 def test_what_has_no_label_is_left_out_and_said() -> None:
@@ -81,8 +81,8 @@ def test_what_has_no_label_is_left_out_and_said() -> None:
         None,
         labels="auto",
         seed=0,
-        say=said.append,
+        notify=said.append,
     )
-    assert said == ["4 pictures of some without a label: not learnt from"]
-    assert not {0, 10, 20, 30} & {*found.rows.tolist(), *found.questions.rows.tolist()}
-    assert len(found.rows) + len(found.questions.rows) == 36
+    assert said == ["4 images of some without a label: excluded"]
+    assert not {0, 10, 20, 30} & {*found.rows.tolist(), *found.evaluation.rows.tolist()}
+    assert len(found.rows) + len(found.evaluation.rows) == 36

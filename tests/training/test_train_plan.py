@@ -37,7 +37,7 @@ def test_the_papers_schedule_restarts_where_its_cycles_end() -> None:
     np.testing.assert_allclose(told, own, atol=1e-12)
     restarts = np.flatnonzero(np.diff(told) > 0.05) + 1
     assert (restarts / per).tolist() == [12, 36, 84, 180]
-    with pytest.raises(ValueError, match="behind the last cycle"):
+    with pytest.raises(ValueError, match="after the last cycle"):
         plan.rate(plan.steps)
 
 

@@ -1,4 +1,4 @@
-"""Crops of natural pictures, for sets that are quickly network."""
+"""Crops of natural pictures, for sets that are learned quickly."""
 
 from __future__ import annotations
 

@@ -260,9 +260,8 @@ def training_data(
     by_class = labels == "auto" and bool(names)
     if by_class and len(names) == 1:
         raise VisleakError(
-            f"all images of set {images.name!r} have the label {names[0]!r}: there"
-            " is only one class; --labels none learns without labels, --label COLUMN selects"
-            " another column"
+            f"all images of set {images.name!r} have the label {names[0]!r}: there is only one"
+            " class; --labels none learns without labels, --label COLUMN selects another column"
         )
     classes = _numbers(data, names)
     usable = classes >= 0 if by_class else np.ones(len(data), np.bool_)

@@ -111,7 +111,9 @@ def _verdict(judged: Judgement) -> str:
 def statements(result: DLeDeResult) -> Iterator[str]:
     """Yield what the verdict rests on and what was found besides, the most important first."""
     judged = result.judgement
-    if not result.proof and judged.repetitions and judged.metrics:
+    if result.proof:
+        yield "--allow-proved-leak trains anyway, and shows the effect of the leak on the scores"
+    elif judged.repetitions and judged.metrics:
         yield from _reasons(result)
         if not any(math.isnan(each.statistic.value) for each in judged.metrics):
             yield f"{increases_in_words(judged)} ({_because(judged)})"
