@@ -76,7 +76,7 @@ def test_verdicts_given_are_not_kept(folder: Path, tmp_path: Path) -> None:
     path.write_text("TestID,TrainID,Judgment\nb,u,9\n")
     with pytest.raises(VisleakError, match="line 2: Judgment must be"):
         visleak.apply_verdicts(audit, path)
-    with pytest.raises(UsageError, match="there is no file"):
+    with pytest.raises(UsageError, match="is not a file"):
         visleak.apply_verdicts(audit, tmp_path / "gone.csv")
 
 

@@ -264,7 +264,7 @@ def test_a_leak_that_the_audit_proves_is_not_trained(
     )
     assert content["proof"].startswith(proof)
     assert repr(read_result(out).proof) == repr(content["proof"])
-    assert "the split leaks, and nothing was trained" in (out / "dlede.md").read_text()
+    assert "nothing was trained" in (out / "dlede.md").read_text()
     assert "nothing was trained" in (out / "audit" / "report.html").read_text()
     forced = run("dlede", *given, "--allow-proved-leak")
     assert forced.code == 0, forced.err

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,16 @@ from calling import MOSTLY_READABLE, refused, run
 from visleak.errors import UsageError
 from visleak.gating.gates import Gate, check, parse, parse_all, tripped
 from visleak.stats import Rate
+from visleak.storage import AuditSummary, SetSummary, TotalSummary
 
 
-def summary(count: int, total: int) -> dict[str, object]:
-    rate = Rate.of(count, total).as_dict()
+def summary(count: int, total: int) -> AuditSummary:
     keys = ("exact", "near_or_exact", "similar_or_closer", "hard", "hard_or_soft")
-    return {
-        "totals": [{"query_set": "test", "rates": dict.fromkeys(keys, rate)}],
-        "sets": [{"name": "test", "readable": total - count, "unreadable": count}],
-    }
+    rates = dict.fromkeys(keys, Rate.of(count, total))
+    return AuditSummary(
+        totals=(TotalSummary("test", rates=rates),),
+        sets=(SetSummary("test", readable=total - count, unreadable=count),),
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,12 +73,12 @@ def test_a_rate_of_no_image_does_not_pass(name: str) -> None:
 
 def test_gates_bound_what_cannot_be_read_in_each_set() -> None:
     """Another gate bounds it by 5 %, whichever side it is; a bound of one's own replaces that."""
-    content = summary(0, 100)
     for unreadable, trips in ((5, False), (6, True)):
-        content["sets"] = [
-            {"name": "test", "readable": 1000, "unreadable": 0},
-            {"name": "train", "readable": 100 - unreadable, "unreadable": unreadable},
-        ]
+        sets = (
+            SetSummary("test", readable=1000),
+            SetSummary("train", readable=100 - unreadable, unreadable=unreadable),
+        )
+        content = replace(summary(0, 100), sets=sets)
         lines = tripped(parse_all(["near"]), content)
         assert [("train" in line and "unreadable=RATE" in line) for line in lines] == [True] * trips
         assert tripped(parse_all(["near", "unreadable=10%"]), content) == []
@@ -97,7 +99,7 @@ def test_grades_need_verification() -> None:
 
 
 def test_unmeasured_rate_is_no_pass() -> None:
-    content = {"totals": [{"query_set": "test", "rates": {"hard": None}}], "sets": []}
+    content = AuditSummary(totals=(TotalSummary("test", rates={"hard": None}),))
     with pytest.raises(UsageError, match="did not measure it"):
         tripped([Gate("hard")], content)
 

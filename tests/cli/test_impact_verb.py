@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,8 +121,8 @@ def test_a_page_without_pictures_stays_so(
     assert run("report", folder, "--no-images").code == 0
     assert run("impact", folder, "--predictions", files["one"], "-o", tmp_path / "a").code == 0
     page = (folder / "report.html").read_text()
-    assert "This page was made without pictures" in page
-    assert "data:image/" not in page
+    assert "This page was made without images" in page
+    assert set(re.findall(r"data:image/[a-z+]+", page)) <= {"data:image/svg+xml"}
 
 
 def test_what_is_wrong_is_said_before_the_work(

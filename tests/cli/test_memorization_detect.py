@@ -173,7 +173,7 @@ def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (("--fpr", "5"), 2, "a share is a number from 0 to 1 or a percentage (1%); got '5'"),
+        (("--fpr", "5"), 2, "--fpr: a share is a number from 0 to 1 or a percentage (1%); got '5'"),
         (("--fpr", "0"), 2, "fpr is a share between 0 and 1, such as 0.01; got 0"),
         (
             ("--bounded", "--threshold", "1"),

@@ -111,7 +111,7 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
         ),
         (
             ("--unverified", "--kappa-share", "much"),
-            "a share is a number from 0 to 1 or a percentage (1%); got 'much'",
+            "--kappa-share: a share is a number from 0 to 1 or a percentage (1%); got 'much'",
         ),
         (("--unverified", "--tau", "2"), "tau is a similarity from -1 to below 1; got 2"),
     ],

@@ -122,7 +122,7 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
         (("export", "x.csv", "--within"), "--within cannot be used with export"),
         (("import", "x.csv", "--format", "csv"), "--format cannot be used with import"),
         (("--strict",), "--strict cannot be used with"),
-        (("import", "x.csv"), "there is no file x.csv to import"),
+        (("import", "x.csv"), "x.csv is not a file; name the one to import"),
         (("export", "x.csv"), "no pair was judged in"),
     ],
 )

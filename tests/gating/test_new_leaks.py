@@ -146,8 +146,4 @@ def test_an_audit_knows_itself(world: World, drawn: st.DataObject, level: str) -
         assert (found.rate.count, found.pairs.num_rows) == (0, 0)
         (every,) = new_leaks(folder, summary, Level(level))
         assert every.known == 0
-        assert (
-            every.rate.count
-            == found.known
-            == summary["totals"][0]["rates"][Level(level).rate]["count"]
-        )
+        assert every.rate.count == found.known == summary.totals[0].rates[Level(level).rate].count

@@ -144,5 +144,5 @@ def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
         with_subsets(benchmark_of(folder), {"x": listed})
     with pytest.raises(UsageError, match=r"^subset 'hard': the name is taken"):
         with_subsets(benchmark_of(folder), {"hard": listed})
-    with pytest.raises(VisleakError, match=r"gone\.txt cannot be read .*; it needs an id a line"):
+    with pytest.raises(VisleakError, match=r"gone\.txt cannot be read .*one id per line"):
         with_subsets(benchmark_of(folder), {"x": tmp_path / "gone.txt"})

@@ -65,7 +65,7 @@ def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -
         (b"id,ap\na,1\nb,2\na,3\n", "F: id 'a' occurs more than once, in rows 0 and 2; keep one"),
         (b"id,ap\na,1\n,2\nb,1\n,3\n", "F: no id in rows 1 and 3; every prediction needs the id"),
         (b"id,ap\na,1\n,2\n", "F: no id in row 1; every prediction needs the id of its image"),
-        (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: Row #3: Expected 2"),
+        (b"id,ap\na,1\nb\n", "F cannot be read as CSV: CSV parse error: "),
         (b"id,ap\n\xff,1\n", "F cannot be read as CSV: "),
         ("id,ap\na,1\n".encode("utf-16-le"), "F cannot be read as CSV: it is UTF-16 without"),
     ],

@@ -12,8 +12,10 @@ import pytest
 from PIL import Image
 
 import visleak
+from visleak.documents import from_plain
 from visleak.pipeline import chance
 from visleak.settings import Settings
+from visleak.storage import AuditSummary
 
 WIDTH = 16
 
@@ -58,7 +60,7 @@ def forms() -> list[np.ndarray]:
 
 def test_a_set_of_one_template_is_reported(forms: list[np.ndarray]) -> None:
     content = summary(forms, verify=False, local=False)
-    (line,) = chance.notes(content["comparisons"])
+    (line,) = chance.notes(from_plain(AuditSummary, content).comparisons)
     assert "visleak calibrate" in line
     found = content["comparisons"][0]["chance"]
     assert found["sampled"] == 24 * 23
@@ -76,7 +78,7 @@ def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
     assert content["totals"][0]["rates"]["hard"]["count"] == 12
-    assert list(chance.notes(content["comparisons"])) == []
+    assert list(chance.notes(from_plain(AuditSummary, content).comparisons)) == []
     assert not any("calibrate" in words for words in content["skipped"])
 
 

@@ -65,7 +65,7 @@ def within(summary: dict[str, Any]) -> dict[str, int]:
 
 def test_every_pair_of_copies_is_counted(flooded: visleak.Audit) -> None:
     """Few of them are listed, and the count was that of the list."""
-    counted = within(flooded.summary)
+    counted = within(flooded.summary.as_dict())
     assert counted["exact"] + counted["near"] == true_pairs()
     assert len(flooded.pairs()) < true_pairs()
     assert flooded.rate("near_or_exact").count == sum(COPIES)
@@ -80,7 +80,7 @@ def groups(summary: dict[str, Any]) -> list[int]:
 
 def test_copies_and_their_recodings_are_one_group(flooded: visleak.Audit) -> None:
     many, recoded, others = COPIES
-    assert groups(flooded.summary) == [many + recoded, others]
+    assert groups(flooded.summary.as_dict()) == [many + recoded, others]
 
 
 def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_copies_in_two_sets_are_one_group(tmp_path: Path) -> None:
             (tmp_path / name / f"{number:03d}.png").write_bytes(encoded(1, ".png"))
     sides = (tmp_path / "test", tmp_path / "train")
     found = visleak.audit(*sides, settings=Settings(within=False), cache=None, workers=1)
-    assert groups(found.summary) == [200]
+    assert groups(found.summary.as_dict()) == [200]
     assert "largest group of duplicates has 200 images" in found.headline
 
 
@@ -110,9 +110,9 @@ def test_a_verdict_counts_for_all_copies(flooded: visleak.Audit) -> None:
     ends = sorted(digest[row[end]] for end in ("query", "reference"))
     verdict = Verdict(*ends, "different", "Ada", "2026-01-01T00:00:00Z")
     judged = visleak.apply_verdicts(flooded, [verdict])
-    counted = within(judged.summary)
+    counted = within(judged.summary.as_dict())
     assert counted["exact"] + counted["near"] == true_pairs() - COPIES[0] * COPIES[1]
-    assert groups(judged.summary) == list(COPIES)
+    assert groups(judged.summary.as_dict()) == list(COPIES)
 
 
 def test_copies_of_an_unreadable_image_are_all_listed(flooded: visleak.Audit) -> None:

@@ -78,7 +78,7 @@ def ran(queries, references, settings=None, device="cpu", **changes):
             outcome,
             [row for table in tables for row in table.to_pylist()],
             [row for table in images for row in table.to_pylist()],
-            summarise(outcome, encoder, settings, "0"),
+            summarise(outcome, encoder, settings, "0").as_dict(),
         )
 
 

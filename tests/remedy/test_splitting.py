@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from visleak.remedy import applying, proving, split
 from visleak.remedy.graph import NO_TIES, Graph, Ties
 from visleak.remedy.plan import Unbalanced
 from visleak.remedy.shares import shares_of
+from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
 
 #: Clips, frames of a clip, and the sides of the pictures.
@@ -285,11 +287,11 @@ def test_an_audit_without_grades_or_of_a_sample_is_refused(clips, audited, tmp_p
 
 def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
     """Thresholds and encoder are carried over; what only widens the search is not narrowed."""
-    summary = json.loads((audited / "audit.json").read_text())
-    summary["settings"] |= {"candidates": "nearest", "views": "mirror"}
-    found = proving.settings_of(summary)
+    summary = read_summary(audited)
+    own = replace(summary.settings, candidates="nearest", views="mirror")
+    found = proving.settings_of(replace(summary, settings=own))
     assert (found.candidates, found.views, found.within) == ("auto", "mirror", False)
-    assert found.soft == pytest.approx(summary["thresholds"]["soft"])
+    assert found.soft == pytest.approx(summary.thresholds.soft)
 
 
 def test_shares_may_be_percentages():

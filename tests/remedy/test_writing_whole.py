@@ -336,7 +336,7 @@ def test_names_that_are_no_utf8(tmp_path):
         write([part(source, (0,))], tmp_path / how, how, about={})
         assert (tmp_path / how / os.fsdecode(name)).read_bytes() == making.picture(0)
         assert write([part(source, (0,))], tmp_path / how, how, about={}).reused
-    with pytest.raises(VisleakError, match="is not UTF-8 and cannot stand in a list; use --format"):
+    with pytest.raises(VisleakError, match="is not UTF-8 and cannot be listed; use --format"):
         write([part(source, (0,))], tmp_path / "manifest", "manifest", about={})
 
 

@@ -212,6 +212,7 @@ def _study(
     from visleak.cli.pictures import write_page
     from visleak.gating import gates
     from visleak.pipeline.engines import engine_of
+    from visleak.quantities import counted
     from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
     from visleak.study import read_study, study
@@ -251,8 +252,11 @@ def _study(
     result = study(asked, out, chosen)
     lines = gates.tripped(wanted, summary(result))
     lines += not_compared(result) if wanted else []
+    found = [*terminal(document(result), columns=TERMINAL, rows=len(result.cells))]
+    if reused := result.run.reused:
+        found.append(f"{counted(reused, 'audit')} finished before; --force runs all again")
     return Reply(
-        terminal(document(result), columns=TERMINAL, rows=len(result.cells)),
+        found,
         out / RESULT,
         complaints=[*failures(result), *lines],
         files=[out / PAGE],

@@ -240,7 +240,8 @@ def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> 
         try:
             return None if value is None else declared.parse(value)
         except UsageError as error:
-            raise UsageError(f"{_flag(name, declared)}: {error}") from None
+            flag, text = _flag(name, declared), str(error)
+            raise UsageError(text if text.startswith(flag) else f"{flag}: {text}") from None
     return tuple(value or ()) if get_origin(hint) is tuple else value
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from visleak.cli import edges
-from visleak.cli.audit_verb import cache_folder
 from visleak.cli.command import Call, Reply, add
 from visleak.errors import UsageError
 from visleak.options import (
@@ -260,20 +259,21 @@ def _opened(
     source: str, id_: str | None, label: str | None, target: Target, call: Call
 ) -> ImageSet:
     """Return the images of a source; refuse a target that cannot be written first."""
-    from visleak.cli import sets
+    from visleak.images.sides import open_set
     from visleak.impact.evaluators.predictions import check_target
+    from visleak.settings import SideColumns
     from visleak.storage import refuse_inputs
 
     check_target(target.out, force=target.force)
     call.progress("listing images", 0, 0)
-    images = sets.one(source, sets.Columns(id_, label))
+    images = open_set(source, SideColumns(id_, label))
     refuse_inputs(target.out, [(images.name, images.source)], Path())
     call.progress("listing images", 1, 1)
     return images
 
 
 def _execution(execution: Execution) -> dict[str, Any]:
-    return {"workers": execution.workers, "cache": cache_folder(execution.cache)}
+    return {"workers": execution.workers, "cache": edges.cache_folder(execution.cache)}
 
 
 def _reply(document: Document, content: Mapping[str, Any], target: Target) -> Reply:

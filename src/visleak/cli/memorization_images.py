@@ -280,7 +280,7 @@ def trace(options: Tracing, execution: Execution, result: Result, call: Call) ->
     to count the verdicts.
     """
     from visleak.auditing import Audit
-    from visleak.cli.audit_verb import cache_folder
+    from visleak.cli.edges import cache_folder
     from visleak.cli.pictures import show_in_report
     from visleak.memorization.tracing import trace as traced
     from visleak.memorization.tracing.document import SECTION, document
@@ -337,10 +337,10 @@ def _failures(gates: Sequence[float], result: Trace) -> list[str]:
 
 def training_sets(texts: Sequence[str]) -> list[AnySet]:
     """Open the sources; one alone is called train unless it is named."""
-    from visleak.cli.sets import Asked, named
     from visleak.images import open_images, parse_set
     from visleak.images.addresses import redacted
     from visleak.images.request import writable
+    from visleak.images.sides import Named, distinct_names
     from visleak.images.sources import derived_name
 
     asked = []
@@ -352,10 +352,10 @@ def training_sets(texts: Sequence[str]) -> list[AnySet]:
             names = (derived_name(source), f"{parent}/{derived_name(source)}")
             names = ("train", *names) if len(texts) == 1 else names
         names = tuple(writable(each) for each in names)
-        asked.append(Asked("--source", "training", writable(dataset), source, names))
+        asked.append(Named("--source", "training", writable(dataset), source, names))
     return [
         open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
-        for each, name in zip(asked, named(asked), strict=True)
+        for each, name in zip(asked, distinct_names(asked), strict=True)
     ]
 
 

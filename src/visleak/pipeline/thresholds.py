@@ -91,7 +91,7 @@ def read_thresholds(path: str | os.PathLike[str], encoder: Encoder) -> Mapping[s
 
 def _read(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
-        raise UsageError(f"thresholds {path} is no file; `visleak calibrate` writes one")
+        raise UsageError(f"thresholds {path} is not a file; `visleak calibrate` writes one")
     content = read_document(path, KIND, SCHEMA, "`visleak calibrate` writes files of thresholds")
     if not isinstance(content.get("encoders"), dict):
         raise VisleakError(f"{path} is damaged: it has no encoders; run `visleak calibrate` again")

@@ -223,6 +223,8 @@ class MirroredDatabase(Database, ABC):
         self.file = path
         self.plain = path.with_name(plain)
         self._since = 0
+        if not path.parent.is_dir():
+            raise VisleakError(f"{path} cannot be used: there is no folder {path.parent}")
         super().__init__(
             path, "", f"or move the file away and resume from {plain}", durable=True, log=True
         )

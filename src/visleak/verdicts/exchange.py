@@ -139,7 +139,7 @@ def _read(
 ) -> _Read:
     summary = read_summary(folder)
     if not path.is_file():
-        raise UsageError(f"there is not a file {path} to import")
+        raise UsageError(f"{path} is not a file; name the one to import")
     if not is_plain(path):
         name = reviewer_name(path.stem if reviewer is None else reviewer)
         sets = _sets(summary, test, train, within)

@@ -104,8 +104,9 @@ def _fine_scores(query: Bytes8, reference: Bytes8, view: Int8, found: Float32) -
         for thumbnails in (_seen_in(query, view), reference)
     )
     score = np.empty(len(query), np.float32)
-    for number, (x, y, across, down) in enumerate(found.astype(np.float64).tolist()):
+    for number, placed in enumerate(found.astype(np.float64).tolist()):
         part, whole = left[number], right[number]
+        x, y, across, down = placed
         if max(across, down) > 1:
             part, whole, x, y = whole, part, -x / across, -y / down
             across, down = 1 / across, 1 / down

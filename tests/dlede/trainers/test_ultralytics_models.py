@@ -53,7 +53,7 @@ def split(place: Path) -> Split:
 
 
 @pytest.fixture(scope="module")
-def prepare(torchvision: None, place: Path, split: Split) -> PreparedTrainer:
+def ready(torchvision: None, place: Path, split: Split) -> PreparedTrainer:
     return load_trainer(MODEL, device="cpu").prepare(split, place / "ready", silent)
 
 
@@ -202,7 +202,7 @@ def test_what_would_have_to_be_fetched_is_refused(package, named):
     with pytest.raises(UsageError) as caught:
         known_model(named, package)
     assert str(caught.value) == (
-        f"--trainer ultralytics: {named!r} is no file here and no architecture of the installed"
+        f"--trainer ultralytics: {named!r} is neither a file nor an architecture of the installed"
         " Ultralytics, and nothing is fetched; give the path of a .pt file, or an architecture to"
         " train from scratch, such as yolov8n.yaml"
     )
