@@ -80,7 +80,7 @@ def test_private_report_holds_no_pixels(
     """Also where a report with pictures lies already; and nothing is decoded for it."""
     out = tmp_path / "out"
     assert run("audit", dataset, "-o", out).code == 0
-    assert "data:image/jpeg" in (out / "report.html").read_text()
+    assert "data:image/webp" in (out / "report.html").read_text()
     monkeypatch.setattr(Audit, "pictures", lambda *_: pytest.fail("decoded"))
     assert run("audit", dataset, "-o", out, "--no-images").code == 0
     page = (out / "report.html").read_text()

@@ -11,11 +11,11 @@ def test_report_is_written_where_it_is_wanted(audited: Path, tmp_path: Path) -> 
     out = tmp_path / "page.html"
     ran = run("report", audited, "-o", out)
     assert (ran.code, ran.out, ran.err) == (0, f"{out}\n", "")
-    assert "data:image/jpeg" in out.read_text()
+    assert "data:image/webp" in out.read_text()
     code, message = refused("report", audited, "-o", out, "--no-images")
     assert (code, message.startswith(f"{out} exists;")) == (2, True)
     assert run("report", audited, "-o", out, "--no-images", "--force").code == 0
-    assert "data:image/jpeg" not in out.read_text()
+    assert "data:image/webp" not in out.read_text()
 
 
 def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) 
     ran = run("report", out)
     assert ran.code == 0
     assert "no images of test are shown: source" in ran.err
-    assert "data:image/jpeg" not in (out / "report.html").read_text()
+    assert "data:image/webp" not in (out / "report.html").read_text()
 
 
 @pytest.mark.parametrize("verb", ["report", "show"])
