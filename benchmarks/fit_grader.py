@@ -43,7 +43,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import DRAWN, FITTED_SIDES, Reduced, large_drawn, tiny_set
+from tiny_sets import DRAWN, FITTED_SIDES, LARGE_DRAWN, Reduced, large_drawn, tiny_set
 
 from visleak.cache import Cache, default_folder
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
@@ -128,11 +128,11 @@ RIDGE = 1.0
 
 #: Weight of a judged pair of CIFAR-10, beside 1 of a pair of another tiny set: it has one part in
 #: a hundred of near pairs, and they are what people call near.
-JUDGED = 15.0
+JUDGED = 25.0
 
 #: Wrong pairs of each copy in a tiny set, and the weight of each: they are what there is most of in
 #: an audit.
-WRONG_PAIRS, WRONG_WEIGHT = 5, 4.0
+WRONG_PAIRS, WRONG_WEIGHT = 5, 8.0
 
 #: The same of receipts: one shop's are the hardest wrong pairs there are.
 WRONG_RECEIPTS = 4
@@ -288,7 +288,7 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
     planted |= {
         f"{name} at {side}": (Reduced.at(data, name, side), 1) for name, side in MIDDLE.items()
     }
-    planted |= {f"{name}, drawn": (large_drawn(name), WRONG_PAIRS) for name in DRAWN}
+    planted |= {f"{name}, drawn": (large_drawn(name), WRONG_PAIRS) for name in LARGE_DRAWN}
     domains = {
         name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
             images, FITTING,
@@ -335,7 +335,7 @@ def _weights(name: str) -> tuple[float, float]:
     """Return the weights of all true, and of all wrong, pairs of a set."""
     own = _of(name)
     right = COVERED_WEIGHTS.get(own, SET_WEIGHT)
-    wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in DRAWN else LAYOUT_WEIGHT
+    wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in LARGE_DRAWN else LAYOUT_WEIGHT
     return right, wrong
 
 

@@ -5,7 +5,7 @@ interpolation to 32 to 256 pixels, as PNG or JPEG. All pairs of two mosaics are 
 borders of their blocks lie on each other, and with few blocks some colours agree by chance. An
 audit of 100 test images with 150 training images counts the test images that are graded near or
 exact, which must be none. Copies of every tenth training image (JPEG 50, resized to 70 %, crop of
-70 % of the area) must be found.
+70 % of the area) must be found. The grader is fitted on other mosaics of :mod:`tiny_sets`.
 
 About half an hour on one core.
 """
@@ -23,6 +23,7 @@ import numpy as np
 from changes import generator
 from PIL import Image
 from record import Bar, write
+from tiny_sets import mosaic
 
 import visleak
 
@@ -63,11 +64,10 @@ KINDS: Final = (
 )
 
 
-def mosaic(kind: Kind, rng: np.random.Generator) -> Image.Image:
+def drawn(kind: Kind, rng: np.random.Generator) -> Image.Image:
     """Return one image of a kind."""
     blocks, side = (int(rng.choice(choices)) for choices in (kind.blocks, kind.sides))
-    shades = rng.integers(0, 256, (blocks, blocks, 3 if kind.colour else 1), np.uint8)
-    image = Image.fromarray(np.broadcast_to(shades, (blocks, blocks, 3)).copy())
+    image = Image.fromarray(mosaic((blocks, blocks), 3 if kind.colour else 1, rng))
     return image.resize((side, side), Image.Resampling.NEAREST)
 
 
@@ -86,7 +86,7 @@ def measured(kind: Kind, folder: Path) -> dict[str, Any]:
     for side, count in (("test", TEST), ("train", TRAIN), ("copies", 0)):
         (folder / side).mkdir()
         for number in range(count):
-            mosaic(kind, rng).save(folder / side / f"{number:03}.{kind.ending}")
+            drawn(kind, rng).save(folder / side / f"{number:03}.{kind.ending}")
     for path in sorted((folder / "train").iterdir())[::EVERY]:
         with Image.open(path) as file:
             for name, image, quality in copies(file.convert("RGB")):

@@ -1,7 +1,8 @@
 """Sets of tiny images beside CIFAR-10, to fit and to measure on: photographs, articles, renderings.
 
-Images of other domains are reduced; icons and flags are drawn, and larger ones of them, too. They
-are what is hardest: few edges, plain areas, and images that differ in a colour or in a length.
+Images of other domains are reduced; icons, flags and block mosaics are drawn, and larger icons and
+flags, too. They are what is hardest: few edges, plain areas, and images that differ in a colour or
+in a length; mosaics share a grid of edges and nothing else.
 """
 
 from __future__ import annotations
@@ -24,9 +25,15 @@ Pixels = npt.NDArray[np.uint8]
 FITTED_SIDES = {"fashion": 28, "photos": 32, "coco": 32, "clothing": 40, "xray": 28}
 LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 
-#: Drawn sets, and images of a flag set.
-DRAWN = ("icons", "flags")
-FLAGS = 300
+#: Drawn sets, and images of a set of flags, and of mosaics.
+DRAWN = ("icons", "flags", "mosaics")
+LARGE_DRAWN = ("icons", "flags")
+FLAGS, MOSAICS = 300, 240
+
+#: Blocks along the short side of a mosaic, and long sides of one, pixels: few, because what two of
+#: one grid share is wanted.
+BLOCKS_OF_MOSAIC = (4, 4, 4, 6, 8, 8, 12, 16)
+MOSAIC_SIDES = (24, 28, 32, 40, 48)
 
 #: Least and greatest long side of larger drawings, pixels.
 LARGE_SIDES = (64, 420)
@@ -100,7 +107,8 @@ class Drawn(DomainSet):
 def tiny_set(data: Path, name: str) -> DomainSet:
     """Return a set by name, with at most 450 images."""
     if name in DRAWN:
-        return Drawn.of_images(name, icons() if name == "icons" else flags())
+        made = {"icons": icons, "flags": flags, "mosaics": mosaics}[name]
+        return Drawn.of_images(name, made())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
     drawn = generator("tiny", name).permutation(len(own.names))[:450]
     chosen = sorted(int(place) for place in drawn)
@@ -169,6 +177,36 @@ def flags(scale: float = 0.25) -> list[tuple[str, Pixels]]:
         size = (round(128 * scale), round(88 * scale))
         method = cv2.INTER_AREA if scale < 1 else cv2.INTER_NEAREST
         result.append((name, np.asarray(cv2.resize(large, size, interpolation=method))))
+    return result
+
+
+def mosaic(shape: tuple[int, int], shades: int, rng: np.random.Generator) -> Pixels:
+    """Return a grid of random blocks, one pixel each.
+
+    Args:
+        shape: rows and columns.
+        shades: 3: random colours; 1: random grey levels; 0: black and white.
+        rng: random numbers.
+    """
+    if shades == 0:
+        blocks = 255 * rng.integers(0, 2, (*shape, 1), np.uint8)
+    else:
+        blocks = rng.integers(0, 256, (*shape, shades), np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(blocks, (*shape, 3)))
+
+
+def mosaics() -> list[tuple[str, Pixels]]:
+    """Return random block mosaics."""
+    rng, result = generator("mosaics"), []
+    for number in range(MOSAICS):
+        blocks = int(rng.choice(BLOCKS_OF_MOSAIC))
+        shape = (blocks, blocks) if rng.random() < 0.8 else (blocks, round(4 / 3 * blocks))
+        shades = int(rng.choice((3, 3, 1, 0))) if blocks > 5 else 3
+        made, name = mosaic(shape, shades, rng), f"{number:03}"
+        side = int(generator("tiny mosaic", name).choice(MOSAIC_SIDES))
+        size = [max(8, round(side * n / max(shape))) for n in shape[::-1]]
+        enlarged = cv2.resize(made, size, interpolation=cv2.INTER_NEAREST)
+        result.append((name, np.asarray(enlarged, np.uint8)))
     return result
 
 

@@ -52,6 +52,30 @@ def test_crops_either_way(greys, share):
         assert np.median(scales) == pytest.approx(1 / share if forwards else share, rel=0.13)
 
 
+def garments(count):
+    """Return grey images of one silhouette, which differ in a fine pattern."""
+    rng = np.random.default_rng(0)
+    outline = np.zeros((128, 128), np.float32)
+    cv2.ellipse(outline, (64, 64), (36, 54), 0, 0, 360, 140, -1)
+    made = []
+    for _ in range(count):
+        coarse = rng.normal(size=(32, 32)).astype(np.float32)
+        pattern = 20 * cv2.resize(coarse, (128, 128), interpolation=cv2.INTER_CUBIC)
+        made.append(np.clip(40 + outline + pattern * (outline > 0), 0, 255).astype(np.uint8))
+    return made
+
+
+def test_crops_rank_their_originals_first():
+    """Among images of one silhouette, a crop to 70 % of the side agrees best with its original."""
+    side, images, ranks = round(128 * 0.7), garments(60), []
+    for number, grey in enumerate(images):
+        top, left = divmod(7 * number % 1521, 39)
+        cropped = grey[top : top + side, left : left + side]
+        scores = np.array([best(cropped, other)[0] for other in images])
+        ranks.append(int((scores > scores[number]).sum()))
+    assert np.mean(np.array(ranks) == 0) >= 0.95, ranks
+
+
 @pytest.mark.parametrize("margins", [(16, 16), (24, 0), (0, 24)])
 def test_borders_and_letterboxes(greys, margins):
     """What lies within them agrees with the original."""

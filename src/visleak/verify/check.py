@@ -43,7 +43,7 @@ SMALL: Final = 128
 BOUND: Final = close.BOUND
 
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 16
+VERSION: Final = 17
 
 
 def digest() -> bytes:

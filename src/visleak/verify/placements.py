@@ -4,6 +4,7 @@ A crop or a copy with a border agrees with its original at one scale and shift o
 alone do not find it. The gradients of the query are therefore placed on the frame of the reference
 in more than a hundred ways, and every placement is scored by its normalised correlation over what
 both images cover (gradient correlation after Argyriou & Vlachos 2003, masks after Padfield 2012).
+Where the best one enlarges or reduces the query, it is scored again at full resolution.
 
 Both sides are rounded to integers whose sums ``float32`` holds exactly, so that a score does not
 depend on which pairs are compared together.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -44,6 +46,12 @@ COVERS: Final = 0.5
 #: Exponent of the covered share by which a score falls: a small overlap agrees by chance.
 SHARE: Final = 0.25
 
+#: Score from which a placement of another scale is scored at full resolution, how many pixels it is
+#: moved there at most, and what the best of these shifts gains by chance.
+FINE_FROM: Final = 0.3
+FINE_REACH: Final = 2
+FINE_CHANCE: Final = 0.06
+
 #: Largest integer: 512 products of two of them sum to less than 2**24.
 LEVELS: Final = 127
 
@@ -65,11 +73,8 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
     score, found = np.empty(len(query), np.float32), np.empty((len(query), 4), np.float32)
     keys = np.ascontiguousarray(query.reshape(len(query), -1)).view(f"V{SIDE * SIDE}").ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    fields = np.empty_like(reference)
-    for each in np.unique(view):
-        # the reference is seen in the inverse view, so that a query is placed once for all views
-        fields[view == each] = seen(reference[view == each], _INVERSE[each])
-    cells = _cells(fields)
+    # the reference is seen in the inverse view, so that a query is placed once for all views
+    cells = _cells(_seen_in(reference, np.asarray(_INVERSE, np.int8)[view]))
     energy = np.square(cells).reshape(len(cells), 2, -1).sum(axis=1)
     bank = _bank()
     order = np.argsort(which, kind="stable")
@@ -84,7 +89,45 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
         best = value.argmax(axis=0)
         score[rows] = value[best, np.arange(len(rows))]
         found[rows] = bank.seen[view[rows], best]
+    fine = (score >= FINE_FROM) & (found[:, 2:] != 1).any(axis=1)
+    score[fine] = np.maximum(
+        score[fine],
+        _fine_scores(query[fine], reference[fine], view[fine], found[fine]) - FINE_CHANCE,
+    )
     return score, found
+
+
+def _fine_scores(query: Bytes8, reference: Bytes8, view: Int8, found: Float32) -> Float32:
+    """Return the scores of placements, moved by up to two pixels, at full resolution."""
+    left, right = (
+        np.ascontiguousarray(_planes(thumbnails).transpose(0, 2, 3, 1))
+        for thumbnails in (_seen_in(query, view), reference)
+    )
+    score = np.empty(len(query), np.float32)
+    for number, placed in enumerate(found.astype(np.float64).tolist()):
+        part, whole = left[number], right[number]
+        x, y, across, down = placed
+        if max(across, down) > 1:
+            part, whole, x, y = whole, part, -x / across, -y / down
+            across, down = 1 / across, 1 / down
+        width, height = round(SIDE * across), round(SIDE * down)
+        part = cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA)
+        edge = SIDE // 4
+        whole = cv2.copyMakeBorder(whole, edge, edge, edge, edge, cv2.BORDER_CONSTANT)
+        column = round(SIDE * (0.5 + x) - width / 2) + edge - FINE_REACH
+        row = round(SIDE * (0.5 + y) - height / 2) + edge - FINE_REACH
+        field = whole[row : row + height + 2 * FINE_REACH, column : column + width + 2 * FINE_REACH]
+        agreement = cv2.matchTemplate(field, part, cv2.TM_CCORR_NORMED).max()
+        score[number] = agreement * (across * down) ** SHARE
+    return score
+
+
+def _seen_in(thumbnails: Bytes8, view: Int8) -> Bytes8:
+    """Return thumbnails (n, h, w), each in its view."""
+    result = np.empty_like(thumbnails)
+    for each in np.unique(view):
+        result[view == each] = seen(thumbnails[view == each], each)
+    return result
 
 
 def matrix_of(placement: tuple[float, float, float, float]) -> Matrix:
