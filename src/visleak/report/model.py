@@ -32,7 +32,7 @@ KEYS: Final = (
     (
         "hard_or_soft",
         "Hard or soft",
-        "Similarity alone reaches the soft threshold; pixels were not verified.",
+        "Similarity alone reaches the soft threshold, whatever the grade.",
     ),
 )
 #: Columns of the table of exclusive rates.
