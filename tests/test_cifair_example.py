@@ -88,7 +88,7 @@ def test_from_audit_to_a_fair_test_set(tmp_path, data):
     assert rows["train-test, total"] == [4, 5, 0]
     assert rows["within, total"] == [1, 1, 0]
     assert rows["together"] == [5, 6, 0]
-    assert "6 of 6 replacements were chosen by the machine" in done.stdout
+    assert "6 of 6 replacements were selected" in done.stdout
     old = pq.read_table(data / "cifar10" / "test.parquet")
     (path,) = (tmp_path / "out" / "fair").rglob("*.parquet")
     new = pq.read_table(path)

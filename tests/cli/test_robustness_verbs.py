@@ -109,7 +109,7 @@ def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Pat
         (("calibrate", "{}", "--fpr", "tiny"), "--fpr must be one rate or two, such as 1e-6"),
         (("calibrate", "{}", "--fpr", "2"), "fpr must be a rate between 0 and 1"),
         (("calibrate", "{}"), "missing option '--fpr'"),
-        (("audit", "--set", "{}", "--thresholds", "{}/t.json"), "t.json is no file"),
+        (("audit", "--set", "{}", "--thresholds", "{}/t.json"), "t.json is not a file"),
     ],
 )
 def test_wrong_command_lines(

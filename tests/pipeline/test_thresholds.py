@@ -86,7 +86,7 @@ def test_an_audit_uses_the_file(tmp_path: Path, natural: dict[str, np.ndarray]) 
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        (None, UsageError, "is no file; `visleak calibrate` writes one"),
+        (None, UsageError, "is not a file; `visleak calibrate` writes one"),
         ("{", VisleakError, "cannot be read"),
         (
             "[]",

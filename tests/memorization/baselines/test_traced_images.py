@@ -171,7 +171,6 @@ def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
         candidates=16,
         temperature=0.05,
         beams=2,
-        prefix="",
     )
     contest = Contest(model, ScoreSettings(batch=64), Budget(calls=300), 3)
     made = load_searchers(("greedy", "pez", "conzic", "zerocap"), means)
