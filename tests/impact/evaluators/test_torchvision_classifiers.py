@@ -99,7 +99,7 @@ def test_classes_of_imagenet(timm, tmp_path):
 def test_no_such_architecture(timm, torchvision, tmp_path):
     """Close ones are named, of all libraries; and weights of another are refused."""
     torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "w.pt")
-    with pytest.raises(UsageError, match="near are mobilenet_v3_small, "):
+    with pytest.raises(UsageError, match="similar names are mobilenet_v3_small, "):
         load_classifier(f"checkpoint:{tmp_path}/w.pt?arch=mobilenet_v3_smal", device="cpu")
     with pytest.raises(VisleakError, match=r"it lacks conv1\.0\.weight, conv1\.1"):
         load_classifier(f"checkpoint:{tmp_path}/w.pt?arch=resnet10t", device="cpu")
