@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from visleak.documents import as_plain, from_plain
 from visleak.errors import UsageError
 from visleak.settings import CHOSEN, Settings
 
@@ -69,3 +70,11 @@ def test_settings_are_frozen_and_hashable() -> None:
     assert len({Settings(), Settings(), Settings(sample=1)}) == 2
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().sample = 3
+
+
+def test_settings_are_stored_without_default_bounds_and_read_from_later_versions() -> None:
+    """What a later version added is ignored; a bound on frames is stored where it was chosen."""
+    assert "within_frames" not in as_plain(Settings())
+    chosen = as_plain(Settings(within_frames=3))
+    assert chosen["within_frames"] == 3
+    assert from_plain(Settings, {**chosen, "added_later": 1}) == Settings(within_frames=3)

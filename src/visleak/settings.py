@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -176,6 +177,12 @@ class Settings:
             for field in fields(self)
             if field.name not in CHOSEN or getattr(self, field.name) != field.default
         }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Settings:
+        """Return stored settings; names that this version does not know are ignored."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: each for name, each in value.items() if name in known})
 
 
 @dataclass(frozen=True)
