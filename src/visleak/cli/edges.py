@@ -11,7 +11,6 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -226,15 +225,3 @@ def _refused(error: Any, verb: str) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else f"visleak {verb}".strip()
     return message if "did you mean" in message.lower() else f"{message}; see {path} --help"
-
-
-def cache_folder(text: str | None) -> Path | None:
-    """Return the folder of the cache, ``None`` for none; warn where there cannot be one."""
-    from visleak.cache import NO_FOLDER, default_folder
-
-    if text == "off":
-        return None
-    folder = Path(text) if text else default_folder()
-    if folder is None:
-        complain(NO_FOLDER)
-    return folder

@@ -188,7 +188,7 @@ def classify(
         running=keywords(network),
         progress=call.progress,
         **keywords(settings, target),
-        **_execution(execution),
+        **execution.chosen(),
     )
     return _reply(document(result), content(result), target)
 
@@ -212,7 +212,7 @@ def zeroshot(
         options=keywords(network),
         progress=call.progress,
         **keywords(settings, target),
-        **_execution(execution),
+        **execution.chosen(),
     )
     return _reply(document(result), content(result), target)
 
@@ -243,7 +243,7 @@ def retrieve(
             options=keywords(network),
             progress=call.progress,
             **{"model": CLIP, **given, **keywords(target)},
-            **_execution(execution),
+            **execution.chosen(),
         )
     else:
         for there, missing in (("images", "texts"), ("texts", "images")):
@@ -270,10 +270,6 @@ def _opened(
     refuse_inputs(target.out, [(images.name, images.source)], Path())
     call.progress("listing images", 1, 1)
     return images
-
-
-def _execution(execution: Execution) -> dict[str, Any]:
-    return {"workers": execution.workers, "cache": edges.cache_folder(execution.cache)}
 
 
 def _reply(document: Document, content: Mapping[str, Any], target: Target) -> Reply:

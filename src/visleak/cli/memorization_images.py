@@ -280,7 +280,6 @@ def trace(options: Tracing, execution: Execution, result: Result, call: Call) ->
     to count the verdicts.
     """
     from visleak.auditing import Audit
-    from visleak.cli.edges import cache_folder
     from visleak.cli.pictures import show_in_report
     from visleak.memorization.tracing import trace as traced
     from visleak.memorization.tracing.document import SECTION, document
@@ -305,8 +304,7 @@ def trace(options: Tracing, execution: Execution, result: Result, call: Call) ->
         layouts=options.layouts,
         every=options.every,
         categories=options.categories,
-        workers=execution.workers,
-        cache=cache_folder(execution.cache),
+        **execution.chosen(),
         device=options.device,
         progress=call.progress,
         force=result.force,
