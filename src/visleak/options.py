@@ -175,19 +175,34 @@ class Options:
         check(self)
 
 
-@dataclass(frozen=True)
-class Columns(Options):
-    """Columns of the tables of a source."""
+def id_column(panel: str = SETS) -> Any:
+    """Declare the option for the column with the ids."""
+    return option(None, "Column with the ids.", metavar="COLUMN", panel=panel)
 
-    id: str | None = option(None, "Column with the ids.", metavar="COLUMN", panel=SETS)
-    label: str | None = option(None, "Column with the labels.", metavar="COLUMN", panel=SETS)
-    group: str | None = option(
+
+def label_column(panel: str = SETS) -> Any:
+    """Declare the option for the column with the labels."""
+    return option(None, "Column with the labels.", metavar="COLUMN", panel=panel)
+
+
+def group_column(panel: str = SETS) -> Any:
+    """Declare the option for the column with the groups."""
+    return option(
         None,
         "Column with the groups (a video, a patient), or a pattern whose first group is searched"
         " in the id.",
         metavar="COLUMN|/REGEX/",
-        panel=SETS,
+        panel=panel,
     )
+
+
+@dataclass(frozen=True)
+class Columns(Options):
+    """Columns of the tables of a source."""
+
+    id: str | None = id_column()
+    label: str | None = label_column()
+    group: str | None = group_column()
 
 
 @dataclass(frozen=True)

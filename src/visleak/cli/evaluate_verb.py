@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +24,14 @@ from visleak.options import (
     Printed,
     Replaced,
     argument,
+    id_column,
     keywords,
+    label_column,
     option,
 )
 
 if TYPE_CHECKING:
+    from visleak.impact.evaluators.classification import Classification
     from visleak.records import ImageSet
     from visleak.reporting import Document
 
@@ -47,8 +50,8 @@ class Source(Options):
     """The images that a model is run on."""
 
     source: str = argument(..., "A set of images.", metavar="[NAME=]SOURCE")
-    id: str | None = option(None, "Column with the ids.", metavar="COLUMN", panel=SETS)
-    label: str | None = option(None, "Column with the labels.", metavar="COLUMN", panel=SETS)
+    id: str | None = id_column()
+    label: str | None = label_column()
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ class Retrieve(Options):
         metavar="[NAME=]SOURCE",
     )
     model: str | None = option(None, f"{_CLIP_HELP} Default: clip.", metavar="CLIP", panel=METHOD)
-    id: str | None = option(None, "Column with the ids.", metavar="COLUMN", panel=SETS)
+    id: str | None = id_column()
     captions: Path | None = option(
         None,
         "The collection: .csv, .tsv or .parquet (id, caption), .json (Karpathy's split, COCO, {ID:"
@@ -179,18 +182,10 @@ def classify(
     call: Call,
 ) -> Reply:
     """Run a classifier on a set and save its predictions."""
-    from visleak.impact.evaluators.classification import content, document
     from visleak.impact.evaluators.classify import classify as run
 
-    images = _opened(data.source, data.id, data.label, target, call)
-    result = run(
-        images,
-        running=keywords(network),
-        progress=call.progress,
-        **keywords(settings, target),
-        **execution.chosen(),
-    )
-    return _reply(document(result), content(result), target)
+    given = {"running": keywords(network), **keywords(settings), **execution.chosen()}
+    return _classified(run, given, data, target, call)
 
 
 def zeroshot(
@@ -203,18 +198,10 @@ def zeroshot(
     call: Call,
 ) -> Reply:
     """Classify a set with CLIP and class names, without training, and save the predictions."""
-    from visleak.impact.evaluators.classification import content, document
     from visleak.impact.evaluators.zeroshot import zeroshot as run
 
-    images = _opened(data.source, data.id, data.label, target, call)
-    result = run(
-        images,
-        options=keywords(network),
-        progress=call.progress,
-        **keywords(settings, target),
-        **execution.chosen(),
-    )
-    return _reply(document(result), content(result), target)
+    given = {"options": keywords(network), **keywords(settings), **execution.chosen()}
+    return _classified(run, given, data, target, call)
 
 
 def retrieve(
@@ -252,6 +239,21 @@ def retrieve(
         allowed = ("images", "texts", "seed", "out", "force", "json", "workers", "cache")
         call.only_with("--images and --texts", allowed)
         result = retrieve_stored(progress=call.progress, **given, **keywords(target))
+    return _reply(document(result), content(result), target)
+
+
+def _classified(
+    run: Callable[..., Classification],
+    given: Mapping[str, Any],
+    data: Source,
+    target: Target,
+    call: Call,
+) -> Reply:
+    """Classify a set and save the predictions."""
+    from visleak.impact.evaluators.classification import content, document
+
+    images = _opened(data.source, data.id, data.label, target, call)
+    result = run(images, progress=call.progress, **given, **keywords(target))
     return _reply(document(result), content(result), target)
 
 

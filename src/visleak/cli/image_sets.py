@@ -20,7 +20,9 @@ from visleak.options import (
     Printed,
     Replaced,
     argument,
+    group_column,
     keywords,
+    label_column,
     option,
 )
 
@@ -327,14 +329,8 @@ class TrainEncoder(Printed, Replaced):
         metavar="[NAME=]SOURCE",
         panel=SETS,
     )
-    label: str | None = option(None, "Column with the labels.", metavar="COLUMN", panel=SETS)
-    group: str | None = option(
-        None,
-        "Column with the groups (a video, a patient), or a pattern whose first group is searched"
-        " in the id.",
-        metavar="COLUMN|/REGEX/",
-        panel=SETS,
-    )
+    label: str | None = label_column()
+    group: str | None = group_column()
     device: str = option(
         "auto",
         "Device of the training run. Default: GPU if available.",

@@ -17,6 +17,9 @@ from visleak.options import (
     Options,
     Printed,
     argument,
+    group_column,
+    id_column,
+    label_column,
     option,
     share,
 )
@@ -183,8 +186,8 @@ class Split(Applied):
         False, "With --apply: also write a split that misses the tolerance.", panel=NEW
     )
     encoder: str = option("", "Encoder of the audit. Default: builtin.", metavar="NAME", panel=NEW)
-    id: str | None = option(None, "Column with the ids.", metavar="COLUMN", panel=NEW)
-    label: str | None = option(None, "Column with the labels.", metavar="COLUMN", panel=NEW)
+    id: str | None = id_column(NEW)
+    label: str | None = label_column(NEW)
     repair: Path | None = option(
         None,
         "An audit of an existing split: move as few images as possible so that nothing leaks.",
@@ -196,13 +199,7 @@ class Split(Applied):
         "Move others back, or unite some the other way, so that sizes and classes stay.",
         panel=REPAIR,
     )
-    group: str | None = option(
-        None,
-        "Column with the groups (a video, a patient), or a pattern whose first group is searched"
-        " in the id.",
-        metavar="COLUMN|/REGEX/",
-        panel=METHOD,
-    )
+    group: str | None = group_column(METHOD)
     grade: str = _grade("near", "Images of pairs of this grade or stronger stay together.")
     seed: int = option(0, "Random seed for tie-breaking.", metavar="N", panel=METHOD, least=0)
     out: Path = option(

@@ -103,22 +103,3 @@ def _narrow(table: Table, console: Console) -> None:
         for place, (wish, column) in enumerate(ranked):
             column.max_width = max(1, min(wish, room // (len(ranked) - place)))
             room -= column.max_width
-
-
-def plain_table(*names: str, numbers: int) -> Table:
-    """Return an empty table as the summary's.
-
-    Args:
-        names: of its columns.
-        numbers: how many of the last columns hold numbers.
-    """
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
-    for place, name in enumerate(names):
-        if place < len(names) - numbers:
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    return table

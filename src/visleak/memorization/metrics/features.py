@@ -256,8 +256,7 @@ def options_of(request: Request, device: str, precision: str) -> dict[str, str]:
     return {**{name: given[name] for name in known}, **request.options}
 
 
-#: What MemBench's CLIP scores are of, and what its aesthetic scores are made of.
-MEMBENCH_CLIP: Final = "open_clip:ViT-g-14/laion2b_s12b_b42k"
+#: What MemBench's aesthetic scores are made of.
 AESTHETIC_CLIP: Final = "clip:openai/clip-vit-large-patch14"
 _OPEN_CLIP: Final = "open_clip"
 
