@@ -19,7 +19,7 @@ ROOT = Path(visleak.__file__).parent
 
 #: Rooms by level. A room imports lower levels only; rooms of one level are blind to each other.
 LEVELS = (
-    ("errors",),
+    ("errors", "lazy"),
     ("records", "options", "quantities"),
     (
         "settings",

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from visleak.lazy import on_use
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit, apply_verdicts, audit
@@ -51,14 +52,4 @@ _HOMES: Final = {
     "open_images": "visleak.images",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'visleak' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = on_use(__name__, _HOMES)

@@ -25,6 +25,7 @@ from visleak.options import (
     label_column,
     option,
 )
+from visleak.training.settings import EncoderSettings
 
 
 @dataclass(frozen=True)
@@ -346,77 +347,19 @@ class TrainEncoder(Printed, Replaced):
     )
 
 
-@dataclass(frozen=True)
-class Training(Options):
-    """How an encoder is trained; ``None`` and ``auto`` leave it to the set."""
-
-    epochs: int | None = option(
-        None,
-        "Passes over the set. Default: as many as make 300,000 views of images (3 to 100), minutes"
-        " on a processor.",
-        metavar="N",
-        panel=METHOD,
-    )
-    batch: int | None = option(
-        None,
-        "Images per step. Default: 128 (without labels 256), fewer for a small set.",
-        metavar="N",
-        panel=METHOD,
-    )
-    side: int | None = option(
-        None,
-        "Side in pixels that images are resized to. Default: 32 or their own for plain-11, 128 for"
-        " resnet.",
-        "--size",
-        metavar="N",
-        panel=METHOD,
-    )
-    seed: int = option(
-        0,
-        "Seed of weights, order, augmentation and the held-out part.",
-        metavar="K",
-        panel=METHOD,
-    )
-    labels: str = option(
-        "auto",
-        "Learn the classes if there are labels, or never: then two augmented views of an image are"
-        " matched against all others.",
-        metavar="auto|none",
-        panel=METHOD,
-    )
-    network: str = option(
-        "auto",
-        "Default: plain-11 for images of up to 48 pixels, else a small residual network.",
-        metavar="auto|plain-11|resnet",
-        panel=METHOD,
-    )
-    schedule: str = option(
-        "short",
-        "One cycle of the learning rate, or the five of Barz and Denzler with warm restarts: 372"
-        " epochs.",
-        metavar="short|paper",
-        panel=METHOD,
-    )
-    precision: str = option(
-        "auto",
-        "Floating-point precision of the training run. Default: bf16 if the machine has"
-        " instructions for it. The model is written as fp32.",
-        metavar="auto|fp32|bf16",
-        panel=METHOD,
-    )
-
-
-def train_encoder(images: ImageSet, options: TrainEncoder, training: Training, call: Call) -> Reply:
+def train_encoder(
+    images: ImageSet, options: TrainEncoder, settings: EncoderSettings, call: Call
+) -> Reply:
     """Train an encoder on a set's own images, for --encoder onnx:FILE.
 
     An interrupted run resumes. See docs/encoders.md.
     """
     from visleak.images.sides import open_set
     from visleak.storage import refuse_inputs
-    from visleak.training import EncoderSettings, checkpoint_path, document
+    from visleak.training import checkpoint_path
     from visleak.training import train_encoder as train
+    from visleak.training.document import document
 
-    settings = EncoderSettings(**keywords(training))
     columns = Columns(label=options.label, group=options.group)
     call.progress("listing images", 0, 0)
     opened = open_set(images.source, columns)

@@ -7,8 +7,9 @@ scores shows whether the split leaked already. Four parts: ``draw`` (splits and 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from visleak.lazy import on_use
 
 if TYPE_CHECKING:
     from visleak.dlede.draw.recipes import split_by
@@ -26,24 +27,24 @@ if TYPE_CHECKING:
     from visleak.dlede.trainers import load_trainer
 
 #: Public name -> its module, imported on use: settings are imported by the command line.
-_MODULES: Final = {
-    "ControlSettings": "settings",
-    "DLeDeResult": "results",
-    "DecisionSettings": "settings",
-    "Execution": "settings",
-    "FunctionTrainer": "train.trainer",
-    "Outcome": "train.trainer",
-    "Plan": "settings",
-    "Split": "draw.split",
-    "Trainer": "train.trainer",
-    "TrainingFailed": "train.trainer",
-    "TrainingTask": "train.trainer",
-    "forecast": "protocol",
-    "judge_scores": "protocol",
-    "load_trainer": "trainers",
-    "run": "protocol",
-    "split_by": "draw.recipes",
-    "split_of": "draw.split",
+_HOMES: Final = {
+    "ControlSettings": "visleak.dlede.settings",
+    "DLeDeResult": "visleak.dlede.results",
+    "DecisionSettings": "visleak.dlede.settings",
+    "Execution": "visleak.dlede.settings",
+    "FunctionTrainer": "visleak.dlede.train.trainer",
+    "Outcome": "visleak.dlede.train.trainer",
+    "Plan": "visleak.dlede.settings",
+    "Split": "visleak.dlede.draw.split",
+    "Trainer": "visleak.dlede.train.trainer",
+    "TrainingFailed": "visleak.dlede.train.trainer",
+    "TrainingTask": "visleak.dlede.train.trainer",
+    "forecast": "visleak.dlede.protocol",
+    "judge_scores": "visleak.dlede.protocol",
+    "load_trainer": "visleak.dlede.trainers",
+    "run": "visleak.dlede.protocol",
+    "split_by": "visleak.dlede.draw.recipes",
+    "split_of": "visleak.dlede.draw.split",
 }
 
 __all__ = [
@@ -66,8 +67,4 @@ __all__ = [
     "split_of",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__ = on_use(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from visleak.lazy import on_use
 
 if TYPE_CHECKING:
     from visleak.remedy.fixing import fix
@@ -23,8 +24,4 @@ _HOMES: Final = {
     "undo": "visleak.remedy.undoing",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'visleak.remedy' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__, __dir__ = on_use(__name__, _HOMES)

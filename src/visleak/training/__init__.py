@@ -3,8 +3,24 @@
 Modules that need torch are imported on use.
 """
 
-from visleak.training.document import document
-from visleak.training.encoder import TrainedEncoder, checkpoint_path, train_encoder
-from visleak.training.plan import EncoderSettings
+from __future__ import annotations
 
-__all__ = ["EncoderSettings", "TrainedEncoder", "checkpoint_path", "document", "train_encoder"]
+from typing import TYPE_CHECKING, Final
+
+from visleak.lazy import on_use
+
+if TYPE_CHECKING:
+    from visleak.training.encoder import TrainedEncoder, checkpoint_path, train_encoder
+    from visleak.training.settings import EncoderSettings
+
+__all__ = ["EncoderSettings", "TrainedEncoder", "checkpoint_path", "train_encoder"]
+
+#: Public name -> module, imported on first use: the command line only needs the settings.
+_HOMES: Final = {
+    "EncoderSettings": "visleak.training.settings",
+    "TrainedEncoder": "visleak.training.encoder",
+    "checkpoint_path": "visleak.training.encoder",
+    "train_encoder": "visleak.training.encoder",
+}
+
+__getattr__, __dir__ = on_use(__name__, _HOMES)

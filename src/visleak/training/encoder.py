@@ -27,7 +27,8 @@ from visleak.training.data import (
     sizes_of,
     training_data,
 )
-from visleak.training.plan import EncoderSettings, Plan, plan_for, shape_for
+from visleak.training.plan import Plan, plan_for, shape_for
+from visleak.training.settings import EncoderSettings
 
 #: Kind of the record in the JSON, and the version of its layout.
 KIND: Final = "visleak training"

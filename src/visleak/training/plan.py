@@ -9,21 +9,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.documents import digest_of
-from visleak.errors import UsageError
 from visleak.training.data import Sizes, TrainingData
-
-NETWORKS: Final = ("plain-11", "resnet")
-SCHEDULES: Final = ("short", "paper")
-PRECISIONS: Final = ("fp32", "bf16")
+from visleak.training.settings import CYCLES, LEAST_SIDE, EncoderSettings
 
 #: Learning rate at its highest, for batches of :data:`USUAL_BATCH`.
 HIGHEST: Final = 0.1
 USUAL_BATCH: Final = 128
 MOMENTUM: Final = 0.9
 WEIGHT_DECAY: Final = 5e-4
-
-#: Epochs between the warm restarts of ``paper`` (the code of Barz & Denzler 2018).
-CYCLES: Final = (12, 24, 48, 96, 192)
 
 #: Of ``short``: share of the steps with a rising rate, and of the epochs on small images.
 WARM_UP: Final = 0.2
@@ -39,7 +32,7 @@ class Plan:
     """A network, and how it is trained.
 
     Attributes:
-        network: one of :data:`NETWORKS`.
+        network: one of :data:`visleak.training.settings.NETWORKS`.
         side: of the network's square input, in pixels.
         classes: number of classes; 0 learns to distinguish images instead.
         pictures: number of training images.
@@ -47,7 +40,7 @@ class Plan:
         batch: images per step; the rest of an epoch is dropped.
         seed: of weights, order and changes.
         schedule: ``short`` has one cycle of the learning rate and begins on smaller images;
-            ``paper`` has warm restarts (:data:`CYCLES`).
+            ``paper`` has warm restarts (:data:`visleak.training.settings.CYCLES`).
         precision: of convolutions and products; everything else is ``fp32``.
     """
 
@@ -160,62 +153,11 @@ SMALL_SQUARE: Final = 64
 #: Default side of the input.
 PLAIN_SIDE: Final = 32
 RESIDUAL_SIDE: Final = 128
-LEAST_SIDE, MOST_SIDE = 16, 512
 
 #: Default images per step: classes, instances; fewer of a small set.
 BATCHES: Final = (128, 256)
 LEAST_BATCH: Final = 16
 STEPS: Final = 16
-
-
-@dataclass(frozen=True)
-class EncoderSettings:
-    """Settings of a training; ``None`` and ``auto`` depend on the set.
-
-    Attributes:
-        epochs, batch, side: whole numbers.
-        seed: of weights, order, changes and held-out images.
-        labels: ``auto`` or ``none``.
-        network: ``auto``, ``plain-11`` or ``resnet``.
-        schedule: ``short`` or ``paper``.
-        precision: ``auto``, ``fp32`` or ``bf16``.
-
-    Raises:
-        UsageError: one of them is out of its range.
-    """
-
-    epochs: int | None = None
-    batch: int | None = None
-    side: int | None = None
-    seed: int = 0
-    labels: str = "auto"
-    network: str = "auto"
-    schedule: str = "short"
-    precision: str = "auto"
-
-    def __post_init__(self) -> None:
-        choices = {
-            "labels": ("auto", "none"),
-            "network": ("auto", *NETWORKS),
-            "schedule": SCHEDULES,
-            "precision": ("auto", *PRECISIONS),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise UsageError(
-                    f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}"
-                )
-        limits = {"epochs": (1, 10_000), "batch": (2, 65_536), "side": (LEAST_SIDE, MOST_SIDE)}
-        for name, (least, most) in {**limits, "seed": (0, 2**32 - 1)}.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                shown = "size" if name == "side" else name
-                raise UsageError(f"{shown} must lie between {least} and {most:,}; got {value:,}")
-        if self.schedule == "paper" and self.epochs not in (None, sum(CYCLES)):
-            raise UsageError(
-                f"the schedule paper has {sum(CYCLES)} epochs; leave out the epochs, or use the"
-                " schedule short"
-            )
 
 
 def shape_for(sizes: Sizes, settings: EncoderSettings) -> tuple[str, int]:
