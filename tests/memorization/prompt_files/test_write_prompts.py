@@ -17,7 +17,7 @@ from visleak.memorization.prompt_files import (
     vouched,
     write_prompts,
 )
-from visleak.memorization.prompt_files.dataset import headline
+from visleak.memorization.prompt_files.dataset import headline, read_prompt_set
 
 DATA = os.environ.get("VISLEAK_DATA")
 
@@ -100,6 +100,34 @@ def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     write_prompts(vouched(prompts, "Ann"), tmp_path, force=True)
     assert not (tmp_path / "prompts-unverified.parquet").exists()
     assert (tmp_path / "prompts.parquet").exists()
+
+
+def test_a_data_set_is_reused_and_read_again(tmp_path: Path) -> None:
+    first = write_prompts(PROMPTS, tmp_path)
+    held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
+    said: list[str] = []
+    again = write_prompts(PROMPTS, tmp_path, say=said.append)
+    assert again == first == read_prompt_set(tmp_path)
+    assert len(said) == 1
+    assert {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()} == held
+    # without one of its files a result is not finished
+    (tmp_path / "prompts.parquet").unlink()
+    write_prompts(PROMPTS, tmp_path, force=True, say=said.append)
+    assert (tmp_path / "prompts.parquet").is_file()
+    assert len(said) == 1
+
+
+def test_a_damaged_data_set_is_refused(tmp_path: Path) -> None:
+    write_prompts(PROMPTS, tmp_path)
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"words": "many"}))
+    with pytest.raises(VisleakError, match=r"dataset\.json is damaged .*again"):
+        read_prompt_set(tmp_path)
+    # the file of a user is replaced on request only
+    with pytest.raises(UsageError, match="--force replaces it"):
+        write_prompts(PROMPTS, tmp_path)
+    write_prompts(PROMPTS, tmp_path, force=True)
+    assert read_prompt_set(tmp_path).words == (3, 4, 4)
 
 
 @pytest.mark.parametrize("more", [{"unverified": True}, {"day": "2024-05-01"}])
