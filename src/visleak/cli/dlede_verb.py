@@ -152,21 +152,12 @@ def dlede(
         call.only_with("--scores", WITH_SCORES)
         return _judge_scores(options.scores, decision, options)
     sources.check()
-    if options.full_curve and "steps" in call.given:
-        raise UsageError("--full-curve and --steps exclude each other; give one of them")
-    if "alpha" in call.given and not controls.calibrate:
-        raise UsageError("--alpha needs --calibrate K")
-    if not trained_by.trainer:
-        raise UsageError(
-            "no trainer: give --trainer command:'CMD {train} {test} {out} {seed}',"
-            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
-            " visleak audit finds the pairs"
-        )
+    trainer_text = _trainer_of(trained_by, controls, options, call)
     from visleak.dlede import load_trainer
     from visleak.pipeline.engines import engine_of
 
     trainer = load_trainer(
-        trained_by.trainer,
+        trainer_text,
         device=trained_by.device,
         threads=trained_by.threads,
         time_limit=execution.limit,
@@ -223,6 +214,27 @@ def dlede(
     if cost and cost[0].done == cost[0].trainings:
         call.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply
+
+
+def _trainer_of(
+    trained_by: TrainerSettings, controls: ControlSettings, options: DLeDeOptions, call: Call
+) -> str:
+    """Return the text of the trainer.
+
+    Raises:
+        UsageError: there is none, or options exclude or need each other.
+    """
+    if options.full_curve and "steps" in call.given:
+        raise UsageError("--full-curve and --steps exclude each other; give one of them")
+    if "alpha" in call.given and not controls.calibrate:
+        raise UsageError("--alpha needs --calibrate K")
+    if not trained_by.trainer:
+        raise UsageError(
+            "no trainer: give --trainer command:'CMD {train} {test} {out} {seed}',"
+            " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
+            " visleak audit finds the pairs"
+        )
+    return trained_by.trainer
 
 
 def _chance(text: str) -> tuple[str, float]:

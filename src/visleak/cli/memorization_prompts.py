@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from visleak.errors import UsageError
 from visleak.options import SPEED, Options, argument, option, share
 
 if TYPE_CHECKING:
+    from visleak.memorization import Prompts
     from visleak.memorization.model import TokenModel
     from visleak.memorization.search.driver import Progress
     from visleak.memorization.search.proposals import Proposer, Rules
@@ -623,7 +624,6 @@ def compare(
     from visleak.memorization.baselines.document import document
     from visleak.memorization.extraction import ExtractSettings, load_similarity
     from visleak.memorization.model import Sampling
-    from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.search.driver import Budget
     from visleak.memorization.search.proposals import Rules
     from visleak.memorization.search.settings import refuse_longer
@@ -632,13 +632,7 @@ def compare(
     names = [name.strip() for name in options.methods.split(",")]
     rules = Rules().banning(words.banned)
     budget = Budget(limits.max_calls, limits.max_seconds)
-    if options.prompts is None and options.column is not None:
-        raise UsageError("--column goes with --prompts FILE")
-    if options.prompts is not None and "greedy" not in names:
-        raise UsageError("--prompts is for greedy; add greedy to --methods, or leave it out")
-    listed = None
-    if options.prompts is not None:
-        listed = read_prompts(options.prompts, column=options.column)
+    listed = _greedy_prompts(options, names)
     settings = ExtractSettings.by(
         "paper",
         images=options.images,
@@ -692,6 +686,23 @@ def compare(
         *("passes of the images", "passes per image", "best D"),
     )
     return reply(document(found), out / "compare.json", columns=columns)
+
+
+def _greedy_prompts(options: Compare, methods: Sequence[str]) -> Prompts | None:
+    """Return the list of the method greedy, if one is given.
+
+    Raises:
+        UsageError: options exclude or need each other.
+    """
+    from visleak.memorization.prompt_files import read_prompts
+
+    if options.prompts is None:
+        if options.column is not None:
+            raise UsageError("--column goes with --prompts FILE")
+        return None
+    if "greedy" not in methods:
+        raise UsageError("--prompts is for greedy; add greedy to --methods, or leave it out")
+    return read_prompts(options.prompts, column=options.column)
 
 
 # -- dataset --------------------------------------------------------------------------------------
