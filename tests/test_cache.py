@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from visleak.cache import Cache, default_folder, file_in
 
@@ -261,3 +262,25 @@ def test_no_default_folder_without_a_home(monkeypatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", home)
     assert default_folder() is None
+
+
+def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path) -> None:
+    """Neither the cache nor the fonts of the report's charts can be stored there."""
+    for name in ("a", "b"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "data" / name / "1.png")
+    environment = {**os.environ, "HOME": "/dev/null/home"}
+    for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
+        environment.pop(name, None)
+    completed = subprocess.run(
+        [
+            sys.executable, "-m", "visleak", "audit",
+            "--test", str(tmp_path / "data" / "a"), "--train", str(tmp_path / "data" / "b"),
+            "-o", str(tmp_path / "out"),
+        ],
+        env=environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.count("\n") == 1
+    assert "cannot be used" in completed.stderr
+    assert (tmp_path / "out" / "report.html").exists()
