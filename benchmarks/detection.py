@@ -41,7 +41,7 @@ from samples import (
 from visleak.cache import Cache
 from visleak.encoders import load_encoder
 from visleak.images import decode, open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.records import GRADES, ImageSet
 from visleak.verify import check
 from visleak.verify.exact import exactly_alike
@@ -74,7 +74,7 @@ def cifar_pixels(data: Path, name: str) -> Pixels:
     return pixels
 
 
-def on_cifar(data: Path, place: Workplace) -> tuple[dict[str, Any], list[Bar], Found]:
+def on_cifar(data: Path, place: RunContext) -> tuple[dict[str, Any], list[Bar], Found]:
     """Measure on CIFAR-10 and draw the pairs that nobody has judged yet."""
     found, judged = cifar(data, place), judgements(data)
     sample = cifar_sample(found, judged)
@@ -131,7 +131,7 @@ def _draw_unjudged(
     detection_figures.pair_sheet(shown, DOCS / "unjudged.jpg", 5, crisp=True)
 
 
-def on_photos(data: Path, place: Workplace) -> tuple[dict[str, Any], list[Bar]]:
+def on_photos(data: Path, place: RunContext) -> tuple[dict[str, Any], list[Bar]]:
     """Measure on photographs and draw the wrong pairs that are graded near."""
     figures, ranked, changed, images = detection_photos.measure(str(data / "photos"), place)
     bars = []
@@ -174,7 +174,7 @@ def _pixels(images: ImageSet, position: int) -> Pixels:
     return decode(data).pixels  # type: ignore[union-attr]
 
 
-def speeds(data: Path, found: Found, place: Workplace) -> tuple[dict[str, float], list[Bar]]:
+def speeds(data: Path, found: Found, place: RunContext) -> tuple[dict[str, float], list[Bar]]:
     """Time the screen and the full check."""
     test, train = cifar_pixels(data, "test"), cifar_pixels(data, "train")
     originals = photographs(data, "fitting")
@@ -222,7 +222,7 @@ def main() -> None:
     seconds: dict[str, float] = {}
     figures: dict[str, Any] = {}
     bars: list[Bar] = []
-    with Workplace.at(None, 2, None) as bare, Workplace.at(None, 2, Cache(bare.scratch)) as place:
+    with RunContext.at(None, 2, None) as bare, RunContext.at(None, 2, Cache(bare.scratch)) as place:
         start = time.perf_counter()
         figures["cifar"], more, found = on_cifar(data, place)
         bars += more

@@ -15,7 +15,7 @@ from samples import SEEN
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.images import open_images
-from visleak.pipeline import Outcome, Workplace
+from visleak.pipeline import Outcome, RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.robustness.conditions import named
@@ -60,7 +60,7 @@ class Ranked:
         return self.condition == self.names.index(name)
 
 
-def ranked(images: ImageSet, changed: Changed, place: Workplace) -> Ranked:
+def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
     """Run the pipeline and rank each query's references by probability, then by similarity."""
     outcome = pipeline.run(
         [changed.images], [images], load_encoder(), Settings(within=False), place
@@ -87,7 +87,7 @@ def ranked(images: ImageSet, changed: Changed, place: Workplace) -> Ranked:
     return Ranked(condition, short, first, found, table.astype(np.int64), names, left.rows)
 
 
-def measure(folder: str, place: Workplace) -> tuple[dict[str, Any], Ranked, Changed, ImageSet]:
+def measure(folder: str, place: RunContext) -> tuple[dict[str, Any], Ranked, Changed, ImageSet]:
     """Return all figures, and what is needed to show the wrong pairs."""
     images = open_images(folder, name="photos")
     names = images.ids.to_pylist()
@@ -160,7 +160,7 @@ def _wrong(result: Ranked) -> dict[str, int]:
     }
 
 
-def _among_originals(images: ImageSet, place: Workplace) -> dict[str, int]:
+def _among_originals(images: ImageSet, place: RunContext) -> dict[str, int]:
     """Return how many pairs of different untransformed photographs are graded near or exact."""
     outcome: Outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
     grades = outcome.compared[0].grades

@@ -33,7 +33,7 @@ from samples import candidates, documents_in, number_of, stored
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.grading import grade, load_grader
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.tables import Compared
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.settings import Settings
@@ -62,7 +62,7 @@ DRAWN = "documents"
 QUERIES, REFERENCES = "queries", "references"
 
 
-def graded(queries: ImageSet, references: ImageSet | None, place: Workplace) -> Compared:
+def graded(queries: ImageSet, references: ImageSet | None, place: RunContext) -> Compared:
     """Return the pairs of two sets, or within one, with their grades, as an audit has them."""
     sides = ([queries], []) if references is None else ([queries], [references])
     settings = Settings(within=references is None)
@@ -114,7 +114,7 @@ class Tally:
         }
 
 
-def on_set(images: DomainSet, folder: Path, place: Workplace) -> dict[str, Any]:
+def on_set(images: DomainSet, folder: Path, place: RunContext) -> dict[str, Any]:
     """Return the figures of one set."""
     start = time.perf_counter()
     everything = (images.image(number) for number in range(len(images.names)))
@@ -188,7 +188,7 @@ def _found(
     return {kind: float(found[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
 
 
-def on_documents(folder: Path, place: Workplace) -> dict[str, Any]:
+def on_documents(folder: Path, place: RunContext) -> dict[str, Any]:
     """Return the figures of rendered documents of the reported kinds."""
     start = time.perf_counter()
     jobs = [
@@ -288,7 +288,7 @@ def main(chosen: Sequence[str]) -> None:
     if chosen and known.exists():
         figures = json.loads(known.read_text("utf-8"))["figures"]
     for name in chosen or (*FOLDERS, DRAWN):
-        with Workplace.at(None, 2, None) as place, tempfile.TemporaryDirectory() as folder:
+        with RunContext.at(None, 2, None) as place, tempfile.TemporaryDirectory() as folder:
             if name == DRAWN:
                 figures[name] = on_documents(Path(folder), place)
             else:

@@ -47,7 +47,7 @@ from tiny_sets import DRAWN, FITTED_SIDES, LARGE_DRAWN, Reduced, large_drawn, ti
 
 from visleak.cache import Cache, default_folder
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "grading" / "grader.json"
 
@@ -362,9 +362,9 @@ def screened(found: Found, judged: dict[tuple[str, str], int]) -> Scale:
     return Scale(float(np.log(((near & let_go).sum() + 0.5) / let_go.sum())), {})
 
 
-def in_place(measure: Callable[[Workplace], Sample]) -> Sample:
+def in_place(measure: Callable[[RunContext], Sample]) -> Sample:
     """Return a sample measured by workers of its own: they keep the images that they were sent."""
-    with Workplace.at(None, 2, Cache(default_folder())) as place:
+    with RunContext.at(None, 2, Cache(default_folder())) as place:
         sample = measure(place)
     print(f"{len(sample):,} pairs measured", flush=True)
     return sample
@@ -373,7 +373,7 @@ def in_place(measure: Callable[[Workplace], Sample]) -> Sample:
 def tiny_scales(data: Path) -> tuple[Scales, Scale, str]:
     """Return the model of tiny images, that of pairs the screen rejected, and what they are of."""
     judged = judgements(data)
-    with Workplace.at(None, 2, Cache(default_folder())) as place:
+    with RunContext.at(None, 2, Cache(default_folder())) as place:
         found = cifar(data, place)
     sample, others = cifar_sample(found, judged), tiny_samples(data)
     scales = Scales(tiny_near(sample, others), fit(TINY_SIMILAR, [judged_part(sample, 2)]))

@@ -44,7 +44,7 @@ from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.impact import Impact, read_impact
 from visleak.impact.results import Effect
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.stats import chance, percent
 
@@ -136,7 +136,7 @@ def by_fingerprint(test_source: Path, train_source: Path) -> Iterator[tuple[str,
 def vectors(source: Path) -> tuple[Float32, npt.NDArray[Any]]:
     """Return fingerprints and labels of a set, in the order of their index."""
     images = open_images(source)
-    with Workplace.at(None, 2, None) as place:
+    with RunContext.at(None, 2, None) as place:
         prints = fingerprint(images, load_encoder("builtin"), place)
         rows = np.empty(prints.matrix.shape, np.float32)
         order = prints.ids.to_numpy(zero_copy_only=False).astype(np.int64)

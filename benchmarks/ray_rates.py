@@ -31,11 +31,11 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline.candidates import side
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.partitions import streamed
 from visleak.pipeline.processes import Processes, use_one_thread
 from visleak.pipeline.ray_engine import RayEngine
-from visleak.pipeline.workplace import Workplace
 from visleak.records import Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
@@ -100,7 +100,7 @@ def shards(folder: Path) -> tuple[np.ndarray, Any]:
     return query, open_images(f"emb:{folder}?encoder=clip", name="train")
 
 
-def embeddings(folder: Path, places: dict[str, Workplace]) -> dict[str, Any]:
+def embeddings(folder: Path, places: dict[str, RunContext]) -> dict[str, Any]:
     """Return vectors a second and core, of one process and through Ray."""
     query, train = shards(folder)
     wanted = Wanted(THRESHOLD, best=0)
@@ -141,7 +141,7 @@ class _Repeated:
 def encoding(
     images: ImageSet,
     encoder: Any,
-    places: dict[str, Workplace],
+    places: dict[str, RunContext],
     clock: Callable[[], float] | None = None,
 ) -> dict[str, float]:
     """Return images a second (and core, unless a clock is given): read, decoded and encoded."""
@@ -193,11 +193,11 @@ def full_run(folder: Path, scratch: Path) -> None:
     """Measure everything, print and store."""
     cores = len(os.sched_getaffinity(0))
     begun = time.perf_counter()
-    with Workplace.at(scratch, cores, None, engine=RayEngine()) as ray:
+    with RunContext.at(scratch, cores, None, engine=RayEngine()) as ray:
         list(ray.each(nothing, range(cores)))
         start = time.perf_counter() - begun
         each = best(lambda: list(ray.each(nothing, range(1000))), time.perf_counter) / 1000
-        with Workplace.at(scratch, 1, None, engine=Processes) as alone:
+        with RunContext.at(scratch, 1, None, engine=Processes) as alone:
             places = {"local": alone, "ray": ray}
             figures = embeddings(folder, places)
             photos = repeated(open_images(data_folder("photos") / "photos"), REPEATS)
@@ -228,7 +228,7 @@ def own_run(source: str, name: str, scratch: Path) -> None:
     """Print the rate of an encoder on somebody's pictures."""
     images, encoder = open_images(source), load_encoder(name)
     cores = len(os.sched_getaffinity(0))
-    with Workplace.at(scratch, cores, None, engine=RayEngine()) as ray:
+    with RunContext.at(scratch, cores, None, engine=RayEngine()) as ray:
         (rate,) = encoding(images, encoder, {"ray": ray}, time.perf_counter).values()
     print(f"{len(images):,} images, {encoder.name}: {rate:,.0f} a second on {cores} cores")
 

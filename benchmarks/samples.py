@@ -30,7 +30,7 @@ from PIL import Image, ImageFilter
 from visleak.encoders import load_encoder
 from visleak.grading import features
 from visleak.images import open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.local import with_votes
@@ -113,7 +113,7 @@ class Sample:
 def candidates(
     query: ImageSet,
     reference: ImageSet,
-    place: Workplace,
+    place: RunContext,
     keep: Callable[[Pairs], npt.NDArray[np.bool_]] | None = None,
 ) -> Found:
     """Return the candidates of two sets with the evidence on them, as an audit has them.
@@ -189,7 +189,7 @@ def number_of(names: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
 
 
 def domain_sample(
-    images: DomainSet, half: int, most: int, place: Workplace, *, skip: int = 0, wrong: int = 1
+    images: DomainSet, half: int, most: int, place: RunContext, *, skip: int = 0, wrong: int = 1
 ) -> Sample:
     """Return pairs of one domain: planted copies, their best wrong pairs, the best within the set.
 
@@ -222,7 +222,7 @@ def _of_domain(
     half: int,
     copies: Sequence[tuple[npt.NDArray[np.uint8], int, str]],
     folder: Path,
-    place: Workplace,
+    place: RunContext,
     most: int,
 ) -> Sample:
     owner = np.array([source for _, source, _ in copies])
@@ -267,7 +267,7 @@ def _of_domain(
     return joined(first, second)
 
 
-def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: Workplace) -> Sample:
+def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: RunContext) -> Sample:
     """Return pairs of rendered documents: true copies, and copies with one or all fields changed.
 
     Args:
@@ -313,7 +313,7 @@ class Drawn:
 
 
 def documents_in(
-    folder: Path, jobs: Sequence[tuple[str, int, bool]], place: Workplace
+    folder: Path, jobs: Sequence[tuple[str, int, bool]], place: RunContext
 ) -> tuple[dict[int, Drawn], ImageSet, ImageSet]:
     """Render documents into a folder; return the truth by number, queries and originals.
 
@@ -351,7 +351,7 @@ def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Dr
 # -- CIFAR-10 ------------------------------------------------------------------------------------
 
 
-def cifar(data: Path, place: Workplace) -> Found:
+def cifar(data: Path, place: RunContext) -> Found:
     """Return the candidates of CIFAR-10's test images, ids are indices."""
     test, train = (
         open_images(data / "cifar10" / f"{name}.parquet", name=name) for name in ("test", "train")
@@ -449,7 +449,7 @@ def changed(
 
 def changed_sample(
     originals: Sequence[Image.Image],
-    place: Workplace,
+    place: RunContext,
     *,
     small: bool = False,
     others: Sequence[Image.Image] = (),
@@ -469,7 +469,7 @@ def changed_sample(
     return sample.only(found.checked & (found.evidence.checks["exact"] != 1))
 
 
-def hard_sample(originals: Sequence[Image.Image], place: Workplace) -> Sample:
+def hard_sample(originals: Sequence[Image.Image], place: RunContext) -> Sample:
     """Return the checked pairs among the hard negatives."""
     hard = hard_negatives([np.asarray(picture) for picture in originals])
     queries = [Image.fromarray(pair.query) for pair in hard]

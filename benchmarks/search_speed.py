@@ -23,8 +23,8 @@ from record import Bar, data_folder, write
 
 from visleak.encoders import load_encoder
 from visleak.images import open_images
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Workplace
 from visleak.records import Float32, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
@@ -43,7 +43,7 @@ ROUNDING = 3e-6
 
 def fingerprints(path: Path) -> Float32:
     """Return the fingerprints of the pictures of a file."""
-    with Workplace.at(None, os.cpu_count() or 1, None) as place:
+    with RunContext.at(None, os.cpu_count() or 1, None) as place:
         return np.array(fingerprint(open_images(path), load_encoder(), place).matrix)
 
 

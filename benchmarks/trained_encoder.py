@@ -36,7 +36,7 @@ from samples import LEFT_OUT, judgements
 
 from visleak.encoders import load_encoder
 from visleak.images import open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.records import Encoder
 from visleak.stats.ranking import average_precision
@@ -82,7 +82,7 @@ def vectors(data: Path, encoder: Encoder) -> tuple[Float32, Float32]:
     made = []
     for name in ("test", "train"):
         images = open_images(data / "cifar10" / f"{name}.parquet", name=name)
-        with Workplace.at(None, WORKERS, None) as place:
+        with RunContext.at(None, WORKERS, None) as place:
             prints = fingerprint(images, encoder, place)
             rows = np.empty(prints.matrix.shape, np.float32)
             rows[prints.ids.to_numpy(zero_copy_only=False).astype(np.int64)] = prints.matrix

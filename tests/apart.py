@@ -1,4 +1,4 @@
-"""A crew in this very process that behaves as if its workers were on other machines."""
+"""A executor in this very process that behaves as if its workers were on other machines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.processes import CacheFolder
-from visleak.pipeline.workplace import Workplace
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,6 @@ class Apart:
         pass
 
 
-def apart(folder: Path, cache=None) -> Workplace:
-    """Return a workplace with such a crew."""
-    return Workplace(folder, 1, cache, lambda *said: None, Apart())
+def apart(folder: Path, cache=None) -> RunContext:
+    """Return a context with such an executor."""
+    return RunContext(folder, 1, cache, lambda *said: None, Apart())

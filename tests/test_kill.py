@@ -19,7 +19,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from visleak.cli import main
-from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.context import RunContext
 from visleak.storage import AUDIT, IMAGES, PAIRS, REPORT, UNREADABLE
 
 #: Moments, spread over the run.
@@ -85,13 +85,13 @@ class Place:
 
     def carry_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Run to the end in this process, which need not start; one worker gives the same."""
-        started = Workplace.at
+        started = RunContext.at
 
         def alone(folder, workers, *others):
             return started(folder, 1, *others)
 
         with monkeypatch.context() as patch, open(os.devnull, "w") as nowhere:
-            patch.setattr(Workplace, "at", alone)
+            patch.setattr(RunContext, "at", alone)
             with contextlib.redirect_stdout(nowhere), pytest.raises(SystemExit) as ended:
                 main(self.arguments)
         assert ended.value.code == 0

@@ -19,7 +19,7 @@ WORDS = {
     r"nobody|whoever|everybody": "a sentence about the thing",
     r"alike(?:ness)?": "similar, similarity; both",
     r"cannot be had|could not be had": "could not be loaded",
-    r"(?<!there )(?:is|are) no(?! longer| more| less| fewer| larger| smaller| such|\.)": "is not a, has no",
+    r"(?<!there )(?:is|are) no(?! longer| more| less| fewer| such|\.)": "is not a, has no",
     r"by heart": "memorized",
     r"goes on|go on|going on": "continues, resumes",
     r"trainings": "training runs",

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 
 from visleak.dlede.hashes import Hashes, bits_set, distances, hash_all, nearest_pairs
 from visleak.images import open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from record import Bar, data_folder, write
@@ -49,7 +49,7 @@ ALIKE = 100
 
 def hashed(source: Path) -> Hashes:
     """Return the hashes of a source, made in this process."""
-    with Workplace.at(None, 1, None) as place:
+    with RunContext.at(None, 1, None) as place:
         return hash_all(open_images(source), place)
 
 

@@ -27,12 +27,12 @@ from visleak.images import content_digest, decode, open_images
 from visleak.images.addresses import redacted
 from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
+from visleak.pipeline.context import Engine, Progress
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
 from visleak.pipeline.thresholds import Thresholds, read_thresholds, thresholds_of
-from visleak.pipeline.workplace import Engine, Progress
 from visleak.records import (
     DEGREES,
     GRADES,
@@ -403,15 +403,15 @@ class Prepared:
         queries, references = self.queries, self.references
         folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="visleak-"))
         key = folders.key_of(queries, references, self.encoder, self.settings, self.limits)
-        crew = workers_for(self.images, workers)
+        processes = workers_for(self.images, workers)
         try:
             with claimed(folder, (*queries, *references)):
                 finished = folders.holds(folder, key, force=force)
                 if not finished:
                     with (
                         open_cache(cache) as store,
-                        pipeline.Workplace.at(
-                            folder, crew, store, progress, engine, device
+                        pipeline.RunContext.at(
+                            folder, processes, store, progress, engine, device
                         ) as place,
                     ):
                         self._write(folder, place, key, command)
@@ -427,7 +427,7 @@ class Prepared:
         return result
 
     def _write(
-        self, folder: Path, place: pipeline.Workplace, key: str | None, command: str | None
+        self, folder: Path, place: pipeline.RunContext, key: str | None, command: str | None
     ) -> None:
         settings = self.settings
         outcome = pipeline.run(

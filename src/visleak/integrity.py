@@ -18,7 +18,7 @@ from visleak.auditing import Audit
 from visleak.documents import as_plain
 from visleak.errors import VisleakError
 from visleak.images import content_digest
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import EmbeddingSet, ImageSet, Unreadable
 from visleak.reporting import Document
 from visleak.storage import (

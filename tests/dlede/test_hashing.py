@@ -16,7 +16,7 @@ from visleak.dlede.hashes import bits_set, hash_all, words_of
 from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.images.decoding import decode, grey
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.records import ImageSet, Picture
 
 DATA = os.environ.get("VISLEAK_DATA")
@@ -24,7 +24,7 @@ RNG = np.random.default_rng(7)
 
 
 def hashed(images: ImageSet, workers: int = 1):
-    with Workplace.at(None, workers, None) as place:
+    with RunContext.at(None, workers, None) as place:
         return hash_all(images, place)
 
 

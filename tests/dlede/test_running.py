@@ -20,7 +20,7 @@ from visleak.dlede.train.execution import SharedContext, _RemoteJob, carry_out_r
 from visleak.dlede.train.runs import RunFiles, read_images, read_run
 from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingTask
 from visleak.errors import VisleakError
-from visleak.pipeline.workplace import Carried
+from visleak.pipeline.context import Carried
 
 PLAN = Plan((0, 10, 20), repetitions=2)
 

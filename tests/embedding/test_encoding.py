@@ -21,8 +21,8 @@ from visleak.encoders import load_encoder
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Workplace
 from visleak.records import EmbeddingSet
 
 ENCODER = "builtin"
@@ -55,7 +55,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def test_what_is_written_is_what_an_audit_computes(source: Path, tmp_path: Path) -> None:
     """Matrix, ids, sizes and digests are those of the pipeline; the layout is clip-retrieval's."""
     images = open_images(source)
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         prints = fingerprint(images, load_encoder(ENCODER), place)
         matrix = np.array(prints.matrix)
     done = encode(images, ENCODER, tmp_path / "out", shard=3, dtype="float32", cache=None)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from visleak.pipeline.workplace import Handle, shared
+from visleak.pipeline.context import Handle, shared
 
 
 def die_once(task: tuple[int, str]) -> int:

@@ -19,12 +19,12 @@ from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.pipeline.afar import opener_for
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import Material
 from visleak.pipeline.parted import PartedSearch, search_for
 from visleak.pipeline.partitions import KeptHits, streamed
 from visleak.pipeline.pictures import Drawer
-from visleak.pipeline.workplace import Workplace
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
@@ -34,7 +34,7 @@ from visleak.vectors import unit_rows
 @pytest.fixture
 def alone(tmp_path):
     (tmp_path / "alone").mkdir()
-    with Workplace.at(tmp_path / "alone", 1, None) as place:
+    with RunContext.at(tmp_path / "alone", 1, None) as place:
         yield place
 
 
@@ -55,11 +55,11 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     train = crops(natural, 40, 64)
     test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
-    crew = Apart()
-    audit(test, train, out=tmp_path / "there", cache=tmp_path / "c", engine=lambda *_: crew)
+    executor = Apart()
+    audit(test, train, out=tmp_path / "there", cache=tmp_path / "c", engine=lambda *_: executor)
     for name in (PAIRS, IMAGES):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
-    assert {"_work", "_search", "_screen_work", "_check_work"} <= set(crew.tasks)
+    assert {"_work", "_search", "_screen_work", "_check_work"} <= set(executor.tasks)
     assert "near" in here.pairs()["grade"].to_pylist()
 
 
@@ -67,14 +67,14 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
     """The same files, whoever made them; the network of an object stays here."""
     images = open_images(crops(natural, 30, 40), name="test")
     encode(images, "builtin", tmp_path / "here", shard=12, cache=None, workers=1)
-    crew = Apart()
-    encode(images, "builtin", tmp_path / "there", shard=12, cache=None, engine=lambda *_: crew)
+    executor = Apart()
+    encode(images, "builtin", tmp_path / "there", shard=12, cache=None, engine=lambda *_: executor)
     written = sorted((tmp_path / "here").rglob("*.*"))
     assert len([path for path in written if path.suffix == ".npy"]) == 3
     for path in written:
         other = tmp_path / "there" / path.relative_to(tmp_path / "here")
         assert other.read_bytes() == path.read_bytes(), path.name
-    assert crew.tasks == ["_work"] * 3
+    assert executor.tasks == ["_work"] * 3
 
 
 # -- what is sent --------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, mo
         assert np.array_equal(found.rows, expected.rows)
         assert np.array_equal(found.flat, expected.flat)
     assert asked == [("network", {"precision": "fp32", "batch": 8})]
-    assert place.crew.networks == 8
+    assert place.executor.networks == 8
     place.cache.close()
 
 
@@ -205,8 +205,8 @@ def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
     place = apart(tmp_path)
     found, expected = (fingerprint(images, Network(), p) for p in (place, alone))
     assert np.array_equal(found.matrix, expected.matrix)
-    assert place.crew.networks == 0
-    assert place.crew.tasks
+    assert place.executor.networks == 0
+    assert place.executor.tasks
 
 
 def _forget_networks() -> None:
@@ -236,9 +236,9 @@ def test_findings_are_kept_for_this_very_question(tmp_path):
         place = apart(tmp_path, cache)
         first = streamed(query, parts, rule, place)
         assert len(first) > 20
-        assert place.crew.tasks == ["_find"] * 4
+        assert place.executor.tasks == ["_find"] * 4
         again = streamed(query, parts, rule, place)
-        assert place.crew.tasks == ["_find"] * 4
+        assert place.executor.tasks == ["_find"] * 4
         assert again.id == first.id
         assert np.array_equal(again.similarity, first.similarity)
         other = query.copy()
@@ -249,9 +249,9 @@ def test_findings_are_kept_for_this_very_question(tmp_path):
             (query, parts, Wanted(0.6, best=1)),
             (query, [replace(part, stamp="2") for part in parts], rule),
         ):
-            before = len(place.crew.tasks)
+            before = len(place.executor.tasks)
             streamed(*question, place)
-            assert len(place.crew.tasks) == before + 4
+            assert len(place.executor.tasks) == before + 4
         kept = KeptHits(cache, query, rule)
         assert kept.get(parts[0]) is not None
         cache._db.execute("UPDATE entries SET value = x'00'")

@@ -15,9 +15,9 @@ from visleak.cache import Cache
 from visleak.errors import MissingExtra, VisleakError
 from visleak.images import decode
 from visleak.pipeline import batching
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.prints import maker
-from visleak.pipeline.workplace import Workplace
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def images(tmp_path):
 
 def run(images, tmp_path, encoder, workers=1, cache=None, **options):
     """Return plain copies of the fingerprints' columns."""
-    with Workplace.at(tmp_path, workers, cache) as place:
+    with RunContext.at(tmp_path, workers, cache) as place:
         prints = fingerprint(images, encoder, place, **options)
         return replace(prints, matrix=np.array(prints.matrix))
 
@@ -219,7 +219,7 @@ def test_an_empty_set(tmp_path):
 def test_progress_is_told_after_each_batch(images, tmp_path):
     """A slow network must not look hung."""
     told = []
-    with Workplace.at(tmp_path, 1, None, lambda *said: told.append(said[1])) as place:
+    with RunContext.at(tmp_path, 1, None, lambda *said: told.append(said[1])) as place:
         fingerprint(images, Network(), place)
     assert told == sorted(told)
     assert told[-1] == COUNT
@@ -252,7 +252,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
     """A task that meets its bound hands the rest back; every picture still has its row."""
     monkeypatch.setattr(batching, "TASK_BYTES", 3_000)
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         recipe = batching._Recipe("network", b"", 0, whole)
         task = batching._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
         done = batching.prepare(task)

@@ -16,9 +16,9 @@ from visleak.cache import Cache
 from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline import cost as costs
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.cost import cost_of
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Workplace
 from visleak.settings import Settings
 
 LOCAL_OFF = Settings(local=False)
@@ -87,7 +87,7 @@ def test_what_the_cache_knows_takes_no_time(folder, tmp_path, monkeypatch):
     images = open_images(folder, name="test")
     with Cache(tmp_path / "cache") as cache:
         before = cost_of([images], [], Slow(), UNVERIFIED, 1, cache)
-        with Workplace.at(tmp_path, 1, cache) as place:
+        with RunContext.at(tmp_path, 1, cache) as place:
             fingerprint(images, Network(), place)
         after = cost_of([images], [], Slow(), UNVERIFIED, 1, cache)
     assert before.steps["fingerprint"] > 4

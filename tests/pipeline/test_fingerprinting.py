@@ -16,8 +16,8 @@ from visleak.cache import Cache
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.images import content_digest, open_images
 from visleak.pipeline import fingerprinting, prints
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Workplace
 from visleak.records import ImageSet, Unreadable
 
 ENCODER = BuiltinEncoder()
@@ -66,7 +66,7 @@ def images(tmp_path):
 
 def run(images, tmp_path, workers=1, cache=None, **options):
     """Return plain copies of the fingerprints' columns, which outlive the scratch folder."""
-    with Workplace.at(tmp_path, workers, cache) as place:
+    with RunContext.at(tmp_path, workers, cache) as place:
         prints = fingerprint(images, ENCODER, place, **options)
         return replace(prints, matrix=np.array(prints.matrix))
 
@@ -151,7 +151,7 @@ def test_workers_change_nothing(images, tmp_path, monkeypatch, workers):
     monkeypatch.setattr(fingerprinting, "CHUNK", 6)
     with (
         Cache(tmp_path / "cache") as cache,
-        Workplace.at(tmp_path, workers, cache if workers == 3 else None) as place,
+        RunContext.at(tmp_path, workers, cache if workers == 3 else None) as place,
     ):
         for _ in range(2):
             assert_same(fingerprint(images, ENCODER, place), expected[0])
@@ -195,7 +195,7 @@ def test_encoders_do_not_share_entries(images, tmp_path):
             return vectors / 2, flat
 
     expected = run(images, tmp_path)
-    with Cache(tmp_path / "cache") as cache, Workplace.at(tmp_path, 1, cache) as place:
+    with Cache(tmp_path / "cache") as cache, RunContext.at(tmp_path, 1, cache) as place:
         for _ in range(2):
             halved = fingerprint(images, Halved(), place)
             np.testing.assert_array_equal(halved.matrix, expected.matrix / 2)
@@ -269,7 +269,7 @@ def test_progress_is_told_to_the_end(images, tmp_path, monkeypatch):
     """Readable or not, every picture counts."""
     told = []
     monkeypatch.setattr(fingerprinting, "CHUNK", 16)
-    with Workplace.at(tmp_path, 1, None, lambda *said: told.append(said)) as place:
+    with RunContext.at(tmp_path, 1, None, lambda *said: told.append(said)) as place:
         fingerprint(images, ENCODER, place)
     assert told == [("reading pets", done, 40) for done in (16, 32, 40)]
 

@@ -70,7 +70,7 @@ def embeddings(name: str, vectors: Any, sizes: list[int] | None = None, **change
 def ran(queries, references, settings=None, device="cpu", **changes):
     encoder = encoder_for([*queries, *references], "")
     settings = settings or Settings(encoder="net", hard=0.9, soft=0.7, **changes)
-    with pipeline.Workplace.at(None, 1, None, device=device) as place:
+    with pipeline.RunContext.at(None, 1, None, device=device) as place:
         outcome = pipeline.run(queries, references, encoder, settings, place)
         tables = list(pair_tables(outcome.compared, outcome.sides))
         images = list(image_tables(outcome.sets, outcome.compared, outcome.sides))

@@ -69,9 +69,11 @@ def _started(folder: Path, count: int, *more: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         env={
-            **os.environ, "TMPDIR": str(folder), "HOME": str(folder),
+            **os.environ,
+            "TMPDIR": str(folder),
+            "HOME": str(folder),
             "MPLCONFIGDIR": mpl.get_cachedir(),
-        },  # fmt: skip
+        },
         start_new_session=True,
     )
 

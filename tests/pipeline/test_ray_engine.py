@@ -28,10 +28,10 @@ from visleak.cache import file_in
 from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.images import open_images
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.partitions import streamed
 from visleak.pipeline.ray_engine import RayEngine
-from visleak.pipeline.workplace import Workplace
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, UNREADABLE
@@ -81,8 +81,8 @@ def engine(cluster) -> RayEngine:
 
 
 @pytest.fixture(scope="module")
-def place(engine, tmp_path_factory) -> Iterator[Workplace]:
-    with Workplace.at(tmp_path_factory.mktemp("scratch"), 2, None, engine=engine) as place:
+def place(engine, tmp_path_factory) -> Iterator[RunContext]:
+    with RunContext.at(tmp_path_factory.mktemp("scratch"), 2, None, engine=engine) as place:
         yield place
 
 
@@ -169,13 +169,15 @@ def test_networks_go_where_gpus_are_and_stay_loaded(cluster, place):
 
     Ray counts GPUs without looking: the node says that it has one.
     """
-    assert list(place.crew.each(working.double, [1], network=True)) == [2], "no GPU, no network?"
+    assert list(place.executor.each(working.double, [1], network=True)) == [2], (
+        "no GPU, no network?"
+    )
     node = cluster.add_node(**{**_node(), "num_cpus": 2}, num_gpus=1)
     try:
         found = until_two(
-            lambda: place.crew.each(cluster_working.gpu_and_process, range(40), network=True)
+            lambda: place.executor.each(cluster_working.gpu_and_process, range(40), network=True)
         )
-        plain = list(place.crew.each(cluster_working.gpu_and_process, range(4)))
+        plain = list(place.executor.each(cluster_working.gpu_and_process, range(4)))
     finally:
         cluster.remove_node(node)
     assert {devices for devices, _ in found} == {"0"}
@@ -232,7 +234,7 @@ def test_a_worker_is_killed_while_pictures_are_read(place, engine, pictures, tmp
     images = open_images(items, name="train")
     mortal = replace(images, opener=cluster_working.Mortal(items, 600, tmp_path))
     encoder = load_encoder("builtin")
-    with Workplace.at(tmp_path, 1, None) as alone:
+    with RunContext.at(tmp_path, 1, None) as alone:
         expected = fingerprint(images, encoder, alone)
         found = fingerprint(mortal, encoder, place)
         assert (tmp_path / "killed").read_text().isdecimal()
@@ -297,7 +299,7 @@ def test_a_node_is_removed_while_partitions_pass(cluster, place, tmp_path):
     rng = np.random.default_rng(9)
     query = unit_rows(rng.standard_normal((50, 16))).matrix
     wanted = Wanted(0.7, best=3)
-    with Workplace.at(tmp_path, 1, None) as alone:
+    with RunContext.at(tmp_path, 1, None) as alone:
         expected = streamed(query, [*parts], wanted, alone)
     node = cluster.add_node(**_node())
     removed = threading.Thread(target=_remove_when_busy, args=(cluster, node, tmp_path))
@@ -364,10 +366,10 @@ def test_a_killed_driver_is_taken_up_again(cluster, place, engine, tmp_path, mon
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Return a list that grows with each task that is handed to the cluster."""
-    from visleak.pipeline.ray_engine import RayCrew
+    from visleak.pipeline.ray_engine import RayExecutor
 
     tasks: list[object] = []
-    plain = RayCrew.each
+    plain = RayExecutor.each
 
     def each(self, function, given, **options):
         def noted():
@@ -377,5 +379,5 @@ def _counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
         return plain(self, function, noted(), **options)
 
-    monkeypatch.setattr(RayCrew, "each", each)
+    monkeypatch.setattr(RayExecutor, "each", each)
     return tasks

@@ -10,7 +10,7 @@ from PIL import Image
 import visleak
 from visleak.encoders import load_encoder
 from visleak.images import open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.windows import BEST, with_windows
@@ -43,7 +43,7 @@ def pairs_of(queries, references, *, same=False):
     """Return pairs with one fingerprint candidate per query, without and with windows."""
     encoder, engine = load_encoder(), ExactSearch()
     sides = []
-    with Workplace.at(None, 1, None) as place:
+    with RunContext.at(None, 1, None) as place:
         for name, images in (("q", queries), ("r", references))[: 1 if same else 2]:
             opened = open_images(list(images), name=name)
             prints = fingerprint(opened, encoder, place)

@@ -15,9 +15,9 @@ from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline import yardstick
 from visleak.pipeline.candidates import views_for
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.workplace import Workplace
 from visleak.records import VIEWS, ImageSet, Pairs
 
 
@@ -79,7 +79,7 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
     monkeypatch.setattr(yardstick, "CHUNK", 2)
     query, reference = np.array([2, 5, 5, 9, 2]), np.array([3, 7, 0, 0, 19])
     blank = np.zeros(len(query), np.float32)
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]
         material = {
             images.name: Material(images, made) for images, made in zip(sets, prints, strict=True)
@@ -106,7 +106,7 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
 def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
     """A pair that cannot be measured any more is never taken for one that is unlike."""
     encoder = Everything()
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]
         gone = replace(sets[0], opener=Gone(sets[0].opener, 5))
         material = {"test": Material(gone, prints[0]), "train": Material(sets[1], prints[1])}

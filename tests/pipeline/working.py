@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visleak.errors import MissingExtra, UsageError
-from visleak.pipeline.workplace import shared
+from visleak.pipeline.context import shared
 
 
 def double(number: int) -> int:

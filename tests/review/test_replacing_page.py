@@ -21,7 +21,7 @@ from test_review_browser import RULES, chromium, until  # noqa: F401
 
 from planted_pool import audited, darker, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 from visleak.replacements import SelectionSettings
 from visleak.review import replacing
 from visleak.review.app import create_app

@@ -7,7 +7,7 @@ import pytest
 from tiny_encoder import TinyEncoder, blobs
 
 from visleak.images import open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.records import Fingerprints
 from visleak.robustness import direct
@@ -32,7 +32,7 @@ def made() -> tuple[TinyEncoder, Changed, Fingerprints, Fingerprints, Twins]:
     pictures.append(pictures[4])
     images = open_images(pictures)
     encoder = TinyEncoder()
-    with Workplace.at(None, 1, None) as place:
+    with RunContext.at(None, 1, None) as place:
         prints = fingerprint(images, encoder, place)
         twins = find_twins(images, prints, place, verify=False)
         queries = drawn(prints.rows, 9, 3)

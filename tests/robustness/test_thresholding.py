@@ -15,7 +15,7 @@ from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.thresholds import read_thresholds
 from visleak.robustness import calibrate
@@ -37,7 +37,7 @@ def found() -> Calibration:
 def wrong() -> list[tuple[int, int, float]]:
     """All wrong pairs of the same experiment by loops: query, reference, similarity."""
     encoder, pictures = TinyEncoder(), blobs(30)
-    with Workplace.at(None, 1, None) as place:
+    with RunContext.at(None, 1, None) as place:
         plain = np.array(fingerprint(open_images(pictures), encoder, place).matrix, np.float64)
         result = []
         for name in NAMES:

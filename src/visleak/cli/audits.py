@@ -18,7 +18,7 @@ from visleak.settings import Network, Settings, Sides
 if TYPE_CHECKING:
     from visleak.auditing import Audit, Prepared
     from visleak.gating.gates import Gate
-    from visleak.pipeline.workplace import Progress
+    from visleak.pipeline.context import Progress
 
 #: Images from which a run is timed beforehand, and seconds from which its cost is shown.
 WORTH_TELLING: Final = 200

@@ -27,7 +27,7 @@ from visleak.options import AUDIT_DIR, OUTPUT, SETS, SPEED, Option, build, leave
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from visleak.pipeline.workplace import Progress
+    from visleak.pipeline.context import Progress
     from visleak.reporting import Document
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
     from visleak.memorization.model import DiffusionModel
     from visleak.memorization.tracing import Trace
-    from visleak.pipeline.workplace import Progress
+    from visleak.pipeline.context import Progress
     from visleak.records import AnySet
 
 CLUSTERS: Final = "Clusters"

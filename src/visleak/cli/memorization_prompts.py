@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from visleak.memorization.model import TokenModel
     from visleak.memorization.search.driver import Progress
     from visleak.memorization.search.proposals import Proposer, Rules
-    from visleak.pipeline.workplace import Progress as Bar
+    from visleak.pipeline.context import Progress as Bar
 
 SEARCH: Final = "Search"
 WORDS: Final = "Words"

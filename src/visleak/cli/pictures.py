@@ -10,7 +10,7 @@ from visleak.errors import VisleakError
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit
-    from visleak.pipeline.workplace import Progress
+    from visleak.pipeline.context import Progress
     from visleak.records import Bytes8
 
 #: Long side of the images handed to a page, pixels: as many as a close comparison can use.

@@ -12,7 +12,7 @@ from visleak.cli.edges import plain
 from visleak.quantities import duration
 
 if TYPE_CHECKING:
-    from visleak.pipeline.workplace import Progress
+    from visleak.pipeline.context import Progress
 
 #: How the steps begin that count images.
 IMAGES = ("reading ", "local features of ")

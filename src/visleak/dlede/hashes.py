@@ -27,7 +27,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import decode
 from visleak.images.decoding import grey
 from visleak.pipeline.afar import opener_for
-from visleak.pipeline.workplace import Handle, Progress, Workplace, shared, silent
+from visleak.pipeline.context import Handle, Progress, RunContext, shared, silent
 from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 
@@ -75,7 +75,7 @@ def hash_evidence(
         raise UsageError(f"kept must be 0 or more pairs; got {kept}")
     begun = time.perf_counter()
     count = workers_for(len(split.train) + len(split.test), workers)
-    with Workplace.at(None, count, None, progress) as place:
+    with RunContext.at(None, count, None, progress) as place:
         hashed = hash_all(split.test, place), hash_all(split.train, place)
     read = time.perf_counter()
     (test_ids, test), (train_ids, train) = (each.by_id() for each in hashed)
@@ -195,7 +195,7 @@ class _Part:
     refused: tuple[tuple[int, Unreadable], ...]
 
 
-def hash_all(images: ImageSet, place: Workplace) -> Hashes:
+def hash_all(images: ImageSet, place: RunContext) -> Hashes:
     """Return the hash of every readable image of a set.
 
     Raises:
@@ -223,7 +223,7 @@ def _problem(images: ImageSet, position: int, why: Unreadable) -> Problem:
     return Problem(images.name, id_, locator, why.reason, why.detail)
 
 
-def _tasks(images: ImageSet, place: Workplace) -> Iterator[_Task]:
+def _tasks(images: ImageSet, place: RunContext) -> Iterator[_Task]:
     positions = range(len(images))
     opener = place.share(opener_for(images, positions, place))
     for start in range(0, len(images), CHUNK):

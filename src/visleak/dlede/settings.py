@@ -270,9 +270,9 @@ class Execution(Options):
     Attributes:
         jobs: concurrent training runs on this machine.
         limit: seconds after which a training run counts as failed.
-        engine: :data:`visleak.pipeline.workplace.Engine` of a cluster; then as many runs execute
+        engine: :data:`visleak.pipeline.context.Engine` of a cluster; then as many runs execute
             concurrently as it has processors.
-        progress: a :class:`visleak.pipeline.workplace.Progress`.
+        progress: a :class:`visleak.pipeline.context.Progress`.
         notify: called with notes in plain text.
         on_forecast: called with the expected cost before the first training run.
     """

@@ -23,10 +23,10 @@ from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
+from visleak.pipeline.context import Engine, Progress, RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.processes import Processes
-from visleak.pipeline.workplace import Engine, Progress, Workplace
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem
 from visleak.storage import (
     UNREADABLE,
@@ -153,9 +153,9 @@ def encode(
     with claimed(folder, [images]):
         finished = claim(folder, job.key, force=force)
         with open_cache(cache) as store:
-            crew = workers_for(len(images), workers)
+            processes = workers_for(len(images), workers)
             notes = [
-                read_note(each) or _written(job, each, crew, store, progress, engine)
+                read_note(each) or _written(job, each, processes, store, progress, engine)
                 for each in (() if finished else job.shards)
             ]
         if not finished:
@@ -195,7 +195,7 @@ def _written(
     def told(step: str, done: int, total: int) -> None:
         progress(f"encoding {job.images.name}", before + done, len(job.images))
 
-    with Workplace.at(job.folder, workers, store, told, engine) as place:
+    with RunContext.at(job.folder, workers, store, told, engine) as place:
         # a set of one shard is read as a whole, whatever it can be read by
         drawn = None if len(positions) == len(job.images) else positions
         prints = fingerprint(job.images, job.encoder, place, drawn)

@@ -29,8 +29,8 @@ from visleak.impact.predictions.columns import listed, numbers_of, quoted
 from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import match
 from visleak.impact.predictions.scores import OTHERS
+from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
 
@@ -212,7 +212,7 @@ def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) ->
     groups = _groups(folder, benchmark)
     with (
         open_cache("default") as store,
-        Workplace.at(None, workers_for(len(images), None), store, progress) as place,
+        RunContext.at(None, workers_for(len(images), None), store, progress) as place,
     ):
         prints = fingerprint(images, load_encoder("builtin"), place)
         rows = _rows(folder, benchmark, prints)

@@ -1,6 +1,6 @@
 """The main job, from two sets of images to a finished comparison."""
 
+from visleak.pipeline.context import RunContext, silent, timed
 from visleak.pipeline.run import Outcome, run
-from visleak.pipeline.workplace import Workplace, silent, timed
 
-__all__ = ["Outcome", "Workplace", "run", "silent", "timed"]
+__all__ = ["Outcome", "RunContext", "run", "silent", "timed"]

@@ -13,9 +13,9 @@ from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.pipeline.batching import batched
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared, silent
 from visleak.pipeline.prints import Chunk
 from visleak.pipeline.processes import Processes
-from visleak.pipeline.workplace import Handle, Reach, Workplace, shared, silent
 from visleak.records import BatchEncoder, Bytes8, ImageSet, Int64, Opener, Unreadable
 
 #: Pictures that are tried to find one that can be read here.
@@ -61,9 +61,9 @@ class Proven:
         return self.opener.read(positions)
 
 
-def opener_for(images: ImageSet, positions: range | Int64, place: Workplace) -> Opener:
-    """Return the opener of a set as it is to be sent to the workers of a workplace."""
-    if place.crew.here:
+def opener_for(images: ImageSet, positions: range | Int64, place: RunContext) -> Opener:
+    """Return the opener of a set as it is to be sent to the workers of a context."""
+    if place.executor.here:
         return images.opener
     tried = [int(position) for position in positions[:TRIED]]
     for position, found in zip(tried, images.opener.read(tried), strict=True):
@@ -80,7 +80,7 @@ def opener_for(images: ImageSet, positions: range | Int64, place: Workplace) -> 
 class _Task:
     opener: Handle
     encoder: _Named
-    cache: Reach | None
+    cache: CacheHandle | None
     positions: range | Int64
 
 
@@ -107,8 +107,8 @@ def batched_afar(
     opener: Opener,
     positions: range | Int64,
     encoder: BatchEncoder,
-    place: Workplace,
-    cache: Reach | None,
+    place: RunContext,
+    cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
     """Yield the fingerprints of the pictures at ascending positions, each worker's network's.
 
@@ -123,19 +123,19 @@ def batched_afar(
         _Task(shown, named, cache, positions[start : start + CHUNK])
         for start in range(0, len(positions), CHUNK)
     )
-    for chunks in place.crew.each(_work, tasks, step="reading images", network=True):
+    for chunks in place.executor.each(_work, tasks, step="reading images", network=True):
         yield from chunks
 
 
 def _work(task: _Task) -> tuple[Chunk, ...]:
     """Do with a network of one's own what is done elsewhere for all workers."""
-    crew = Processes(Path(), 1)
-    alone = Workplace(Path(), 1, None, silent, crew)
+    executor = Processes(Path(), 1)
+    alone = RunContext(Path(), 1, None, silent, executor)
     try:
         encoder = _loaded(task.encoder)
         return tuple(batched(shared(task.opener), task.positions, encoder, alone, task.cache))
     finally:
-        crew.close()
+        executor.close()
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from visleak.encoders.flatness import flat
 from visleak.errors import VisleakError
 from visleak.images import decode
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
 from visleak.pipeline.prints import (
     Chunk,
     Item,
@@ -30,7 +31,6 @@ from visleak.pipeline.prints import (
     read_items,
     unpack,
 )
-from visleak.pipeline.workplace import Handle, Reach, Workplace, shared
 from visleak.records import (
     BatchEncoder,
     Bool,
@@ -67,7 +67,7 @@ class _Recipe:
 class _Task:
     opener: Handle
     recipe: Handle
-    cache: Reach | None
+    cache: CacheHandle | None
     positions: range | Int64
 
 
@@ -99,8 +99,8 @@ def batched(
     opener: Opener,
     positions: range | Int64,
     encoder: BatchEncoder,
-    place: Workplace,
-    cache: Reach | None,
+    place: RunContext,
+    cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
     """Yield the fingerprints of the pictures at ascending positions, in their order.
 
@@ -129,7 +129,7 @@ def batched(
     yield line.end()
 
 
-def _in_order(place: Workplace, whole: _Task, pace: _Pace) -> Iterator[tuple[_Task, _Prepared]]:
+def _in_order(place: RunContext, whole: _Task, pace: _Pace) -> Iterator[tuple[_Task, _Prepared]]:
     """Yield tasks with what became of them; later ones are as large as the first ones tell."""
     handed: deque[_Task] = deque()
 

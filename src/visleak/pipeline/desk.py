@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 
 from visleak.pipeline.candidates import BEST, Side, find_pairs, side
+from visleak.pipeline.context import RunContext, timed
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.parted import search_for
 from visleak.pipeline.passing import pass_by
 from visleak.pipeline.stored import Taken, take_in
 from visleak.pipeline.thresholds import Thresholds
-from visleak.pipeline.workplace import Workplace, timed
 from visleak.records import AnySet, EmbeddingSet, Encoder, Int64, Pairs
 from visleak.search import load_partition_search
 from visleak.search.account import Account
@@ -34,7 +34,7 @@ class Desk:
     encoder: Encoder
     views: tuple[int, ...]
     settings: Settings
-    place: Workplace
+    place: RunContext
     sides: dict[str, Side] = field(default_factory=dict)
     material: dict[str, Material] = field(default_factory=dict)
     embeddings: dict[str, Taken] = field(default_factory=dict)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from visleak.errors import UsageError
+from visleak.pipeline.context import Engine
 from visleak.pipeline.processes import Processes
 from visleak.pipeline.ray_engine import RayEngine
-from visleak.pipeline.workplace import Engine
 
 
 def engine_of(name: str, address: str | None = None) -> Engine:

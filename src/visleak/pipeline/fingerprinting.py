@@ -15,6 +15,7 @@ from visleak.images import decode
 from visleak.pipeline.afar import batched_afar, opener_for, travels
 from visleak.pipeline.batching import batched
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
 from visleak.pipeline.prints import (
     Chunk,
     Item,
@@ -28,7 +29,6 @@ from visleak.pipeline.prints import (
     read_items,
     unpack,
 )
-from visleak.pipeline.workplace import Handle, Reach, Workplace, shared
 from visleak.records import (
     BatchEncoder,
     Bool,
@@ -55,7 +55,7 @@ PIXELS_WAITING: Final = 32_000_000
 
 
 def fingerprint(
-    images: ImageSet, encoder: Encoder, place: Workplace, rows: Int64 | None = None
+    images: ImageSet, encoder: Encoder, place: RunContext, rows: Int64 | None = None
 ) -> Fingerprints:
     """Return the fingerprints of the readable images of a set, in the set's order.
 
@@ -92,14 +92,14 @@ def _made(
     opener: Opener,
     positions: range | Int64,
     encoder: Encoder,
-    place: Workplace,
-    cache: Reach | None,
+    place: RunContext,
+    cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
     """Yield what became of each part of a set, made where the encoder is best run."""
     if not hasattr(encoder, "forward"):
         return _encoded_in_workers(opener, positions, encoder, place, cache)
     network = cast(BatchEncoder, encoder)
-    if place.crew.here or not travels(network):
+    if place.executor.here or not travels(network):
         return batched(opener, positions, network, place, cache)
     return batched_afar(opener, positions, network, place, cache)
 
@@ -148,7 +148,7 @@ class _Task:
 
     opener: Handle
     encoder: Handle
-    cache: Reach | None
+    cache: CacheHandle | None
     positions: range | Int64
 
 
@@ -156,8 +156,8 @@ def _encoded_in_workers(
     opener: Opener,
     positions: range | Int64,
     encoder: Encoder,
-    place: Workplace,
-    cache: Reach | None,
+    place: RunContext,
+    cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
     """Yield what became of each chunk of a set."""
     read, shown = place.share(opener), place.share(encoder)

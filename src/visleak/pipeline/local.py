@@ -14,10 +14,10 @@ from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, Side
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
 from visleak.pipeline.crowds import Spanning
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.prints import Refused
-from visleak.pipeline.workplace import Handle, Reach, Workplace, shared
 from visleak.records import (
     VIEWS,
     Bool,
@@ -185,7 +185,7 @@ class _Contents:
 @dataclass(frozen=True, slots=True)
 class _Task:
     opener: Handle
-    cache: Reach | None
+    cache: CacheHandle | None
     positions: Int64
     digests: Bytes8
 
@@ -199,7 +199,7 @@ class _Found:
     refused: list[Refused]
 
 
-def extract(own: Material, place: Workplace, wanted: Bool | None = None) -> Patches:
+def extract(own: Material, place: RunContext, wanted: Bool | None = None) -> Patches:
     """Return the features of a set's contents; each is decoded at most once, ever.
 
     Args:
@@ -409,7 +409,7 @@ def with_votes(
     sides: Mapping[str, Side],
     material: Mapping[str, Material],
     encoder: Encoder,
-    place: Workplace,
+    place: RunContext,
     spanning: Sequence[Spanning] = (),
 ) -> Iterator[Pairs]:
     """Yield the pairs of each comparison, with the channel's candidates where it applies.

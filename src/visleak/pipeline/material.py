@@ -19,8 +19,8 @@ from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.images.choosing import chosen
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.prints import Refused, problems_of
-from visleak.pipeline.workplace import Workplace
 from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Opener, Problem, Unreadable
 
 #: Why an image cannot be read again, and what the same image may still answer another time.
@@ -124,7 +124,7 @@ class Material:
         images = chosen(replace(self.images, opener=self.opener), rows, self.images.name)
         return Material(images, replace(self.prints, rows=np.arange(len(rows)), problems=()))
 
-    def without(self, refused: Sequence[Refused], place: Workplace) -> Material:
+    def without(self, refused: Sequence[Refused], place: RunContext) -> Material:
         """Return the set where some images are unreadable that were not."""
         prints = self.prints
         keep = ~np.isin(prints.rows, [position for position, _ in refused])

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.pipeline.candidates import BEST, COHORT_BEST, Side, find_pairs, views_for
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.desk import Desk, wanted, wanted_in_passing
 from visleak.pipeline.local import add_votes, applies, extract
 from visleak.pipeline.thresholds import Thresholds
 from visleak.pipeline.verification import verify
-from visleak.pipeline.workplace import Workplace
 from visleak.pipeline.yardstick import measured
 from visleak.records import Bool, Encoder, ImageSet, Int64, Pairs
 from visleak.search.exact import ExactSearch
@@ -103,7 +103,7 @@ def pair_cost(
     """
     found = PairCost()
     clock = _Clock()
-    with Workplace.at(None, 1, None, clock) as place:
+    with RunContext.at(None, 1, None, clock) as place:
         desk = Desk(encoder, views_for(encoder, settings.views), settings, place)
         for each in sets.values():
             if each.images is not None and len(each.images):

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.pipeline.workplace import Handle, Workplace, shared
+from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.records import Float32, Int64
 from visleak.search import load_search
 from visleak.search.account import Account
@@ -26,9 +26,9 @@ PART: Final = 16_384
 
 
 def search_for(
-    name: str, place: Workplace, progress: Callable[[int], None] | None = None
+    name: str, place: RunContext, progress: Callable[[int], None] | None = None
 ) -> Search:
-    """Return the search engine of a name, for the workers of a workplace.
+    """Return the search engine of a name, for the workers of a context.
 
     Args:
         name: one of :data:`visleak.search.SEARCHES`.
@@ -38,7 +38,7 @@ def search_for(
     Raises:
         UsageError, MissingExtra: as :func:`visleak.search.load_search`.
     """
-    if name == ExactSearch.name and not place.crew.here:
+    if name == ExactSearch.name and not place.executor.here:
         return PartedSearch(place, progress)
     return load_search(name, progress=progress)
 
@@ -74,7 +74,7 @@ class PartedSearch:
     accounts: Sequence[Account] = ()
 
     def __init__(
-        self, place: Workplace, progress: Callable[[int], None] | None = None, part: int = 0
+        self, place: RunContext, progress: Callable[[int], None] | None = None, part: int = 0
     ) -> None:
         self._place = place
         self._progress = progress or (lambda done: None)

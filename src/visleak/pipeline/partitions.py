@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visleak.cache import Cache
-from visleak.pipeline.workplace import Handle, Workplace, shared
+from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.records import Float32, Partition
 from visleak.search import PartitionEngine
 from visleak.search.hits import Wanted
@@ -30,7 +30,7 @@ def streamed(
     query: Float32,
     partitions: Sequence[Partition],
     wanted: Wanted,
-    place: Workplace,
+    place: RunContext,
     progress: Callable[[int], None] | None = None,
     through: PartitionEngine | None = None,
 ) -> StreamHits:
@@ -55,7 +55,7 @@ def streamed(
         workers=place.workers,
         progress=progress,
         keep=KeptHits(place.cache, query, wanted) if place.cache is not None else None,
-        run=None if place.crew.here else Elsewhere(place),
+        run=None if place.executor.here else Elsewhere(place),
         device=place.device,
     )
 
@@ -105,7 +105,7 @@ class _Task:
 class Elsewhere:
     """Puts the question to partitions on workers; see :class:`visleak.search.streaming.Run`."""
 
-    place: Workplace
+    place: RunContext
 
     def __call__(
         self, search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
@@ -114,7 +114,7 @@ class Elsewhere:
         question = self.place.share(search)
         tasks = (_Task(question, number, partition) for number, partition in partitions)
         network = self.place.device != "cpu"
-        return self.place.crew.each(_find, tasks, step="searching embeddings", network=network)
+        return self.place.executor.each(_find, tasks, step="searching embeddings", network=network)
 
 
 def _find(task: _Task) -> tuple[int, PartitionHits]:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.pipeline.candidates import SAME_COLOUR, Side, side
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.partitions import streamed
 from visleak.pipeline.stored import (
     Taken,
@@ -23,7 +24,6 @@ from visleak.pipeline.stored import (
     problems_of,
     vectors_at,
 )
-from visleak.pipeline.workplace import Workplace
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs
 from visleak.search import PartitionEngine
 from visleak.search.hits import Search, Wanted
@@ -67,7 +67,7 @@ def pass_by(
     views: tuple[int, ...],
     wanted: Wanted,
     engine: Search,
-    place: Workplace,
+    place: RunContext,
     through: PartitionEngine | None = None,
 ) -> Passed:
     """Compare all test sets with a set of embeddings in one pass.

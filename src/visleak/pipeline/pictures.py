@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from visleak.images import decode
 from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.context import Carried, Handle, RunContext, shared
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.prints import Refused
-from visleak.pipeline.workplace import Carried, Handle, Workplace, shared
 from visleak.records import Bytes8, Int64, Unreadable
 from visleak.vectors import forget
 
@@ -91,9 +91,9 @@ class Shelf:
         place: its workers read the scratch file, or are sent the pictures that a task needs.
     """
 
-    def __init__(self, drawers: Mapping[str, Drawer], place: Workplace) -> None:
+    def __init__(self, drawers: Mapping[str, Drawer], place: RunContext) -> None:
         self._drawers = drawers
-        here = place.crew.here
+        here = place.executor.here
         self._shared = {name: place.share(each) for name, each in drawers.items()} if here else {}
 
     def hand(self, name: str, rows: Int64) -> tuple[Handle, Int64]:
@@ -117,7 +117,7 @@ class _Task:
     enough: int
 
 
-def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: Workplace) -> Drawer:
+def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: RunContext) -> Drawer:
     """Decode the needed fingerprint rows of a set and keep what ``reduce`` makes of them.
 
     Args:

@@ -37,7 +37,7 @@ RETRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """Brings together a crew on a Ray cluster.
+    """Brings together an executor on a Ray cluster.
 
     Attributes:
         address: of the cluster (``auto`` for the one of this machine); by default
@@ -46,14 +46,14 @@ class RayEngine:
 
     address: str | None = None
 
-    def __call__(self, scratch: Path, workers: int) -> RayCrew:
+    def __call__(self, scratch: Path, workers: int) -> RayExecutor:
         """Join the cluster, or start one of ``workers`` processors.
 
         Raises:
             MissingExtra: ray is not installed.
             UsageError, VisleakError: the cluster cannot be joined.
         """
-        return RayCrew(joined(self.address or os.environ.get("RAY_ADDRESS"), workers))
+        return RayExecutor(joined(self.address or os.environ.get("RAY_ADDRESS"), workers))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _fetched(ref: Any) -> Any:
     return ray.get(ref)
 
 
-class RayCrew:
+class RayExecutor:
     """Carries out tasks on a cluster.
 
     Args:

@@ -12,6 +12,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.chance import chance_of
+from visleak.pipeline.context import RunContext, timed
 from visleak.pipeline.crowds import Spanning, crowded
 from visleak.pipeline.desk import Desk, wanted
 from visleak.pipeline.frame_distances import recording_leak
@@ -24,7 +25,6 @@ from visleak.pipeline.tables import Compared, degree_of
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import connect, equal_bytes, verify
 from visleak.pipeline.windows import with_windows
-from visleak.pipeline.workplace import Workplace, timed
 from visleak.pipeline.yardstick import measured
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Pairs
 from visleak.search import load_search
@@ -77,7 +77,7 @@ def run(
     references: Sequence[AnySet],
     encoder: Encoder,
     settings: Settings,
-    place: Workplace,
+    place: RunContext,
     thresholds: Thresholds | None = None,
 ) -> Outcome:
     """Compare every query set with every reference set, and with itself.
@@ -252,7 +252,7 @@ def _refuse_unreadable(images: AnySet, desk: Desk) -> None:
     raise VisleakError(f"{where}: {none_readable(problems)}; correct the source, or leave it out")
 
 
-def _check_search(settings: Settings, place: Workplace) -> None:
+def _check_search(settings: Settings, place: RunContext) -> None:
     """Refuse before the work what could not be done after it.
 
     Raises:
@@ -261,9 +261,9 @@ def _check_search(settings: Settings, place: Workplace) -> None:
         MissingExtra: its package is not installed.
     """
     load_search(settings.search)
-    if place.crew.here:
+    if place.executor.here:
         torch_device(place.device)
-    if settings.search != ExactSearch.name and not place.crew.here:
+    if settings.search != ExactSearch.name and not place.executor.here:
         raise UsageError(
             f"search {settings.search} works on this machine only: leave out --engine, or take"
             " --search exact"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.context import RunContext
 from visleak.records import (
     Bool,
     Bytes8,
@@ -67,7 +67,7 @@ class Taken:
     files: FileCount | None = None
 
 
-def take_in(images: EmbeddingSet, encoder: str, place: Workplace, drawn: Int64 | None) -> Taken:
+def take_in(images: EmbeddingSet, encoder: str, place: RunContext, drawn: Int64 | None) -> Taken:
     """Return a whole set of embeddings as fingerprints; the matrix goes to the scratch folder.
 
     Args:

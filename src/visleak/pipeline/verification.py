@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from visleak.grading import Grader, grade
 from visleak.images import DECODING, decode
+from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.pipeline.crowds import Forest, Spanning
 from visleak.pipeline.evidence_entries import packed, unpacked
 from visleak.pipeline.fingerprinting import TINIEST
@@ -29,7 +30,6 @@ from visleak.pipeline.local import content_keys
 from visleak.pipeline.material import ImagesLost, Material
 from visleak.pipeline.pictures import Drawer, Shelf, fill
 from visleak.pipeline.rounds import CONNECTED, Candidates, Rounds, most_for, sizes_for
-from visleak.pipeline.workplace import Handle, Workplace, shared
 from visleak.records import (
     GRADES,
     Bool,
@@ -174,7 +174,7 @@ class _Rows:
 def verify(
     comparisons: Sequence[Pairs],
     material: Mapping[str, Material],
-    place: Workplace,
+    place: RunContext,
     grader: Grader | None = None,
     spanning: Sequence[Spanning] = (),
 ) -> list[Evidence]:
@@ -210,7 +210,7 @@ def verify(
 def connect(
     comparisons: Sequence[Pairs],
     material: Mapping[str, Material],
-    place: Workplace,
+    place: RunContext,
     grader: Grader,
 ) -> list[Spanning]:
     """Verify the pairs that connect the crowds of each comparison.
@@ -260,7 +260,7 @@ def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
 def _distinct(
     pairs: Pairs,
     material: Mapping[str, Material],
-    place: Workplace,
+    place: RunContext,
     spanning: Spanning | None = None,
 ) -> _Distinct:
     """Return the distinct pairs of contents of a comparison with what is known of them."""
@@ -317,7 +317,7 @@ def _numbers(pairs: Pairs, material: Mapping[str, Material]) -> tuple[Int64, Int
 def _in_rounds(
     survivors: Sequence[_Rows],
     material: Mapping[str, Material],
-    place: Workplace,
+    place: RunContext,
     grader: Grader,
 ) -> list[Int8]:
     """Check the best candidates of each image, further ones while a round turns up any."""
@@ -401,7 +401,7 @@ def _tried(pairs: Pairs, index: Int64 | slice) -> Bool:
     return np.asarray(pairs.votes[index] > 0)
 
 
-def _known(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> Float32:
+def _known(pairs: Pairs, material: Mapping[str, Material], place: RunContext) -> Float32:
     """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
     table = _new_table(len(pairs), place)
     for part in _parts(len(pairs), KNOWN_CHUNK):
@@ -417,7 +417,7 @@ def _known(pairs: Pairs, material: Mapping[str, Material], place: Workplace) -> 
     return table
 
 
-def _new_table(rows: int, place: Workplace) -> Float32:
+def _new_table(rows: int, place: RunContext) -> Float32:
     """Return an empty table of evidence; a large one lies in the scratch folder."""
     shape = (rows, _RECORD)
     if rows <= MEMORY_ROWS:
@@ -425,7 +425,7 @@ def _new_table(rows: int, place: Workplace) -> Float32:
     return np.memmap(place.file(".evidence"), np.float32, mode="w+", shape=shape)
 
 
-def _remember(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
+def _remember(rows: _Rows, material: Mapping[str, Material], place: RunContext) -> None:
     """Put new evidence into the cache."""
     if place.cache is None:
         return
@@ -441,7 +441,7 @@ def _maker() -> bytes:
     return check.digest() + bytes([DECODING]) + usual
 
 
-def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: Workplace) -> None:
+def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: RunContext) -> None:
     """Fill in what the cache knows of the screens of pairs."""
     if place.cache is None:
         return
@@ -456,7 +456,7 @@ def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: Workpl
 
 
 def _remember_screens(
-    rows: _Rows, new: Int64, material: Mapping[str, Material], place: Workplace
+    rows: _Rows, new: Int64, material: Mapping[str, Material], place: RunContext
 ) -> None:
     """Put the screens of pairs into the cache, those of images with new ones."""
     if place.cache is None:
@@ -513,7 +513,7 @@ class _ScreenTask:
 
 
 def _screened(
-    todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace
+    todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext
 ) -> list[_Rows]:
     """Screen the pairs of which nothing is known; return those of all pairs that pass."""
     for rows in todo:
@@ -526,7 +526,7 @@ def _screened(
     return [_survivors(rows, material) for rows in todo]
 
 
-def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
+def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
     """Fill in the screen's columns of the tables."""
     drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
     shelf = Shelf(drawers, place)
@@ -635,13 +635,13 @@ class _CheckTask:
     large: Bool
 
 
-def _verify(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
+def _verify(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
     """Check pairs that have not been, and compare closely those that resemble each other."""
     _check(todo, material, place)
     _compare_closely(todo, material, place)
 
 
-def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace) -> None:
+def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
     """Check pairs that have not been; fill in the tables and the cache task by task."""
     todo = [_Rows(rows.own, rows.index[rows.own.unchecked[rows.index]]) for rows in todo]
     total, done = sum(len(rows.index) for rows in todo), 0
@@ -666,7 +666,7 @@ def _check_tasks(
     rows: _Rows,
     material: Mapping[str, Material],
     shelf: Shelf,
-    place: Workplace,
+    place: RunContext,
     parts: Sequence[slice],
 ) -> Iterator[_CheckTask]:
     pairs = rows.pairs
@@ -741,7 +741,7 @@ class _CloseTask:
 
 
 def _compare_closely(
-    todo: Sequence[_Rows], material: Mapping[str, Material], place: Workplace
+    todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext
 ) -> None:
     """Compare closely what is open; fill in the tables and the cache task by task."""
     todo = [_Rows(rows.own, rows.index[rows.own.open[rows.index]]) for rows in todo]
@@ -806,7 +806,7 @@ def _compared_at_full_size(
 def _drawers(
     todo: Sequence[_Rows],
     material: Mapping[str, Material],
-    place: Workplace,
+    place: RunContext,
     reduce: Callable[[Bytes8], Bytes8],
     enough: int,
 ) -> dict[str, Drawer]:

@@ -17,10 +17,10 @@ import numpy as np
 
 from visleak.encoders import load_encoder
 from visleak.pipeline.candidates import Side, side, views_for
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.local import seen_vectors
 from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.workplace import Workplace
 from visleak.records import Encoder, Float32, Int8, Int64, Pairs, Unreadable
 from visleak.search.exact import ExactSearch
 
@@ -33,7 +33,7 @@ def measured(
     material: Mapping[str, Material],
     encoder: Encoder,
     choice: str,
-    place: Workplace,
+    place: RunContext,
 ) -> list[Pairs]:
     """Return the pairs with similarity, background and view by the built-in fingerprint.
 
@@ -89,7 +89,7 @@ class _Rows:
         rows: Int64,
         builtin: Encoder,
         views: tuple[int, ...],
-        place: Workplace,
+        place: RunContext,
     ) -> _Rows:
         """Read the pictures of some rows."""
         positions = own.prints.rows[rows]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.images.folder import FileOpener
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 from visleak.remedy.fitting import Stored, fitting
 from visleak.remedy.parts import Part, Piece, Substitute

@@ -15,7 +15,7 @@ from visleak.images import open_pictures
 from visleak.images.request import check_groups
 from visleak.images.sources import resolved
 from visleak.pipeline import silent
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import ImageSet
 from visleak.remedy.applying import Order, conclude
 from visleak.remedy.balance import Balance

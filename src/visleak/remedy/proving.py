@@ -14,7 +14,7 @@ from visleak.auditing import Audit, audit
 from visleak.errors import VisleakError
 from visleak.images.choosing import chosen
 from visleak.pipeline import silent
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import AnySet, ImageSet, Int64
 from visleak.remedy.graph import NO_TIES, Graph, Ties
 from visleak.settings import Settings

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline import chance
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.advice import advise, chosen_sets
 from visleak.remedy.contents import refuse_changed

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.remedy.parts import Part, Piece, Substitute
 from visleak.remedy.replacing_lists import lists_of
 from visleak.remedy.writing import Written, refuse_taken, write

@@ -18,7 +18,7 @@ from visleak.images.request import check_groups
 from visleak.images.sides import open_set
 from visleak.options import Columns, keywords
 from visleak.pipeline import silent
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import ImageSet
 from visleak.remedy.applying import Order, conclude
 from visleak.remedy.assignment import assign

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visleak.errors import VisleakError
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.remedy.manifest import (
     FILES,
     MANIFEST,

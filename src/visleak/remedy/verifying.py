@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from visleak.errors import VisleakError
 from visleak.images import content_digest, open_pictures
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import ImageSet, Int64, Unreadable
 from visleak.remedy.contents import FilledPart
 from visleak.remedy.layouts.place import Opened

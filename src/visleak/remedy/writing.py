@@ -17,7 +17,7 @@ from visleak.images.addresses import is_address
 from visleak.images.folder import FileOpener
 from visleak.images.lists import split_glob
 from visleak.images.sources import locate
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.contents import FilledPart, fill
 from visleak.remedy.layouts import Layout, layout_of, linkable

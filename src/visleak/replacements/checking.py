@@ -12,9 +12,9 @@ import numpy as np
 
 from visleak.grading import grade, load_grader
 from visleak.pipeline.candidates import Side
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.material import Material
 from visleak.pipeline.verification import equal_bytes, verify
-from visleak.pipeline.workplace import Workplace
 from visleak.pipeline.yardstick import measured
 from visleak.records import GRADES, Encoder, Float32, Int64, Pairs
 from visleak.search.exact import ExactSearch
@@ -47,7 +47,7 @@ class Checker:
         encoder: made the fingerprints.
         views: choice of the views, as in the settings.
         near_at: probability from which a pair is ``near``, as in the audit.
-        workplace: makes a place to work in for one call; its cache knows what was verified before.
+        context: makes a place to work in for one call; its cache knows what was verified before.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Checker:
         encoder: Encoder,
         views: str,
         near_at: float,
-        workplace: Callable[[], AbstractContextManager[Workplace]],
+        context: Callable[[], AbstractContextManager[RunContext]],
     ) -> None:
         self._material = material
         self._sides = sides
         self._pool = pool
         self._encoder = encoder
         self._views = views
-        self._workplace = workplace
+        self._context = context
         self._grader = load_grader(near_at=near_at)
         self._looks: dict[tuple[int, str, int], PairCheck] = {}
 
@@ -104,7 +104,7 @@ class Checker:
         )
 
     def _verify(self, found: list[Pairs]) -> None:
-        with self._workplace() as place:
+        with self._context() as place:
             gauged = measured(found, self._material, self._encoder, self._views, place)
             evidence = verify(gauged, self._material, place)
         for pairs, own in zip(gauged, evidence, strict=True):

@@ -19,9 +19,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.images.addresses import redacted
 from visleak.pipeline.candidates import Side, views_for
+from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.desk import Desk
 from visleak.pipeline.material import Material
-from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.replacements.checking import Checker, Neighbours
 from visleak.replacements.decisions import Decisions
@@ -87,10 +87,10 @@ def open_selection(
     encoder = _encoder_of(result)
     images = _opened_pool(asked, sets)
     views = result.summary.settings.views
-    crew = workers_for(sum(map(len, (*sets.values(), images))), workers)
+    processes = workers_for(sum(map(len, (*sets.values(), images))), workers)
     with ExitStack() as stack:
         store = stack.enter_context(open_cache(cache))
-        place = stack.enter_context(Workplace.at(None, crew, store, progress))
+        place = stack.enter_context(RunContext.at(None, processes, store, progress))
         desk = Desk(encoder, views_for(encoder, views), Settings(), place)
         for each in (*sets.values(), images):
             desk.take(each, tested=False)
@@ -109,16 +109,14 @@ def open_selection(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
         )
 
-        def workplace() -> AbstractContextManager[Workplace]:
+        def context() -> AbstractContextManager[RunContext]:
             # a few pairs at a time: to start processes would take longer than to look at them
-            return Workplace.at(None, 1, store)
+            return RunContext.at(None, 1, store)
 
         existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
-        neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, crew)
+        neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, processes)
         near_at = result.summary.settings.near_at
-        checker = Checker(
-            desk.material, desk.sides, images.name, encoder, views, near_at, workplace
-        )
+        checker = Checker(desk.material, desk.sides, images.name, encoder, views, near_at, context)
         yield Selection(
             duplicates=duplicates,
             test_set=name,

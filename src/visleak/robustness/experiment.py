@@ -17,11 +17,11 @@ from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
+from visleak.pipeline.context import Progress
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import Material, refuse_lost
-from visleak.pipeline.workplace import Progress
 from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
 from visleak.robustness.curves import Curve, Roc
@@ -89,8 +89,8 @@ def robustness(
     source_text = images.source
     wanted = queries if isinstance(queries, int) else len(queries)
     changes = min(wanted or len(images), len(images)) * len(chosen)
-    crew = workers_for(len(images) + changes, workers)
-    with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
+    processes = workers_for(len(images) + changes, workers)
+    with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:
         listed = fingerprint(images, makers[0], place)
         if len(listed) < 2:
             raise VisleakError(
@@ -186,7 +186,7 @@ def tested(
     twins: Twins,
     asked: Sequence[float],
     verify: bool,
-    place: Workplace,
+    place: RunContext,
 ) -> Tested:
     """Return all figures of one encoder.
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.images import decode
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.material import refuse_lost
 from visleak.records import GRADES, Bytes8, Fingerprints, Grade, ImageSet, Int64, Opener, Unreadable
 from visleak.robustness.changes import LONG_SIDE
@@ -179,7 +179,7 @@ class Twins:
 
 
 def find_twins(
-    images: ImageSet, prints: Fingerprints, place: Workplace, *, verify: bool = True
+    images: ImageSet, prints: Fingerprints, place: RunContext, *, verify: bool = True
 ) -> Twins:
     """Return the pairs within a collection that are one image twice.
 

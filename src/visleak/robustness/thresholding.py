@@ -17,12 +17,12 @@ from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
+from visleak.pipeline.context import Progress
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import Material, refuse_lost
 from visleak.pipeline.thresholds import KIND, SCHEMA
-from visleak.pipeline.workplace import Progress
 from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
@@ -190,8 +190,8 @@ def calibrate(
     chosen, maker = named(conditions), load_encoder(encoder)
     images = open_pictures(source)
     source_text = images.source
-    crew = workers_for(len(images) * (1 + len(chosen)), workers)
-    with open_cache(cache) as store, Workplace.at(None, crew, store, progress) as place:
+    processes = workers_for(len(images) * (1 + len(chosen)), workers)
+    with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:
         prints = fingerprint(images, maker, place)
         if len(prints) < 2:
             raise VisleakError(

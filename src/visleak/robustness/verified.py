@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
-from visleak.pipeline import Workplace
+from visleak.pipeline import RunContext
 from visleak.pipeline.material import refuse_lost
 from visleak.records import GRADES, Bool, Float32, Grade, Grades, ImageSet, Int8, Int64, Pairs
 from visleak.robustness.queries import Changed, Twins
@@ -56,7 +56,7 @@ class Verdicts:
     probability: Float32
 
 
-def judge(images: ImageSet, changed: Changed, twins: Twins, place: Workplace) -> Verdicts | None:
+def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -> Verdicts | None:
     """Return what the pipeline makes of every changed image.
 
     Args:

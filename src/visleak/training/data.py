@@ -17,7 +17,7 @@ from visleak.errors import VisleakError
 from visleak.groups import chained, components, numbered
 from visleak.images import decode
 from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.context import RunContext
 from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
 from visleak.training.decoding import decoded
 
@@ -111,7 +111,7 @@ def sizes_of(images: ImageSet) -> Sizes:
     return Sizes(float(np.median(sides.min(axis=1))), same)
 
 
-def read_images(images: ImageSet, side: int, place: Workplace) -> ImageData:
+def read_images(images: ImageSet, side: int, place: RunContext) -> ImageData:
     """Decode the images of a set and resize each to a square.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 
 from visleak.encoders.preparing import PixelPreparation
 from visleak.images import decode
-from visleak.pipeline.workplace import Handle, Workplace, shared
+from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 
@@ -40,7 +40,7 @@ class _Task:
 
 def decoded(
     images: ImageSet,
-    place: Workplace,
+    place: RunContext,
     size_of: Callable[[int, int], tuple[int, int]],
     *,
     chunk: int,

@@ -14,7 +14,7 @@ from visleak import pipeline
 from visleak.auditing import workers_for
 from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
-from visleak.pipeline.workplace import Progress, Workplace
+from visleak.pipeline.context import Progress, RunContext
 from visleak.records import ImageSet
 from visleak.search.streaming_device import torch_device
 from visleak.stats import Rate
@@ -113,7 +113,7 @@ def train_encoder(
     folder = working_folder(target)
     with claimed(folder):
         try:
-            with Workplace.at(folder, cores, None, progress) as place, deterministic(threads):
+            with RunContext.at(folder, cores, None, progress) as place, deterministic(threads):
                 chosen = settings or EncoderSettings()
                 made = _trained(images, test, target, chosen, runs_on, place, notify)
             checkpoint_path(target).unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def _trained(
     out: Path,
     settings: EncoderSettings,
     device: str,
-    place: Workplace,
+    place: RunContext,
     notify: Callable[[str], None],
 ) -> TrainedEncoder:
     from visleak.training.onnx_file import deviation, recipe_path, write_model
@@ -188,7 +188,7 @@ def _shape(images: ImageSet, settings: EncoderSettings) -> tuple[str, int]:
 
 
 def _read(
-    images: ImageSet, side: int, place: Workplace, notify: Callable[[str], None]
+    images: ImageSet, side: int, place: RunContext, notify: Callable[[str], None]
 ) -> ImageData:
     data = read_images(images, side, place)
     if data.unreadable:

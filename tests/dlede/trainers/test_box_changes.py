@@ -16,7 +16,7 @@ from visleak.dlede.trainers.pixels import GREY, DecodedImages, decode_images
 from visleak.dlede.trainers.torch_networks import LEFT, Augmentation
 from visleak.images.boxes import Boxes
 from visleak.images.memory import MemoryOpener
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 
 
 def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> DecodedImages:

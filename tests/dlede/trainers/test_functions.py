@@ -9,7 +9,7 @@ import pytest
 from handed import lesson_of, split_on_disk
 
 from visleak.dlede.train.trainer import FunctionTrainer, Outcome, TrainingFailed
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 
 
 def constant(task):

@@ -37,7 +37,7 @@ from visleak.dlede.trainers.handover import (
 from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.images.boxes import Boxes
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 
 
 def label_file(picture: str) -> Path:

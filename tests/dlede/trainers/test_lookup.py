@@ -18,7 +18,7 @@ from visleak.dlede.trainers.lookup import macro_f1
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import decode, open_images
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 
 
 def picture(seed):

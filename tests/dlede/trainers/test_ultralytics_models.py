@@ -24,7 +24,7 @@ from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.ultralytics_process import shares
 from visleak.dlede.trainers.ultralytics_trainer import UltralyticsTrainer, known_model
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 
 MODEL = "ultralytics:yolov8n.yaml?imgsz=64&batch=4"
 

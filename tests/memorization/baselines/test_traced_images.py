@@ -19,7 +19,7 @@ from visleak.memorization.model import Sampling
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import ScoreSettings
 from visleak.memorization.search.driver import Budget
-from visleak.pipeline.workplace import silent
+from visleak.pipeline.context import silent
 
 TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
 

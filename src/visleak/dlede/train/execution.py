@@ -30,6 +30,7 @@ from visleak.dlede.settings import Execution
 from visleak.dlede.train.runs import LOG, Run, RunFiles, read_run, write_run
 from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.errors import VisleakError
+from visleak.pipeline.context import Handle
 from visleak.pipeline.processes import (
     Processes,
     be_a_worker,
@@ -37,7 +38,6 @@ from visleak.pipeline.processes import (
     uninterrupted,
     without_main,
 )
-from visleak.pipeline.workplace import Handle
 
 #: Attempts of a training run in total.
 ATTEMPTS: Final = 2

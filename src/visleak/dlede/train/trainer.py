@@ -13,7 +13,7 @@ from visleak.dlede.draw.split import Draw, Split, joined
 from visleak.dlede.judge.scores import is_share_name
 from visleak.errors import VisleakError
 from visleak.images.boxes import Boxes, both
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import Float64, ImageSet
 
 

@@ -28,7 +28,7 @@ from visleak.images.folder import FileOpener
 from visleak.images.joining import JoinedOpener
 from visleak.images.mapped import ChosenOpener
 from visleak.images.orientation import orientation_of
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import Float64, ImageSet, Int64, Opener
 
 

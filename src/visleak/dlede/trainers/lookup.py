@@ -21,8 +21,8 @@ from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed
 from visleak.dlede.trainers import TrainerRequest
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import Encoder, Fingerprints, Float64, ImageSet, Int64
 
 #: Test images that are compared at once; bounds the memory.
@@ -84,7 +84,7 @@ class LookupTrainer:
         codes = [np.asarray(pc.index_in(each, value_set=names), np.int64) for each in truths]
         sets = (split.train, split.test)
         workers = workers_for(sum(map(len, sets)), None)
-        with Workplace.at(folder, workers, None, progress) as place:
+        with RunContext.at(folder, workers, None, progress) as place:
             prints = [fingerprint(images, self._encoder, place) for images in sets]
             if not all(map(len, prints)):
                 name = sets[0 if not len(prints[0]) else 1].name

@@ -21,7 +21,7 @@ from visleak.dlede.trainers.pixels import DecodedImages, decode_images
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import Int64
 from visleak.search.streaming_device import torch_device
 

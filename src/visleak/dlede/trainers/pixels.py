@@ -15,7 +15,7 @@ from visleak.auditing import workers_for
 from visleak.dlede.draw.split import Draw, Split
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.workplace import Progress, Workplace
+from visleak.pipeline.context import Progress, RunContext
 from visleak.records import Bool, Bytes8, Int64
 from visleak.training.decoding import Decoded, decoded
 
@@ -129,7 +129,7 @@ def decode_images(
     path, parts = folder / "pictures.rgb", list[Decoded]()
     size_of = partial(reduced_size, side=side)
     with (
-        Workplace.at(folder, workers_for(sum(map(len, sets)), None), None, progress) as place,
+        RunContext.at(folder, workers_for(sum(map(len, sets)), None), None, progress) as place,
         GrowingColumn(path, np.uint8) as column,
     ):
         for images in sets:

@@ -36,7 +36,7 @@ from visleak.dlede.trainers.metrics_files import read_json
 from visleak.dlede.trainers.subprocesses import carry_out, last_line
 from visleak.encoders.request import parse
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 
 _PROCESS: Final = "visleak.dlede.trainers.ultralytics_process"
 

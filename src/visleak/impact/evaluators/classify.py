@@ -22,10 +22,10 @@ from visleak.impact.evaluators.classification import (
     save,
 )
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
-from visleak.impact.evaluators.feeding import feed, nothing_read, refuse_embeddings, workplace
+from visleak.impact.evaluators.feeding import context, feed, nothing_read, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
 from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet, Problem
 
 
@@ -78,7 +78,7 @@ def classify(
     meaning = classes_of(network.width, images.labels, network.names, file)
     allowed = meaning.in_set if restrict else np.ones(len(meaning), np.bool_)
     problems: list[Problem] = []
-    with workplace(images, workers, cache, progress) as place, ExitStack() as stack:
+    with context(images, workers, cache, progress) as place, ExitStack() as stack:
         start = time.perf_counter()
 
         # predictions grow in scratch files

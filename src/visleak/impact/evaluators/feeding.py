@@ -16,9 +16,9 @@ import numpy.typing as npt
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.batching import batched
+from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.prints import entries, maker
-from visleak.pipeline.workplace import Progress, Workplace
 from visleak.records import (
     BatchEncoder,
     Encoder,
@@ -81,9 +81,9 @@ class Part:
 
 
 @contextmanager
-def workplace(
+def context(
     images: ImageSet, workers: int | None, cache: PathText | None, progress: Progress
-) -> Iterator[Workplace]:
+) -> Iterator[RunContext]:
     """Give a place to read and prepare the images of a set, with a cache.
 
     Args:
@@ -94,13 +94,13 @@ def workplace(
     """
     with (
         open_cache(cache) as store,
-        Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
+        RunContext.at(None, workers_for(len(images), workers), store, progress) as place,
     ):
         yield place
 
 
 def feed(
-    images: ImageSet, network: Network, place: Workplace, rows: Int64 | None = None
+    images: ImageSet, network: Network, place: RunContext, rows: Int64 | None = None
 ) -> Iterator[Part]:
     """Yield the outputs of a network for the images of a set, in the set's order.
 
@@ -156,7 +156,7 @@ def _as_encoder(network: Network) -> BatchEncoder:
     return cast(BatchEncoder, made)
 
 
-def image_vectors(images: ImageSet, encoder: Encoder, place: Workplace) -> Fingerprints:
+def image_vectors(images: ImageSet, encoder: Encoder, place: RunContext) -> Fingerprints:
     """Return the unit vectors of the readable images of a set; from the cache where known.
 
     Raises:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from visleak.encoders.vision_language import load_vision_language
 from visleak.errors import VisleakError
 from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
-from visleak.impact.evaluators.feeding import image_vectors, refuse_embeddings, workplace
+from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import (
     about_set,
     check_target,
@@ -38,7 +38,7 @@ from visleak.impact.evaluators.stored_vectors import (
     read_caption_vectors,
     read_image_vectors,
 )
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import Float32, ImageSet, Problem
 from visleak.reporting import Document
 
@@ -139,7 +139,7 @@ def retrieve(
     read = towers.texts.encode(
         kept.texts, lambda done, total: progress("reading captions", done, total)
     )
-    with workplace(images, workers, cache, progress) as place:
+    with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.pictures, place)
         problems = (*images.problems, *prints.problems)
         about = {

@@ -30,9 +30,9 @@ from visleak.impact.evaluators.classification import (
     few,
     save,
 )
-from visleak.impact.evaluators.feeding import image_vectors, refuse_embeddings, workplace
+from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import Float32, Float64, ImageSet
 
 #: Placeholder for the name of a class.
@@ -205,7 +205,7 @@ def zeroshot(
             " predicted"
         )
     count = len(sentences.sentences)
-    with workplace(images, workers, cache, progress) as place:
+    with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.pictures, place)
         return save(
             images,

@@ -39,8 +39,8 @@ from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWord
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.search.settings import refuse_other_scale, search_preset
 from visleak.memorization.tracing import trace
+from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
-from visleak.pipeline.workplace import Progress, silent
 from visleak.records import AnySet
 from visleak.storage import RunFolder, write_json
 

@@ -28,7 +28,7 @@ from visleak.memorization.metrics.features import (
     clip_scores,
     precision_note,
 )
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import Bytes8, ImageSet, Unreadable
 from visleak.storage import KeyValueStore, replacing
 

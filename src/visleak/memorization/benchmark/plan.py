@@ -31,7 +31,7 @@ from visleak.memorization.metrics.copying import reference_performance
 from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import Bytes8
 
 if TYPE_CHECKING:

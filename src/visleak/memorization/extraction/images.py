@@ -28,7 +28,7 @@ from PIL import Image
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.model import DiffusionModel, Sampling
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import KeyValueStore
 

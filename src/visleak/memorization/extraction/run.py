@@ -33,7 +33,7 @@ from visleak.memorization.extraction.similarity import (
 )
 from visleak.memorization.model import DiffusionModel, Sampling
 from visleak.memorization.prompts import PromptScores
-from visleak.pipeline.workplace import Progress, silent
+from visleak.pipeline.context import Progress, silent
 from visleak.storage import RunFolder
 
 

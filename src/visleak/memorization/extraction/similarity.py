@@ -38,10 +38,10 @@ from visleak.images import open_pictures
 from visleak.memorization import inplace
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import Material
 from visleak.pipeline.verification import equal_bytes, verify
-from visleak.pipeline.workplace import Workplace
 from visleak.records import GRADES, Bool, Bytes8, Encoder, Float32, Grade, Int64, Pairs, Picture
 from visleak.search.exact import ExactSearch
 from visleak.verify import check
@@ -353,7 +353,7 @@ class VerifiedSimilarity:
         cosine = among(self._prints.vectors(pictures))
         if not (cosine[np.triu_indices(len(cosine), 1)] >= GATE).any():
             return np.eye(len(cosine))  # nothing is worth a look
-        with Workplace.at(None, 1, None) as place:
+        with RunContext.at(None, 1, None) as place:
             verifier = _Verifier(self, list(pictures), place)
             parts = _stars(_linked(cosine, verifier), cosine, verifier)
         found = np.where(parts[:, None] == parts[None, :], cosine, 0.0)
@@ -371,7 +371,7 @@ class VerifiedSimilarity:
         worth = cosine[row, column] >= GATE
         row, column = row[worth], column[worth]
         if len(row):
-            with Workplace.at(None, 1, None) as place:
+            with RunContext.at(None, 1, None) as place:
                 # one list, so that one way of looking serves both
                 verifier = _Verifier(self, [*one, *other], place)
                 confirmed = verifier.confirmed(row, len(one) + column)
@@ -438,7 +438,7 @@ def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
 class _Verifier:
     """Where images of one list are verified in pairs."""
 
-    def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: Workplace) -> None:
+    def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: RunContext) -> None:
         self._grader = by._grader
         self._place = place
         self._pictures = [shrink(each, BOUND) for each in pictures]

@@ -29,8 +29,8 @@ from visleak.errors import UsageError, VisleakError
 from visleak.images import decode, open_pictures
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
+from visleak.pipeline.context import Progress, RunContext, silent
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Progress, Workplace, silent
 from visleak.records import Bytes8, ImageSet, Picture
 
 Float64 = npt.NDArray[np.float64]
@@ -178,10 +178,10 @@ class FolderByPrompt:
         self.alignment = alignment.digest
         with (
             open_cache(cache) as store,
-            Workplace.at(None, workers_for(len(images), workers), store, progress) as place,
+            RunContext.at(None, workers_for(len(images), workers), store, progress) as place,
         ):
             prints = fingerprint(images, alignment.encoder, place)
-            # the rows lie in a scratch folder that ends with the workplace
+            # the rows lie in a scratch folder that ends with the context
             self._matrix = np.array(prints.matrix)
         self.problems = (*images.problems, *prints.problems)
         if not len(prints):

@@ -43,8 +43,8 @@ from visleak.memorization.tracing.sources import (
     Sets,
     open_queries,
 )
+from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
-from visleak.pipeline.workplace import Progress, silent
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
 from visleak.settings import VIEW_CHOICES

@@ -31,8 +31,8 @@ from visleak.memorization.tracing.layout import (
     standing_out,
 )
 from visleak.memorization.tracing.records import LAYOUT, Answer, Hit
+from visleak.pipeline.context import Progress
 from visleak.pipeline.stored_encoder import encoder_for
-from visleak.pipeline.workplace import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, read_table

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.workplace import Progress
+from visleak.pipeline.context import Progress
 from visleak.records import Int64
 from visleak.remedy.contents import Filled, FilledPart
 from visleak.remedy.fitting import Stored

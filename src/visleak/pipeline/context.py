@@ -61,7 +61,7 @@ class Known(Protocol):
         ...
 
 
-class Reach(Protocol):
+class CacheHandle(Protocol):
     """How a worker finds the cache. Picklable."""
 
     def open(self) -> AbstractContextManager[Known]:
@@ -69,7 +69,7 @@ class Reach(Protocol):
         ...
 
 
-class Crew(Protocol):
+class Executor(Protocol):
     """Who carries tasks out: processes of this machine, or a cluster. Never changes an answer.
 
     Attributes:
@@ -83,7 +83,7 @@ class Crew(Protocol):
         """Put a value where every worker can load it once."""
         ...
 
-    def reach(self, cache: Cache) -> Reach:
+    def reach(self, cache: Cache) -> CacheHandle:
         """Return how workers find the cache."""
         ...
 
@@ -110,12 +110,12 @@ class Crew(Protocol):
         ...
 
 
-#: Brings a crew together: (scratch folder, number of processes) -> crew.
-Engine = Callable[[Path, int], Crew]
+#: Brings an executor together: (scratch folder, number of processes) -> executor.
+Engine = Callable[[Path, int], Executor]
 
 
 @dataclass
-class Workplace:
+class RunContext:
     """What the steps of one audit share. Use as a context manager.
 
     Attributes:
@@ -123,7 +123,7 @@ class Workplace:
         workers: processes or threads of this machine; 1 works in this process.
         cache: where results are kept between runs, or ``None``.
         progress: is told how far a step is.
-        crew: who carries tasks out.
+        executor: who carries tasks out.
         device: where stored vectors are compared: ``cpu``, ``auto`` or a GPU.
         seconds: wall time per step, for the record; ``engine`` is the start of the workers.
     """
@@ -132,7 +132,7 @@ class Workplace:
     workers: int
     cache: Cache | None
     progress: Progress
-    crew: Crew
+    executor: Executor
     device: str = "cpu"
     seconds: dict[str, float] = field(default_factory=dict)
     _names: Iterator[int] = field(default_factory=itertools.count)
@@ -148,19 +148,19 @@ class Workplace:
         engine: Engine = Processes,
         device: str = "cpu",
     ) -> Iterator[Self]:
-        """Make a workplace with its scratch folder in ``folder`` (default: the system's own)."""
+        """Make a context with its scratch folder in ``folder`` (default: the system's own)."""
         try:
             scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=folder))
         except OSError as error:
             raise VisleakError(f"no scratch folder can be made in {folder}: {error}") from error
         try:
             start = time.perf_counter()
-            crew = engine(scratch, workers)
+            executor = engine(scratch, workers)
             started = {"engine": time.perf_counter() - start}
             try:
-                yield cls(scratch, workers, cache, progress, crew, device, started)
+                yield cls(scratch, workers, cache, progress, executor, device, started)
             finally:
-                crew.close()
+                executor.close()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -170,24 +170,24 @@ class Workplace:
 
     def share(self, value: object) -> Handle:
         """Put a value where every worker can load it once, with :func:`shared`."""
-        return self.crew.share(value)
+        return self.executor.share(value)
 
     @property
     def indexes(self) -> Path | None:
         """Where indexes of embeddings are kept between runs, ``None`` where there is no cache."""
         return self.cache.folder / "indexes" if self.cache is not None else None
 
-    def reach(self) -> Reach | None:
+    def reach(self) -> CacheHandle | None:
         """Return how workers find the cache, ``None`` where there is none."""
-        return self.crew.reach(self.cache) if self.cache is not None else None
+        return self.executor.reach(self.cache) if self.cache is not None else None
 
     def each(self, function: Callable[[T], R], tasks: Iterable[T], step: str = "") -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; the work is spread over workers."""
-        return self.crew.each(function, tasks, step=step)
+        return self.executor.each(function, tasks, step=step)
 
 
 @contextlib.contextmanager
-def timed(place: Workplace, step: str) -> Iterator[None]:
+def timed(place: RunContext, step: str) -> Iterator[None]:
     """Add the wall time of a step to the record."""
     start = time.perf_counter()
     try:
@@ -197,5 +197,5 @@ def timed(place: Workplace, step: str) -> Iterator[None]:
 
 
 def shared(handle: Handle) -> Any:
-    """Return what :meth:`Workplace.share` put there; loaded once a process."""
+    """Return what :meth:`RunContext.share` put there; loaded once a process."""
     return handle.load()

@@ -13,8 +13,8 @@ import pytest
 import working
 
 from visleak.errors import MissingExtra, UsageError, VisleakError, VisleakWarning
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.processes import Processes
-from visleak.pipeline.workplace import Workplace
 from visleak.storage import SCRATCH_PREFIX, remove_leftovers
 
 HERE = str(Path(__file__).parent)
@@ -31,7 +31,7 @@ def pair(tmp_path_factory):
     """Two workers that several tests share: starting them takes most of the time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", HERE)
-        with Workplace.at(tmp_path_factory.mktemp("scratch"), 2, None) as place:
+        with RunContext.at(tmp_path_factory.mktemp("scratch"), 2, None) as place:
             list(place.each(working.double, [1]))
             yield place
 
@@ -44,7 +44,7 @@ def test_results_come_in_order(pair):
 
 def test_one_worker_is_this_process(tmp_path):
     """No process, no pickling, nothing to start."""
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         assert set(place.each(working.process_of, range(2))) == {os.getpid()}
         value = object()
         path = place.share(value)
@@ -93,7 +93,7 @@ def test_what_is_shared_is_loaded_once_a_process(pair):
 )
 def test_an_error_surfaces_as_it_is(pair, tmp_path, workers, function, kind, said):
     """Kind, text and exit code, whichever process it happened in; the workers go on."""
-    with Workplace.at(tmp_path, 1, None) as alone:
+    with RunContext.at(tmp_path, 1, None) as alone:
         place = alone if workers == 1 else pair
         with pytest.raises(kind) as caught:
             list(place.each(function, range(5)))
@@ -109,7 +109,7 @@ def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path, workers, dea
     for life in range(deaths):
         (lives / str(life)).touch()
     tasks = [working.Deadly(number, lives) for number in range(20)]
-    with Workplace.at(tmp_path, workers, None) as place:
+    with RunContext.at(tmp_path, workers, None) as place:
         value = place.share([4])
         with pytest.warns(VisleakWarning) as told:
             assert list(place.each(working.die_sometimes, tasks, "reading a")) == [*range(0, 40, 2)]
@@ -124,7 +124,7 @@ def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path, workers, dea
 def test_steps_at_once_survive_one_death(tmp_path):
     """A step that hands its tasks to the pool while another is at it is not disturbed."""
     (tmp_path / "lives").mkdir()
-    with Workplace.at(tmp_path, 4, None) as place:
+    with RunContext.at(tmp_path, 4, None) as place:
         other = place.each(working.double, range(30))
         assert next(other) == 0
         (tmp_path / "lives" / "1").touch()
@@ -136,7 +136,7 @@ def test_steps_at_once_survive_one_death(tmp_path):
 
 
 def test_a_task_that_kills_the_last_worker_too_is_one_line(tmp_path):
-    with Workplace.at(tmp_path, 2, None) as place:
+    with RunContext.at(tmp_path, 2, None) as place:
         with pytest.warns(VisleakWarning), pytest.raises(VisleakError) as caught:
             list(place.each(working.die, range(20), "checking pairs"))
         said = str(caught.value)
@@ -148,7 +148,7 @@ def test_a_task_that_kills_the_last_worker_too_is_one_line(tmp_path):
 
 def test_what_cannot_be_sent_is_one_line(tmp_path):
     """It names the kind of object and the way out, which works."""
-    with Workplace.at(tmp_path, 2, None) as place:
+    with RunContext.at(tmp_path, 2, None) as place:
         for value in (working.Stubborn([]), lambda: None, open(os.devnull)):  # noqa: SIM115
             with pytest.raises(VisleakError) as caught:
                 place.share(value)
@@ -157,7 +157,7 @@ def test_what_cannot_be_sent_is_one_line(tmp_path):
             assert said.endswith("; use workers=1")
             assert "\n" not in said
     value.close()
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         stubborn = working.Stubborn([])
         assert list(place.each(working.load, [place.share(stubborn)])) == [stubborn]
 
@@ -166,7 +166,7 @@ def test_what_cannot_be_sent_is_one_line(tmp_path):
 def test_the_scratch_folder_is_removed(tmp_path, workers, fails):
     """After success, after an error and with workers still busy."""
     try:
-        with Workplace.at(tmp_path, workers, None) as place:
+        with RunContext.at(tmp_path, workers, None) as place:
             assert place.scratch.parent == tmp_path
             place.file(".x").write_text("x")
             next(place.each(working.slow_first, range(9)))
@@ -179,7 +179,7 @@ def test_the_scratch_folder_is_removed(tmp_path, workers, fails):
 
 def test_names_in_the_scratch_folder_are_new(tmp_path):
     """Every step may ask."""
-    with Workplace.at(tmp_path, 1, None) as place:
+    with RunContext.at(tmp_path, 1, None) as place:
         names = [place.file(".a") for _ in range(100)]
     assert len(set(names)) == 100
 
@@ -188,7 +188,7 @@ def test_no_scratch_folder_is_one_line(tmp_path):
     """A missing output folder is told before any work."""
     with (
         pytest.raises(VisleakError, match=r"^no scratch folder can be made in .*gone: "),
-        Workplace.at(tmp_path / "gone", 1, None),
+        RunContext.at(tmp_path / "gone", 1, None),
     ):
         pass
 
@@ -209,11 +209,11 @@ import numpy as np
 from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.workplace import Workplace
+from visleak.pipeline.context import RunContext
 
 pictures = list(np.random.default_rng(0).integers(0, 256, (1300, 8, 8, 3), np.uint8))
 images = open_images(pictures)
-with Workplace.at(None, int(sys.argv[1]), None) as place:
+with RunContext.at(None, int(sys.argv[1]), None) as place:
     prints = fingerprint(images, load_encoder(), place)
     print(len(prints), prints.matrix.tobytes().__hash__() != 0)
 """
@@ -239,13 +239,13 @@ def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from visleak.errors import VisleakError\n"
-        "from visleak.pipeline.workplace import Workplace, shared\n"
+        "from visleak.pipeline.context import RunContext, shared\n"
         "class Mine: pass\n"
         "def own(): pass\n"
         "for value in (Mine(), [Mine], own, {'deep': [Mine()]}):\n"
-        "    with Workplace.at(None, 1, None) as place:\n"
+        "    with RunContext.at(None, 1, None) as place:\n"
         "        assert shared(place.share(value)) is value\n"
-        "    with Workplace.at(None, 2, None) as place:\n"
+        "    with RunContext.at(None, 2, None) as place:\n"
         "        try:\n"
         "            place.share(value)\n"
         "        except VisleakError as error:\n"
@@ -279,9 +279,9 @@ def test_an_interrupt_ends_at_once_and_cleans_up(tmp_path):
     script = (
         "import sys, os, signal, threading; sys.path.insert(0, sys.argv[2])\n"
         "import working; from pathlib import Path\n"
-        "from visleak.pipeline.workplace import Workplace\n"
+        "from visleak.pipeline.context import RunContext\n"
         "try:\n"
-        "    with Workplace.at(Path(sys.argv[1]), 2, None) as place:\n"
+        "    with RunContext.at(Path(sys.argv[1]), 2, None) as place:\n"
         "        for n in place.each(working.process_of, range(10**6)):\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "except KeyboardInterrupt:\n"
@@ -297,8 +297,8 @@ def test_workers_end_with_the_process_that_began_the_run(tmp_path):
     script = (
         "import sys, os, signal; sys.path.insert(0, sys.argv[2])\n"
         "import working; from pathlib import Path\n"
-        "from visleak.pipeline.workplace import Workplace\n"
-        "with Workplace.at(Path(sys.argv[1]), 2, None) as place:\n"
+        "from visleak.pipeline.context import RunContext\n"
+        "with RunContext.at(Path(sys.argv[1]), 2, None) as place:\n"
         "    print(*set(place.each(working.process_of, range(8))), flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -328,5 +328,5 @@ def test_the_start_of_the_workers_is_part_of_the_time(tmp_path: Path) -> None:
         time.sleep(0.2)
         return Processes(scratch, workers)
 
-    with Workplace.at(tmp_path, 1, None, engine=slow) as place:
+    with RunContext.at(tmp_path, 1, None, engine=slow) as place:
         assert sum(place.seconds.values()) >= 0.2
