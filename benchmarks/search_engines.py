@@ -23,10 +23,8 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders import load_encoder
 from visleak.records import Float32
 from visleak.search.exact import ExactSearch
-from visleak.search.faiss_candidates import found
 from visleak.search.faiss_index import Effort, Kind, Layout, build, threads
-from visleak.search.faiss_search import SAMPLE, account_of
-from visleak.search.faiss_tuning import tune
+from visleak.search.faiss_search import SAMPLE, account_of, found, tune
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.search.recall import recall, sampled
 

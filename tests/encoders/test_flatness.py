@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.encoders.builtin import BuiltinEncoder
-from visleak.encoders.flatness import FLAT_BELOW, flat
+from visleak.encoders.builtin import FLAT_BELOW, BuiltinEncoder, flat
 from visleak.records import Picture
 
 

@@ -13,8 +13,8 @@ from PIL import Image
 from tiny_models import make_clip, pictures, resized, unit
 
 from visleak.encoders import load_encoder
-from visleak.encoders.flatness import flat
-from visleak.encoders.preparing import as_laion
+from visleak.encoders.builtin import flat
+from visleak.encoders.preprocessing import as_laion
 from visleak.errors import UsageError
 from visleak.records import Picture
 

@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from visleak.encoders import load_encoder
-from visleak.encoders.onnx_data import external_files
-from visleak.encoders.onnx_recipe import Recipe, read_recipe
+from visleak.encoders.onnx import Recipe, external_files, read_recipe
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.records import Picture
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from visleak.encoders.processors import read_preprocessing
+from visleak.encoders.preprocessing import read_preprocessing
 from visleak.errors import VisleakError
 
 #: As the hub has it for CLIP ViT-B/32 of OpenAI and for ResNet-152: an old form.

@@ -165,7 +165,7 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
 
     from transformers import CLIPTokenizer
 
-    from visleak.encoders.clip_texts import ClipTokenizer
+    from visleak.encoders.vision_language import ClipTokenizer
 
     file = Path(os.environ["VISLEAK_DATA"]) / "membench" / "clip-bpe-vocab-16e6.txt.gz"
     lines = gzip.decompress(file.read_bytes()).decode().split("\n")

@@ -19,8 +19,8 @@ import pytest
 from tiny_models import make_sscd, no_hub
 
 from visleak.encoders import load_encoder
-from visleak.encoders.clip_texts import LAYOUT
 from visleak.encoders.request import parse
+from visleak.encoders.vision_language import LAYOUT
 from visleak.encoders.weights import find_model
 from visleak.errors import MissingExtra, VisleakError
 

@@ -14,8 +14,7 @@ import pytest
 import tiny_word_clips
 from tiny_word_clips import CONTEXT, SIDE
 from visleak.encoders import load_encoder
-from visleak.encoders.clip import clip_encoder
-from visleak.encoders.open_clips import whole_open_clip
+from visleak.encoders.clip import clip_encoder, whole_open_clip
 from visleak.encoders.request import parse
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError

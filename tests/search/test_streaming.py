@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import units
 
-from visleak.search import streaming, streaming_findings, streaming_hits, streaming_plan
+from visleak.search import streaming, streaming_hits, streaming_screen
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.search.streaming import PartitionSearch, find_in_partition, stream
@@ -146,8 +146,8 @@ def test_any_cut_answers_as_one_search_over_everything(
         patch.setattr(ProductScreen, "block", block)
         if planned:
             patch.setattr(streaming, "FEW_ROWS", 1)
-            patch.setattr(streaming_plan, "FINDING_AXES", 0)
-        patch.setattr(streaming_findings, "PENDING_LIMIT", limit)
+            patch.setattr(streaming_screen, "FINDING_AXES", 0)
+        patch.setattr(streaming_hits, "FINDINGS_LIMIT", limit)
         patch.setattr(streaming_hits, "PENDING_LIMIT", limit)
         found = stream(query, partitions, wanted, workers=workers)
     assert_equals_exact(query, partitions, wanted, found)
@@ -266,7 +266,7 @@ def test_chosen_screens_lose_nothing_at_the_edge_of_the_threshold(even, wanted, 
         noise = rng.normal(size=width)
         noise -= noise @ vector / (vector @ vector) * vector
         stored[number * 25] = goal * vector + noise * np.sqrt(1 - goal**2) / np.linalg.norm(noise)
-    monkeypatch.setattr(streaming_plan, "FINDING_AXES", 0.0)
+    monkeypatch.setattr(streaming_screen, "FINDING_AXES", 0.0)
     partitions = shards(stored.astype(np.float32), [4500, 4510], 4)
     search = PartitionSearch(query, wanted)
     found = [(n, search.find(each, workers=2)) for n, each in enumerate(partitions)]

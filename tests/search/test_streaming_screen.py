@@ -9,13 +9,11 @@ import pytest
 from vectors import units
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.search import streaming, streaming_blocks
+from visleak.search import streaming, streaming_screen
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch
-from visleak.search.streaming_blocks import read_block, widen
 from visleak.search.streaming_device import DeviceScreen, half_error, torch_device
-from visleak.search.streaming_plan import choose, whole
-from visleak.search.streaming_screen import Part, ProductScreen
+from visleak.search.streaming_screen import Part, ProductScreen, choose, read_block, whole, widen
 from visleak.vectors import forget, unit_rows
 
 WIDTH = 64
@@ -87,7 +85,7 @@ def test_only_a_length_close_to_the_tolerance_is_taken_again(monkeypatch):
         taken.append(len(stored))
         return unit_rows(stored)
 
-    monkeypatch.setattr(streaming_blocks, "unit_rows", watched)
+    monkeypatch.setattr(streaming_screen, "unit_rows", watched)
     lengths = np.array([0.5, 0.9, 0.99, 0.999, 1.0, 1.009, 1.01, 1.02, 5.0], np.float32)
     stored = units(np.random.default_rng(2), len(lengths), WIDTH) * lengths[:, None]
     read_block(stored, np.empty(stored.shape, np.float32))

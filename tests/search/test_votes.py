@@ -5,9 +5,8 @@ from skimage import data
 
 from visleak.encoders.local import local_features, view_features
 from visleak.records import VIEWS
-from visleak.search import codes
-from visleak.search.codes import CodeIndex, binary_codes
-from visleak.search.votes import FeatureRows, LocalIndex, Votes
+from visleak.search import votes
+from visleak.search.votes import CodeIndex, FeatureRows, LocalIndex, Votes, binary_codes
 
 MIRROR, INVERTED = VIEWS.index("mirror"), VIEWS.index("inverted")
 NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
@@ -240,9 +239,9 @@ def random_descriptors(n, seed=0):
 def test_projections_are_exact():
     extremes = np.repeat(np.array([[0], [255]], np.uint8), 128, axis=1)
     descriptors = np.concatenate([extremes, random_descriptors(300)])
-    whole = codes._PROJECTIONS.astype(np.int64)
-    expected = (descriptors.astype(np.int64) - codes._mean_descriptor()) @ whole
-    np.testing.assert_array_equal(codes._projected(descriptors), expected)
+    whole = votes._PROJECTIONS.astype(np.int64)
+    expected = (descriptors.astype(np.int64) - votes._mean_descriptor()) @ whole
+    np.testing.assert_array_equal(votes._projected(descriptors), expected)
 
 
 @pytest.mark.parametrize("numpy_1", [False, True])
@@ -252,7 +251,7 @@ def test_distance_counts_bits(monkeypatch, numpy_1):
     first, _ = binary_codes(random_descriptors(100, 1))
     second, _ = binary_codes(random_descriptors(100, 2))
     expected = np.unpackbits((first ^ second).view(np.uint8), axis=1).sum(axis=1)
-    np.testing.assert_array_equal(codes._distance(first, second), expected)
+    np.testing.assert_array_equal(votes._distance(first, second), expected)
 
 
 def test_alike_pairs_are_true_and_most_are_found():

@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from visleak.auditing import workers_for
 from visleak.cache import STEM, default_folder
+from visleak.quantities import counted, size
+from visleak.reporting import Document, Fact
 
 #: Variables that hold threads back.
 LIMITS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
@@ -391,3 +393,39 @@ def _answer(child: subprocess.Popen[str]) -> ProbeResult:
     except (ValueError, IndexError):
         return ProbeResult({}, "it said nothing that can be read")
     return ProbeResult(found, None)
+
+
+def document(found: Checkup) -> Document:
+    """Return what :func:`visleak.doctor.examine` found."""
+    count = len(found.issues)
+    headline = f"{counted(count, 'problem')} found" if count else "no problems found"
+    return Document("Installation", headline, facts=tuple(_facts(found)))
+
+
+def _facts(found: Checkup) -> Iterator[Fact]:
+    versions = {name: version for name, version in found.versions.items() if version}
+    own = f"visleak {versions.pop('visleak')}, Python {versions.pop('python')}, {found.system}"
+    yield Fact("version", own)
+    yield Fact("packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
+    complete = [each.name for each in found.extras if not each.missing]
+    yield Fact("extras", ", ".join(complete) or "none installed")
+    for each in found.extras:
+        if each.missing:
+            yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
+    yield Fact("cache", f"{found.cache['folder']}, {size(found.cache['bytes'])}")
+    yield Fact("threads", ", ".join(_threads(found)))
+    for number, device in enumerate(found.devices):
+        memory = f", {size(device['bytes'])}" if device["bytes"] else ""
+        yield Fact("" if number else "devices", f"{device['name']} ({device['what']}{memory})")
+    for issue in found.issues:
+        yield Fact("problem", issue.what, "caution")
+        yield Fact("", f"fix: {issue.remedy}")
+
+
+def _threads(found: Checkup) -> Iterator[str]:
+    yield counted(found.threads["cores"], "core")
+    for name, value in found.threads["limits"].items():
+        yield f"{name}={value}"
+    pools = [pool for pool in found.threads["pools"] if pool["api"] == "blas"]
+    for pool in {pool["library"]: pool for pool in pools}.values():
+        yield f"BLAS {pool['library']} {pool['version'] or ''} with {pool['threads']} threads"

@@ -84,7 +84,7 @@ def _checked(encoder: Any, options: dict[str, object]) -> Encoder:
             f"an encoder object takes no options here; got {', '.join(sorted(options))}"
         )
     if isinstance(encoder, type) or not any(hasattr(encoder, part) for part in _MORE):
-        from visleak.encoders.wrapped import wrapped
+        from visleak.encoders.object_encoder import wrapped
 
         return wrapped(encoder)
     missing = [part for part in _PARTS if not hasattr(encoder, part)]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request
 from visleak.records import Bool, Bytes8, Float32, Picture

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from visleak.encoders.libraries import member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
-from visleak.encoders.processors import read_preprocessing
+from visleak.encoders.preprocessing import read_preprocessing
 from visleak.encoders.request import Request
-from visleak.encoders.stored_tensors import StoredTensors
 from visleak.encoders.weights import (
     Found,
+    StoredTensors,
     find_model,
     load_weights,
     refuse_missing,

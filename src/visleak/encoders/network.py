@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.documents import digest_of
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.encoders.libraries import library
-from visleak.encoders.processors import Preprocessing
+from visleak.encoders.preprocessing import Preprocessing
 from visleak.encoders.request import Request
 from visleak.errors import UsageError
 from visleak.records import Bool, Float32, Picture

@@ -20,8 +20,7 @@ from visleak.encoders.network import (
     Tower,
     digest,
 )
-from visleak.encoders.preparing import PixelPreparation
-from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.errors import VisleakError
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
-from visleak.encoders.preparing import PixelPreparation
-from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.encoders.weights import Layout, hub_model, quiet, whole
 from visleak.errors import UsageError, VisleakError

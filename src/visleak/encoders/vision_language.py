@@ -2,19 +2,407 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+import numpy as np
 
 from visleak.encoders import load_encoder
-from visleak.encoders.clip import backend_of
-from visleak.encoders.clip_texts import load_clip_text
-from visleak.encoders.network import Running
-from visleak.encoders.open_clip_texts import load_open_clip_text
+from visleak.encoders.clip import backend_of, find_clip, whole_open_clip
+from visleak.encoders.libraries import library, member, said
+from visleak.encoders.network import Running, digest, tensors_digest
 from visleak.encoders.request import Request, parse
-from visleak.encoders.text_towers import LoadedText, TextTower
-from visleak.errors import UsageError
-from visleak.records import Encoder
+from visleak.encoders.weights import (
+    TRANSFORMERS,
+    Found,
+    load_weights,
+    quiet,
+    refuse_missing,
+    transformers_for,
+)
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Bool, Encoder, Float32, Int64
+from visleak.vectors import unit_rows
+
+#: Sentences are read at lengths that are multiples of this many tokens: few shapes, little padding.
+STEP: Final = 8
+
+Progress = Callable[[int, int], None]
+
+
+def untold(done: int, total: int) -> None:
+    """Tell nobody how far it is."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sentences as a text tower takes them.
+
+    Attributes:
+        ids: ``int64`` (n, context), filled up.
+        lengths: ``int64`` (n,): tokens up to and with the one that ends a sentence; what comes
+            after them does not matter to its vector.
+        cut: ``bool`` (n,): the sentence was longer than the context, and its end is lost.
+    """
+
+    ids: Int64
+    lengths: Int64
+    cut: Bool
+
+
+class Tokenizer(Protocol):
+    """Turns sentences into tokens."""
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoadedText:
+    """What a library gives of a text tower.
+
+    Attributes:
+        module: the network, in ``float32`` on the CPU.
+        vectors: from the module and tokens (n, length) to vectors (n, width).
+        tokenizer: makes the tokens.
+        context: tokens that a sentence may have.
+        logit_scale: what cosines are multiplied by before a softmax (its exponential is taken).
+        digest: of the weights, the tokenizer and what is done with them.
+    """
+
+    module: Any
+    vectors: Callable[[Any, Any], Any]
+    tokenizer: Tokenizer
+    context: int
+    logit_scale: float
+    digest: str
+
+
+@dataclass(frozen=True)
+class TextVectors:
+    """What a text tower made of sentences.
+
+    Attributes:
+        matrix: ``float32`` (n, width), unit rows.
+        cut: ``bool`` (n,): the end of the sentence was not read.
+    """
+
+    matrix: Float32
+    cut: Bool
+
+
+class TextTower:
+    """A loaded text tower with its place to run.
+
+    Sentences are read in batches of one fixed size and, up to padding, their own length, so that a
+    vector depends on its sentence alone, and on the size of the batch by less than 1e-6.
+
+    Args:
+        name: as the command line calls the model.
+        loaded: the network.
+        running: where and how it runs.
+    """
+
+    def __init__(self, name: str, loaded: LoadedText, running: Running) -> None:
+        self._torch = library("torch", "torch", f"the text tower of {name}")
+        self.name = name
+        self.digest = loaded.digest
+        self.context = loaded.context
+        self.logit_scale = loaded.logit_scale
+        self.precision, self.device = running.precision, running.device
+        self._batch = running.batch
+        self._loaded = loaded
+        dtypes = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+        dtype = getattr(self._torch, dtypes[running.precision])
+        self._module = loaded.module.eval().to(device=running.device, dtype=dtype)
+
+    def encode(self, sentences: Sequence[str], progress: Progress = untold) -> TextVectors:
+        """Return unit vectors of sentences; equal sentences are read once.
+
+        Raises:
+            VisleakError: a vector is no direction: beyond the precision, or all zero.
+        """
+        if not sentences:
+            raise ValueError("there are no sentences to encode")
+        unique, place = np.unique(np.array(sentences, object), return_inverse=True)
+        tokens = self._loaded.tokenizer(unique.tolist())
+        rows = unit_rows(self._vectors(tokens, progress))
+        wrong = np.flatnonzero(rows.broken)
+        if len(wrong):
+            raise VisleakError(
+                f"model {self.name}: {len(wrong)} sentences have a vector without a direction, such"
+                f" as {unique[wrong[0]][:80]!r}; try precision=fp32"
+            )
+        return TextVectors(rows.matrix[place], tokens.cut[place])
+
+    def cut(self, sentences: Sequence[str]) -> Bool:
+        """Return which sentences are longer than the context, (n,); the network is not run."""
+        return self._loaded.tokenizer(list(sentences)).cut
+
+    def _vectors(self, tokens: Tokens, progress: Progress) -> Float32:
+        """Return the tower's vectors (n, width), of any length."""
+        lengths = np.minimum(-(-tokens.lengths // STEP) * STEP, tokens.ids.shape[1])
+        order = np.argsort(lengths, kind="stable")
+        made: list[Float32] = []
+        done = 0
+        for length in np.unique(lengths):
+            rows = order[lengths[order] == length]
+            for start in range(0, len(rows), self._batch):
+                part = tokens.ids[rows[start : start + self._batch], :length]
+                made.append(self._run(part))
+                done += len(part)
+                progress(done, len(order))
+        vectors = np.concatenate(made)
+        result = np.empty_like(vectors)
+        result[order] = vectors
+        return result
+
+    def _run(self, ids: Int64) -> Float32:
+        """Return the vectors of one batch, filled up with its last sentence."""
+        torch = self._torch
+        full = np.concatenate([ids, np.repeat(ids[-1:], self._batch - len(ids), axis=0)])
+        with torch.inference_mode():
+            given = torch.from_numpy(np.ascontiguousarray(full)).to(self.device)
+            made = self._loaded.vectors(self._module, given)[: len(ids)]
+            return np.asarray(made.float().cpu().numpy(), np.float32)
+
+
+#: Files that a tokenizer is read from: the first alone, or the two after it together.
+TOKENIZER: Final = ("tokenizer.json", "vocab.json", "merges.txt")
+
+#: The files of a CLIP with both towers; the image tower's layout leaves out the tokenizer.
+LAYOUT: Final = replace(
+    TRANSFORMERS, others=(*TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
+)
+
+#: Configurations from before transformers 4.32 say this of OpenAI's networks, whose sentences end
+#: with the highest token there is; the library goes by that then.
+OLD_END: Final = 2
+
+
+def load_clip_text(request: Request) -> LoadedText:
+    """Return the text tower of a CLIP of transformers.
+
+    Raises:
+        MissingExtra: transformers or torch is not installed.
+        VisleakError: the model or its tokenizer cannot be had, or they do not fit together.
+    """
+    transformers = transformers_for("the text tower of clip")
+    found = find_clip(request, LAYOUT)
+    if found.config().get("model_type") != "clip":
+        raise VisleakError(
+            f"model {found.name} is a tower for pictures alone; texts need the whole CLIP"
+        )
+    tokenizer = _tokenizer(transformers, found)
+    module, missing = load_weights(found, member(transformers, "CLIPModel", "encoder clip"))
+    refuse_missing(found, missing)
+    config = module.config.text_config
+    _check(found, tokenizer, config)
+    tower = _text_tower(module)
+    weights = tensors_digest(
+        tower.state_dict(),
+        {
+            "network": "CLIP text transformer with projection",
+            "heads": int(config.num_attention_heads),
+            "activation": str(config.hidden_act),
+            "epsilon": float(config.layer_norm_eps),
+        },
+    )
+    context = int(config.max_position_embeddings)
+    words = hashlib.blake2b(tokenizer.backend_tokenizer.to_str().encode(), digest_size=16)
+    return LoadedText(
+        module=tower,
+        vectors=_text_embeds,
+        tokenizer=ClipTokenizer(tokenizer, context),
+        context=context,
+        logit_scale=float(module.logit_scale.detach().exp()),
+        digest=digest(weights, words.hexdigest(), {"context": context}),
+    )
+
+
+class ClipTokenizer:
+    """CLIP's tokenizer, with sentences cut as the library cuts them: their end token stays.
+
+    Args:
+        tokenizer: of transformers.
+        context: tokens that a sentence may have.
+    """
+
+    def __init__(self, tokenizer: Any, context: int) -> None:
+        self._tokenizer = tokenizer
+        self._context = context
+        pad = tokenizer.pad_token_id
+        # what comes after the end does not matter
+        self._pad = _ends_with(tokenizer) if pad is None else pad
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences."""
+        with quiet():
+            rows = self._tokenizer(list(sentences), truncation=False, padding=False)["input_ids"]
+        full = np.array([len(row) for row in rows], np.int64)
+        lengths = np.minimum(full, self._context)
+        ids = np.full((len(rows), self._context), self._pad, np.int64)
+        for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+            ids[place, :length] = [*row[: length - 1], row[-1]]
+        return Tokens(ids, lengths, full > self._context)
+
+
+def _ends_with(tokenizer: Any) -> int | None:
+    """Return the token that every text ends with; ``None`` where there is none."""
+    with quiet():
+        empty = tokenizer("")["input_ids"]
+    return int(empty[-1]) if empty else None
+
+
+def _tokenizer(transformers: Any, found: Found) -> Any:
+    """Return the tokenizer of a model's folder: CLIP's, or one of whole words.
+
+    Raises:
+        VisleakError: it is not there, or damaged.
+    """
+    single, *pair = ((found.path / file).is_file() for file in TOKENIZER)
+    # the library would make one of an empty vocabulary, and say nothing
+    if not (single or all(pair)):
+        raise VisleakError(
+            f"model {found.name}: {found.path} has no tokenizer ({TOKENIZER[0]}, or {TOKENIZER[1]}"
+            f" and {TOKENIZER[2]}); copy it there from the published model"
+        )
+    # CLIPTokenizer makes pairs of letters whatever it is given: of whole words, unknown ones
+    kind = "CLIPTokenizer" if _model_of(found) == "BPE" else "PreTrainedTokenizerFast"
+    factory = member(transformers, kind, "the text tower of clip")
+    try:
+        with quiet():
+            return factory.from_pretrained(
+                str(found.path), local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:
+        # the library raises whatever its parsers do
+        raise VisleakError(
+            f"model {found.name}: the tokenizer in {found.path} cannot be loaded ({said(error)})"
+        ) from error
+
+
+def _model_of(found: Found) -> str:
+    """Return what kind of tokenizer a folder has, in the words of ``tokenizer.json``."""
+    try:
+        content = json.loads((found.path / TOKENIZER[0]).read_text(encoding="utf-8"))
+        return str(content["model"]["type"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        # not there, of an old version, or damaged, which the library says in its own words
+        return "BPE"
+
+
+def _check(found: Found, tokenizer: Any, config: Any) -> None:
+    """Refuse a tokenizer of another model: the tower would read noise, and nobody would notice."""
+    numbers = tokenizer.get_vocab().values()
+    last, ends = max(numbers), _ends_with(tokenizer)
+    expected = last if config.eos_token_id == OLD_END else config.eos_token_id
+    if last >= config.vocab_size or ends != expected:
+        raise VisleakError(
+            f"model {found.name}: its tokenizer has tokens up to {last} and ends a text with"
+            f" {ends}, its config.json speaks of {config.vocab_size} tokens and of"
+            f" {expected} at the end; they are of two models"
+        )
+
+
+def _text_tower(module: Any) -> Any:
+    """Return the parts of a CLIP that texts need; those for pictures are let go."""
+    import torch
+
+    return torch.nn.ModuleDict(
+        {"text_model": module.text_model, "text_projection": module.text_projection}
+    )
+
+
+def _text_embeds(module: Any, ids: Any) -> Any:
+    return module["text_projection"](module["text_model"](input_ids=ids).pooler_output)
+
+
+#: Files of the tokenizers that some models of open_clip bring along; most use the library's own.
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+)
+
+
+def load_open_clip_text(request: Request) -> LoadedText:
+    """Return the text tower of a model of open_clip.
+
+    Raises:
+        MissingExtra: open_clip is not installed.
+        UsageError: the name is none of open_clip's.
+        VisleakError: the weights or the tokenizer cannot be had.
+    """
+    open_clip = library("open_clip", "open-clip", "clip through open_clip")
+    model, name = whole_open_clip(request, TOKENIZER_FILES)
+    # texts need nothing of it
+    model.visual = None
+    model = model.float()
+    try:
+        with quiet():
+            tokenizer = open_clip.get_tokenizer(name)
+    except Exception as error:
+        # open_clip and what it calls raise what they like
+        raise VisleakError(
+            f"encoder clip: open_clip has no tokenizer for {name} ({said(error)})"
+        ) from error
+    context = int(getattr(tokenizer, "context_length", None) or model.context_length)
+    weights = tensors_digest(model.state_dict(), {"open_clip": str(model)})
+    probe = tokenizer([_PROBE])[0].tolist()
+    return LoadedText(
+        module=model,
+        vectors=_encode_text,
+        tokenizer=OpenClipTokenizer(tokenizer, context),
+        context=context,
+        logit_scale=float(model.logit_scale.detach().exp()),
+        digest=digest(weights, {"context": context, "tokens": probe}),
+    )
+
+
+#: Its tokens tell one tokenizer from another.
+_PROBE: Final = "A photo of 2 Sturgeons, naïve & <b>bold</b>; isn't it?"
+
+
+class OpenClipTokenizer:
+    """A tokenizer of open_clip.
+
+    Some of its towers look at what comes after a sentence, so all are read at full length.
+
+    Args:
+        tokenizer: of open_clip.
+        context: tokens that a sentence may have.
+    """
+
+    def __init__(self, tokenizer: Any, context: int) -> None:
+        self._tokenizer = tokenizer
+        self._context = context
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences."""
+        with quiet():
+            ids = self._tokens(sentences, self._context)
+            # given one token more, what fitted is followed by padding, and what was cut goes on
+            longer = self._tokens(sentences, self._context + 1)
+        cut = (longer[:, :-1] != ids).any(axis=1)
+        return Tokens(ids, np.full(len(ids), self._context, np.int64), cut)
+
+    def _tokens(self, sentences: Sequence[str], context: int) -> Any:
+        return np.asarray(self._tokenizer(list(sentences), context_length=context), np.int64)
+
+
+def _encode_text(model: Any, ids: Any) -> Any:
+    return model.encode_text(ids)
+
 
 #: What loads the text tower, by the library that loads the tower of the pictures.
 _LOADERS: Final[Mapping[str, Callable[[Request], LoadedText]]] = {

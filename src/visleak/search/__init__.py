@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from visleak.errors import UsageError
-from visleak.search.account import Account
-from visleak.search.hits import Search
+from visleak.search.hits import Account, Search
 from visleak.search.streaming import Run
 
 

@@ -17,11 +17,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from visleak.records import VIEWS, Bool, Float32, Int64
-from visleak.search.account import Account
-from visleak.search.chosen import chosen, joined, no_hits
-from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.hits import Account, Hits, Sides, Wanted
 from visleak.search.kernels import DihedralKernel, Kernel, TruncatedKernel, dihedral_basis
-from visleak.search.rescore import Scored, rescore
+from visleak.search.rescore import Scored, chosen, joined, no_hits, rescore
 
 QUERY_BLOCK: Final = 256
 REFERENCE_BLOCK: Final = 1024

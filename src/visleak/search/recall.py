@@ -13,11 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.records import Bool, Int64
-from visleak.search.account import Recall
-from visleak.search.chosen import chosen, joined
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Hits, Rows, Sides, Wanted
-from visleak.search.rescore import Scored
+from visleak.search.hits import Hits, Recall, Rows, Sides, Wanted
+from visleak.search.rescore import Scored, chosen, joined
 from visleak.stats import Rate
 
 #: Seed of the draw of queries.

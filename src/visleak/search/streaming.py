@@ -24,12 +24,9 @@ from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Partition
 from visleak.search.hits import Wanted
-from visleak.search.streaming_blocks import dot_error
 from visleak.search.streaming_device import DeviceScreen, torch_device
-from visleak.search.streaming_findings import Findings
-from visleak.search.streaming_hits import Merger, PartitionHits, StreamHits
-from visleak.search.streaming_plan import choose, sampled, whole
-from visleak.search.streaming_screen import ProductScreen, Screen
+from visleak.search.streaming_hits import Findings, Merger, PartitionHits, StreamHits
+from visleak.search.streaming_screen import ProductScreen, Screen, choose, dot_error, sampled, whole
 from visleak.vectors import check_digest, forget, unit_rows
 
 #: Partitions of fewer rows are not worth choosing a screen for.

@@ -23,8 +23,7 @@ import numpy.typing as npt
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.records import Float32, Int64
-from visleak.search.streaming_blocks import Judged, dot_error, judge, length_error
-from visleak.search.streaming_screen import Seen
+from visleak.search.streaming_screen import Judged, Seen, dot_error, judge, length_error
 
 #: Pairs and queries of one product on a device: its result takes 3 bytes a pair, and where
 #: everything is wanted its list of places takes 16.

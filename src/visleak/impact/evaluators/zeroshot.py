@@ -18,8 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.encoders.text_towers import TextTower
-from visleak.encoders.vision_language import load_vision_language
+from visleak.encoders.vision_language import TextTower, load_vision_language
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import class_names
 from visleak.impact.evaluators.classification import (

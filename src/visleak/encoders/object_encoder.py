@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.flatness import flat
-from visleak.encoders.limits import stated_thresholds
+from visleak.encoders.builtin import flat
+from visleak.encoders.thresholds import stated_thresholds
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Bytes8, Float32, Picture
 
