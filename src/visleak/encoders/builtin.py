@@ -1,10 +1,10 @@
 """The built-in fingerprint: an orientation grid and a coarse colour grid; no weights, no download.
 
-The picture is squeezed to 32 x 32. Its gradients vote into 8 x 8 cells of 8 unsigned orientation
+The image is squeezed to 32 x 32. Its gradients vote into 8 x 8 cells of 8 unsigned orientation
 bins (Dalal & Triggs 2005, with soft votes in space and angle); the square roots of the votes,
 centred, are one part of the vector, a 4 x 4 grid of mean colours around mid-grey is the other.
 
-All sums run over integers, so a vector depends on the picture alone: not on the batch it came
+All sums run over integers, so a vector depends on the image alone: not on the batch it came
 with, the number of workers or the BLAS. And because the bins sit at multiples of 22.5 degrees,
 mirroring, quarter turns and inversion only permute coordinates and flip signs: the views of
 :data:`visleak.records.VIEWS` are made from stored vectors, exactly, without decoding again.
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.request import Request
-from visleak.records import VIEWS, Bool, Float32, Picture
+from visleak.records import VIEWS, Bool, DecodedImage, Float32
 
 SIDE: Final = 32
 BINS: Final = 8
@@ -33,33 +33,33 @@ BINS: Final = 8
 #: float32 matrix products add them up without rounding, in any order.
 VOTE_SCALE: Final = 32
 
-#: Mean gradient (grey levels over two pixels) below which a picture has nothing to compare.
+#: Mean gradient (grey levels over two pixels) below which an image has nothing to compare.
 FLAT_BELOW: Final = 0.6
 
 #: Luma weights of ITU-R BT.601 in 1/256.
 LUMA: Final = (77, 150, 29)
 
-#: Pictures worked on at a time; only bounds memory.
+#: Images worked on at a time; only bounds memory.
 BATCH: Final = 256
 
 
-def flat(pictures: Sequence[Picture]) -> Bool:
-    """Return whether each picture is flat (n,).
+def flat(images: Sequence[DecodedImage]) -> Bool:
+    """Return whether each image is flat (n,).
 
     >>> grey = np.full((40, 60, 3), 128, np.uint8)
-    >>> flat([Picture(grey, 60, 40)]).tolist()
+    >>> flat([DecodedImage(grey, 60, 40)]).tolist()
     [True]
     """
-    found = np.empty(len(pictures), np.bool_)
-    for start in range(0, len(pictures), BATCH):
+    found = np.empty(len(images), np.bool_)
+    for start in range(0, len(images), BATCH):
         part = slice(start, start + BATCH)
-        squares = np.stack([squeeze(picture.pixels) for picture in pictures[part]])
+        squares = np.stack([squeeze(image.pixels) for image in images[part]])
         found[part] = mean_gradient(gradient_votes(squares)) < FLAT_BELOW
     return found
 
 
 def squeeze(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return the picture as a 32 x 32 square, aspect ratio given up."""
+    """Return the image as a 32 x 32 square, aspect ratio given up."""
     height, width = pixels.shape[:2]
     if (height, width) == (SIDE, SIDE):
         return pixels
@@ -92,7 +92,7 @@ def mean_gradient(votes: Float32) -> npt.NDArray[np.float64]:
 
 
 def _grey_levels(difference: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Round differences in 1/256 grey levels to whole ones, alike for both signs."""
+    """Round differences in 1/256 grey levels to whole ones, symmetrically."""
     rounded = (np.abs(difference) + 128) >> 8
     return np.where(difference < 0, -rounded, rounded)
 
@@ -129,7 +129,7 @@ ORIENTATION_WIDTH: Final = CELLS * CELLS * BINS
 WIDTH: Final = ORIENTATION_WIDTH + COLOURS * COLOURS * 3
 
 #: Weight of the colour part beside the orientation part (measured on judged CIFAR-10 pairs:
-#: 0.3-0.5 are alike, 0.7 and more lose near-duplicates with changed colours).
+#: 0.3-0.5 hardly differ, 0.7 and more lose near-duplicates with changed colours).
 COLOUR_WEIGHT: Final = 0.4
 
 #: Square roots of votes are kept as whole multiples of 1/16, for sums without rounding.
@@ -139,7 +139,7 @@ ROOT_SCALE: Final = 16
 class BuiltinEncoder:
     """Encoder of the base install: see the module's description.
 
-    Cosine similarity of its vectors is high for pictures with the same edges in the same places:
+    Cosine similarity of its vectors is high for images with the same edges in the same places:
     copies, re-saves, re-coloured or blurred ones, small crops and shifts.
     """
 
@@ -154,18 +154,18 @@ class BuiltinEncoder:
         self.cohort: Float32 | None = _cohort()
         self.digest = _digest(self.cohort)
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, 560) and whether each picture is flat (n,)."""
-        vectors = np.empty((len(pictures), WIDTH), np.float32)
-        flat = np.empty(len(pictures), np.bool_)
-        for start in range(0, len(pictures), BATCH):
+    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, 560) and whether each image is flat (n,)."""
+        vectors = np.empty((len(images), WIDTH), np.float32)
+        flat = np.empty(len(images), np.bool_)
+        for start in range(0, len(images), BATCH):
             part = slice(start, start + BATCH)
-            squares = np.stack([squeeze(picture.pixels) for picture in pictures[part]])
+            squares = np.stack([squeeze(image.pixels) for image in images[part]])
             vectors[part], flat[part] = describe(squares)
         return vectors, flat
 
     def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors of the given view (index into ``VIEWS``) of the same pictures."""
+        """Return the vectors of the given view (index into ``VIEWS``) of the same images."""
         order, sign = view_coordinates(view)
         return np.asarray(vectors[:, order] * sign)
 
@@ -181,13 +181,13 @@ def describe(squares: npt.NDArray[np.uint8]) -> tuple[Float32, Bool]:
     """Return fingerprints (n, 560) and flatness (n,) of 32 x 32 RGB squares (n, 32, 32, 3)."""
     orientation, energy = _orientation_grid(squares)
     flat = energy < FLAT_BELOW
-    # the edges of a blank picture are noise: only its colour says anything
+    # the edges of a blank image are noise: only its colour matters
     orientation[flat] = 0
     colour = _colour_grid(squares)
     parts = [_unit(orientation), COLOUR_WEIGHT * _unit(colour)]
     vectors = np.concatenate(parts, axis=1)
     # either part may be all zero (no edges; exactly mid-grey), both only for blank mid-grey,
-    # whose fingerprint is the zero vector: alike to nothing, found by digest and colour
+    # whose fingerprint is the zero vector: similar to nothing, found by digest and colour
     has_edges = (orientation != 0).any(axis=1)
     has_colour = (colour != 0).any(axis=1)
     norms = np.sqrt(has_edges + COLOUR_WEIGHT**2 * has_colour)

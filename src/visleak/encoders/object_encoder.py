@@ -1,7 +1,7 @@
-"""A Python object with one method, ``encode``, made into an encoder.
+"""A Python object with one method, ``encode``, as an encoder.
 
-``encode`` takes a list of pictures, ``uint8`` arrays (height, width, 3) in RGB, and returns an
-array of floats (n, width). It runs in the process that began the run and never travels.
+``encode`` takes a list of images, ``uint8`` arrays (height, width, 3) in RGB, and returns an array
+of floats (n, width). It runs in the process that began the run and is never sent to another.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.builtin import flat
+from visleak.encoders.libraries import said
+from visleak.encoders.network import BatchedEncoder
 from visleak.encoders.thresholds import stated_thresholds
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, Bytes8, Float32, Picture
+from visleak.records import Bytes8, DecodedImage
 
-#: Pictures a call, where the object does not say.
+#: Images per call if the object does not state it.
 BATCH: Final = 32
 
-#: Side of the grey picture that tells the width of the vectors.
+#: Side of the grey image by which the width of the vectors is found.
 TRIED: Final = 224
 
 
-class ObjectEncoder:
-    """An encoder around an object; see :class:`visleak.records.BatchEncoder`.
+class ObjectEncoder(BatchedEncoder):
+    """An encoder around an object with a method ``encode``.
 
     The object may also have ``name``, ``digest``, ``width``, ``thresholds``, ``batch`` and
     ``enough``, which mean what they mean for any encoder.
@@ -42,16 +43,21 @@ class ObjectEncoder:
             cached and no audit is reused.
 
     Raises:
-        UsageError: one of its attributes is not what it must be.
+        UsageError: it has no such method, or an attribute with an invalid value.
         VisleakError: its ``encode`` does not return vectors.
     """
 
-    views = 1
-    cohort: Float32 | None = None
     precision = ""
     device = "its device"
 
     def __init__(self, thing: Any) -> None:
+        if isinstance(thing, type):
+            raise UsageError(f"the encoder is the class {thing.__name__}; give an object of it")
+        if not callable(getattr(thing, "encode", None)):
+            raise UsageError(
+                f"the encoder object lacks encode, the method from images to vectors; got a"
+                f" {type(thing).__name__}"
+            )
         self.name = str(getattr(thing, "name", type(thing).__name__))
         self._thing = thing
         try:
@@ -64,63 +70,46 @@ class ObjectEncoder:
         self.preparation = all_pixels
         self.width = self._number("width", 1, 0) or self._tried()
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
-        vectors = np.empty((len(pictures), self.width), np.float32)
-        for start in range(0, len(pictures), self.batch):
-            part = slice(start, start + self.batch)
-            vectors[part] = self.forward([all_pixels(picture) for picture in pictures[part]])
-        return vectors, flat(pictures)
-
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return unit vectors (n, width) of pictures, NaN where there are no numbers.
+    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+        """Return what the object makes of images, (n, width).
 
         Raises:
-            VisleakError: the object returned something else than vectors.
+            VisleakError: the object returned something other than vectors.
         """
-        made = self._asked(prepared)
+        made = self._encoded(prepared)
         if made.shape[1] != self.width:
             raise VisleakError(
                 f"encode of {self.name} returned vectors of {made.shape[1]} numbers; they must be"
                 f" of {self.width}, as before"
             )
-        norms = np.sqrt(np.einsum("ij,ij->i", made, made))
-        # what has no direction has no similarity either
-        norms[norms == 0] = np.nan
-        with np.errstate(invalid="ignore"):
-            return np.asarray(made / norms[:, None], np.float32)
+        return made
 
-    def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors as they are: there is no view but the original."""
-        return vectors
-
-    def _asked(self, pictures: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-        """Return what the object makes of pictures, ``float64`` (n, any width above 0)."""
-        made = np.asarray(self._thing.encode(list(pictures)))
+    def _encoded(self, images: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+        """Return what the object makes of images, ``float64`` (n, any width above 0)."""
+        made = np.asarray(self._thing.encode(list(images)))
         if made.dtype.kind != "f":
             raise VisleakError(
                 f"encode of {self.name} returned {made.dtype}; it must return an array of floats,"
-                " one row a picture"
+                " one row per image"
             )
-        if made.ndim != 2 or len(made) != len(pictures) or not made.shape[1]:
+        if made.ndim != 2 or len(made) != len(images) or not made.shape[1]:
             raise VisleakError(
-                f"encode of {self.name} returned an array {made.shape} for {len(pictures)}"
-                f" pictures; it must be ({len(pictures)}, width)"
+                f"encode of {self.name} returned an array {made.shape} for {len(images)}"
+                f" images; it must be ({len(images)}, width)"
             )
         return made.astype(np.float64)
 
     def _tried(self) -> int:
-        """Return the width of the vectors, by asking for one."""
+        """Return the width of the vectors, by encoding a grey image."""
         grey = np.full((TRIED, TRIED, 3), 128, np.uint8)
         try:
-            return int(self._asked([grey]).shape[1])
+            return int(self._encoded([grey]).shape[1])
         except VisleakError:
             raise
         except Exception as error:
-            said = " ".join(str(error).split())[:300]
             raise VisleakError(
-                f"encode of {self.name} failed on a grey picture of {TRIED} x {TRIED} pixels"
-                f" ({type(error).__name__}: {said})"
+                f"encode of {self.name} failed on a grey image of {TRIED} x {TRIED} pixels"
+                f" ({said(error, 300)})"
             ) from error
 
     def _number(self, attribute: str, least: int, default: int) -> int:
@@ -145,46 +134,30 @@ class ObjectEncoder:
         return (made, True) if made else (f"this run only {uuid.uuid4().hex}", False)
 
 
-def all_pixels(picture: Picture) -> Bytes8:
-    """Return a picture's pixels: the preparation where there is none."""
-    return np.ascontiguousarray(picture.pixels)
-
-
-def wrapped(thing: Any) -> ObjectEncoder:
-    """Return the encoder of an object with a method ``encode``.
-
-    Raises:
-        UsageError, VisleakError: as :class:`ObjectEncoder`.
-    """
-    if isinstance(thing, type):
-        raise UsageError(f"the encoder is the class {thing.__name__}; give an object of it")
-    if not callable(getattr(thing, "encode", None)):
-        raise UsageError(
-            f"the encoder object lacks encode, the method from pictures to vectors; got a"
-            f" {type(thing).__name__}"
-        )
-    return ObjectEncoder(thing)
+def all_pixels(image: DecodedImage) -> Bytes8:
+    """Return the pixels of an image: the preparation of an object."""
+    return np.ascontiguousarray(image.pixels)
 
 
 def _digest(thing: object) -> str | None:
-    """Return a digest of an object's data and of its classes' sources, if both can be had."""
+    """Return a digest of an object's data and of its classes' sources, if both are available."""
     sink = _Sink()
     try:
         pickle.Pickler(sink, pickle.DEFAULT_PROTOCOL).dump(thing)
         for kind in type(thing).__mro__[:-1]:
             sink.write(inspect.getsource(kind).encode())
-    except Exception:  # whatever its own pickling raises: there is no such digest then
+    except Exception:  # its own pickling may raise anything: there is no such digest then
         return None
     return sink.hasher.hexdigest()
 
 
 class _Sink:
-    """A file that keeps a digest of what is written to it."""
+    """A file that keeps only a digest of what is written to it."""
 
     def __init__(self) -> None:
         self.hasher = hashlib.blake2b(b"object 1", digest_size=16)
 
     def write(self, data: Any) -> int:
-        """Take note of bytes."""
+        """Add bytes to the digest."""
         self.hasher.update(data)
         return memoryview(data).nbytes

@@ -1,4 +1,12 @@
-"""Preprocessing as a model's folder describes it (``preprocessor_config.json``), read by us."""
+"""Preprocessing: from a decoded image to the input of a network.
+
+:class:`PixelPreparation` resizes and crops, still in ``uint8``. The libraries that networks come
+from do this through Pillow; the steps here give their numbers to the bit. :class:`Scaling` is left
+to the network's device, where it costs nothing and the image travels there at a quarter of the
+size. Nothing here needs torch: it runs wherever images are decoded.
+
+:func:`read_preprocessing` reads what a model's folder states (``preprocessor_config.json``).
+"""
 
 from __future__ import annotations
 
@@ -14,32 +22,32 @@ import numpy as np
 from PIL import Image
 
 from visleak.errors import VisleakError
-from visleak.records import Bytes8, Picture
+from visleak.records import Bytes8, DecodedImage
 
-#: What ``prep`` of CLIP may be.
+#: Values of the option ``prep`` of CLIP.
 PREPS: Final = ("none", "laion", "laion-nojpeg")
 
-#: Side and JPEG quality of the pictures that LAION's vectors were made of.
+#: Side and JPEG quality of the images that LAION's vectors were made of.
 LAION_SIDE: Final = 256
 LAION_QUALITY: Final = 95
 
-#: A resized picture of more pixels than this is made only where it is not cropped away, and not
-#: longer than this where it is not cropped.
+#: Of a resized image of more pixels than this only the part that a crop keeps is made, and without
+#: a crop it is shortened.
 MOST_PIXELS: Final = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class PixelPreparation:
-    """Resizes and crops a picture as its network's library does.
+    """Resizes and crops an image as its network's library does.
 
     Attributes:
-        resize: ``(short,)`` for the length of the short side, ``(height, width)`` for a size
-            whatever the shape, ``()`` to leave it.
-        crop: ``(height, width)`` about the centre, with black where the picture is smaller; ``()``
-            to leave it.
+        resize: ``(short,)``, the length of the short side; ``(height, width)``, whatever the
+            shape; or ``()``.
+        crop: ``(height, width)`` about the centre, with black where the image is smaller; or
+            ``()``.
         resample: Pillow's number of the filter (2 bilinear, 3 bicubic).
         rounding: ``floor`` begins an odd crop as transformers does, ``even`` as torchvision.
-        prep: what is done before, one of :data:`PREPS`.
+        prep: a step before it, one of :data:`PREPS`.
     """
 
     resize: tuple[int, ...]
@@ -50,14 +58,14 @@ class PixelPreparation:
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """Height and width that every picture gets; ``None`` where they depend on the picture."""
+        """Height and width of the result; ``None`` if they depend on the image."""
         if self.crop:
             return self.crop[0], self.crop[1]
         return (self.resize[0], self.resize[1]) if len(self.resize) == 2 else None
 
-    def __call__(self, picture: Picture) -> Bytes8:
-        """Return the prepared picture, ``uint8`` (height, width, 3)."""
-        pixels = picture.pixels
+    def __call__(self, image: DecodedImage) -> Bytes8:
+        """Return the prepared image, ``uint8`` (height, width, 3)."""
+        pixels = image.pixels
         if self.prep != "none":
             pixels = as_laion(pixels, jpeg=self.prep == "laion")
         size = self._size(*pixels.shape[:2])
@@ -84,7 +92,7 @@ class PixelPreparation:
         }
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
-        """Return height and width of the resized picture."""
+        """Return height and width of the resized image."""
         if not self.resize:
             return height, width
         if len(self.resize) == 2:
@@ -113,7 +121,7 @@ class PixelPreparation:
 
 @dataclass(frozen=True, slots=True)
 class _Crop:
-    """What is kept of a resized picture; may reach beyond it."""
+    """The kept part of a resized image; may extend beyond it."""
 
     top: int
     left: int
@@ -124,10 +132,10 @@ class _Crop:
 def _resized(
     pixels: Bytes8, size: tuple[int, int], kept: tuple[int, int, int, int], resample: int
 ) -> Bytes8:
-    """Return the part (top, left, bottom, right) of the picture resized to (height, width).
+    """Return the part (top, left, bottom, right) of the image resized to (height, width).
 
-    A picture a thousand times as wide as high would be resized to gigabytes, of which next to
-    nothing is kept: there, only that part is made.
+    An image a thousand times as wide as high would be resized to gigabytes, of which almost
+    nothing is kept: then only that part is made.
     """
     height, width = pixels.shape[:2]
     top, left, bottom, right = kept
@@ -144,7 +152,7 @@ def _resized(
 
 
 def as_laion(pixels: Bytes8, jpeg: bool = True) -> Bytes8:
-    """Return a picture as those that LAION's vectors were made of, (256, 256, 3).
+    """Return an image prepared as those of LAION's vectors, (256, 256, 3).
 
     The mode ``border`` of img2dataset: the longest side is resized to 256 (area when shrinking,
     Lanczos when enlarging), white is added on either side up to a square, and the result is
@@ -173,7 +181,7 @@ def as_laion(pixels: Bytes8, jpeg: bool = True) -> Bytes8:
         return np.asarray(image.convert("RGB"))
 
 
-#: Where transformers writes it; newer versions put it into a file of several processors.
+#: Files of transformers; the second, of newer versions, may hold several processors.
 FILES: Final = ("preprocessor_config.json", "processor_config.json")
 
 _OPENAI: Final = {
@@ -183,7 +191,7 @@ _OPENAI: Final = {
 _HALF: Final = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 _SQUARE: Final = {"height": 224, "width": 224}
 
-#: What holds of each kind where the file is silent.
+#: Defaults of each kind of processor.
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "CLIP": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
     "Bit": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
@@ -224,7 +232,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """Everything between a picture and a network."""
+    """All steps between an image and a network."""
 
     pixels: PixelPreparation
     scaling: Scaling
@@ -239,15 +247,15 @@ def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
 
     Args:
         folder: as ``save_pretrained`` writes it, or the hub has it.
-        prep: what is done with an image before, one of :data:`PREPS`.
+        prep: a step before it, one of :data:`PREPS`.
 
     Raises:
-        VisleakError: the folder does not say, or says what we do not do.
+        VisleakError: the folder does not state it, or it is not supported.
     """
     path, config = _read(folder)
     kind = _kind(path, config)
-    told = {name: value for name, value in config.items() if value is not None}
-    whole = {"do_resize": True, "do_rescale": True, "do_normalize": True, **KINDS[kind], **told}
+    stated = {name: value for name, value in config.items() if value is not None}
+    whole = {"do_resize": True, "do_rescale": True, "do_normalize": True, **KINDS[kind], **stated}
     try:
         return Preprocessing(_pixels(whole, kind, prep), _scaling(whole))
     except (KeyError, TypeError, ValueError) as error:
@@ -258,12 +266,12 @@ def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
 
 
 def is_described(folder: Path) -> bool:
-    """Return whether a model's folder says how pictures are prepared."""
+    """Return whether a model's folder states its preprocessing."""
     return any((folder / name).is_file() for name in FILES)
 
 
 def clip_preprocessing(side: int, prep: str = "none") -> Preprocessing:
-    """Return what CLIP's own processor does where nothing is said, at another size.
+    """Return the preprocessing of CLIP's own processor, at another size.
 
     The short side is resized to ``side`` (bicubic), the rest cropped away about the centre, and
     colours are scaled by OpenAI's means and standard deviations.
@@ -291,20 +299,20 @@ def _read(folder: Path) -> tuple[Path, Mapping[str, Any]]:
             return path, config
         raise VisleakError(f"{path} is not understood: it must hold names and values")
     raise VisleakError(
-        f"{folder} has no {FILES[0]}, which says how pictures are prepared; copy it there from the"
+        f"{folder} has no {FILES[0]}, which says how images are prepared; copy it there from the"
         " published model"
     )
 
 
 def _kind(path: Path, config: Mapping[str, Any]) -> str:
-    """Return which processor a file is of; one of :data:`KINDS`."""
-    told = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
-    kind = told
+    """Return the kind of processor of a file; one of :data:`KINDS`."""
+    stated = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
+    kind = stated
     for suffix in ("Fast", "Pil", "ImageProcessor", "FeatureExtractor"):
         kind = kind.removesuffix(suffix)
     if kind not in KINDS:
         raise VisleakError(
-            f"{path} is of {told or 'no named processor'!r}; those known are"
+            f"{path} is of {stated or 'no named processor'!r}; those known are"
             f" {', '.join(f'{known}ImageProcessor' for known in KINDS)}: export the model to ONNX"
             " and use onnx:FILE"
         )

@@ -13,7 +13,7 @@ def stated_thresholds(value: object) -> Mapping[str, Any] | None:
     """Return stated thresholds as plain values, ``None`` for none.
 
     Raises:
-        ValueError: they cannot be, or nobody says where they come from.
+        ValueError: they are out of range, or their source is not stated.
 
     >>> stated_thresholds({"hard": 1, "soft": 0.5, "provenance": "measured"})
     {'hard': 1.0, 'soft': 0.5, 'provenance': 'measured'}
@@ -21,23 +21,27 @@ def stated_thresholds(value: object) -> Mapping[str, Any] | None:
     if value is None:
         return None
     found: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
-    told = found.get("provenance")
+    provenance = found.get("provenance")
     stated = [found.get(key) for key in ("hard", "soft")]
     numbers = [float(n) for n in stated if isinstance(n, int | float)]
-    if len(numbers) != 2 or not -1 <= numbers[1] <= numbers[0] <= 1 or not isinstance(told, str):
+    if (
+        len(numbers) != 2
+        or not -1 <= numbers[1] <= numbers[0] <= 1
+        or not isinstance(provenance, str)
+    ):
         raise ValueError(
             "thresholds must hold hard and soft, similarities with -1 <= soft <= hard <= 1, and"
             f" provenance, a text; got {value!r}"
         )
-    return {"hard": numbers[0], "soft": numbers[1], "provenance": told}
+    return {"hard": numbers[0], "soft": numbers[1], "provenance": provenance}
 
 
-#: CLIP of the paper: the network's name in transformers, and in open_clip.
+#: CLIP of the paper: its name in transformers, and with the names in open_clip.
 OPENAI_CLIP: Final = "openai/clip-vit-base-patch32"
 OPENAI_CLIP_NAMES: Final = (OPENAI_CLIP, "ViT-B-32/openai", "ViT-B-32-quickgelu/openai")
 
 #: Ramos et al. (2025), "Data Leakage in Visual Datasets", sections 3 and 4: for cosines of CLIP
-#: ViT-B/32 with OpenAI's weights, LAION's own vectors, made of resized pictures, among them.
+#: ViT-B/32 with OpenAI's weights, including LAION's own vectors, made of resized images.
 RAMOS: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "hard": 0.98,
@@ -50,7 +54,7 @@ RAMOS: Final[Mapping[str, Any]] = MappingProxyType(
 def published(request: str | Request) -> Mapping[str, Any] | None:
     """Return the thresholds published for the encoder of a text; ``None`` where there are none.
 
-    Only a name tells whose weights they are: a folder has none, whatever it holds.
+    Only a name identifies the weights: a folder has no published thresholds.
 
     >>> published("clip?device=cpu")["hard"]
     0.98

@@ -1,24 +1,25 @@
-"""A CLIP with both of its towers."""
+"""CLIPs with both towers: the text tower, through transformers or open_clip, and the pair."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from visleak.encoders import load_encoder
 from visleak.encoders.clip import backend_of, find_clip, whole_open_clip
-from visleak.encoders.libraries import library, member, said
-from visleak.encoders.network import Running, digest, tensors_digest
+from visleak.encoders.libraries import library, member
+from visleak.encoders.network import Running, digest, tensors_digest, torch_type
 from visleak.encoders.request import Request, parse
 from visleak.encoders.weights import (
     TRANSFORMERS,
     Found,
     load_weights,
+    loading,
     quiet,
     refuse_missing,
     transformers_for,
@@ -33,8 +34,8 @@ STEP: Final = 8
 Progress = Callable[[int, int], None]
 
 
-def untold(done: int, total: int) -> None:
-    """Tell nobody how far it is."""
+def _silent(done: int, total: int) -> None:
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Tokens:
 
     Attributes:
         ids: ``int64`` (n, context), filled up.
-        lengths: ``int64`` (n,): tokens up to and with the one that ends a sentence; what comes
-            after them does not matter to its vector.
+        lengths: ``int64`` (n,): tokens up to and with the one that ends a sentence; later ones do
+            not change its vector.
         cut: ``bool`` (n,): the sentence was longer than the context, and its end is lost.
     """
 
@@ -53,30 +54,22 @@ class Tokens:
     cut: Bool
 
 
-class Tokenizer(Protocol):
-    """Turns sentences into tokens."""
-
-    def __call__(self, sentences: Sequence[str]) -> Tokens:
-        """Return the tokens of sentences."""
-        ...
-
-
 @dataclass(frozen=True)
 class LoadedText:
-    """What a library gives of a text tower.
+    """A text tower as its library loads it.
 
     Attributes:
         module: the network, in ``float32`` on the CPU.
         vectors: from the module and tokens (n, length) to vectors (n, width).
-        tokenizer: makes the tokens.
-        context: tokens that a sentence may have.
-        logit_scale: what cosines are multiplied by before a softmax (its exponential is taken).
+        tokenizer: from sentences to tokens.
+        context: most tokens of a sentence.
+        logit_scale: factor of cosines before a softmax (its exponential is taken).
         digest: of the weights, the tokenizer and what is done with them.
     """
 
     module: Any
     vectors: Callable[[Any, Any], Any]
-    tokenizer: Tokenizer
+    tokenizer: Callable[[Sequence[str]], Tokens]
     context: int
     logit_scale: float
     digest: str
@@ -84,7 +77,7 @@ class LoadedText:
 
 @dataclass(frozen=True)
 class TextVectors:
-    """What a text tower made of sentences.
+    """Vectors of sentences.
 
     Attributes:
         matrix: ``float32`` (n, width), unit rows.
@@ -96,7 +89,7 @@ class TextVectors:
 
 
 class TextTower:
-    """A loaded text tower with its place to run.
+    """A text tower on a device.
 
     Sentences are read in batches of one fixed size and, up to padding, their own length, so that a
     vector depends on its sentence alone, and on the size of the batch by less than 1e-6.
@@ -116,15 +109,14 @@ class TextTower:
         self.precision, self.device = running.precision, running.device
         self._batch = running.batch
         self._loaded = loaded
-        dtypes = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-        dtype = getattr(self._torch, dtypes[running.precision])
+        dtype = torch_type(self._torch, running.precision)
         self._module = loaded.module.eval().to(device=running.device, dtype=dtype)
 
-    def encode(self, sentences: Sequence[str], progress: Progress = untold) -> TextVectors:
+    def encode(self, sentences: Sequence[str], progress: Progress = _silent) -> TextVectors:
         """Return unit vectors of sentences; equal sentences are read once.
 
         Raises:
-            VisleakError: a vector is no direction: beyond the precision, or all zero.
+            VisleakError: a vector has no direction: it is beyond the precision, or all zero.
         """
         if not sentences:
             raise ValueError("there are no sentences to encode")
@@ -171,7 +163,7 @@ class TextTower:
             return np.asarray(made.float().cpu().numpy(), np.float32)
 
 
-#: Files that a tokenizer is read from: the first alone, or the two after it together.
+#: Files that a tokenizer of transformers is read from: the first alone, or the two after it.
 TOKENIZER: Final = ("tokenizer.json", "vocab.json", "merges.txt")
 
 #: The files of a CLIP with both towers; the image tower's layout leaves out the tokenizer.
@@ -179,8 +171,8 @@ LAYOUT: Final = replace(
     TRANSFORMERS, others=(*TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 )
 
-#: Configurations from before transformers 4.32 say this of OpenAI's networks, whose sentences end
-#: with the highest token there is; the library goes by that then.
+#: Token that configurations from before transformers 4.32 state as the end of a sentence. They are
+#: of OpenAI's networks, whose sentences end with the highest token; the library does so too.
 OLD_END: Final = 2
 
 
@@ -189,20 +181,24 @@ def load_clip_text(request: Request) -> LoadedText:
 
     Raises:
         MissingExtra: transformers or torch is not installed.
-        VisleakError: the model or its tokenizer cannot be had, or they do not fit together.
+        VisleakError: the model or its tokenizer could not be loaded, or they do not match.
     """
     transformers = transformers_for("the text tower of clip")
+    import torch
+
     found = find_clip(request, LAYOUT)
     if found.config().get("model_type") != "clip":
         raise VisleakError(
-            f"model {found.name} is a tower for pictures alone; texts need the whole CLIP"
+            f"model {found.name} is a tower for images alone; texts need the whole CLIP"
         )
     tokenizer = _tokenizer(transformers, found)
     module, missing = load_weights(found, member(transformers, "CLIPModel", "encoder clip"))
     refuse_missing(found, missing)
     config = module.config.text_config
     _check(found, tokenizer, config)
-    tower = _text_tower(module)
+    tower = torch.nn.ModuleDict(
+        {"text_model": module.text_model, "text_projection": module.text_projection}
+    )
     weights = tensors_digest(
         tower.state_dict(),
         {
@@ -224,20 +220,24 @@ def load_clip_text(request: Request) -> LoadedText:
     )
 
 
+def _text_embeds(module: Any, ids: Any) -> Any:
+    return module["text_projection"](module["text_model"](input_ids=ids).pooler_output)
+
+
 class ClipTokenizer:
-    """CLIP's tokenizer, with sentences cut as the library cuts them: their end token stays.
+    """CLIP's tokenizer; long sentences are cut as the library cuts them: the end token stays.
 
     Args:
         tokenizer: of transformers.
-        context: tokens that a sentence may have.
+        context: most tokens of a sentence.
     """
 
     def __init__(self, tokenizer: Any, context: int) -> None:
         self._tokenizer = tokenizer
         self._context = context
         pad = tokenizer.pad_token_id
-        # what comes after the end does not matter
-        self._pad = _ends_with(tokenizer) if pad is None else pad
+        # tokens after the end do not matter
+        self._pad = _end_token(tokenizer) if pad is None else pad
 
     def __call__(self, sentences: Sequence[str]) -> Tokens:
         """Return the tokens of sentences."""
@@ -251,8 +251,8 @@ class ClipTokenizer:
         return Tokens(ids, lengths, full > self._context)
 
 
-def _ends_with(tokenizer: Any) -> int | None:
-    """Return the token that every text ends with; ``None`` where there is none."""
+def _end_token(tokenizer: Any) -> int | None:
+    """Return the token that every text ends with; ``None`` if there is none."""
     with quiet():
         empty = tokenizer("")["input_ids"]
     return int(empty[-1]) if empty else None
@@ -262,77 +262,55 @@ def _tokenizer(transformers: Any, found: Found) -> Any:
     """Return the tokenizer of a model's folder: CLIP's, or one of whole words.
 
     Raises:
-        VisleakError: it is not there, or damaged.
+        VisleakError: it is missing or damaged.
     """
     single, *pair = ((found.path / file).is_file() for file in TOKENIZER)
-    # the library would make one of an empty vocabulary, and say nothing
+    # the library would make one of an empty vocabulary, without a message
     if not (single or all(pair)):
         raise VisleakError(
             f"model {found.name}: {found.path} has no tokenizer ({TOKENIZER[0]}, or {TOKENIZER[1]}"
             f" and {TOKENIZER[2]}); copy it there from the published model"
         )
-    # CLIPTokenizer makes pairs of letters whatever it is given: of whole words, unknown ones
-    kind = "CLIPTokenizer" if _model_of(found) == "BPE" else "PreTrainedTokenizerFast"
+    # CLIPTokenizer would split the whole words of such a vocabulary into unknown pairs of letters
+    kind = "CLIPTokenizer" if _tokenizer_model(found) == "BPE" else "PreTrainedTokenizerFast"
     factory = member(transformers, kind, "the text tower of clip")
-    try:
-        with quiet():
-            return factory.from_pretrained(
-                str(found.path), local_files_only=True, trust_remote_code=False
-            )
-    except Exception as error:
-        # the library raises whatever its parsers do
-        raise VisleakError(
-            f"model {found.name}: the tokenizer in {found.path} cannot be loaded ({said(error)})"
-        ) from error
+    with loading(f"model {found.name}: the tokenizer in {found.path} cannot be loaded"):
+        return factory.from_pretrained(
+            str(found.path), local_files_only=True, trust_remote_code=False
+        )
 
 
-def _model_of(found: Found) -> str:
-    """Return what kind of tokenizer a folder has, in the words of ``tokenizer.json``."""
+def _tokenizer_model(found: Found) -> str:
+    """Return the kind of tokenizer that ``tokenizer.json`` states."""
     try:
         content = json.loads((found.path / TOKENIZER[0]).read_text(encoding="utf-8"))
         return str(content["model"]["type"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        # not there, of an old version, or damaged, which the library says in its own words
+        # missing, of an old version, or damaged: the library reports it
         return "BPE"
 
 
 def _check(found: Found, tokenizer: Any, config: Any) -> None:
-    """Refuse a tokenizer of another model: the tower would read noise, and nobody would notice."""
+    """Refuse a tokenizer of another model, with which the tower would read noise."""
     numbers = tokenizer.get_vocab().values()
-    last, ends = max(numbers), _ends_with(tokenizer)
+    last, end = max(numbers), _end_token(tokenizer)
     expected = last if config.eos_token_id == OLD_END else config.eos_token_id
-    if last >= config.vocab_size or ends != expected:
+    if last >= config.vocab_size or end != expected:
         raise VisleakError(
             f"model {found.name}: its tokenizer has tokens up to {last} and ends a text with"
-            f" {ends}, its config.json speaks of {config.vocab_size} tokens and of"
-            f" {expected} at the end; they are of two models"
+            f" {end}, its config.json states {config.vocab_size} tokens and {expected} at the"
+            " end; they are of two models"
         )
 
 
-def _text_tower(module: Any) -> Any:
-    """Return the parts of a CLIP that texts need; those for pictures are let go."""
-    import torch
-
-    return torch.nn.ModuleDict(
-        {"text_model": module.text_model, "text_projection": module.text_projection}
-    )
-
-
-def _text_embeds(module: Any, ids: Any) -> Any:
-    return module["text_projection"](module["text_model"](input_ids=ids).pooler_output)
-
-
-#: Files of the tokenizers that some models of open_clip bring along; most use the library's own.
+#: Files of the tokenizers of some models of open_clip; most use the library's own.
 TOKENIZER_FILES: Final = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "sentencepiece.bpe.model",
-    "spiece.model",
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("vocab.json", "merges.txt", "vocab.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
+
+#: A text whose tokens identify a tokenizer.
+_PROBE: Final = "A photo of 2 Sturgeons, naïve & <b>bold</b>; isn't it?"
 
 
 def load_open_clip_text(request: Request) -> LoadedText:
@@ -340,28 +318,22 @@ def load_open_clip_text(request: Request) -> LoadedText:
 
     Raises:
         MissingExtra: open_clip is not installed.
-        UsageError: the name is none of open_clip's.
-        VisleakError: the weights or the tokenizer cannot be had.
+        UsageError: open_clip does not have the name.
+        VisleakError: the weights or the tokenizer could not be loaded.
     """
     open_clip = library("open_clip", "open-clip", "clip through open_clip")
     model, name = whole_open_clip(request, TOKENIZER_FILES)
-    # texts need nothing of it
+    # texts do not need the image tower
     model.visual = None
     model = model.float()
-    try:
-        with quiet():
-            tokenizer = open_clip.get_tokenizer(name)
-    except Exception as error:
-        # open_clip and what it calls raise what they like
-        raise VisleakError(
-            f"encoder clip: open_clip has no tokenizer for {name} ({said(error)})"
-        ) from error
+    with loading(f"encoder clip: open_clip has no tokenizer for {name}"):
+        tokenizer = open_clip.get_tokenizer(name)
     context = int(getattr(tokenizer, "context_length", None) or model.context_length)
     weights = tensors_digest(model.state_dict(), {"open_clip": str(model)})
     probe = tokenizer([_PROBE])[0].tolist()
     return LoadedText(
         module=model,
-        vectors=_encode_text,
+        vectors=lambda model, ids: model.encode_text(ids),
         tokenizer=OpenClipTokenizer(tokenizer, context),
         context=context,
         logit_scale=float(model.logit_scale.detach().exp()),
@@ -369,18 +341,14 @@ def load_open_clip_text(request: Request) -> LoadedText:
     )
 
 
-#: Its tokens tell one tokenizer from another.
-_PROBE: Final = "A photo of 2 Sturgeons, naïve & <b>bold</b>; isn't it?"
-
-
 class OpenClipTokenizer:
     """A tokenizer of open_clip.
 
-    Some of its towers look at what comes after a sentence, so all are read at full length.
+    Some of its towers read the tokens after a sentence, so all are read at full length.
 
     Args:
         tokenizer: of open_clip.
-        context: tokens that a sentence may have.
+        context: most tokens of a sentence.
     """
 
     def __init__(self, tokenizer: Any, context: int) -> None:
@@ -391,7 +359,7 @@ class OpenClipTokenizer:
         """Return the tokens of sentences."""
         with quiet():
             ids = self._tokens(sentences, self._context)
-            # given one token more, what fitted is followed by padding, and what was cut goes on
+            # with one more token, a whole sentence is followed by padding, a cut one is not
             longer = self._tokens(sentences, self._context + 1)
         cut = (longer[:, :-1] != ids).any(axis=1)
         return Tokens(ids, np.full(len(ids), self._context, np.int64), cut)
@@ -400,34 +368,23 @@ class OpenClipTokenizer:
         return np.asarray(self._tokenizer(list(sentences), context_length=context), np.int64)
 
 
-def _encode_text(model: Any, ids: Any) -> Any:
-    return model.encode_text(ids)
-
-
-#: What loads the text tower, by the library that loads the tower of the pictures.
-_LOADERS: Final[Mapping[str, Callable[[Request], LoadedText]]] = {
-    "transformers": load_clip_text,
-    "open_clip": load_open_clip_text,
-}
-
-
 @dataclass(frozen=True)
 class VisionLanguage:
     """The two towers of one model.
 
     Attributes:
-        pictures: the encoder of the pictures, unit vectors.
+        images: the encoder of the images, unit vectors.
         texts: the tower of the texts, unit vectors of the same width.
     """
 
-    pictures: Encoder
+    images: Encoder
     texts: TextTower
 
     def about(self) -> dict[str, Any]:
-        """Return what tells this model from others, as plain values."""
+        """Return what identifies the model, as plain values."""
         return {
-            "name": self.pictures.name,
-            "digest": self.pictures.digest,
+            "name": self.images.name,
+            "digest": self.images.digest,
             "text digest": self.texts.digest,
             "precision": self.texts.precision,
             "device": self.texts.device,
@@ -440,38 +397,26 @@ def load_vision_language(text: str, **options: object) -> VisionLanguage:
 
     Args:
         text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``.
-        options: more options, by name; they come before those in the text.
+        options: more options, by name; they take precedence over those in the text.
 
     Raises:
-        UsageError: it is no CLIP, or an option or a name cannot be.
+        UsageError: it is not a CLIP, or an option or a name is invalid.
         MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer cannot be had.
+        VisleakError: weights or tokenizer could not be loaded.
     """
-    # texts first: fetching their tokenizer may bring newer weights, which the pictures share then
+    # texts first: downloading their tokenizer may bring newer weights, which both then share
     texts = load_text_tower(text, **options)
     return VisionLanguage(load_encoder(text, **options), texts)
 
 
 def load_text_tower(text: str, **options: object) -> TextTower:
-    """Return the text tower of the CLIP that an encoder's text names.
-
-    Args:
-        text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder of its pictures is named.
-        options: more options, by name; they come before those in the text.
-
-    Raises:
-        UsageError: it is no CLIP, or an option or a name cannot be.
-        MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer cannot be had.
-    """
-    request = parse(text)
-    told = {**request.options, **{name: str(value) for name, value in options.items()}}
-    request = replace(request, options=told)
+    """Return the text tower of a CLIP; arguments and errors as :func:`load_vision_language`."""
+    request = parse(text).updated(options)
     if request.name != "clip":
         raise UsageError(
             "the model must be a CLIP, which has a tower for texts: clip, clip:FOLDER,"
             f" clip:OWNER/NAME or clip:MODEL/WEIGHTS?backend=open_clip; got {text!r}"
         )
-    load = _LOADERS[backend_of(request)]
+    load = load_clip_text if backend_of(request) == "transformers" else load_open_clip_text
     running = Running.asked(request)
     return TextTower(request.named("backend"), load(request), running)

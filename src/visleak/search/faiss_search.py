@@ -177,7 +177,7 @@ def _reaching(index: Index, stacked: Float32, owner: Int64, radius: float) -> tu
 
 
 #: Recall of the pairs by threshold, and of the best, that the effort is tuned to. Duplicates lie
-#: close and are found soon; most of a query's best are just any pictures, and cost the most.
+#: close and are found soon; most of a query's best are just any images, and cost the most.
 TARGET_PAIRS: Final = 0.99
 TARGET_BEST: Final = 0.95
 

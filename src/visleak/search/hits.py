@@ -112,7 +112,7 @@ def _share(rate: Rate) -> str:
     return f"{percent(rate.share)} % ({rate.count:,} of {rate.total:,}, {rate.interval})"
 
 
-#: Makes the vectors of a view of the same pictures: (vectors, index into VIEWS) -> vectors.
+#: Makes the vectors of a view of the same images: (vectors, index into VIEWS) -> vectors.
 ViewMaker = Callable[[Float32, int], Float32]
 
 

@@ -1,11 +1,11 @@
 """Candidates by voting: which references share patches with a query, in a consistent place.
 
-Every patch of the query looks for alike patches of the references and votes for their pictures
+Every patch of the query looks for alike patches of the references and votes for their images
 (Sivic & Zisserman, "Video Google", ICCV 2003). Patches are compared by binary codes, as in Hamming
 embedding, and votes that do not agree in turn and scale are void, which is weak geometric
-consistency (both Jegou, Douze & Schmid, ECCV 2008). The few pictures left are checked for a common
+consistency (both Jegou, Douze & Schmid, ECCV 2008). The few images left are checked for a common
 place too: the score is the largest weight of matches that one turn, scale and shift explains, so
-that unrelated pictures get next to no votes.
+that unrelated images get next to no votes.
 
 All weights are integers and sums of them exact: no block size, number of threads or order of the
 references changes a score. Only references of equal score are told apart by their position.
@@ -202,8 +202,8 @@ LEAST_SCORE: Final = 4.0
 #: Text that changes whenever any score could change.
 DIGEST: Final = "votes-2"
 
-_CHECKED: Final = 64  # pictures a query (and ties) whose matches are checked for a common place
-_COMMON: Final = 20  # a patch found in more pictures than this weighs less
+_CHECKED: Final = 64  # images a query (and ties) whose matches are checked for a common place
+_COMMON: Final = 20  # a patch found in more images than this weighs less
 _UNIT: Final = 64  # integer weight of a patch that is not common
 
 Float64 = npt.NDArray[np.float64]
@@ -212,12 +212,12 @@ Complex = npt.NDArray[np.complex128]
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """The local features of many pictures, one after another; may be memory-mapped.
+    """The local features of many images, one after another; may be memory-mapped.
 
     Attributes:
         descriptors: ``uint8`` (n, 128).
         keypoints: ``float32`` (n, 4): x, y, scale (pixels), angle (degrees clockwise from x).
-        starts: ``int64`` (pictures + 1,): picture ``p`` has the rows ``starts[p]:starts[p + 1]``.
+        starts: ``int64`` (images + 1,): image ``p`` has the rows ``starts[p]:starts[p + 1]``.
     """
 
     descriptors: Bytes8
@@ -235,7 +235,7 @@ class FeatureRows:
             raise ValueError(f"starts must ascend from 0 to {n}")
 
     def __len__(self) -> int:
-        """Return the number of pictures."""
+        """Return the number of images."""
         return len(self.starts) - 1
 
 
@@ -244,8 +244,8 @@ class Votes:
     """Candidates, ordered by query, then by score (highest first), then by reference.
 
     Attributes:
-        query, reference: ``int64`` (n,): positions of the pictures in their :class:`FeatureRows`.
-        score: ``float32`` (n,): about the number of patches the two pictures share in one place.
+        query, reference: ``int64`` (n,): positions of the images in their :class:`FeatureRows`.
+        score: ``float32`` (n,): about the number of patches the two images share in one place.
         view: ``int8`` (n,): index into :data:`visleak.records.VIEWS`: the view of the query that
             scored best.
     """
@@ -262,7 +262,7 @@ class Votes:
 class LocalIndex:
     """Finds the references that share patches with a query.
 
-    Holds 44 bytes a feature (11 kB for a picture of 250) and 50 MB besides. Descriptors are read
+    Holds 44 bytes a feature (11 kB for an image of 250) and 50 MB besides. Descriptors are read
     once, in blocks, keypoints only where a patch matched, so that both may be memory-mapped.
 
     Args:
@@ -302,7 +302,7 @@ class LocalIndex:
         """
         lengths = {len(queries) for queries in views.values()}
         if len(lengths) != 1:
-            raise ValueError(f"views must be of the same queries, got {sorted(lengths)} pictures")
+            raise ValueError(f"views must be of the same queries, got {sorted(lengths)} images")
 
         def one(query: int) -> Votes:
             return _merged(
@@ -324,16 +324,16 @@ class LocalIndex:
     def _scores(self, queries: FeatureRows, query: int) -> tuple[Int64, Int64]:
         """Return references, ascending, and integer scores of one query in one view."""
         rows = slice(queries.starts[query], queries.starts[query + 1])
-        patches, matched, pictures = self._matches(queries.descriptors[rows])
+        patches, matched, images = self._matches(queries.descriptors[rows])
         weights = _rarity(patches)
         mine = np.asarray(queries.keypoints[rows], np.float64)[patches]
         theirs = self._keypoints[matched].astype(np.float64)
         turn = np.deg2rad(theirs[:, 3] - mine[:, 3])
         zoom = np.log2(theirs[:, 2] / mine[:, 2])
-        chosen = _consistent(pictures, turn, zoom, weights)
+        chosen = _consistent(images, turn, zoom, weights)
         here, there = (points[:, 0] + 1j * points[:, 1] for points in (mine, theirs))
         move = np.exp2(zoom) * np.exp(1j * turn)
-        lows, highs = (np.searchsorted(pictures, chosen, side) for side in ("left", "right"))
+        lows, highs = (np.searchsorted(images, chosen, side) for side in ("left", "right"))
         scores = [
             _placed(here[low:high], there[low:high], move[low:high], weights[low:high])
             for low, high in zip(lows, highs, strict=True)
@@ -341,13 +341,13 @@ class LocalIndex:
         return chosen, np.array(scores, np.int64)
 
     def _matches(self, descriptors: Bytes8) -> tuple[Int64, Int64, Int64]:
-        """Return pairs of alike patches, ordered by picture.
+        """Return pairs of alike patches, ordered by image.
 
-        A patch of the query has at most one match in a picture, and a patch of a reference at
+        A patch of the query has at most one match in an image, and a patch of a reference at
         most one in the query: the nearest, then the first. Repeated texture would vote often.
 
         Returns:
-            Rows of the query, rows of the references, and positions of the latter's pictures.
+            Rows of the query, rows of the references, and positions of the latter's images.
         """
         mine, theirs, bits = self._codes.alike(descriptors)
         first = _first(theirs, bits, mine)
@@ -370,10 +370,10 @@ def _first(group: Int64, *keys: Int64) -> Int64:
 
 
 def _rarity(patches: Int64) -> Int64:
-    """Return an integer weight a match: a patch that is found in many pictures says less.
+    """Return an integer weight a match: a patch that is found in many images says less.
 
-    ``patches`` holds each patch of the query once for every picture it was found in. The weight is
-    ``_UNIT`` up to ``_COMMON`` pictures, then falling with the square root of their number
+    ``patches`` holds each patch of the query once for every image it was found in. The weight is
+    ``_UNIT`` up to ``_COMMON`` images, then falling with the square root of their number
     (Jegou, Douze & Schmid, "On the burstiness of visual elements", CVPR 2009).
     """
     spread = np.bincount(patches)[patches]
@@ -381,8 +381,8 @@ def _rarity(patches: Int64) -> Int64:
     return np.asarray(weights, np.int64)
 
 
-def _consistent(pictures: Int64, turn: Float64, zoom: Float64, weights: Int64) -> Int64:
-    """Return the pictures, ascending, with the most weight in one window of turn and scale.
+def _consistent(images: Int64, turn: Float64, zoom: Float64, weights: Int64) -> Int64:
+    """Return the images, ascending, with the most weight in one window of turn and scale.
 
     Windows are 45 degrees by one octave, and overlap by half, so that no group is cut in two.
     """
@@ -390,7 +390,7 @@ def _consistent(pictures: Int64, turn: Float64, zoom: Float64, weights: Int64) -
     a = np.floor(turn / (2 * np.pi) * turns).astype(np.int64) % turns
     s = np.clip(np.floor(zoom / 0.5), -15, 15).astype(np.int64) + 16
     keys = np.concatenate(
-        [(pictures * turns + (a + da) % turns) * 64 + s + ds for da in (0, 1) for ds in (0, 1)]
+        [(images * turns + (a + da) % turns) * 64 + s + ds for da in (0, 1) for ds in (0, 1)]
     )
     windows, where = np.unique(keys, return_inverse=True)
     totals = np.bincount(where, np.tile(weights, 4)).astype(np.int64)

@@ -170,9 +170,9 @@ def sizes_of(images: ImageSet) -> Sizes:
     positions = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     found = []
     for data in images.opener.read(positions.tolist()):
-        picture = data if isinstance(data, Unreadable) else decode(data)
-        if not isinstance(picture, Unreadable):
-            found.append((picture.height, picture.width))
+        image = data if isinstance(data, Unreadable) else decode(data)
+        if not isinstance(image, Unreadable):
+            found.append((image.height, image.width))
     if not found:
         raise VisleakError(
             f"set {images.name!r}: none of {len(positions):,} images spread over it can be read;"

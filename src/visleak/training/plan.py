@@ -35,7 +35,7 @@ class Plan:
         network: one of :data:`visleak.training.settings.NETWORKS`.
         side: of the network's square input, in pixels.
         classes: number of classes; 0 learns to distinguish images instead.
-        pictures: number of training images.
+        images: number of training images.
         epochs: passes over them.
         batch: images per step; the rest of an epoch is dropped.
         seed: of weights, order and changes.
@@ -47,7 +47,7 @@ class Plan:
     network: str
     side: int
     classes: int
-    pictures: int
+    images: int
     epochs: int
     batch: int
     seed: int
@@ -57,7 +57,7 @@ class Plan:
     @property
     def steps_an_epoch(self) -> int:
         """Steps of an epoch, at least one."""
-        return max(1, self.pictures // self.batch)
+        return max(1, self.images // self.batch)
 
     @property
     def steps(self) -> int:
@@ -132,13 +132,13 @@ class Plan:
         return digest_of([self.as_dict(), data])
 
 
-def usual_epochs(pictures: int) -> int:
+def usual_epochs(images: int) -> int:
     """Return the default number of epochs of ``short``.
 
     >>> usual_epochs(50_000), usual_epochs(500), usual_epochs(1_000_000)
     (6, 100, 3)
     """
-    return min(max(round(USUAL_VIEWS / pictures), FEWEST_EPOCHS), MOST_EPOCHS)
+    return min(max(round(USUAL_VIEWS / images), FEWEST_EPOCHS), MOST_EPOCHS)
 
 
 def _cosine(share: float) -> float:

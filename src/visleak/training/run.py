@@ -340,8 +340,8 @@ def train(
     Args:
         plan: of the training.
         images: ``uint8`` (n, side, side, 3); may be memory-mapped.
-        rows: ``int64`` (plan.pictures,): those to learn from.
-        classes: ``int64`` (plan.pictures,): their classes, ``None`` for instances.
+        rows: ``int64`` (plan.images,): those to learn from.
+        classes: ``int64`` (plan.images,): their classes, ``None`` for instances.
         scaling: of the images.
         key: of the plan and the data.
         checkpoint: file to resume from, and to write.

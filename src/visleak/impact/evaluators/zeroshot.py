@@ -205,14 +205,14 @@ def zeroshot(
         )
     count = len(sentences.sentences)
     with context(images, workers, cache, progress) as place:
-        prints = image_vectors(images, towers.pictures, place)
+        prints = image_vectors(images, towers.images, place)
         return save(
             images,
             prints.rows,
             predicted(prints.matrix, made.matrix, towers.texts.logit_scale),
             names.classes,
             target,
-            model=towers.pictures.name,
+            model=towers.images.name,
             about={
                 "evaluator": "zeroshot",
                 "model": {**towers.about(), "logit scale": towers.texts.logit_scale},
