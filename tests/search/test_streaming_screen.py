@@ -162,7 +162,7 @@ PARTS = [
 def test_no_screen_loses_a_pair_that_reaches_its_floor(part, seed):
     """Floors are similarities of the pairs themselves, so rounding alone could lose one."""
     query, stored, floor, exact = hard_case(seed)
-    seen = ProductScreen(query, part).look(stored, floor)
+    seen = ProductScreen(query, part).select(stored, floor)
     assert_nothing_lost(seen, floor, exact)
     # and nothing far below comes through the comparison in full
     assert (exact[seen.query, seen.row] >= floor[seen.query] - 1e-4).all()
@@ -174,7 +174,7 @@ def test_half_precision_loses_nothing_either(precision, seed):
     """The bound of the module holds for what torch really computes."""
     pytest.importorskip("torch")
     query, stored, floor, exact = hard_case(seed)
-    seen = DeviceScreen(query, "cpu", precision).look(stored, floor)
+    seen = DeviceScreen(query, "cpu", precision).select(stored, floor)
     assert_nothing_lost(seen, floor, exact)
     slack = 2 * half_error(WIDTH, precision) + 1e-4
     assert (exact[seen.query, seen.row] >= floor[seen.query] - slack).all()
@@ -275,7 +275,7 @@ def test_a_full_gpu_is_said_in_one_line(monkeypatch):
     query, stored, floor, _ = hard_case(1)
     monkeypatch.setattr(DeviceScreen, "reaching", full)
     with pytest.raises(VisleakError, match=r"^cpu has too little free memory to search on; use"):
-        DeviceScreen(query, "cpu").look(stored, floor)
+        DeviceScreen(query, "cpu").select(stored, floor)
 
 
 def test_the_device_never_changes_a_byte():
@@ -314,7 +314,7 @@ def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
     class Failing:
         block = 10
 
-        def look(self, stored, floor):
+        def select(self, stored, floor):
             done.append(len(stored))
             raise RuntimeError("broken disk")
 

@@ -258,7 +258,7 @@ def test_alike_pairs_are_true_and_most_are_found():
     stored = random_descriptors(3000)
     rng = np.random.default_rng(5)
     near = np.clip(stored[:500] + rng.integers(-10, 11, (500, 128)), 0, 255).astype(np.uint8)
-    mine, theirs, bits = CodeIndex(stored).alike(near)
+    mine, theirs, bits = CodeIndex(stored).similar(near)
     a, _ = binary_codes(near)
     b, _ = binary_codes(stored)
     distance = np.unpackbits((a[:, None] ^ b[None]).view(np.uint8), axis=2).sum(axis=2)
@@ -272,6 +272,6 @@ def test_alike_pairs_are_true_and_most_are_found():
 @pytest.mark.parametrize(("copies", "found"), [(256, True), (257, False)])
 def test_a_crowd_tells_nothing(copies, found):
     stored = np.repeat(random_descriptors(1), copies, axis=0)
-    mine, theirs, _ = CodeIndex(stored).alike(stored[:1])
+    mine, theirs, _ = CodeIndex(stored).similar(stored[:1])
     assert bool(len(mine)) == found
     assert len(set(theirs)) == (copies if found else 0)

@@ -1,8 +1,8 @@
 """Search by faiss: candidates come from an index, similarities from the vectors themselves.
 
-A flat index gives the answer of :class:`visleak.search.exact.ExactSearch`, byte for byte. The
-others look at a part of the references: what they find is right, but they may miss pairs. How hard
-they look is tuned on some queries, and how much they still miss is measured on others.
+A flat index gives the result of :class:`visleak.search.exact.ExactSearch`, byte for byte. The
+others compare a part of the references: what they find is right, but they may miss pairs. Their
+effort is tuned on some queries, and their recall is measured on others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from visleak.search.hits import Account, Hits, Recall, Sides, Wanted
 from visleak.search.recall import exact_answer, measure, only_queries, recall, sampled
 from visleak.search.rescore import Scored, chosen, joined, no_hits, rescore
 
-#: Queries whose candidates are collected at a time; fewer where there are floods.
+#: Queries whose candidates are collected at a time; fewer if there are many candidates.
 QUERY_BLOCK: Final = 256
 
 #: Candidates a block of queries should not exceed; only bounds memory.
@@ -39,18 +39,18 @@ CROWD: Final = 1_000_000
 #: Fetched beyond the best that are wanted, so that ties at the end show.
 SPARE: Final = 12
 
-#: Neighbours asked for first where only more and more of them tell which reach a threshold.
+#: Neighbours fetched first if an index finds those above a threshold only by fetching more.
 FIRST_NEIGHBOURS: Final = 64
 
 
-def found(index: Index, sides: Sides, wanted: Wanted, rows: Int64, effort: Effort) -> Hits:
+def search_index(index: Index, sides: Sides, wanted: Wanted, rows: Int64, effort: Effort) -> Hits:
     """Return what an index finds for some queries.
 
     Args:
         index: of the references.
-        sides, wanted: the question.
+        sides, wanted: of the search.
         rows: of the queries, ascending; the hits are numbered as in ``sides.query``.
-        effort: how hard to look.
+        effort: of the index.
     """
     index.set(effort)
     parts, totals = [], np.zeros(len(sides.query), np.int64)
@@ -126,14 +126,14 @@ def _best(
     if sides.same:
         there &= rows[query] != reference
     query, reference, score = query[there], reference[there], score[there]
-    if index.layout.kind == "ivfpq":  # its scores are those of codes: too rough to leave any out
+    if index.layout.kind == "ivfpq":  # its scores are those of codes: too rough to exclude any
         return query, reference
     floor = _floor(query, reference, score, len(rows), best) - np.float32(MARGIN)
     keep = score >= floor[query]
     query, reference = query[keep], reference[keep]
     if not index.exact or ids.shape[1] == len(index):
         return query, reference
-    # where as many as were fetched are equally good, all that are have to be looked at
+    # if all fetched ones tie, there may be more: fetch everything down to the floor
     tied = np.flatnonzero(scores[:, -1] >= floor[owner])
     lists = [
         index.reaching(stacked[[row]], float(floor[owner[row]]), penalised=True)[2] for row in tied
@@ -176,15 +176,14 @@ def _reaching(index: Index, stacked: Float32, owner: Int64, radius: float) -> tu
     return np.concatenate(found_query), np.concatenate(found_reference)
 
 
-#: Recall of the pairs by threshold, and of the best, that the effort is tuned to. Duplicates lie
-#: close and are found soon; most of a query's best are just any images, and cost the most.
+#: Recall of the pairs by threshold, and of the best, that the effort is tuned to. Duplicates are
+#: close and found early; most of a query's best are unrelated images, and cost the most.
 TARGET_PAIRS: Final = 0.99
 TARGET_BEST: Final = 0.95
 
-#: Shortest list of candidates of a graph that is tried.
+#: Shortest list of candidates of a graph that is tried, and the longest: a search that needs more
+#: is faster through every reference.
 LEAST_LIST: Final = 16
-
-#: The longest; a search that needs more is done sooner by looking at every reference.
 MOST_LIST: Final = 4096
 
 #: Most candidates fetched for each of the best, where codes blur the order.
@@ -192,20 +191,20 @@ MOST_FETCHED: Final = 32
 
 
 def tune(index: Index, sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Effort:
-    """Return the least effort, doubled step by step, that finds what it should of what is there.
+    """Return the least effort, doubled step by step, that reaches the target recall.
 
-    The most there is where none does. AutoFaiss tunes the same numbers for a given time instead.
+    The largest effort if none does. AutoFaiss tunes the same numbers for a given time instead.
 
     Args:
         index: to be tuned.
-        sides, wanted: the question.
+        sides, wanted: of the search.
         rows: of the queries to tune on.
         workers: threads of exact search.
     """
     answer = exact_answer(sides, wanted, rows, workers)
 
     def reached(effort: Effort) -> float:
-        hits = only_queries(found(index, sides, wanted, rows, effort), rows)
+        hits = only_queries(search_index(index, sides, wanted, rows, effort), rows)
         return _share_of_target(recall(hits, answer, sides, wanted))
 
     fetch = MOST_FETCHED if index.layout.kind == "ivfpq" and wanted.best else 1
@@ -222,13 +221,13 @@ def tune(index: Index, sides: Sides, wanted: Wanted, rows: Int64, workers: int) 
 
 
 def _share_of_target(seen: Recall) -> float:
-    """Return the recall as a share of what is aimed at, the lower of pairs and best."""
+    """Return the recall as a share of its target, the lower of pairs and best."""
     aims = ((seen.pairs, TARGET_PAIRS), (seen.best, TARGET_BEST))
     return min((rate.share / aim for rate, aim in aims if rate.total), default=1.0)
 
 
 def _levels(index: Index) -> Iterator[int]:
-    """Yield efforts to try: cells to look into, or lengths of the list of candidates."""
+    """Yield efforts to try: cells to search, or lengths of the list of candidates."""
     graph = index.layout.kind == "hnsw"
     level, most = (LEAST_LIST, MOST_LIST) if graph else (1, index.filled.nlist)
     while level < most:
@@ -240,7 +239,7 @@ def _levels(index: Index) -> Iterator[int]:
 #: Queries to tune on, and as many others to measure on.
 SAMPLE: Final = 200
 
-#: Views of a query that an index is asked for one by one.
+#: Most views of a query that are searched one by one.
 MOST_VIEWS: Final = 2
 
 
@@ -253,7 +252,7 @@ class FaissSearch:
         sample: queries to tune on, and as many others to measure on.
 
     Attributes:
-        accounts: what was done in each call of :meth:`find`, in order.
+        accounts: of each call of :meth:`find`, in order.
     """
 
     name = "faiss"
@@ -274,7 +273,7 @@ class FaissSearch:
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs; see :class:`visleak.search.hits.Search`.
 
-        An index that is not flat may miss some: ``total`` then counts what was found, too.
+        An index that is not flat may miss some: ``total`` then counts only what was found.
         """
         references = len(sides.reference)
         if not len(sides.query) or not references:
@@ -289,7 +288,7 @@ class FaissSearch:
             index = build(layout, sides.reference, sides.penalty, lambda n: self._progress(n // 2))
             tuned, measured = sampled(len(sides.query), self._sample)
             effort = Effort() if index.exact else tune(index, sides, wanted, tuned, workers)
-            hits = found(index, sides, wanted, np.arange(len(sides.query)), effort)
+            hits = search_index(index, sides, wanted, np.arange(len(sides.query)), effort)
             seen = measure(hits, sides, wanted, measured, workers)
         self._progress(references)
         self.accounts.append(account_of(index, effort, seen))
@@ -299,9 +298,9 @@ class FaissSearch:
 def suited(sides: Sides, sample: int) -> Kind | None:
     """Return the kind of index for a search, by the number of references; ``None`` for none.
 
-    No index serves where the queries are so few that tuning and measuring would search for all of
-    them exactly, nor where all views are compared: exact search compares the nine at one and a
-    half times the price of one, an index looks nine times (``benchmarks/search_engines.py``).
+    ``None`` if the queries are so few that tuning and measuring would search all of them exactly,
+    or if all views are compared: exact search compares nine at one and a half times the cost of
+    one, an index searches nine times (``benchmarks/search_engines.py``).
     """
     kind = kind_for(len(sides.reference))
     few = len(sides.query) <= 2 * sample
@@ -309,7 +308,7 @@ def suited(sides: Sides, sample: int) -> Kind | None:
 
 
 def account_of(index: Index, effort: Effort, seen: Recall | None) -> Account:
-    """Return what is said of a search through an index."""
+    """Return the account of a search through an index."""
     kind = index.layout.kind
     parameters: dict[str, float] = {}
     if kind == "hnsw":

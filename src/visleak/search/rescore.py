@@ -12,7 +12,7 @@ import numpy.typing as npt
 from visleak.records import Bool, Float32, Int8, Int64
 from visleak.search.hits import Hits, Sides, Wanted
 
-#: Views whose float32 similarity lies this far below the best are not looked at again.
+#: Views whose float32 similarity is this far below the best are not rescored.
 VIEW_MARGIN: Final = 1e-5
 
 #: Pairs rescored at a time; only bounds memory.

@@ -35,8 +35,8 @@ HALF_SCALE: Final = np.float32(2.0**112)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What the lengths of some stored rows say.
+class RowLengths:
+    """The lengths of some stored rows.
 
     Attributes:
         scale: ``float32`` (m,): rows times this are of unit length, but for an error of at most
@@ -63,22 +63,22 @@ def dot_error(terms: int) -> float:
 
 
 def length_error(width: int) -> float:
-    """Return the largest relative error of rows times :attr:`Judged.scale`."""
+    """Return the largest relative error of rows times :attr:`RowLengths.scale`."""
     # the root halves the error of the sum; root, division, product and unit rows round once each
     return dot_error(width) / 2 + 5 * ROUNDING
 
 
-def read_block(stored: npt.NDArray[Any], out: Float32) -> Judged:
+def read_block(stored: npt.NDArray[Any], out: Float32) -> RowLengths:
     """Write stored rows (m, d) of any float type into ``out`` (m, d), fit to be scaled."""
     widen(stored, out)
     with np.errstate(over="ignore", invalid="ignore"):
-        judged = judge(stored, np.sqrt(np.einsum("ij,ij->i", out, out)))
+        judged = row_lengths(stored, np.sqrt(np.einsum("ij,ij->i", out, out)))
     out[judged.odd] = judged.replaced
     return judged
 
 
-def judge(stored: npt.NDArray[Any], lengths: Float32) -> Judged:
-    """Return what rough lengths of stored rows say, and look closer where they do not say enough.
+def row_lengths(stored: npt.NDArray[Any], lengths: Float32) -> RowLengths:
+    """Return the lengths of stored rows from rough ones, computed exactly where these are unsure.
 
     Args:
         stored: (m, d), of any float type.
@@ -95,15 +95,15 @@ def judge(stored: npt.NDArray[Any], lengths: Float32) -> Judged:
     exact = unit_rows(stored[odd])
     scale = np.reciprocal(usable)
     scale[odd[exact.broken]] = 0
-    return Judged(scale, odd, exact.matrix, odd[exact.broken], off + int(exact.off.sum()))
+    return RowLengths(scale, odd, exact.matrix, odd[exact.broken], off + int(exact.off.sum()))
 
 
 def widen(stored: npt.NDArray[Any], out: Float32) -> None:
     """Write stored rows into ``out`` as ``float32``.
 
     Half floats are widened with whole-array integer operations, several times faster than numpy
-    converts them one by one: the bits move to their places, and a product mends the exponent.
-    What is infinite or no number comes out as 65,536 or more, which no finite half float reaches.
+    converts them one by one: the bits move to their places, and a product corrects the exponent.
+    Infinity and NaN come out as 65,536 or more, which no finite half float reaches.
     """
     if stored.dtype == np.dtype(np.float16) and stored.dtype.isnative and _keeps_subnormals():
         bits = out.view(np.int32)
@@ -131,8 +131,8 @@ CHUNK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a screen saw in some rows.
+class ScreenResult:
+    """What a screen selects of some rows.
 
     Attributes:
         query, row: ``int64`` (n,): pairs that may be wanted, among them all that are.
@@ -150,17 +150,17 @@ class Screen(Protocol):
     """Selects pairs. Several threads may use one at a time.
 
     Attributes:
-        block: rows it likes to get at a time.
+        block: preferred number of rows at a time.
     """
 
     block: int
 
-    def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
+    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
         """Return the pairs whose similarity may reach the floor of their query.
 
         Args:
             stored: (m, d): rows as stored.
-            floor: ``float32``, one a query.
+            floor: ``float32``, one per query.
         """
         ...
 
@@ -233,23 +233,23 @@ class ProductScreen:
         squared = np.maximum(squared, np.float32(0)) + np.float32(self._spare)
         return np.asarray(np.sqrt(squared))
 
-    def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
+    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
         """Return pairs that may reach the floor; see :class:`Screen`."""
-        room = self._room(stored.shape)
-        rows = room.rows[: len(stored)]
+        workspace = self._workspace(stored.shape)
+        rows = workspace.rows[: len(stored)]
         judged = read_block(stored, rows)
-        query, row = self._reaching(self._prepared(rows, judged.scale, room), floor, room)
+        query, row = self._reaching(self._prepared(rows, judged.scale, workspace), floor, workspace)
         if not self._whole:
             query, row = self._compared(rows, judged.scale, query, row, floor)
         if len(judged.broken):
             keep = ~np.isin(row, judged.broken)
             query, row = query[keep], row[keep]
-        return Seen(query, row, judged.broken, judged.off)
+        return ScreenResult(query, row, judged.broken, judged.off)
 
-    def _prepared(self, rows: Float32, scale: Float32, room: _Room) -> Float32:
+    def _prepared(self, rows: Float32, scale: Float32, workspace: _Workspace) -> Float32:
         """Return the first parts of a block's rows, and the lengths of the rests behind them."""
         kept = self._part.kept
-        prepared = room.prepared[: len(rows)]
+        prepared = workspace.prepared[: len(rows)]
         first = prepared[:, :kept]
         if self._part.axes is None:
             run = rows[:, self._part.start : self._part.stop]
@@ -262,15 +262,17 @@ class ProductScreen:
             prepared[scale == 0, kept] = 0
         return prepared
 
-    def _reaching(self, prepared: Float32, floor: Float32, room: _Room) -> tuple[Int64, Int64]:
+    def _reaching(
+        self, prepared: Float32, floor: Float32, workspace: _Workspace
+    ) -> tuple[Int64, Int64]:
         """Return the pairs whose bound reaches the floor."""
         needed = floor - self._bound_slack
         queries, rows = [], []
         for start in range(0, len(floor), TILE):
             tile = slice(start, start + TILE)
             size = len(prepared), len(needed[tile])
-            bounds = room.bounds[: size[0] * size[1]].reshape(size)
-            reached = room.reached[: size[0] * size[1]].reshape(size)
+            bounds = workspace.bounds[: size[0] * size[1]].reshape(size)
+            reached = workspace.reached[: size[0] * size[1]].reshape(size)
             np.matmul(prepared, self._first[:, tile], out=bounds)
             np.greater_equal(bounds, needed[tile], out=reached)
             places = np.flatnonzero(reached)
@@ -293,24 +295,24 @@ class ProductScreen:
             keep[part] = product * scale[row[part]] >= needed[query[part]]
         return query[keep], row[keep]
 
-    def _room(self, shape: tuple[int, ...]) -> _Room:
-        """Return this thread's arrays to work in."""
-        room: _Room | None = getattr(self._local, "room", None)
-        if room is None or len(room.rows) < shape[0]:
+    def _workspace(self, shape: tuple[int, ...]) -> _Workspace:
+        """Return the arrays of this thread."""
+        workspace: _Workspace | None = getattr(self._local, "workspace", None)
+        if workspace is None or len(workspace.rows) < shape[0]:
             columns = self._part.kept + (not self._whole)
-            room = _Room(
+            workspace = _Workspace(
                 rows=np.empty(shape, np.float32),
                 prepared=np.empty((shape[0], columns), np.float32),
                 bounds=np.empty(shape[0] * TILE, np.float32),
                 reached=np.empty(shape[0] * TILE, np.bool_),
             )
-            self._local.room = room
-        return room
+            self._local.workspace = workspace
+        return workspace
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """Arrays that one thread works in, made once: the system gives out new ones slowly."""
+class _Workspace:
+    """The arrays of one thread, allocated once: new ones are slow."""
 
     rows: Float32
     prepared: Float32
@@ -328,10 +330,10 @@ LEARNT_FROM: Final = 4096
 #: A sample is read in so many runs: a file gives runs faster than single rows.
 RUNS: Final = 16
 
-#: Costs in multiply-adds of the matrix product: to compare a pair with the floor, to look at one
+#: Costs in multiply-adds of the matrix product: to compare a pair with the floor, to compare one
 #: that reached it in full, to cut a coordinate out of a row, and to find the axes of a width of 1.
 COMPARING: Final = 10.0
-LOOKING: Final = 13_000.0
+COMPARING_IN_FULL: Final = 13_000.0
 CUTTING: Final = 10.0
 FINDING_AXES: Final = 250.0
 
@@ -363,7 +365,7 @@ def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
 
 
 def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) -> Part:
-    """Return the part that promises to cost least.
+    """Return the part of the least expected cost.
 
     Args:
         query: ``float32`` (n, d): unit rows.
@@ -397,7 +399,7 @@ def _sizes(width: int) -> Iterator[int]:
 
 
 def _runs(left: Float32, right: Float32) -> Iterator[Part]:
-    """Yield the runs of stored coordinates in which the two sides differ most, one a size."""
+    """Yield the runs of stored coordinates in which the two sides differ most, one per size."""
     spread = (left.astype(np.float64) ** 2).mean(axis=0) + (right.astype(np.float64) ** 2).mean(
         axis=0
     )
@@ -420,19 +422,19 @@ def _axes(left: Float32, right: Float32) -> Float32:
 def _cost(
     queries: int, part: Part, left: Float32, right: Float32, floor: npt.NDArray[np.float64]
 ) -> float:
-    """Return what a part would cost a reference, in multiply-adds."""
+    """Return the cost of a part per reference, in multiply-adds."""
     first, second = part.of(left), part.of(right)
     rests = [np.sqrt(np.maximum(1 - np.einsum("ij,ij->i", p, p), 0)) for p in (first, second)]
     bounds = first @ second.T + np.outer(*rests)
     passing = float((bounds >= floor[:, None]).mean())
     making = part.kept * CUTTING if part.axes is None else part.kept * left.shape[1]
-    return making + queries * (part.kept + COMPARING + passing * LOOKING)
+    return making + queries * (part.kept + COMPARING + passing * COMPARING_IN_FULL)
 
 
 def _expected_floor(
     left: Float32, right: Float32, wanted: Wanted, rows: int
 ) -> npt.NDArray[np.float64]:
-    """Return about where the floor of the sampled queries will lie, most of the time."""
+    """Return an estimate of the floor of the sampled queries, most of the time."""
     threshold = np.inf if wanted.threshold is None else wanted.threshold
     floor = np.full(len(left), threshold)
     if wanted.best:

@@ -1,6 +1,6 @@
 """Candidates by voting: which references share patches with a query, in a consistent place.
 
-Every patch of the query looks for alike patches of the references and votes for their images
+Every patch of the query finds similar patches of the references and votes for their images
 (Sivic & Zisserman, "Video Google", ICCV 2003). Patches are compared by binary codes, as in Hamming
 embedding, and votes that do not agree in turn and scale are void, which is weak geometric
 consistency (both Jegou, Douze & Schmid, ECCV 2008). The few images left are checked for a common
@@ -29,17 +29,17 @@ from visleak.records import Bytes8, Float32, Int8, Int64
 _BITS: Final = 128
 _TABLES: Final = 6
 _WORD: Final = 21  # bits of a table's word; six words use 126 of the 128 bits, each once
-_CROWD: Final = 256  # a word that is more frequent than this tells little and is dropped
-_ALIKE: Final = 24  # bits by which the codes of two alike patches may differ
+_CROWD: Final = 256  # a word that is more frequent than this is ignored
+_SIMILAR_BITS: Final = 24  # bits by which the codes of two similar patches may differ
 
 Words = npt.NDArray[np.uint32]
 Codes = npt.NDArray[np.uint64]
 
 
 class CodeIndex:
-    """Finds the features whose codes are alike.
+    """Finds features with similar codes.
 
-    Holds 16 bytes of code and 24 bytes of tables a feature, and 50 MB besides. Descriptors are
+    Holds 16 bytes of code and 24 bytes of tables per feature, and 50 MB more. Descriptors are
     read once, in blocks, so that they may be memory-mapped.
 
     Args:
@@ -69,10 +69,10 @@ class CodeIndex:
         tables = sum(table.rows.nbytes + table.starts.nbytes for table in self._tables)
         return self._codes.nbytes + tables
 
-    def alike(self, descriptors: Bytes8) -> tuple[Int64, Int64, Int64]:
-        """Return pairs of alike features: row in ``descriptors``, row here, differing bits.
+    def similar(self, descriptors: Bytes8) -> tuple[Int64, Int64, Int64]:
+        """Return pairs of similar features: row in ``descriptors``, row here, differing bits.
 
-        A pair may occur more than once. Not all alike pairs are found, but most.
+        A pair may occur more than once. Most similar pairs are found, not all.
         """
         values = _projected(descriptors)
         codes = _packed(values)
@@ -81,7 +81,7 @@ class CodeIndex:
             mine, theirs = table.lookup(words.reshape(-1))
             mine %= len(codes)  # the words are four probes of all descriptors
             bits = _distance(codes[mine], np.take(self._codes, theirs, axis=0))
-            near = bits <= _ALIKE
+            near = bits <= _SIMILAR_BITS
             found.append(np.stack([mine[near], theirs[near], bits[near]]))
         mine, theirs, bits = np.concatenate(found, axis=1)
         return mine, theirs, bits
@@ -113,7 +113,7 @@ def _table(words: Words) -> _Table:
 def binary_codes(descriptors: Bytes8) -> tuple[Codes, Words]:
     """Return codes ``uint64`` (n, 2) and words ``uint32`` (6, n) of descriptors (n, 128).
 
-    Alike descriptors have codes that differ in few bits, and often share one of the six words.
+    Similar descriptors have codes that differ in few bits, and often share one of the six words.
 
     >>> codes, words = binary_codes(np.zeros((1, 128), np.uint8))
     >>> codes.shape, words.shape
@@ -127,7 +127,7 @@ def _mean_descriptor() -> Int64:
     """Return the descriptor that the codes are centred on: the mean of photographs, symmetrised.
 
     It is symmetric under mirroring and inversion, so a quarter of the cells (rows, columns) and
-    five of the eight directions (0 to 180 degrees) say all.
+    five of the eight directions (0 to 180 degrees) suffice.
     """
     quarter = np.array(
         [
@@ -140,7 +140,7 @@ def _mean_descriptor() -> Int64:
 
 
 def _projections() -> Float32:
-    """Return the (128, 128) integer projections: bytes of a hash, the same for ever.
+    """Return the (128, 128) integer projections: bytes of a hash.
 
     128 products of at most 255 times 128 stay below 2^24: every partial sum is exact.
     """
@@ -202,7 +202,7 @@ LEAST_SCORE: Final = 4.0
 #: Text that changes whenever any score could change.
 DIGEST: Final = "votes-2"
 
-_CHECKED: Final = 64  # images a query (and ties) whose matches are checked for a common place
+_CHECKED: Final = 64  # images per query (and ties) whose matches are checked for a common place
 _COMMON: Final = 20  # a patch found in more images than this weighs less
 _UNIT: Final = 64  # integer weight of a patch that is not common
 
@@ -262,7 +262,7 @@ class Votes:
 class LocalIndex:
     """Finds the references that share patches with a query.
 
-    Holds 44 bytes a feature (11 kB for an image of 250) and 50 MB besides. Descriptors are read
+    Holds 44 bytes per feature (11 kB for an image of 250) and 50 MB more. Descriptors are read
     once, in blocks, keypoints only where a patch matched, so that both may be memory-mapped.
 
     Args:
@@ -296,7 +296,7 @@ class LocalIndex:
         Args:
             views: features of the same queries, seen in several views: an index into
                 :data:`visleak.records.VIEWS` to the features. Turns need no view.
-            best: the most candidates a query.
+            best: the most candidates per query.
             least: the least score of a candidate.
             workers: threads; never changes the result.
         """
@@ -341,7 +341,7 @@ class LocalIndex:
         return chosen, np.array(scores, np.int64)
 
     def _matches(self, descriptors: Bytes8) -> tuple[Int64, Int64, Int64]:
-        """Return pairs of alike patches, ordered by image.
+        """Return pairs of similar patches, ordered by image.
 
         A patch of the query has at most one match in an image, and a patch of a reference at
         most one in the query: the nearest, then the first. Repeated texture would vote often.
@@ -349,7 +349,7 @@ class LocalIndex:
         Returns:
             Rows of the query, rows of the references, and positions of the latter's images.
         """
-        mine, theirs, bits = self._codes.alike(descriptors)
+        mine, theirs, bits = self._codes.similar(descriptors)
         first = _first(theirs, bits, mine)
         mine, theirs, bits = mine[first], theirs[first], bits[first]
         owner = self._owner[theirs].astype(np.int64)
@@ -370,7 +370,7 @@ def _first(group: Int64, *keys: Int64) -> Int64:
 
 
 def _rarity(patches: Int64) -> Int64:
-    """Return an integer weight a match: a patch that is found in many images says less.
+    """Return an integer weight per match: a patch that is found in many images weighs less.
 
     ``patches`` holds each patch of the query once for every image it was found in. The weight is
     ``_UNIT`` up to ``_COMMON`` images, then falling with the square root of their number
@@ -410,7 +410,7 @@ def _placed(here: Complex, there: Complex, move: Complex, weights: Int64) -> int
 
     Points are complex numbers, ``move`` is scale and turn as one. Turns may differ by 30 degrees
     and scales by 1.6, as under a change of aspect; a point may lie off by 6 pixels and a fifth of
-    the way from the match that foretells it.
+    the way from the match that predicts it.
     """
     way = there[None, :] - there[:, None]
     error = np.abs(way - move[:, None] * (here[None, :] - here[:, None]))
