@@ -154,7 +154,7 @@ class Audit:
         """Return what could not be read."""
         return read_problems(self.folder / UNREADABLE)
 
-    def pictures(
+    def decoded_images(
         self,
         set_name: str,
         ids: Iterable[str],

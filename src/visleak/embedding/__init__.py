@@ -1,4 +1,4 @@
-"""Embeddings as files: writing them for others, and asking what is in them."""
+"""Embeddings as files: writing them, and searching them for images."""
 
 from visleak.embedding.encoding import Encoded, encode
 from visleak.embedding.finding import Found, Match, documents, find

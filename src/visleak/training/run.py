@@ -359,11 +359,11 @@ def train(
 
     def batches(epoch: int) -> Sequence[Int64]:
         order = torch.randperm(len(rows), generator=generator(plan.seed, ORDER, epoch)).numpy()
-        starts = range(0, plan.steps_an_epoch * plan.batch, plan.batch)
+        starts = range(0, plan.steps_per_epoch * plan.batch, plan.batch)
         return [order[start : start + plan.batch] for start in starts]
 
     def loss_of(chosen: Int64, step: int) -> Any:
-        side = plan.side_at(step // plan.steps_an_epoch)
+        side = plan.side_at(step // plan.steps_per_epoch)
         stored = torch.from_numpy(np.asarray(images[rows[chosen]])).to(device)
         draw = generator(plan.seed, CHANGES, step)
         views = 1 if plan.classes else 2
