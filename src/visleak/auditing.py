@@ -204,6 +204,9 @@ class Audit:
             )
         return result
 
+    #: The former name, for packages that have not been revised.
+    pictures = decoded_images
+
     def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:
         """Return the content digests of some images when they were audited."""
         where = (pc.field("set") == set_name) & pc.field("id").isin(list(ids))

@@ -42,8 +42,3 @@ def test_the_builtin_encoder_judges_alike():
     judged = flat(pictures)
     assert 20 < judged.sum() < 150
     assert judged.tolist() == BuiltinEncoder().encode(pictures)[1].tolist()
-
-
-def test_no_pictures():
-    """An empty set is no error."""
-    assert flat([]).shape == (0,)

@@ -139,14 +139,6 @@ def test_batches_change_nothing_to_speak_of(made: Path) -> None:
     assert load_encoder(f"onnx:{made}").encode([])[0].shape == (0, 10)
 
 
-def test_a_vector_does_not_depend_on_its_neighbours(made: Path) -> None:
-    """Not by a bit: the last batch is filled up, so that the network always sums alike."""
-    encoder = load_encoder(f"onnx:{made}?batch=4")
-    together, _ = encoder.encode(shown(3, 6))
-    alone = np.concatenate([encoder.encode([picture])[0] for picture in shown(3, 6)])
-    assert together.tobytes() == alone.tobytes()
-
-
 def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
     """Exported for four pictures: the last call is filled up and cut off."""
     path = tmp_path / "four.onnx"
