@@ -345,12 +345,7 @@ def _as_stored(trees: Trees) -> dict[str, Any]:
         "intercept": round(trees.intercept, 6),
         "features": list(trees.features),
         "trees": [
-            [
-                [*node[:1], float(f"{node[1]:.9g}"), *node[2:]]
-                if len(node) > 1
-                else [round(node[0], 6)]
-                for node in tree
-            ]
+            [list(node) if len(node) > 1 else [round(node[0], 6)] for node in tree]
             for tree in trees.nodes()
         ],
     }
