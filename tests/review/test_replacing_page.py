@@ -22,7 +22,7 @@ from test_review_browser import RULES, chromium, until  # noqa: F401
 from planted_pool import audited, darker, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import silent
-from visleak.replacements import SelectionSettings
+from visleak.replacements.settings import SelectionSettings
 from visleak.review import replacing
 from visleak.review.app import create_app
 from visleak.review.pages import read_instructions
@@ -98,7 +98,8 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
             replacement = stack.enter_context(
                 open_replacement(
                     folder,
-                    SelectionSettings(pool or planted / "pool"),
+                    pool or planted / "pool",
+                    SelectionSettings(),
                     planted / "instructions.md",
                     session,
                     told=said.append,
@@ -477,10 +478,15 @@ def test_what_is_said_and_written_in_the_end(
     monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
     folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
     said: list[str] = []
-    asked = SelectionSettings(planted / "pool")
     with ReviewSession(folder, "ada") as session:
         pages = open_replacement(
-            folder, asked, None, session, told=said.append, bars=lambda: nullcontext(silent)
+            folder,
+            planted / "pool",
+            SelectionSettings(),
+            None,
+            session,
+            told=said.append,
+            bars=lambda: nullcontext(silent),
         )
         with pages as replacement:
             candidate = replacement.selection.offer(0).candidate

@@ -1,4 +1,4 @@
-"""The pool of replacements in the order of a keyed digest, and what is known of a candidate."""
+"""The pool of replacements in the order of a keyed digest, and the checks of its candidates."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from visleak.replacements.checking import Checker, Neighbour, Neighbours, PairCh
 
 @dataclass(frozen=True)
 class Pool:
-    """The images that may stand in for test images.
+    """The images that may replace test images.
 
     Attributes:
         images: the set.
         prints: fingerprints of those that can be read.
-        queues: class, as labels are compared, to rows of ``prints`` in the order in which they
-            are tried; ``None`` leads to all of them.
+        queues: normalised class to rows of ``prints`` in the order in which they are tried;
+            ``None`` to all of them.
         known: images whose content is in the audit already.
-        repeated: images whose content another one of the pool has.
-        blank: images without anything to see.
+        repeated: images whose content is in the pool before.
+        blank: images without content.
         unreadable: images that cannot be read.
         seed: of the order.
     """
@@ -44,16 +44,15 @@ class Pool:
 
     @property
     def usable(self) -> int:
-        """How many images may stand in."""
+        """Number of usable images."""
         return len(self.queues[None])
 
 
 def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed: int) -> Pool:
-    """Return a pool without what is in the audit, repeated or blank.
+    """Return a pool without images that are in the audit, repeated or blank.
 
-    Candidates are tried in random order and not by similarity, so that the test set stays as
-    representative as it was. The order is that of BLAKE2b of the seed and the content, so it
-    depends on nothing but these.
+    Candidates are tried in random order and not by similarity, so that the test set remains
+    representative. The order is that of BLAKE2b of the content with the seed as key.
 
     Args:
         images: the set.
@@ -66,7 +65,7 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
     known = [row for row in order if digests[row] in existing]
     blank = [row for row in order if prints.flat[row] and digests[row] not in existing]
     out = {*known, *blank}
-    # equal contents are neighbours in the order; the first in the set is the one that is tried
+    # of equal contents the first in the set is tried
     first = {digests[row]: row for row in reversed(order)}
     usable = [row for row in order if row not in out and first[digests[row]] == row]
     queues: dict[str | None, list[int]] = {None: usable}
@@ -86,7 +85,7 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
 
 
 def class_of(label: str | None) -> str | None:
-    """Return a label as labels are compared, ``None`` for none."""
+    """Return a normalised label, ``None`` for none."""
     compared: str | None = normalised(pa.array([label], pa.string()))[0].as_py()
     return compared
 
@@ -106,7 +105,7 @@ def _rank(digest: bytes, seed: int) -> bytes:
 #: Neighbours that people see, as in the paper.
 SHOWN: Final = 3
 
-#: Candidates looked at together; the answer for one does not depend on the others.
+#: Candidates checked together; the result for one does not depend on the others.
 BLOCK: Final = 8
 
 _COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
@@ -114,19 +113,19 @@ _COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "ve
 
 @dataclass(frozen=True, slots=True)
 class SimilarImage:
-    """A neighbour of a candidate, in words.
+    """A neighbour of a candidate.
 
     Attributes:
-        set, id, label: which image.
+        set, id, label: of the image.
         similarity: of the encoder, the largest over the views.
-        look: what the machine says of the pair.
+        check: verification of the pair.
     """
 
     set: str
     id: str
     label: str | None
     similarity: float
-    look: PairCheck
+    check: PairCheck
 
     @property
     def distance(self) -> float:
@@ -136,13 +135,13 @@ class SimilarImage:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An image of the pool and what is near it.
+    """An image of the pool and its nearest neighbours.
 
     Attributes:
         row: of the pool's fingerprints.
         id, label: of the image.
         digest: of its content, hexadecimal.
-        near: the neighbours that the machine compared, nearest first.
+        near: the verified neighbours, nearest first.
     """
 
     row: int
@@ -158,22 +157,22 @@ class Candidate:
 
     @property
     def objection(self) -> str:
-        """Why it may not be approved; empty where nothing is known against it."""
+        """Why it may not be approved; empty if it is eligible."""
         for near in self.near:
-            if near.look.grade != "different":
-                what = _COPY.get(near.look.grade or "", "could not be compared with")
+            if near.check.grade != "different":
+                what = _COPY.get(near.check.grade or "", "could not be compared with")
                 return f"not eligible: {what} {near.set}/{near.id}"
         return ""
 
 
 class Examiner:
-    """Says what is near the images of a pool.
+    """Checks images of a pool against their nearest neighbours.
 
     Args:
         material: the sets of the audit and the pool, by name.
         pool: name of the pool.
-        neighbours: finds what is near.
-        checker: compares.
+        neighbours: finds nearest images.
+        checker: verifies pairs.
     """
 
     def __init__(
@@ -197,7 +196,7 @@ class Examiner:
         """
         near = {row: self.neighbours.of(row, approved) for row in rows}
         couples = [(row, each) for row, found in near.items() for each in found]
-        looks = self._checker.look(couples)
+        checks = self._checker.check(couples)
         prints = self._own.prints
         return [
             Candidate(
@@ -205,31 +204,31 @@ class Examiner:
                 id=prints.ids[row].as_py(),
                 label=label_of(self._own, row),
                 digest=bytes(prints.digests[row]).hex(),
-                near=tuple(self._near(each, looks[row, each.set, each.row]) for each in found),
+                near=tuple(self._near(each, checks[row, each.set, each.row]) for each in found),
             )
             for row, found in near.items()
         ]
 
     def prepare(self, rows: Sequence[int]) -> None:
-        """PairCheck at rows and the neighbours that they have in the audit, all at once."""
+        """Check rows against their neighbours in the audit, all at once."""
         self.neighbours.search(rows)
         self.candidates(rows, np.empty(0, np.int64))
 
     def prepared(self, rows: Sequence[int]) -> Iterator[int]:
-        """Yield rows in their order; those that follow are prepared a block at a time."""
+        """Yield rows in their order, prepared in blocks."""
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
             self.prepare(block)
             yield from block
 
-    def _near(self, neighbour: Neighbour, look: PairCheck) -> SimilarImage:
+    def _near(self, neighbour: Neighbour, check: PairCheck) -> SimilarImage:
         own = self.material[neighbour.set]
         return SimilarImage(
             set=neighbour.set,
             id=own.prints.ids[neighbour.row].as_py(),
             label=label_of(own, neighbour.row),
             similarity=neighbour.similarity,
-            look=look,
+            check=check,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -103,7 +104,7 @@ def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[st
         | {
             "similarity": each.similarity,
             "distance": each.distance,
-            "grade": each.look.grade,
+            "grade": each.check.grade,
             "approved": each.set == pool,
         }
         for number, each in enumerate(candidate.nearest, 1)
@@ -197,7 +198,8 @@ class ReplacementSession:
 @contextmanager
 def open_replacement(
     folder: Path,
-    asked: SelectionSettings,
+    pool: str | os.PathLike[str],
+    settings: SelectionSettings,
     instructions: Path | None,
     session: ReviewSession,
     *,
@@ -208,7 +210,8 @@ def open_replacement(
 
     Args:
         folder: the audit folder.
-        asked: pool, and what counts as a duplicate.
+        pool: source of the replacements.
+        settings: which test images count as duplicates.
         instructions: file of the labelling instructions, or ``None``.
         session: the review.
         told: is given the lines to print.
@@ -221,14 +224,16 @@ def open_replacement(
     words = read_instructions(instructions)
     with ExitStack() as stack:
         with bars() as progress:
-            selection = stack.enter_context(open_selection(folder, asked, progress=progress))
+            selection = stack.enter_context(
+                open_selection(folder, pool, settings, progress=progress)
+            )
             progress("searching for neighbours", 0, 0)
             selection.warm_up()
         for line in _notes(selection, words, folder):
             told(line)
         registry = ImageRegistry(_opener_of(selection), _digests_of(selection, session))
-        pool = redacted(str(asked.pool))
-        command = ["visleak", "replace", str(folder), "--pool", pool, "-o", "fair"]
+        source = redacted(os.fspath(pool))
+        command = ["visleak", "replace", str(folder), "--pool", source, "-o", "fair"]
         try:
             yield ReplacementSession(
                 selection, words, registry, session.reviewer, shlex.join([*command, "--apply"])

@@ -38,7 +38,8 @@ def review(
     grade: str | None = None,
     port: int = 0,
     browser: bool = True,
-    pool: SelectionSettings | None = None,
+    pool: str | None = None,
+    selection: SelectionSettings | None = None,
     instructions: Path | None = None,
     told: Callable[[str], None] = print,
     bars: Bars = lambda: contextlib.nullcontext(silent),
@@ -52,7 +53,8 @@ def review(
         grade: begin with pairs of this machine grade or stronger.
         port: to listen on; 0 takes one that is free.
         browser: open a browser.
-        pool: where replacements of duplicates come from; adds the page on which they are chosen.
+        pool: source of replacements for duplicates; adds the page on which they are chosen.
+        selection: for which duplicates, and in which order.
         instructions: file of what an image of each class must be like, shown on that page.
         told: is given the lines to print, the address last.
         bars: gives what is told how far the opening of the pool is.
@@ -79,11 +81,13 @@ def review(
         more: list[BaseRoute] = []
         nav: list[tuple[str, str]] = []
         if pool is not None:
+            from visleak.replacements import SelectionSettings
             from visleak.review import replacing
             from visleak.review.replacing_page import open_replacement
 
+            chosen = selection or SelectionSettings()
             replacement = open_replacement(
-                Path(folder), pool, instructions, session, told=told, bars=bars
+                Path(folder), pool, chosen, instructions, session, told=told, bars=bars
             )
             more += replacing.routes(stack.enter_context(replacement))
             nav, start = [replacing.NAV], replacing.NAV[0]
