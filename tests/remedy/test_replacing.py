@@ -163,7 +163,7 @@ def test_without_replacement_nothing_is_written(planted, folder, replaced, tmp_p
     with pytest.raises(
         UsageError,
         match=r"4 of 5 duplicates have no replacement \(cat 2, dog 2\); approve some with .* or"
-        r" keep these test images as they are with --allow-missing",
+        r" keep these test images with --allow-missing",
     ):
         replaced(tmp_path / "fair", apply=True)
     assert not (tmp_path / "fair").exists()

@@ -44,7 +44,7 @@ def test_a_pool_image_is_used_once(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0"), ())
         with pytest.raises(
-            AlreadyDecided, match="p0 of the pool was decided about before; take another"
+            AlreadyDecided, match="p0 of the pool has a decision already; choose another"
         ):
             ours.approve(decision("t1", "p0"), {"d-p0"})
         with pytest.raises(AlreadyDecided, match="p0 of the pool"):

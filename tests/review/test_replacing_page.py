@@ -200,7 +200,7 @@ def test_approve_reject_withdraw_undo(page: Page) -> None:
     again = page.post("approve", 1, second)
     assert (again.status_code, again.json()["error"]) == (
         409,
-        f"{page.id_of(second)} of the pool was decided about before; take another",
+        f"{page.id_of(second)} of the pool has a decision already; choose another",
     )
     assert page.post("withdraw", 0).json()["pool"] == page.id_of(second)
     answer = page.post("undo").json()
