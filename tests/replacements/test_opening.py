@@ -64,7 +64,7 @@ def test_an_audit_without_grades(opened, folder):
 def test_an_audit_of_a_sample(opened, folder):
     used = json.loads((folder / "audit.json").read_text())["settings"]
     changed(folder, settings=used | {"sample": 5})
-    with pytest.raises(UsageError, match="an audit of a sample of 5 images; all must have been"):
+    with pytest.raises(UsageError, match="an audit of a sample of 5 images; replacing duplicates"):
         opened()
 
 
