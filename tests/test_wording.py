@@ -56,7 +56,6 @@ PENDING = frozenset({
     "cli",
     "counts",
     "delimited",
-    "diff",
     "dlede",
     "doctor",
     "documents",
@@ -65,7 +64,6 @@ PENDING = frozenset({
     "errors",
     "export",
     "gallery",
-    "gating",
     "grading",
     "groups",
     "images",
@@ -83,12 +81,9 @@ PENDING = frozenset({
     "robustness",
     "search",
     "settings",
-    "stats",
     "storage",
-    "study",
     "training",
     "vectors",
-    "verdicts",
     "verify",
 })  # fmt: skip
 

@@ -47,7 +47,7 @@ def bca_mean(
 
     Returns:
         Both ends, within the range of the values; NaN where there are fewer than two rows or all
-        are alike, for resamples then say nothing.
+        are equal, because resamples are then uninformative.
 
     Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
     introduction to the bootstrap", section 14.3.
@@ -129,7 +129,7 @@ def bca_weighted_mean(
 
     Returns:
         Both ends, within the range of the values; NaN where fewer than two rows count or their
-        values are all alike.
+        values are all equal.
 
     Source: as in :func:`bca_mean`.
 

@@ -21,7 +21,7 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
         ``float64`` (n,): in [0, 1], none below its ``p``; NaN where ``p`` is.
 
     Raises:
-        UsageError: not a column, or something in it is no probability.
+        UsageError: not a column, or a value is not a probability.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 
