@@ -75,7 +75,6 @@ PENDING = frozenset({
     "records",
     "remedy",
     "replacements",
-    "report",
     "reporting",
     "review",
     "robustness",

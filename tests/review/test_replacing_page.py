@@ -23,10 +23,10 @@ from planted_pool import audited, darker, one_encoder, plant, png, scene, store,
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import silent
 from visleak.replacements.settings import SelectionSettings
-from visleak.review import replacing
+from visleak.review import replacement_pages
 from visleak.review.app import create_app
 from visleak.review.pages import read_instructions
-from visleak.review.replacing_page import HOME, ReplacementSession, open_replacement
+from visleak.review.replacement_pages import HOME, ReplacementSession, open_replacement
 from visleak.review.security import Access
 from visleak.review.serving import bound, review
 from visleak.review.session import ReviewSession
@@ -108,7 +108,11 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
             )
             access = Access(PORT)
             app = create_app(
-                session, access, replacing.routes(replacement), [replacing.NAV], start=HOME
+                session,
+                access,
+                replacement_pages.routes(replacement),
+                [replacement_pages.NAV],
+                start=HOME,
             )
             client = TestClient(app, base_url=HERE, follow_redirects=False)
             assert client.get(f"/?token={access.token}").status_code == 303

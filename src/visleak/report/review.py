@@ -9,7 +9,7 @@ from typing import Final
 
 from visleak.counts import Counts, Example, count
 from visleak.counts.figures import classes_figure, types_figure
-from visleak.gallery import Card, Pictures, data_uri, decoded, drawn
+from visleak.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.storage import read_summary
 from visleak.verdicts import Verdict
 
@@ -44,7 +44,7 @@ class Reviewed:
         return ", ".join(f"{name} ({number:,})" for name, number in named)
 
 
-def read(folder: Path, said: Sequence[Verdict], pictures: Pictures | None) -> Reviewed:
+def read(folder: Path, said: Sequence[Verdict], loader: ImageLoader | None) -> Reviewed:
     """Count the duplicates of an audit that people judged, and draw them.
 
     Args:
@@ -57,7 +57,7 @@ def read(folder: Path, said: Sequence[Verdict], pictures: Pictures | None) -> Re
     """
     counts = count(folder, verdicts=said)
     examples = [example for own in counts.sets for example in own.examples]
-    pixels = decoded([example.pair for example in examples], pictures) if pictures else {}
+    pixels = decoded([example.pair for example in examples], loader) if loader else {}
     drawings = [(own.query_set, classes_figure(own)) for own in counts.sets]
     return Reviewed(
         counts=counts,

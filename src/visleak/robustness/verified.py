@@ -62,7 +62,7 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     Args:
         images: the collection.
         changed: the queries.
-        twins: pairs of the collection that are no wrong answers.
+        twins: pairs of the collection that are not false positives.
         place: where to work.
     """
     encoder = load_encoder()
