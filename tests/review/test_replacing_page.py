@@ -291,9 +291,9 @@ def test_addresses_that_lead_nowhere(page: Page, address: str) -> None:
         ({"do": "approve", "place": 99}, "there is no such duplicate; reload the page"),
         ({"do": "approve", "place": True}, "there is no such duplicate; reload the page"),
         ({"do": "approve", "place": "0"}, "there is no such duplicate; reload the page"),
-        ({"do": "delete", "place": 0}, "what is to be done is one of approve, reject, withdraw,"),
+        ({"do": "delete", "place": 0}, "do must be one of approve, reject, withdraw,"),
         ({"do": "approve", "place": 0, "candidate": "../x"}, "no usable image of the pool has"),
-        ([], "a JSON object is wanted"),
+        ([], "a JSON object is required"),
     ],
 )
 def test_what_no_page_sends(page: Page, told: Any, said: str) -> None:

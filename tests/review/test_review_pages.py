@@ -235,7 +235,7 @@ def test_a_pair_named_twice_is_judged_once(browser: Browser) -> None:
 def test_pages_of_what_there_is_not(browser: Browser) -> None:
     lost = browser.client.get("/pair/x-y")
     assert lost.status_code == 404
-    assert "leads to no pair of this list" in lost.text
+    assert "There is no such pair in this list" in lost.text
     wrong = browser.client.get("/pairs?grade=nearly")
     assert wrong.status_code == 400
     assert "grade must be one of exact" in wrong.text
