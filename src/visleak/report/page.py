@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from visleak.gallery import ImageLoader, data_uri
 from visleak.pipeline.recordings import words
 from visleak.records import GRADES
-from visleak.report import findings, model, review, sections
+from visleak.report import findings, model, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings
 from visleak.report.model import PageSummary
@@ -79,8 +79,8 @@ def build(
         .render(
             audit=summary,
             found=found,
-            review=review.read(folder, said, shown) if said else None,
-            most=review.MOST_DISPUTES,
+            review=model.read_review(folder, said, shown) if said else None,
+            most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
             sections=sections.load(folder),
             figures=_figures(summary, found),
