@@ -132,9 +132,7 @@ def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8
 
 
 def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
-    assert registry.image("set", "none") == Unreadable(
-        "missing", "it is no longer in the set"
-    )
+    assert registry.image("set", "none") == Unreadable("missing", "it is no longer in the set")
 
     def gone(name: str) -> ImageSet:
         raise VisleakError("the disk is gone")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from visleak.lazy import on_use
 
 if TYPE_CHECKING:
+    from visleak.replacements.candidates import Candidate, SimilarImage, distance
     from visleak.replacements.decisions import AlreadyDecided, Decision, Decisions
     from visleak.replacements.duplicates import Duplicate, Duplicates, Leak, find_duplicates
     from visleak.replacements.opening import open_selection
-    from visleak.replacements.pool import Candidate, SimilarImage, distance
     from visleak.replacements.selection import ClassCount, NotEligible, Offer, Selection
     from visleak.replacements.settings import SelectionSettings
 
@@ -38,7 +38,7 @@ _NAMES: Final = {
     "decisions": ("AlreadyDecided", "Decision", "Decisions"),
     "duplicates": ("Duplicate", "Duplicates", "Leak", "find_duplicates"),
     "opening": ("open_selection",),
-    "pool": ("Candidate", "SimilarImage", "distance"),
+    "candidates": ("Candidate", "SimilarImage", "distance"),
     "selection": ("ClassCount", "NotEligible", "Offer", "Selection"),
     "settings": ("SelectionSettings",),
 }

@@ -23,10 +23,10 @@ from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.desk import Desk
 from visleak.pipeline.material import Material
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.replacements.checking import Checker, Neighbours
+from visleak.replacements.candidates import Checker, Examiner, Neighbours
 from visleak.replacements.decisions import Decisions
 from visleak.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
-from visleak.replacements.pool import Examiner, Pool, class_of, make_pool
+from visleak.replacements.pool import Pool, class_of, make_pool
 from visleak.replacements.selection import Selection
 from visleak.replacements.settings import SelectionSettings
 from visleak.settings import Settings

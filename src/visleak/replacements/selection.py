@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.material import Material
 from visleak.records import Int64
+from visleak.replacements.candidates import Candidate, Examiner, label_of
 from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
 from visleak.replacements.duplicates import Duplicate, Duplicates, Leak
-from visleak.replacements.pool import Candidate, Examiner, Pool, class_of, label_of
+from visleak.replacements.pool import Pool, class_of
 
 #: Reviewer of automatic decisions.
 MACHINE: Final = "visleak"

@@ -1,9 +1,10 @@
-"""Nearest images of a candidate, and the pixel verification of their pairs."""
+"""Candidates of a pool: their nearest images, and the pixel verification of these pairs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -241,3 +242,150 @@ class Neighbours:
             return -near.similarity, place, int(side.order[near.row])
 
         return tuple(sorted(found, key=rank))
+
+
+#: Neighbours that people see, as in the paper.
+SHOWN: Final = 3
+
+#: Candidates checked together; the result for one does not depend on the others.
+BLOCK: Final = 8
+
+_COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarImage:
+    """A neighbour of a candidate.
+
+    Attributes:
+        set, id, label: of the image.
+        similarity: of the encoder, the largest over the views.
+        check: verification of the pair.
+    """
+
+    set: str
+    id: str
+    label: str | None
+    similarity: float
+    check: PairCheck
+
+    @property
+    def distance(self) -> float:
+        """Euclidean distance of the unit vectors."""
+        return distance(self.similarity)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An image of the pool and its nearest neighbours.
+
+    Attributes:
+        row: of the pool's fingerprints.
+        id, label: of the image.
+        digest: of its content, hexadecimal.
+        near: the verified neighbours, nearest first.
+    """
+
+    row: int
+    id: str
+    label: str | None
+    digest: str
+    near: tuple[SimilarImage, ...]
+
+    @property
+    def nearest(self) -> tuple[SimilarImage, ...]:
+        """The neighbours that people see."""
+        return self.near[:SHOWN]
+
+    @property
+    def objection(self) -> str:
+        """Why it may not be approved; empty if it is eligible."""
+        for near in self.near:
+            if near.check.grade != "different":
+                what = _COPY.get(near.check.grade or "", "could not be compared with")
+                return f"not eligible: {what} {near.set}/{near.id}"
+        return ""
+
+
+class Examiner:
+    """Checks images of a pool against their nearest neighbours.
+
+    Args:
+        material: the sets of the audit and the pool, by name.
+        pool: name of the pool.
+        neighbours: finds nearest images.
+        checker: verifies pairs.
+    """
+
+    def __init__(
+        self,
+        material: Mapping[str, Material],
+        pool: str,
+        neighbours: Neighbours,
+        checker: Checker,
+    ) -> None:
+        self.material = material
+        self.neighbours = neighbours
+        self._own = material[pool]
+        self._checker = checker
+
+    def candidates(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
+        """Return rows of the pool as candidates.
+
+        Args:
+            rows: of the pool's fingerprints.
+            approved: rows that are neighbours too.
+        """
+        near = {row: self.neighbours.of(row, approved) for row in rows}
+        couples = [(row, each) for row, found in near.items() for each in found]
+        checks = self._checker.check(couples)
+        prints = self._own.prints
+        return [
+            Candidate(
+                row=row,
+                id=prints.ids[row].as_py(),
+                label=label_of(self._own, row),
+                digest=bytes(prints.digests[row]).hex(),
+                near=tuple(self._near(each, checks[row, each.set, each.row]) for each in found),
+            )
+            for row, found in near.items()
+        ]
+
+    def prepare(self, rows: Sequence[int]) -> None:
+        """Check rows against their neighbours in the audit, all at once."""
+        self.neighbours.search(rows)
+        self.candidates(rows, np.empty(0, np.int64))
+
+    def prepared(self, rows: Sequence[int]) -> Iterator[int]:
+        """Yield rows in their order, prepared in blocks."""
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            self.prepare(block)
+            yield from block
+
+    def _near(self, neighbour: Neighbour, check: PairCheck) -> SimilarImage:
+        own = self.material[neighbour.set]
+        return SimilarImage(
+            set=neighbour.set,
+            id=own.prints.ids[neighbour.row].as_py(),
+            label=label_of(own, neighbour.row),
+            similarity=neighbour.similarity,
+            check=check,
+        )
+
+
+def distance(similarity: float) -> float:
+    """Return the Euclidean distance of unit vectors of a similarity, as ciFAIR writes it.
+
+    >>> distance(0.5)
+    1.0
+    """
+    return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
+
+
+def label_of(own: Material, row: int) -> str | None:
+    """Return the label of a row of a set's fingerprints, ``None`` for none."""
+    if own.images.labels is None:
+        return None
+    label: str | None = own.images.labels[int(own.prints.rows[row])].as_py()
+    return label
