@@ -25,7 +25,7 @@ class Turnover:
     """What became of the images of a set.
 
     Attributes:
-        before, after: its name in the two audits; ``None`` where it is not there.
+        before, after: its name in the two audits; ``None`` if it is not there.
         same, renamed, changed: images in both: unchanged, with another id, with another content.
         removed, added: images in one of them only.
         unseen_before, unseen_after: these images were perhaps there, but the audit before (after)

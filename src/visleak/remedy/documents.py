@@ -139,7 +139,7 @@ def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
 
 
 def _command(sources: Mapping[str, str], side: str, summary: AuditSummary) -> str:
-    """Return the command that audits the result; empty where it cannot be opened."""
+    """Return the command that audits the result; empty if it cannot be opened."""
     if not sources:
         return ""
     tests = {total.query_set for total in summary.totals}

@@ -20,7 +20,7 @@ CAP: Final = 300
 #: So many cards each kind of pair gets before the most certain fill the rest.
 FLOOR: Final = 6
 
-#: Columns of the pairs, verdicts laid over, that the choice and the counts need.
+#: Columns of the pairs, verdicts applied, that the choice and the counts need.
 COLUMNS: Final = [
     "query_set",
     "query",

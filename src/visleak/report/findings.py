@@ -34,7 +34,7 @@ class PairCard:
 
     Attributes:
         said: verdicts of people, reviewer and grade.
-        images: thumbnails; ``None`` where an image is not available.
+        images: thumbnails; ``None`` if an image is not available.
         marks: where the content of the two images differs; empty without thumbnails.
     """
 
@@ -89,7 +89,7 @@ class Conflict:
         query_set, query, query_label: the query.
         reference_set, reference, reference_label: the reference.
         kind: grade, or without one degree.
-        probability: that the pair is near or exact; ``None`` where it was not verified.
+        probability: that the pair is near or exact; ``None`` if it was not verified.
         anchor: leads to its card, if it has one.
     """
 
@@ -187,7 +187,7 @@ def _rows(path: Path, wanted: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
 def _judged_rows(
     folder: Path, wanted: npt.NDArray[np.int64], said: Sequence[Verdict]
 ) -> list[dict[str, Any]]:
-    """Read some rows whole with verdicts laid over, and with what each reviewer says of them."""
+    """Read some rows whole with verdicts applied, and with what each reviewer says of them."""
     table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
     consensus = consensus_of(said)
     left, right = (digests.to_pylist() for digests in digests_of(folder, table))

@@ -72,7 +72,7 @@ class Listing:
         left, right: ``int64`` (n,): numbers of the two contents.
         repeats: ``int64`` (n,): further pairs of images with the same two contents.
         distance: ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured.
-        probability: ``float64`` (n,): the machine's; NaN where there is none.
+        probability: ``float64`` (n,): the machine's; NaN if there is none.
         grade: ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none.
         within: ``bool`` (n,): two images of one set.
         digests: digest of each content, by its number.

@@ -146,7 +146,7 @@ class ImageRegistry:
         return encode(_seen(view, [each.pixels for each in found if isinstance(each, ShownImage)]))
 
     def marks(self, view: ImageView) -> Marks | None:
-        """Return where two images differ; ``None`` where one of them cannot be read."""
+        """Return where two images differ; ``None`` if one of them cannot be read."""
         query, reference = (self.image(*name) for name in view.images)
         if isinstance(query, Unreadable) or isinstance(reference, Unreadable):
             return None

@@ -75,7 +75,7 @@ def robustness(
         thresholds: similarities at which to read the curves, beside each encoder's own.
         workers: processes; never changes the answer.
         cache: folder for what need not be computed twice; ``None`` for none.
-        progress: is told how far each step is.
+        progress: reports each step.
 
     Raises:
         UsageError: an unknown encoder or condition, or a number that cannot be.

@@ -108,7 +108,7 @@ class Tested:
         thresholds: at which curves are read, by name.
         direct: one a condition.
         original, trans: curves of the untransformed images and of the paper's 18 transformed
-            conditions pooled; ``None`` where none of them was asked for.
+            conditions pooled; ``None`` if none of them was asked for.
         pipeline: one a condition for the built-in encoder, else empty.
         wrong: wrong pairs that the pipeline grades near or exact.
         left_out: pairs of the direct search that are neither true nor wrong.

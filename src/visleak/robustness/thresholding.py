@@ -317,7 +317,7 @@ class Level:
             (Clopper & Pearson). They are not: take it as the lower end of what may be.
         upper_independent: the same, as if the ``image_pairs`` were independent of each other.
         upper_images: the same, however the pairs of an image depend on each other (Hoeffding).
-        interval: 95 % bootstrap interval of the rate over images; ``None`` where nothing was seen.
+        interval: 95 % bootstrap interval of the rate over images; ``None`` if nothing was seen.
         original: share of the untransformed images at or above it.
         changed: share of the transformed ones.
         conditions: the share by condition.

@@ -53,7 +53,7 @@ def permutation_test(
         seed: the same seed gives the same probability. The order of the rows does not matter.
 
     Returns:
-        In [0, 1]. NaN where only one choice was possible, as where no row was chosen or all
+        In [0, 1]. NaN if only one choice was possible, as where no row was chosen or all
         were. If all values are equal, 1, and 0.5 as mid-p.
 
     Raises:

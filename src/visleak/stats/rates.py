@@ -134,8 +134,8 @@ class Rate:
     Attributes:
         count: how many.
         total: of how many.
-        low, high: ends of the Wilson interval, shares in [0, 1]; NaN where ``total`` is 0.
-        share: ``count / total``; NaN where ``total`` is 0.
+        low, high: ends of the Wilson interval, shares in [0, 1]; NaN if ``total`` is 0.
+        share: ``count / total``; NaN if ``total`` is 0.
         confidence: how often such an interval holds the true share.
         population: of how many the ``total`` were drawn; the interval is of their share then.
 

@@ -43,7 +43,7 @@ class Leaks:
     own: int = 0
 
     def rates(self) -> dict[str, Rate | None]:
-        """Return the rates that an audit has, ``None`` where nothing was measured."""
+        """Return the rates that an audit has, ``None`` if nothing was measured."""
         best = {
             "degree": _filled(self.degree.values(), self.total),
             "grade": _filled(self.grade.values(), self.total),

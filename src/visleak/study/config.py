@@ -47,7 +47,7 @@ class StudySet:
         dataset: sets of one dataset leak *intra*, of two *inter*.
         split: for people.
         roles: some of ``benchmark``, ``training``, ``pretraining``.
-        source: SOURCE as it stands in the file; empty where the user has not filled it in.
+        source: SOURCE as it stands in the file; empty if the user has not filled it in.
         encoder: of the audit against this set, where it is not that of the study.
         images: how many images it should hold, as published (``31783`` or ``118k``), or empty.
         contains: sets that are known to be part of it.
@@ -86,7 +86,7 @@ class Study:
         settings: of every audit; ``within`` is asked for once, apart.
         thresholds: file of ``visleak calibrate``, or ``None``.
         references, queries: which sets take part in the comparisons between datasets, in the
-            order of the figure's rows and columns; empty where the roles decide.
+            order of the figure's rows and columns; empty if the roles decide.
         paper: file of published values to print beside, or ``None``.
     """
 
@@ -169,7 +169,7 @@ class _Table:
                 raise self.fault(f"key {key!r}", f"there is no such key; {_meant(key, known)}")
 
     def get(self, key: str, *kinds: type) -> Any:
-        """Return a value of one of the kinds, ``None`` where the key is missing."""
+        """Return a value of one of the kinds, ``None`` if the key is missing."""
         value = self.content.get(key)
         # booleans are integers in Python, but not here
         fine = type(value) in kinds or (type(value) is int and float in kinds)

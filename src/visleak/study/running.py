@@ -408,7 +408,7 @@ class Located:
 
     Attributes:
         source: SOURCE with variables and ``~`` replaced, relative paths from the file's folder.
-        missing: in words; empty where the source is there.
+        missing: in words; empty if the source is there.
     """
 
     source: str

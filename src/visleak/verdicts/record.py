@@ -177,7 +177,7 @@ class Kappa:
         reviewers: the two.
         pairs: that both judged.
         agreed: on how many of them they agree.
-        kappa: Cohen's; NaN where both always say the same one thing, or no pair is shared.
+        kappa: Cohen's; NaN if both always say the same one thing, or no pair is shared.
     """
 
     reviewers: tuple[str, str]
