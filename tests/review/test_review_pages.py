@@ -143,7 +143,7 @@ def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
     assert len(others) <= 2 * MOST_OTHERS
     said = words(browser.pair(row))
     assert "Where else the query occurs" in said
-    assert re.search(r"\d+ pairs of it are called different", said)
+    assert re.search(r"\d+ pairs of it are judged different", said)
     assert "1 more pair of images has these two contents" in said  # near0-again.png
 
 
