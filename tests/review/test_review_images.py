@@ -205,7 +205,7 @@ def test_many_askers_read_a_picture_once(pictures: list[Bytes8]) -> None:
     """Openers serve one caller at a time; the second finds what the first has read."""
     stored = Stored(pictures, wait=0.05)
     registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    threads = [threading.Thread(target=registry.picture, args=("set", "i1")) for _ in range(8)]
+    threads = [threading.Thread(target=registry.image, args=("set", "i1")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -192,7 +192,7 @@ def test_an_encoder_that_sees_nothing_is_refused() -> None:
 def test_a_set_without_pairs_is_refused() -> None:
     """One image, or one image many times over."""
     one = blobs(1)
-    with pytest.raises(VisleakError, match="has 1 readable pictures; at least 2 are needed"):
+    with pytest.raises(VisleakError, match="has 1 readable images; at least 2 are needed"):
         calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)
-    with pytest.raises(VisleakError, match="holds one picture only, many times over: no pairs"):
+    with pytest.raises(VisleakError, match="has copies of one image only, many times over: no pairs"):
         calibrate(one * 3, TinyEncoder(), fpr=[0.01], verify=False, cache=None)
