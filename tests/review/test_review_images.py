@@ -138,7 +138,7 @@ def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
         raise VisleakError("the disk is gone")
 
     broken = ImageRegistry(gone, lambda name, image: None)
-    assert broken.picture("set", "i0") == Unreadable("io-error", "the disk is gone")
+    assert broken.image("set", "i0") == Unreadable("io-error", "the disk is gone")
     data, kind = broken.encoded(ImageView("small", (("set", "i0"),)))
     assert kind == "image/svg+xml"
     assert b"the disk is gone" in data

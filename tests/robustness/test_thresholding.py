@@ -194,5 +194,5 @@ def test_a_set_without_pairs_is_refused() -> None:
     one = blobs(1)
     with pytest.raises(VisleakError, match="has 1 readable images; at least 2 are needed"):
         calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)
-    with pytest.raises(VisleakError, match="has copies of one image only, many times over: no pairs"):
+    with pytest.raises(VisleakError, match="has copies of one image only"):
         calibrate(one * 3, TinyEncoder(), fpr=[0.01], verify=False, cache=None)
