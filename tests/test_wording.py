@@ -68,7 +68,6 @@ PENDING = frozenset({
     "gating",
     "grading",
     "groups",
-    "images",
     "impact",
     "integrity",
     "markup",

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.records import GRADES
 from visleak.remedy import purge, staging
 from visleak.verdicts import Ledger, Verdict

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from visleak.cache import Cache
 from visleak.encoders.flatness import flat
 from visleak.encoders.local import MOST
+from visleak.formats.openers import chosen
 from visleak.images import content_digest, decode
-from visleak.images.choosing import chosen
 from visleak.pipeline.batching import forwarded
 from visleak.pipeline.local import MOST_REFERENCES
 from visleak.pipeline.pair_cost import Sampled, pair_cost

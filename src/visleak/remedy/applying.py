@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
+from visleak.formats.writing import OutputSource
 from visleak.records import ImageSet
 from visleak.remedy.graph import Graph, Ties, or_stronger
-from visleak.remedy.layouts.place import Opened
 from visleak.remedy.plan import DATA, NOTHING_DONE, PROOF, Plan, Split, known_digests
 from visleak.remedy.proving import Examiner, leaks_between
 from visleak.remedy.writing import write
@@ -118,7 +118,7 @@ def apply(plan: Plan, order: Order) -> dict[str, Any]:
     out, examiner = order.out, order.examiner
     proof: dict[str, Any] = {"folder": None, "headline": None, "leaks": 0}
 
-    def check(folder: Path, opened: Mapping[str, Opened]) -> None:
+    def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         parts = [_reopened(name, way, folder, out / DATA) for name, way in opened.items()]
         if len(parts) > 1:
             proof.update(_proven(parts, out / PROOF, examiner))
@@ -148,9 +148,9 @@ def apply(plan: Plan, order: Order) -> dict[str, Any]:
     }
 
 
-def _reopened(name: str, opened: Opened, folder: Path, final: Path) -> ImageSet:
+def _reopened(name: str, opened: OutputSource, folder: Path, final: Path) -> ImageSet:
     """Open a part that was just written, under the name that its folder will have."""
-    images = open_pictures(opened.source(folder), name=name, **opened.options)
+    images = open_image_set(opened.source(folder), name=name, **opened.options)
     return replace(
         images,
         source=opened.source(final),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.images.sources import resolved
+from visleak.formats.sources import resolved
 from visleak.markup import Grid
 from visleak.quantities import counted
 from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish

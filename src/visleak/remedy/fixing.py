@@ -11,9 +11,9 @@ import numpy as np
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError
-from visleak.images import open_pictures
-from visleak.images.request import check_groups
-from visleak.images.sources import resolved
+from visleak.formats import open_image_set
+from visleak.formats.request import check_groups
+from visleak.formats.sources import resolved
 from visleak.pipeline import silent
 from visleak.pipeline.context import Progress
 from visleak.records import ImageSet
@@ -142,7 +142,7 @@ def _opened(found: Audit, about: SetSummary, group: str | None) -> ImageSet:
         return images
     base = Path(found.summary.opened_in)
     options = dict(about.options) | {"group": group}
-    return open_pictures(resolved(about.source, base), name=about.name, **options)
+    return open_image_set(resolved(about.source, base), name=about.name, **options)
 
 
 def _compared(found: Audit, index: Mapping[str, int]) -> frozenset[tuple[int, int]]:

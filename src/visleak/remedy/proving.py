@@ -12,7 +12,7 @@ import numpy as np
 
 from visleak.auditing import Audit, audit
 from visleak.errors import VisleakError
-from visleak.images.choosing import chosen
+from visleak.formats.openers import chosen
 from visleak.pipeline import silent
 from visleak.pipeline.context import Progress
 from visleak.records import AnySet, ImageSet, Int64

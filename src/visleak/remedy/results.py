@@ -9,10 +9,9 @@ from typing import Any
 
 import visleak
 from visleak.errors import UsageError
+from visleak.formats.registry import Layout
+from visleak.formats.writing import Destination, OutputPart, OutputSource
 from visleak.records import Problem
-from visleak.remedy.contents import FilledPart
-from visleak.remedy.layouts import Layout
-from visleak.remedy.layouts.place import Opened, Place
 from visleak.remedy.manifest import (
     KEPT,
     KEPT_COLUMNS,
@@ -52,8 +51,8 @@ class Written:
 
 
 def write_lists(
-    place: Place,
-    filled: Sequence[FilledPart],
+    place: Destination,
+    filled: Sequence[OutputPart],
     names: Mapping[str, Sequence[str]],
     removed: Sequence[Removed],
     extra: Mapping[str, bytes],
@@ -80,7 +79,7 @@ def write_lists(
 
 
 def _kept_rows(
-    filled: Sequence[FilledPart], names: Mapping[str, Sequence[str]]
+    filled: Sequence[OutputPart], names: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, ...]]:
     for part in filled:
         new = iter(names.get(part.name, ()))
@@ -104,9 +103,9 @@ def _kept_rows(
 
 
 def content_of(
-    filled: Sequence[FilledPart],
+    filled: Sequence[OutputPart],
     layouts: Mapping[str, Layout | None],
-    opened: Mapping[str, Opened],
+    opened: Mapping[str, OutputSource],
     how: str,
     about: Mapping[str, Any],
     key: str,
@@ -146,7 +145,7 @@ def content_of(
     }
 
 
-def found_again(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
+def found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
     """Return a finished result that is there already.
 
     Raises:
@@ -167,7 +166,7 @@ def found_again(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
     return written_in(out, filled, reused=True)
 
 
-def written_in(out: Path, filled: Sequence[FilledPart], reused: bool) -> Written:
+def written_in(out: Path, filled: Sequence[OutputPart], reused: bool) -> Written:
     """Return what stands in a finished folder."""
     content = read_manifest(out)
     files = read_files(out, content)
@@ -175,7 +174,7 @@ def written_in(out: Path, filled: Sequence[FilledPart], reused: bool) -> Written
         out,
         content["as"],
         {
-            part["name"]: Opened(**part["opens"]).source(out)
+            part["name"]: OutputSource(**part["opens"]).source(out)
             for part in content["parts"]
             if part["opens"] is not None
         },

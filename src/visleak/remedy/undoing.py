@@ -10,14 +10,7 @@ from typing import Any
 
 from visleak.errors import VisleakError
 from visleak.pipeline.context import Progress, silent
-from visleak.remedy.manifest import (
-    FILES,
-    MANIFEST,
-    File,
-    changed,
-    read_files,
-    read_manifest,
-)
+from visleak.remedy.manifest import FILES, MANIFEST, File, changed, read_files, read_manifest
 
 
 @dataclass(frozen=True)

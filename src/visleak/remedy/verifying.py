@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import VisleakError
-from visleak.images import content_digest, open_pictures
+from visleak.formats import open_image_set
+from visleak.formats.writing import OutputPart, OutputSource
+from visleak.images import content_digest
 from visleak.pipeline.context import Progress
 from visleak.records import ImageSet, Int64, Unreadable
-from visleak.remedy.contents import FilledPart
-from visleak.remedy.layouts.place import Opened
 
 
-def verify(part: FilledPart, opened: Opened, folder: Path, progress: Progress) -> list[str]:
+def verify(part: OutputPart, opened: OutputSource, folder: Path, progress: Progress) -> list[str]:
     """Open a part that was written and compare every image with what was read from the source.
 
     Args:
@@ -30,7 +30,7 @@ def verify(part: FilledPart, opened: Opened, folder: Path, progress: Progress) -
     Raises:
         VisleakError: an image, its id or its label is not as it should be.
     """
-    images = open_pictures(opened.source(folder), name=part.name, **opened.options)
+    images = open_image_set(opened.source(folder), name=part.name, **opened.options)
     order = opened.order if opened.order is not None else np.arange(len(part))
     if len(images) != len(part):
         raise _wrong(part, f"{len(images):,} images are there and not {len(part):,}")
@@ -53,13 +53,13 @@ def verify(part: FilledPart, opened: Opened, folder: Path, progress: Progress) -
     return found
 
 
-def _wrong(part: FilledPart, what: str) -> VisleakError:
+def _wrong(part: OutputPart, what: str) -> VisleakError:
     return VisleakError(
         f"part {part.name!r} was not written as it should be: {what}; nothing was kept of it"
     )
 
 
-def _compare_ids(part: FilledPart, opened: Opened, images: ImageSet, order: Int64) -> None:
+def _compare_ids(part: OutputPart, opened: OutputSource, images: ImageSet, order: Int64) -> None:
     if opened.renamed:
         return
     if opened.ids is not None:
@@ -71,7 +71,7 @@ def _compare_ids(part: FilledPart, opened: Opened, images: ImageSet, order: Int6
         raise _wrong(part, "its ids are others")
 
 
-def _compare_labels(part: FilledPart, images: ImageSet, order: Int64) -> None:
+def _compare_labels(part: OutputPart, images: ImageSet, order: Int64) -> None:
     own = part.column("labels")
     wanted = pa.array([own[at] for at in order.tolist()], pa.string())
     found = images.labels if images.labels is not None else pa.nulls(len(images), pa.string())

@@ -13,15 +13,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images.addresses import is_address
-from visleak.images.folder import FileOpener
-from visleak.images.lists import split_glob
-from visleak.images.sources import locate
+from visleak.formats.addresses import is_address
+from visleak.formats.files import FileOpener
+from visleak.formats.folders import is_image_glob
+from visleak.formats.listing import split_glob
+from visleak.formats.opening import layout_of
+from visleak.formats.registry import Layout
+from visleak.formats.sources import locate
+from visleak.formats.writing import Destination, OutputPart, OutputSource, linkable
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet
-from visleak.remedy.contents import FilledPart, fill
-from visleak.remedy.layouts import Layout, layout_of, linkable
-from visleak.remedy.layouts.place import Opened, Place
+from visleak.remedy.contents import fill
 from visleak.remedy.manifest import MANIFEST, Removed, read_manifest, write_manifest
 from visleak.remedy.parts import Part
 from visleak.remedy.results import Written, content_of, found_again, write_lists, written_in
@@ -43,7 +45,7 @@ def write(
     extra: Mapping[str, bytes] | None = None,
     removed: Iterable[Removed] = (),
     known: Mapping[str, pa.Table] | None = None,
-    check: Callable[[Path, Mapping[str, Opened]], None] | None = None,
+    check: Callable[[Path, Mapping[str, OutputSource]], None] | None = None,
     progress: Progress = silent,
 ) -> Written:
     """Write parts as data sets in the layout of their sets, all of them or nothing.
@@ -87,7 +89,7 @@ def write(
         refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
     try:
         with staged(out) as folder:
-            place = Place(folder, out, how, len(parts) > 1, progress)
+            place = Destination(folder, out, how, len(parts) > 1, progress)
             opened = _write_parts(filled, layouts, place)
             names = {
                 part.name: verify(part, opened[part.name], folder, progress)
@@ -129,7 +131,7 @@ def inputs_of(images: ImageSet) -> Iterator[Path]:
     if not images.source or is_address(images.source):
         return
     found = locate(images.source)
-    if found.opens.endswith(":open_glob"):
+    if is_image_glob(Path(found.place)):
         yield Path(split_glob(found.place)[0])
     elif Path(found.place).exists():
         yield Path(found.place)
@@ -190,7 +192,7 @@ def _holds(layout: Layout | None, how: str) -> str:
 
 
 def _key(
-    parts: Sequence[FilledPart],
+    parts: Sequence[OutputPart],
     how: str,
     about: Mapping[str, Any],
     extra: Mapping[str, bytes],
@@ -211,10 +213,10 @@ def _key(
 
 
 def _write_parts(
-    filled: Sequence[FilledPart], layouts: Mapping[str, Layout | None], place: Place
-) -> dict[str, Opened]:
+    filled: Sequence[OutputPart], layouts: Mapping[str, Layout | None], place: Destination
+) -> dict[str, OutputSource]:
     """Write the parts, those of one layout together; return how those that can be are opened."""
-    opened: dict[str, Opened] = {}
+    opened: dict[str, OutputSource] = {}
     for layout in dict.fromkeys(layouts.values()):
         own = [part for part in filled if layouts[part.name] == layout]
         if layout is not None:

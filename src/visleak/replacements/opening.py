@@ -16,8 +16,8 @@ from visleak.auditing import Audit, open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
-from visleak.images.addresses import redacted
+from visleak.formats import open_image_set
+from visleak.formats.addresses import redacted
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.desk import Desk
@@ -201,7 +201,7 @@ def _opened_pool(asked: SelectionSettings, sets: Mapping[str, ImageSet]) -> Imag
         name += "+"
     if isinstance(asked.pool, ImageSet):
         return replace(asked.pool, name=name)
-    images = open_pictures(asked.pool, name=name, id=asked.id, label=asked.label)
+    images = open_image_set(asked.pool, name=name, id=asked.id, label=asked.label)
     if not len(images):
         raise VisleakError(f"the pool {redacted(os.fspath(asked.pool))} holds no images")
     return images

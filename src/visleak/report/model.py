@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from visleak.images.listing import describe_skipped
+from visleak.formats.listing import describe_skipped
 from visleak.pipeline import chance
 from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from visleak.images.addresses import redacted
+from visleak.formats.addresses import redacted
 from visleak.pipeline.context import Progress
 from visleak.records import ImageSet, Unreadable
 from visleak.replacements import Candidate, Selection, SelectionSettings, open_selection
