@@ -45,7 +45,7 @@ FORBIDDEN = re.compile(
 
 #: Phrases in which such a word is the right one: names of files, keys and options that users have,
 #: and terms of others.
-ALLOWED = re.compile(r"picture in picture")
+ALLOWED = re.compile(r'picture in picture|"img", "picture"')
 
 #: Packages, modules and pages whose words have not been revised.
 PENDING = frozenset({

@@ -64,7 +64,9 @@ def test_coco_with_a_folder_and_captions(put, tmp_path):
     assert images.captions.to_pylist() == ["one"]
     assert images.labels.to_pylist() == [None]
     assert open_images(f"coco:{path}?images=far/away").ids.to_pylist() == ["a.png"]
-    with pytest.raises(UsageError, match=r"images=nope is no folder; looked for nope and .*nope"):
+    with pytest.raises(
+        UsageError, match=r"images=nope is not a folder; looked for nope and .*nope"
+    ):
         open_images(f"coco:{path}?images=nope")
     with pytest.raises(UsageError, match=r"images, such as .*, are in none of .*; add \?images="):
         open_images(f"coco:{path}")
@@ -75,8 +77,8 @@ def test_coco_with_a_folder_and_captions(put, tmp_path):
     [
         ("{", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
-        ("[]", "is no COCO file: it has no list `images`"),
-        ('{"images": 3}', "is no COCO file: it has no list `images`"),
+        ("[]", "is not a COCO file: it has no list `images`"),
+        ('{"images": 3}', "is not a COCO file: it has no list `images`"),
         ('{"images": [{"id": 1}]}', "row 0 of `images` needs id and file_name"),
         ('{"images": [{"id": [], "file_name": "a"}]}', "row 0 of `images` needs id and file_name"),
         ('{"images": []}', "holds no images"),
@@ -140,10 +142,14 @@ def test_yolo_lists_of_folders_and_of_files(yolo, put, tmp_path):
     ("text", "error", "said"),
     [
         ("a: [", VisleakError, "cannot be read as YAML"),
-        ("- 1", VisleakError, "is no YOLO data set: it has no `train` or `val`"),
+        ("- 1", VisleakError, "is not a YOLO data set: it has no `train` or `val`"),
         ("!!python/object/apply:os.system ['touch pwned']", VisleakError, "cannot be read as YAML"),
         ("val: nowhere", UsageError, "nowhere is neither a folder nor a .txt list"),
-        ("path: gone\nval: a", UsageError, "`path: gone` is no folder either .looked for .*gone"),
+        (
+            "path: gone\nval: a",
+            UsageError,
+            "`path: gone` is not a folder either .looked for .*gone",
+        ),
         ("val: labels", VisleakError, "holds no images"),
         ("names: [a]", UsageError, r"add #SPLIT, one of \(it has none\)"),
     ],

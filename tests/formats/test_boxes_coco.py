@@ -127,7 +127,7 @@ BOX = r"`bbox` is \[left, top, width, height\] in pixels; got "
         ),
         (changed("annotations", 1, category_id="a\nb"), r"none of `categories`; got 'a\\nb'$"),
         (changed("annotations", 1, category_id=[]), r"is none of `categories`; got \[\]"),
-        (changed("images", 1, id=20), r"x\.json: two of `images` have the id 20, so that nobody"),
+        (changed("images", 1, id=20), r"x\.json: two of `images` have the id 20, so that their"),
         (changed("categories", 1, id=9), r"x\.json: two of `categories` have the id 9$"),
     ],
 )

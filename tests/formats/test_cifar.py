@@ -147,7 +147,7 @@ def test_damaged_pickles(tmp_path):
         except VisleakError as error:
             assert "\n" not in str(error)  # noqa: PT017
     path.write_bytes(pickle.dumps([1]))
-    with pytest.raises(VisleakError, match=r"cannot be read as a CIFAR file: it is no table"):
+    with pytest.raises(VisleakError, match=r"cannot be read as a CIFAR file: it is not a table"):
         load_pickle(path)
 
 

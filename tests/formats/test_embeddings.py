@@ -49,8 +49,8 @@ def manifest(root, rows, **changes):
     (root / "manifest.json").write_text(json.dumps(content | changes))
 
 
-def opened(source, **wishes) -> EmbeddingSet:
-    found = open_images(source, **wishes)
+def opened(source, **options) -> EmbeddingSet:
+    found = open_images(source, **options)
     assert isinstance(found, EmbeddingSet)
     return found
 
@@ -59,9 +59,9 @@ def column(images, name="id"):
     return [value for part in images.partitions for value in part.columns()[name].to_pylist()]
 
 
-def message(kind, source, **wishes):
+def message(kind, source, **options):
     with pytest.raises(kind) as caught:
-        open_images(source, **wishes)
+        open_images(source, **options)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -255,7 +255,7 @@ def test_what_is_refused(tmp_path):
     np.save(second, np.array([["a"]], object), allow_pickle=True)
     assert "holds object of shape (1, 1); vectors are a matrix" in message(VisleakError, source)
     second.write_bytes(b"no array")
-    assert f"{second} is no .npy file: " in message(VisleakError, source)
+    assert f"{second} is not a .npy file: " in message(VisleakError, source)
     np.save(second, vectors(3))
     texts.unlink()
     assert f"{second} has no metadata_1.parquet in" in message(VisleakError, source)

@@ -189,7 +189,7 @@ def test_columns_are_refused(tmp_path, put):
         UsageError, match=r"group 'x': .* no columns; group may be /regex/ on the id"
     ):
         open_images(tmp_path, group="x")
-    with pytest.raises(UsageError, match=r"group '/\(/' is no regular expression: "):
+    with pytest.raises(UsageError, match=r"group '/\(/' is not a regular expression: "):
         open_images(tmp_path, group="/(/")
 
 

@@ -156,7 +156,7 @@ def test_a_pattern_that_finds_nothing_is_refused(folder):
     ("frame", "error", "message"),
     [
         ("time", UsageError, "frame 'time': .* has no columns; frame may be /regex/ on the id"),
-        ("/(/", UsageError, r"frame '/\(/' is no regular expression"),
+        ("/(/", UsageError, r"frame '/\(/' is not a regular expression"),
         (r"/(drive)/", VisleakError, r"what frame '/\(drive\)/' finds in the ids must hold whole"),
     ],
 )

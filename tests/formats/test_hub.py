@@ -133,9 +133,7 @@ def test_a_stream_that_does_not_say_what_its_columns_are(blobs):
 
     images = open_images(datasets.IterableDataset.from_generator(told))
     assert list(images.opener.read([0, 9])) == [blobs[0], blobs[9]]
-    said = (
-        r"^the data set does not say what its columns are, and its first rows do not tell \(.*\);"
-    )
+    said = r"^the data set does not declare its columns, and its first rows do not tell \(.*\);"
     with pytest.raises(VisleakError, match=said):
         open_images(datasets.IterableDataset.from_generator(untold))
 
@@ -203,7 +201,7 @@ def test_folders_of_save_to_disk(tmp_path, plain, blobs):
     with pytest.raises(UsageError, match=r"no split 'val'; there are train, test$"):
         open_images(f"hf:{tmp_path}/two#val")
     with pytest.raises(
-        UsageError, match=r"\?trust= is no option of it; known are config, revision"
+        UsageError, match=r"\?trust= is not an option of it; known are config, revision"
     ):
         open_images(f"hf:{tmp_path}/two?trust=yes#train")
 
@@ -244,7 +242,7 @@ def test_code_of_a_data_set_is_never_run(tmp_path):
 
 def test_a_name_that_the_hub_does_not_give(monkeypatch):
     said = (
-        r"^source 'hf:someone/nothing#test': someone/nothing is no folder here and cannot be had"
+        r"^source 'hf:someone/nothing#test': someone/nothing is not a folder here and could not be loaded"
         r" from the hub at https://huggingface\.co \(.+\); check the name, sign in with"
         r" `hf auth login` if it is private, or download it and give its folder$"
     )

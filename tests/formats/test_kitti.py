@@ -129,7 +129,7 @@ def test_what_is_no_kitti(detection, put):
         open_images(f"kitti:{detection}#val")
     with pytest.raises(UsageError, match=r"camera is one of 0, 1, 2, 3; got '7'"):
         open_images(f"kitti:{detection}?camera=7")
-    with pytest.raises(UsageError, match=r"\?cam= is no option of it; known are camera"):
+    with pytest.raises(UsageError, match=r"\?cam= is not an option of it; known are camera"):
         open_images(f"kitti:{detection}?cam=2")
     with pytest.raises(UsageError, match=r"source 'kitti:nope': nope does not exist"):
         open_images("kitti:nope")

@@ -195,7 +195,7 @@ def test_texts_that_are_no_text(tmp_path, blobs):
     with pytest.raises(VisleakError, match=r"column 'caption' of type string holds something that"):
         open_images(path)
     path = write(tmp_path / "b.parquet", blobs, label=pa.array([[1]] * 20))
-    with pytest.raises(VisleakError, match=r"column 'label' of type list.* that is no text"):
+    with pytest.raises(VisleakError, match=r"column 'label' of type list.* that is not text"):
         open_images(path)
     path = write(tmp_path / "c.parquet", blobs, label=pa.array(["x"] * 20).dictionary_encode())
     assert open_images(path).labels[0].as_py() == "x"

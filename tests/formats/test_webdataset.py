@@ -184,7 +184,9 @@ def test_which_picture_of_several(tmp_path, blobs):
     assert list(chosen.opener.read([0])) == [blobs[2]]
     with pytest.raises(VisleakError, match=r"the sample holds no up\.png; its members: right\.png"):
         open_images(f"wds:{tmp_path}/s.tar?image=up.png")
-    with pytest.raises(UsageError, match=r"\?pic= is no option of it; known are image, remote$"):
+    with pytest.raises(
+        UsageError, match=r"\?pic= is not an option of it; known are image, remote$"
+    ):
         open_images(f"wds:{tmp_path}/s.tar?pic=x")
 
 

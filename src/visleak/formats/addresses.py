@@ -58,7 +58,7 @@ def known_scheme(address: str) -> str:
 def redacted(text: str) -> str:
     """Return a text whose addresses have neither user and password nor a query.
 
-    A query may be a signature that opens the object to whoever has it.
+    A query may be a signature that opens the object to anyone who has it.
 
     >>> redacted("get https://me:secret@host/a.tar?sig=abc#test now")
     'get https://host/a.tar#test now'

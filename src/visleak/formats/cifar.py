@@ -120,7 +120,7 @@ def load_pickle(path: Path | str) -> dict[str, Any]:
         said = " ".join(str(error).split())[:200]
         raise VisleakError(f"{path} cannot be read as a CIFAR file: {said}") from error
     if not isinstance(content, dict):
-        raise VisleakError(f"{path} cannot be read as a CIFAR file: it is no table")
+        raise VisleakError(f"{path} cannot be read as a CIFAR file: it is not a table")
     return {
         _text(key): value.values if isinstance(value, _Array) else value
         for key, value in content.items()
@@ -330,7 +330,9 @@ def _value(name: str, value: Any) -> Iterator[bytes]:
     elif isinstance(value, np.ndarray) and value.dtype == np.uint8:
         yield from _array(value)
     else:
-        raise VisleakError(f"column {name!r} of a CIFAR file is no list, text or array of bytes")
+        raise VisleakError(
+            f"column {name!r} of a CIFAR file is not a list, a text or an array of bytes"
+        )
 
 
 def _pickled_text(data: bytes) -> Iterator[bytes]:

@@ -34,7 +34,7 @@ def open_coco(request: Request) -> ImageSet:
     category; null where it shows several or none. Captions are the first of each image.
 
     Raises:
-        VisleakError: the file is no COCO file.
+        VisleakError: the file is not a COCO file.
         UsageError: the folder with the images is not found.
     """
     request.refuse_columns("the COCO file")
@@ -77,14 +77,14 @@ def coco_content(request: Request) -> dict[str, Any]:
     """Read a COCO annotation file.
 
     Raises:
-        VisleakError: it is no JSON, or no mapping.
+        VisleakError: it is not JSON, or not a mapping.
     """
     try:
         content = json.loads(request.path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise VisleakError(f"{request.path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise VisleakError(f"{request.path} is no COCO file: it has no list `images`")
+        raise VisleakError(f"{request.path} is not a COCO file: it has no list `images`")
     return content
 
 
@@ -102,7 +102,7 @@ def coco_rows(
     """
     rows = content.get(key, [] if optional else None)
     if not isinstance(rows, list):
-        raise VisleakError(f"{request.path} is no COCO file: it has no list `{key}`")
+        raise VisleakError(f"{request.path} is not a COCO file: it has no list `{key}`")
     for number, row in enumerate(rows):
         if not isinstance(row, dict) or not all(
             isinstance(row.get(name), int | str) for name in needed
@@ -122,7 +122,7 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
         folder = next((folder for folder in tried if folder.is_dir()), None)
         if folder is None:
             raise UsageError(
-                f"source {request.text!r}: images={given} is no folder; looked for"
+                f"source {request.text!r}: images={given} is not a folder; looked for"
                 f" {' and '.join(map(str, tried))}"
             )
         return folder
@@ -148,7 +148,7 @@ def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
     """Return the boxes of a COCO file, in pixels; classes in the order of their numbers.
 
     Annotations of images that the file does not list belong to no image of the set, and those
-    without ``category_id`` are no objects (captions).
+    without ``category_id`` are not objects (captions).
 
     Args:
         images: the set.
@@ -193,7 +193,7 @@ def _places(content: Mapping[str, Any], images: ImageSet, request: Request) -> d
         if image["id"] in found:
             raise VisleakError(
                 f"{shown(request.path)}: two of `images` have the id {image['id']!r}, so that"
-                " nobody can tell whose their annotations are"
+                " their annotations cannot be told apart"
             )
         found[image["id"]] = row
     return found
@@ -240,7 +240,7 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
 
     Images are put into ``images``; as ``manifest``, they stay where they are. Of several parts,
     the files stand side by side in ``annotations``. Where images of several sets come together,
-    numbers that are taken are given anew.
+    numbers that are taken are replaced.
 
     Raises:
         VisleakError: sets of one part have different categories.
@@ -257,7 +257,7 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
     else:
         _put(part, names, folder, place)
         folder = f"../{folder}" if place.many else folder
-    # a name that is no UTF-8 is JSON as an escape
+    # a name that is not UTF-8 is escaped
     path.write_bytes(json.dumps(merged, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     ids = sorted(name for each in names for name in each.values())
     own = [names[at][str(id_)] for at, p in enumerate(part.pieces) for id_ in p.column("ids")]
@@ -311,7 +311,7 @@ def _names(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> list[dict[s
 
 
 def _merged(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the files of several pieces as one; numbers that are taken are given anew."""
+    """Return the files of several pieces as one; numbers that are taken are replaced."""
     first, *others = contents_
     merged = dict(first)
     for content, piece in zip(others, part.pieces[1:], strict=True):
@@ -335,7 +335,7 @@ def _categories(content: Mapping[str, Any]) -> list[tuple[Any, Any]]:
 
 
 def _renumbered(there: Iterable[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return rows whose ``id`` is no other row's: one that is taken counts on from the largest."""
+    """Return rows with distinct ``id``: one that is taken continues from the largest."""
     taken = {row["id"] for row in there if "id" in row}
     largest = max(
         (n for n in (*taken, *(r.get("id") for r in rows)) if isinstance(n, int)), default=0

@@ -30,7 +30,7 @@ VECTORS: Final = "img_emb"
 TEXTS: Final = "metadata"
 
 
-#: There while a folder is being written, with what is needed to go on.
+#: There while a folder is being written, with what is needed to resume.
 UNFINISHED: Final = "unfinished.json"
 
 
@@ -76,7 +76,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     if not path.is_file():
         if (folder / UNFINISHED).is_file():
             raise VisleakError(
-                f"{folder} is not finished; run the same `visleak encode` again, it goes on"
+                f"{folder} is not finished; run the same `visleak encode` again, it resumes"
                 " where it stopped"
             )
         return None
@@ -372,7 +372,7 @@ def read_lines(path: Path) -> pa.StringArray:
     """Return the lines of a text file of ids.
 
     Raises:
-        VisleakError: it is no UTF-8 text.
+        VisleakError: it is not UTF-8 text.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -395,7 +395,7 @@ def npy_shape(path: Path) -> tuple[int, int]:
             shape, _, dtype = reader(file)
             begins = file.tell()
     except (OSError, ValueError, AttributeError) as error:
-        raise VisleakError(f"{path} is no .npy file: {_line(error)}") from error
+        raise VisleakError(f"{path} is not a .npy file: {_line(error)}") from error
     if dtype.name not in FLOATS or len(shape) != 2:
         raise VisleakError(
             f"{path} holds {dtype} of shape {shape}; vectors are a matrix (rows, width) of"

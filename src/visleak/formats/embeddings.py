@@ -67,7 +67,7 @@ def open_embeddings(request: Request) -> EmbeddingSet:
 
     Raises:
         UsageError: an option or a column is asked for that is not there.
-        VisleakError: there are no vectors, the files do not fit together, or nobody says which
+        VisleakError: there are no vectors, the files do not fit together, or it is unknown which
             encoder made them.
     """
     request.refuse_split()
@@ -321,7 +321,7 @@ def _one_file(path: Path, request: Request) -> Files:
     if path.suffix == ".parquet":
         return list(_parquet_partitions(path, request))
     raise UsageError(
-        f"source {request.text!r}: {path.name} is no .npy and no .parquet file; emb: takes one"
+        f"source {request.text!r}: {path.name} is neither a .npy nor a .parquet file; emb: takes one"
         " of them, or a folder of them"
     )
 

@@ -58,9 +58,9 @@ class FileOpener:
 
 
 def read_file(path: bytes | str) -> bytes | Unreadable:
-    """Return the content of a regular file, or why it cannot be had."""
+    """Return the content of a regular file, or why it cannot be read."""
     try:
-        # Not blocking, so that a pipe that nobody writes to cannot stop the run.
+        # Not blocking, so that a pipe without a writer cannot stop the run.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         try:
             status = os.fstat(handle)
@@ -175,7 +175,7 @@ class RemoteOpener:
 
 
 def fetched(place: str | None) -> bytes | Unreadable:
-    """Return the image at a place, or why it cannot be had."""
+    """Return the image at a place, or why it cannot be read."""
     if place is None:
         return Unreadable("missing", "the table names no file")
     if not is_address(place):

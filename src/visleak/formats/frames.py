@@ -53,7 +53,7 @@ def read_frames(column: pa.Array | pa.ChunkedArray, where: str) -> Frames:
     """Return the frame numbers or times of a column.
 
     Whole numbers are frame numbers, unless all of them have the 13, 16 or 19 digits of milli-,
-    micro- or nanoseconds since 1970: those are times. Where one is no whole number, all are
+    micro- or nanoseconds since 1970: those are times. Where one is not a whole number, all are
     seconds; ISO dates with times, and Arrow's, are times too, taken for UTC where no zone stands
     with them. Times are kept as milliseconds. Empty texts and NaN are unknown.
 
@@ -107,7 +107,7 @@ def _of_texts(column: pa.Array, where: str) -> Frames:
 
 
 def _unlike(texts: pa.Array, first: str) -> str:
-    """Return the text that does not fit the others: the first that is no number, if there is one.
+    """Return the text that does not fit the others: the first that is not a number, if there is one.
 
     >>> _unlike(pa.array(["1", "2", "x"]), "1")
     'x'

@@ -64,7 +64,7 @@ OTHER_ENDINGS: Final = frozenset(
 HIDDEN: Final = "hidden"
 
 
-#: How names begin that macOS adds beside files; these are no images.
+#: How names begin that macOS adds beside files; these are not images.
 ADDED: Final = "._"
 
 

@@ -18,7 +18,7 @@ from visleak.formats.files import file_set
 from visleak.formats.openers import ChosenOpener
 from visleak.formats.request import Request, writable
 from visleak.images.decoding import QUIET
-from visleak.images.deep_colours import holds_deep_colours, mend
+from visleak.images.deep_colours import correct_modes, holds_deep_colours
 from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, turned
 from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
@@ -76,7 +76,7 @@ def _of_image(image: Image.Image) -> bytes | Bytes8 | Unreadable:
         exif = image.info.get("exif")
         orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
         with QUIET, messages_kept():
-            mend(image)
+            correct_modes(image)
             image.load()
         shown = shallow(image) if is_deep(image) else image
         return rgb_of_image(turned(shown, orientation))
@@ -123,12 +123,12 @@ def open_memory(
 
     Args:
         images: the sequence.
-        request: the caller's wishes.
+        request: what the caller asked for.
         targets: the labels, where they are known without asking the items.
         names: names of labels that are numbers.
 
     Raises:
-        UsageError: the object is no sequence, or one single image.
+        UsageError: the object is not a sequence, or one single image.
         VisleakError: it is empty.
     """
     for option in ("id", "label"):
@@ -203,13 +203,13 @@ class ArrayOpener:
 
 
 def open_mapped(source: Any, request: Request) -> ImageSet:
-    """Make a set of a data set object; what is no data set is taken for a plain sequence.
+    """Make a set of a data set object; another object is taken for a plain sequence.
 
     Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
     ``targets``, ``classes``, ``root``; and ``dataset`` with ``indices``, as torch's ``Subset``.
 
     Raises:
-        UsageError: it is no sequence, an index is not in it, or its transform normalises.
+        UsageError: it is not a sequence, an index is not in it, or its transform normalises.
         VisleakError: it is empty.
     """
     if _is_subset(source):

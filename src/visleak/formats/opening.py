@@ -105,18 +105,18 @@ def _open_object(source: Any, request: Request) -> ImageSet:
 
 
 def open_image_set(
-    source: str | os.PathLike[str] | AnySet | Sequence[Any], **wishes: Any
+    source: str | os.PathLike[str] | AnySet | Sequence[Any], **options: Any
 ) -> ImageSet:
     """As :func:`open_images`, for what cannot be done without looking at images.
 
     Raises:
         UsageError: also where the source is a set of embeddings.
     """
-    images = open_images(source, **wishes)
+    images = open_images(source, **options)
     if isinstance(images, EmbeddingSet):
         raise UsageError(
-            f"{images.source or images.name} is a set of embeddings: there are no images to look"
-            " at; give the images that they were made of"
+            f"{images.source or images.name} is a set of embeddings: there are no pixels to verify;"
+            " give the images that they were made of"
         )
     return images
 
@@ -268,7 +268,7 @@ def _shards(place: Path) -> dict[str, str]:
 
 
 def _first_word(name: str) -> str:
-    """Return the letters a name begins with, if something that is no letter follows.
+    """Return the letters a name begins with, if another character follows.
 
     >>> _first_word("train-00000-of-00002.parquet")
     'train'

@@ -167,7 +167,7 @@ def open_parquet(request: Request) -> ImageSet:
     """List a Parquet file with image bytes or with paths, or several such files.
 
     Raises:
-        VisleakError: no column holds images or names files, or a file is no Parquet.
+        VisleakError: no column holds images or names files, or a file is not Parquet.
         UsageError: a column was asked for that is not there.
     """
     files = parquet_files(request)
@@ -230,10 +230,10 @@ def _bytes_set(
     if rows is not None:
         table, locators = table.take(rows), locators.take(rows)
         paths = None if paths is None else paths.take(rows)
-    described = describe(table, request, paths, class_names_of(schema))
+    ids, columns = describe(table, request, paths, class_names_of(schema))
     starts, owners = _row_groups(footers)
     return request.image_set(
-        described.ids,
+        ids,
         locators,
         ParquetOpener(
             tuple(files),
@@ -243,10 +243,7 @@ def _bytes_set(
             None if rows is None else rows.to_numpy(),
             _stamp(files),
         ),
-        labels=described.labels,
-        captions=described.captions,
-        groups=described.groups,
-        frames=described.frames,
+        **columns,
     )
 
 

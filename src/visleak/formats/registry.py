@@ -162,7 +162,7 @@ PLAIN: Final = (
     Format("an image", "folders:open_file", _FOLDER, recognises="folders:is_image_path"),
 )
 
-#: Formats of addresses besides those of :data:`PLAIN` that have endings.
+#: Formats of addresses, in addition to those of :data:`PLAIN` with endings.
 REMOTE_IMAGE: Final = Format(
     "a remote image", "folders:open_remote_image", _FOLDER, endings=tuple(SUFFIXES)
 )

@@ -38,7 +38,7 @@ SENT_AS_IS: Final = "%/:?#[]@!$&'()*+,;=~-._"
 
 
 class StoreError(OSError):
-    """A remote object could not be had.
+    """A remote object could not be loaded.
 
     Attributes:
         reason: one of :data:`visleak.records.REASONS`.
@@ -265,7 +265,7 @@ class RemoteFile(io.RawIOBase):
         stamp: text that changes when the object does, or ``None`` where the store says nothing.
 
     Raises:
-        StoreError: it cannot be had.
+        StoreError: it could not be loaded.
     """
 
     def __init__(self, url: str) -> None:
@@ -312,17 +312,17 @@ class RemoteFile(io.RawIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self._let_go()
+        """Close the connection."""
+        self._disconnect()
         super().close()
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
     def _end(self) -> int:
-        """Return the number of bytes; where nobody says, by reading them."""
+        """Return the number of bytes; where the store does not tell, by reading them."""
         if self.size is not None:
             return self.size
         before = self._at
@@ -333,7 +333,7 @@ class RemoteFile(io.RawIOBase):
         return end
 
     def _piece(self, size: int) -> bytes:
-        """Return up to ``size`` bytes from here; a failure lets go of the connection."""
+        """Return up to ``size`` bytes from here; a failure closes the connection."""
         try:
             stream, gap = self._stream, self._at - self._stream_at
             if stream is None or gap < 0 or (gap > JUMP and self._jumps):
@@ -345,14 +345,14 @@ class RemoteFile(io.RawIOBase):
                 self._stream_at += len(skipped)
             data = stream.read(size)
         except BaseException:
-            self._let_go()
+            self._disconnect()
             raise
         self._stream_at += len(data)
         return data
 
     def _connect(self, offset: int) -> _WebStream | _StoreStream:
         """Ask for the bytes from ``offset`` on, and note where the answer begins."""
-        self._let_go()
+        self._disconnect()
         stream = (_WebStream if is_web(self._url) else _StoreStream)(self._url, offset)
         if self.stamp is not None and stream.stamp not in (None, self.stamp):
             stream.close()
@@ -366,7 +366,7 @@ def opened(place: str) -> IO[bytes]:
     """Open a file here, or a remote object, for reading.
 
     Raises:
-        OSError: it cannot be had; :class:`StoreError` if it is remote.
+        OSError: it could not be loaded; :class:`StoreError` if it is remote.
     """
     if not is_address(place):
         return open(place, "rb")
@@ -385,6 +385,6 @@ def stamp_of_file(file: IO[bytes]) -> str | None:
 
 
 def size_of_file(file: IO[bytes]) -> int | None:
-    """Return how many bytes there are in what :func:`opened` opened, ``None`` if nobody says."""
+    """Return how many bytes there are in what :func:`opened` opened, ``None`` where that is unknown."""
     raw = getattr(file, "raw", None)
     return raw.size if isinstance(raw, RemoteFile) else os.fstat(file.fileno()).st_size

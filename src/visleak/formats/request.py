@@ -1,7 +1,8 @@
-"""What a caller asks of a source, and the common last step from a listing to an image set."""
+"""A request for a set: SOURCE and columns; from a listing or a table to an image set."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ def writable(text: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """A source and the wishes that come with it.
+    """A SOURCE, taken apart, and the columns to use.
 
     Attributes:
         text: the SOURCE as the caller gave it.
@@ -80,15 +81,16 @@ class Request:
         return pattern_of("frame", self.frame)
 
     @property
+    def wanted(self) -> dict[str, str]:
+        """The values of ``id``, ``label``, ``group`` and ``frame`` that were given."""
+        values = {"id": self.id, "label": self.label, "group": self.group, "frame": self.frame}
+        return {option: value for option, value in values.items() if value is not None}
+
+    @property
     def columns(self) -> dict[str, str]:
-        """The columns that were asked for, by what they are to say; patterns are none."""
-        wishes = {"id": self.id, "label": self.label, "group": self.group, "frame": self.frame}
+        """The columns that were given, by option; without patterns."""
         searched = {"group": self.group_pattern, "frame": self.frame_pattern}
-        return {
-            option: value
-            for option, value in wishes.items()
-            if value is not None and searched.get(option) is None
-        }
+        return {o: value for o, value in self.wanted.items() if searched.get(o) is None}
 
     def refuse_columns(self, what: str) -> None:
         """Refuse columns for a source that has none; patterns are searched in the ids.
@@ -105,7 +107,9 @@ class Request:
         for option in self.options:
             if option not in known:
                 allowed = f"; known are {', '.join(known)}" if known else "; it has none"
-                raise UsageError(f"source {self.text!r}: ?{option}= is no option of it{allowed}")
+                raise UsageError(
+                    f"source {self.text!r}: ?{option}= is not an option of it{allowed}"
+                )
 
     def refuse_split(self) -> None:
         """Refuse ``#split`` for a source that has no splits."""
@@ -165,16 +169,7 @@ class Request:
             source=self.text,
             problems=tuple(problems),
             skipped=dict(skipped or {}),
-            options={
-                option: value
-                for option, value in (
-                    ("id", self.id),
-                    ("label", self.label),
-                    ("group", self.group),
-                    ("frame", self.frame),
-                )
-                if value is not None
-            },
+            options=self.wanted,
         )
 
 
@@ -182,14 +177,14 @@ def pattern_of(option: str, value: str | None) -> re.Pattern[str] | None:
     """Return the regular expression of ``/regex/``, ``None`` for a column or nothing.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a regular expression.
     """
     if value is None or len(value) < 3 or not (value[0] == value[-1] == "/"):
         return None
     try:
         return re.compile(value[1:-1])
     except re.error as error:
-        raise UsageError(f"{option} {value!r} is no regular expression: {error}") from error
+        raise UsageError(f"{option} {value!r} is not a regular expression: {error}") from error
 
 
 def captured(pattern: re.Pattern[str], id_: str) -> str | None:
@@ -199,41 +194,30 @@ def captured(pattern: re.Pattern[str], id_: str) -> str | None:
 
 
 def check_groups(sets: Sequence[AnySet], group: str | None) -> None:
-    """Refuse a ``/regex/`` for groups that finds none in the ids of any set.
+    """Refuse a ``/regex/`` for groups that matches no id of any set.
 
-    Args:
-        sets: as opened with ``group``; sets of embeddings list no ids here, so they are believed.
-        group: as given.
+    Sets of embeddings are not checked: they list no ids here.
 
     Raises:
         UsageError: no id matches.
     """
-    _check_found(sets, "group", group, "groups")
+    _check_pattern(sets, "group", group)
 
 
 def check_frames(sets: Sequence[AnySet], frame: str | None) -> None:
-    """Refuse a ``/regex/`` for frames that finds none in the ids of any set.
-
-    Args:
-        sets: as opened with ``frame``.
-        frame: as given.
-
-    Raises:
-        UsageError: no id matches.
-    """
-    _check_found(sets, "frame", frame, "frames")
+    """Refuse a ``/regex/`` for frames that matches no id of any set; see :func:`check_groups`."""
+    _check_pattern(sets, "frame", frame)
 
 
-def _check_found(sets: Sequence[AnySet], option: str, value: str | None, column: str) -> None:
-    with_ids = [images for images in sets if isinstance(images, ImageSet) and len(images)]
-    if pattern_of(option, value) is None or len(with_ids) < len(sets) or not with_ids:
+def _check_pattern(sets: Sequence[AnySet], option: str, value: str | None) -> None:
+    listed = [images for images in sets if isinstance(images, ImageSet) and len(images)]
+    if pattern_of(option, value) is None or len(listed) < len(sets) or not listed:
         return
-    columns = [getattr(images, column) for images in with_ids]
+    columns = [getattr(images, f"{option}s") for images in listed]
     if all(known is None or known.null_count == len(known) for known in columns):
-        first = with_ids[0]
         raise UsageError(
-            f"{option} {value!r} matches no id, such as {first.ids[0].as_py()!r} of set"
-            f" {first.name!r}; the pattern is searched anywhere in the id"
+            f"{option} {value!r} matches no id, such as {listed[0].ids[0].as_py()!r} of set"
+            f" {listed[0].name!r}; the pattern is searched anywhere in the id"
         )
 
 
@@ -259,17 +243,6 @@ def canonical_split(name: str) -> str:
     return next((split for split, names in SPLITS.items() if lower in names), lower)
 
 
-@dataclass(frozen=True)
-class Described:
-    """The columns of an image set that a table gives; ``None`` where it gives none."""
-
-    ids: pa.StringArray
-    labels: pa.StringArray | None
-    captions: pa.StringArray | None
-    groups: pa.StringArray | None
-    frames: Frames | None
-
-
 def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
     """Return those columns of a table that can say something about the images.
 
@@ -291,26 +264,32 @@ def describe(
     request: Request,
     paths: pa.StringArray | None,
     class_names: Mapping[str, Sequence[str]] | None = None,
-) -> Described:
-    """Return what a table says about its images.
+) -> tuple[pa.StringArray, dict[str, Any]]:
+    """Return the ids of a table's images, and the other columns that a set takes.
 
     Args:
-        table: the columns of :func:`wanted_columns`, one row an image.
+        table: the columns of :func:`wanted_columns`, one row per image.
         request: which columns the caller prefers.
         paths: the file name of each image, which serves as id where no column does.
         class_names: names of the integer labels, by column.
+
+    Returns:
+        Ids; ``labels``, ``captions``, ``groups`` and ``frames`` of :meth:`Request.image_set`.
     """
+    there = table.column_names
     label = request.label
     if label is None:
-        label = next((name for name in ("label_name", "label") if name in table.column_names), None)
-    group = None if request.group_pattern else request.group or "group"
-    return Described(
-        ids=_ids(table, request, paths),
-        labels=None if label is None else _labels(table, label, (class_names or {}).get(label)),
-        captions=_optional(table, "caption"),
-        groups=None if group is None else _optional(table, group),
-        frames=_frames(table, request),
-    )
+        label = next((name for name in ("label_name", "label") if name in there), None)
+    group, frame = request.group or "group", request.frame or "frame"
+    columns: dict[str, Any] = {
+        "labels": label and _labels(table, label, (class_names or {}).get(label)),
+        "captions": _optional(table, "caption"),
+    }
+    if request.group_pattern is None:
+        columns["groups"] = _optional(table, group)
+    if request.frame_pattern is None and frame in there:
+        columns["frames"] = read_frames(table[frame], f"{request.text}: column {frame!r}")
+    return _ids(table, request, paths), columns
 
 
 def _ids(table: pa.Table, request: Request, paths: pa.StringArray | None) -> pa.StringArray:
@@ -341,7 +320,7 @@ def text_column(column: pa.Array | pa.ChunkedArray, name: str) -> pa.StringArray
     """Return a column as one Arrow string array; numbers in decimal, nulls kept.
 
     Raises:
-        VisleakError: the column holds something that is no text.
+        VisleakError: the column holds something that is not text.
     """
     try:
         if pa.types.is_dictionary(column.type):
@@ -350,7 +329,7 @@ def text_column(column: pa.Array | pa.ChunkedArray, name: str) -> pa.StringArray
         text.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise VisleakError(
-            f"column {name!r} of type {column.type} holds something that is no text"
+            f"column {name!r} of type {column.type} holds something that is not text"
         ) from error
     return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
 
@@ -368,15 +347,6 @@ def _labels(table: pa.Table, name: str, names: Sequence[str] | None) -> pa.Strin
 
 def _optional(table: pa.Table, name: str) -> pa.StringArray | None:
     return text_column(table[name], name) if name in table.column_names else None
-
-
-def _frames(table: pa.Table, request: Request) -> Frames | None:
-    if request.frame_pattern is not None:
-        return None
-    name = request.frame or "frame"
-    if name not in table.column_names:
-        return None
-    return read_frames(table[name], f"{request.text}: column {name!r}")
 
 
 def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
@@ -406,8 +376,6 @@ def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
 
 def class_names_of(schema: pa.Schema) -> dict[str, Sequence[str]]:
     """Return the class names that the Hugging Face metadata of a Parquet schema give, by column."""
-    import json
-
     try:
         features: Any = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         found = {

@@ -130,7 +130,7 @@ def _parts(rest: str) -> tuple[str, str, dict[str, str]]:
 
 
 def derived_name(text: str) -> str:
-    """Return the name of a set that nobody named: its split, else the stem of its file or folder.
+    """Return the name of a set that was not named: its split, else the stem of its file or folder.
 
     >>> derived_name("data/cats.tar.gz"), derived_name("cifar:c10#test"), derived_name("a/**/*.png")
     ('cats', 'test', 'a')
@@ -184,7 +184,7 @@ def resolved(source: str, base: Path) -> str:
 
 
 def place_of(source: str, base: Path) -> Path | None:
-    """Return the file or folder of a stored SOURCE, ``None`` where it is no single one of here.
+    """Return the file or folder of a stored SOURCE, ``None`` where it is not a single local one.
 
     >>> place_of("cifar:c10?a=b#test", Path("/data")), place_of("s3://b/a.zip", Path("/data"))
     (PosixPath('/data/c10'), None)

@@ -59,7 +59,7 @@ def read_csv(place: str | os.PathLike[str]) -> pa.Table:
     """Read a CSV file, all columns as text; empty cells are null.
 
     Raises:
-        VisleakError: the file is no CSV with a header, or its encoding is not known for sure.
+        VisleakError: the file is not CSV with a header, or its encoding is not known for sure.
     """
     place = os.fspath(place)
     path = path_of(place) if is_address(place) else place
@@ -111,7 +111,7 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
         table = table.take(rows)
     paths = text_column(table["path"], "path")
     fetched = remote_places(request, paths.to_pylist(), root)
-    described = describe(table, request, without_secrets(paths), class_names_of(table.schema))
+    ids, columns = describe(table, request, without_secrets(paths), class_names_of(table.schema))
     if fetched is None:
         locators = pa.array(
             (os.path.join(root, name) if name else root for name in paths.to_pylist()), pa.string()
@@ -121,13 +121,10 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
         locators = pc.fill_null(without_secrets(fetched), redacted(root))
         opener = RemoteOpener(fetched)
     return request.image_set(
-        without_secrets(described.ids),
+        without_secrets(ids),
         locators,
         opener,
-        labels=described.labels,
-        captions=described.captions,
-        groups=described.groups,
-        frames=described.frames,
+        **columns,
     )
 
 
@@ -173,7 +170,7 @@ def read_footer(file: str | os.PathLike[str]) -> pq.FileMetaData:
     """Read what a Parquet file says of itself.
 
     Raises:
-        VisleakError: it is no Parquet file.
+        VisleakError: it is not a Parquet file.
     """
     try:
         with arrow_source(os.fspath(file)) as source:

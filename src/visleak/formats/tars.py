@@ -152,7 +152,7 @@ class TarOpener:
             self._stream.close()
 
     def close(self) -> None:
-        """Let go of the archive; the next read opens it again."""
+        """Close the archive; the next read opens it again."""
         if self._owner == os.getpid():
             with self._lock:
                 if self._stream is not None:
@@ -248,7 +248,7 @@ def link_target(member: tarfile.TarInfo) -> str:
 def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
     """Yield the members of an archive, in their order.
 
-    The stream may be read between two members, as long as nobody goes back.
+    The stream may be read between two members, but only forward.
 
     Args:
         stream: the archive, at its beginning.
@@ -276,7 +276,7 @@ def _gzip(file: IO[bytes], mode: str) -> gzip.GzipFile:
     return gzip.GzipFile("", mode, fileobj=file, mtime=0)
 
 
-#: First bytes of a packed archive, and what packs alike.
+#: First bytes of a packed archive, and what packs the same way.
 _PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
     (b"\x1f\x8b", _gzip),
     (b"BZh", bz2.BZ2File),

@@ -1,4 +1,4 @@
-"""The samples of one WebDataset shard: which members belong together, and what they say."""
+"""The samples of one WebDataset shard: its members and their metadata."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listi
 
 
 def key_and_ending(name: str) -> tuple[str, str]:
-    """Return the key of a member and its ending, lower case; both empty for what is no sample's.
+    """Return the key of a member and its ending, lower case; both empty for members of no sample.
 
     >>> key_and_ending("a/00.seg.PNG"), key_and_ending("__index__")
     (('a/00', 'seg.png'), ('', ''))
@@ -163,7 +163,7 @@ def _is_meta(name: str) -> bool:
 
 
 def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Return where a member's bytes lie; ``None`` for what is no file."""
+    """Return where a member's bytes lie; ``None`` for what is not a file."""
     if member.islnk() or member.issym():
         return regular.get(link_target(member))
     if not member.isreg() or member.issparse():
@@ -174,7 +174,7 @@ def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tupl
 
 
 def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> Any:
-    """Return what a side file says; ``None`` where it is no text or no JSON object."""
+    """Return what a side file says; ``None`` where it is neither text nor a JSON object."""
     stream.seek(member.offset_data)
     data = stream.read(member.size)
     try:
@@ -409,7 +409,7 @@ def _ids(listings: Sequence[Shard], request: Request) -> pa.StringArray:
 
 
 def shard_names(shards: Sequence[str]) -> list[str]:
-    """Return a short name for each shard: that of its file, or its path where two are alike.
+    """Return a short name for each shard: that of its file, or its path where two names are equal.
 
     >>> shard_names(["a/00.tar", "a/01.tar.gz"]), shard_names(["a/0.tar", "b/0.tar"])
     (['00', '01'], ['a/0', 'b/0'])

@@ -40,7 +40,7 @@ class Replacement:
     Attributes:
         set, id: which one it is.
         stored: what is written in that place.
-        path: the file it is, as the system has it; ``None`` where it is no file, or where what is
+        path: the file it is, as the system has it; ``None`` where it is not a file, or where what is
             written is not what the file holds.
     """
 
@@ -127,7 +127,7 @@ class OutputPart:
 
 
 def file_of(images: ImageSet, position: int) -> bytes | None:
-    """Return the file of an image, ``None`` where its images are no files."""
+    """Return the file of an image, ``None`` where its images are not files."""
     opener = images.opener
     if not isinstance(opener, FileOpener):
         return None
@@ -226,7 +226,7 @@ class Destination:
             piece: what it is of.
             position: its place.
             name: relative to the folder.
-            stored: its content, where it is no file.
+            stored: its content, where it is not a file.
         """
         path, source = self.made(name), piece.path(position)
         if source is not None:
@@ -235,7 +235,7 @@ class Destination:
             path.write_bytes(stored)
         else:
             raise UsageError(
-                f"set {piece.images.name!r}: an image is no file to link to; use --format copy"
+                f"set {piece.images.name!r}: an image is not a file to link to; use --format copy"
             )
 
     def put_file(self, source: bytes, path: Path) -> None:
@@ -367,7 +367,7 @@ def write_listing(
         paths: of the files, if not those where they are.
 
     Raises:
-        UsageError: an image is no file.
+        UsageError: an image is not a file.
         VisleakError: a name is not UTF-8.
     """
     name = name or f"{part.name}.csv"
@@ -404,7 +404,7 @@ def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
     """Return the file of each image of a part, relative to the folder of a list.
 
     Raises:
-        UsageError: an image is no file.
+        UsageError: an image is not a file.
     """
     found = []
     for piece in part.pieces:
@@ -412,7 +412,7 @@ def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
             file = piece.path(position)
             if file is None:
                 raise UsageError(
-                    f"set {piece.images.name!r}: an image is no file that a list could name; use"
+                    f"set {piece.images.name!r}: an image is not a file that a list could name; use"
                     " --format copy"
                 )
             found.append(place.link_to(file, beside))
@@ -434,7 +434,7 @@ def ids_of(part: OutputPart) -> list[str]:
 
 
 def contents(piece: Selection) -> Iterator[tuple[int, Stored | None]]:
-    """Yield the places of a piece, and the content of what is no file."""
+    """Yield the places of a piece, and the content of what is not a file."""
     if isinstance(piece.images.opener, FileOpener):
         for position in piece.keep.tolist():
             stand = piece.instead.get(position)

@@ -38,7 +38,7 @@ def open_yolo(request: Request) -> ImageSet:
     set's). The label of an image is its one class; null where it shows several or none.
 
     Raises:
-        VisleakError: the file is no YOLO data set.
+        VisleakError: the file is not a YOLO data set.
         UsageError: there is no such split, or its folder does not exist.
     """
     request.refuse_columns("the YOLO data set")
@@ -60,7 +60,7 @@ def yolo_content(path: Path, text: str) -> dict[str, Any]:
     """Read a YOLO data set's YAML.
 
     Raises:
-        VisleakError: it is no YAML, or no mapping.
+        VisleakError: it is not YAML, or not a mapping.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def yolo_content(path: Path, text: str) -> dict[str, Any]:
         said = " ".join(str(error).split())[:200]
         raise VisleakError(f"{text}: {path} cannot be read as YAML: {said}") from error
     if not isinstance(content, dict):
-        raise VisleakError(f"{text}: {path} is no YOLO data set: it has no `train` or `val`")
+        raise VisleakError(f"{text}: {path} is not a YOLO data set: it has no `train` or `val`")
     return content
 
 
@@ -99,7 +99,7 @@ def _missing_base(path: Path, content: Mapping[str, Any]) -> str:
     if not isinstance(given, str) or (path.parent / given).is_dir():
         return ""
     return (
-        f"; its `path: {given}` is no folder either (looked for {path.parent / given}), so that"
+        f"; its `path: {given}` is not a folder either (looked for {path.parent / given}), so that"
         f" splits were looked for beside the file, in {path.parent}"
     )
 
@@ -188,7 +188,7 @@ ALLOWED: Final = (
 def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
     """Return the boxes of a split; of an outline (segmentation) its bounding box.
 
-    With ``kpt_shape`` in the YAML, rows go on with key points, which are not read. Identical rows
+    With ``kpt_shape`` in the YAML, rows continue with key points, which are not read. Identical rows
     are objects like others.
 
     Args:

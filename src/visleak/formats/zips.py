@@ -137,7 +137,7 @@ def open_zip(request: Request) -> ImageSet:
 
 
 def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return the first bytes of a member; nothing where they cannot be had."""
+    """Return the first bytes of a member; nothing where they cannot be read."""
     try:
         with archive.open(info) as member:
             return member.read(HEAD)
@@ -187,7 +187,7 @@ def _members(
 
 
 def _read_side_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    """Return the content of a member that is no image."""
+    """Return the content of a member that is not an image."""
     shown = f"{archive.filename}!{info.filename}"
     if info.file_size > MAX_MEMBER_BYTES or is_bomb(info.file_size, info.compress_size):
         raise VisleakError(f"{shown} unpacks to {info.file_size:,} bytes and is not copied")

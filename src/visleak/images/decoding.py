@@ -20,9 +20,9 @@ from PIL import Image, ImageChops, ImageFile
 
 from visleak.images.deep_colours import (
     check_high_bytes,
+    correct_modes,
     holds_deep_colours,
     lacks_low_bytes,
-    mend,
     shallow_colours,
 )
 from visleak.images.encodings import (
@@ -167,13 +167,13 @@ def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
 
 
 def _what_else(data: bytes) -> str:
-    """Return what content is that is no image, and what to do, for what often takes its place."""
+    """Describe content that often stands in the place of an image, and what to do."""
     head = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith(b"version https://git-lfs"):
         return "it is a pointer of Git LFS; fetch the images with `git lfs pull`"
     if head.startswith((b"<!doctype html", b"<html", b"<?xml")):
         return "it is a web page or XML, as a failed download leaves; download it again"
-    return "the content is no image format that is known"
+    return "the content is of no known image format"
 
 
 def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
@@ -278,7 +278,7 @@ def _opened(data: bytes, kind: Encoding) -> Image.Image:
         if data.startswith(magic):
             raise NotImplementedError(variant)
     image: Image.Image = _reader(kind)(io.BytesIO(data))
-    mend(image)
+    correct_modes(image)
     return image
 
 

@@ -27,7 +27,7 @@ _PLANAR: Final = 284
 _OF_LIBTIFF: Final = {"I;16BS": "I;16NS", "I;32BS": "I;32NS", "F;32BF": "F;32NF"}
 
 
-def mend(image: Image.Image) -> None:
+def correct_modes(image: Image.Image) -> None:
     """Correct how an opened file is going to be read.
 
     Raises:

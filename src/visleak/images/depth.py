@@ -1,7 +1,7 @@
 """Which range of an image's values is shown, where they have more than eight bits.
 
 The range follows from the values alone, so that equal values are equal pixels in any file. A stated
-number of bits does not count: it is lost when a file is saved anew, and in PNG (``sBIT``) it
+number of bits does not count: it is lost when a file is saved again, and in PNG (``sBIT``) it
 describes values that were stretched to all 16 bits.
 
 1. Eight bits that were stretched to sixteen (all values are multiples of 257, or of 256; of floats,
@@ -48,7 +48,7 @@ TONES: Final = 64
 OVERSHOOT: Final = 0.1
 
 
-#: Floats up to here that are no whole numbers are in a unit of their own.
+#: Floats up to here that are not whole numbers are in a unit of their own.
 OWN_UNIT: Final = 16
 
 

@@ -281,7 +281,7 @@ def tiff_lacks_pixels(data: bytes) -> bool:
         return True
 
 
-#: Bytes of one value of each TIFF type; others are not looked at.
+#: Bytes of one value of each TIFF type; others are not read.
 _TIFF_SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 7: 1, 10: 8, 11: 4, 12: 8, 16: 8}
 
 
