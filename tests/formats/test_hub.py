@@ -242,8 +242,8 @@ def test_code_of_a_data_set_is_never_run(tmp_path):
 
 def test_a_name_that_the_hub_does_not_give(monkeypatch):
     said = (
-        r"^source 'hf:someone/nothing#test': someone/nothing is not a folder here and could not be loaded"
-        r" from the hub at https://huggingface\.co \(.+\); check the name, sign in with"
+        r"^source 'hf:someone/nothing#test': someone/nothing is not a folder here and could not"
+        r" be loaded from the hub at https://huggingface\.co \(.+\); check the name, sign in with"
         r" `hf auth login` if it is private, or download it and give its folder$"
     )
     with pytest.raises(VisleakError, match=said) as caught:

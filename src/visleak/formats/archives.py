@@ -76,16 +76,6 @@ def too_many(shown: str) -> VisleakError:
     return VisleakError(f"archive {shown} has more than {MAX_MEMBERS:,} members")
 
 
-def damaged(shown: str, error: Exception) -> VisleakError:
-    """Return the error for an archive that cannot be listed."""
-    return VisleakError(f"archive {shown} cannot be read: {said(error)}")
-
-
-def said(error: Exception) -> str:
-    """Return what an error says, in one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
-
-
 def member_set(
     request: Request,
     names: Sequence[str],

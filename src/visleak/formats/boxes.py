@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining
 from visleak.formats.files import read_file
 from visleak.formats.request import writable
 from visleak.records import Bool, Float64, ImageSet, Int64
@@ -156,10 +156,8 @@ def label_text(path: Path) -> str | None:
     data = read_file(str(path))
     if not isinstance(data, bytes):
         raise VisleakError(f"{shown(path)} cannot be read: {data.detail}")
-    try:
+    with explaining(f"{shown(path)} cannot be read as UTF-8 text", UnicodeDecodeError):
         return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise VisleakError(f"{shown(path)} cannot be read as UTF-8 text: {error}") from error
 
 
 def numbers_of(words: Sequence[str]) -> list[float] | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats.request import Request, canonical_split, writable
 from visleak.formats.sources import locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection
@@ -117,8 +117,8 @@ def load_pickle(path: Path | str) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise VisleakError(f"{path} is missing; unpack the whole data set there") from error
     except Exception as error:  # a damaged pickle can raise anything
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{path} cannot be read as a CIFAR file: {said}") from error
+        what = f"{path} cannot be read as a CIFAR file"
+        raise VisleakError(f"{what}: {one_line(error)}") from error
     if not isinstance(content, dict):
         raise VisleakError(f"{path} cannot be read as a CIFAR file: it is not a table")
     return {

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.boxes import Boxes, BoxRows, only_name, shown
 from visleak.formats.files import FileOpener, file_set
 from visleak.formats.request import Request, writable
@@ -24,7 +24,7 @@ from visleak.formats.writing import (
     contents,
     free_name,
 )
-from visleak.records import ImageSet, Int64
+from visleak.records import ImageSet
 
 
 def open_coco(request: Request) -> ImageSet:
@@ -37,8 +37,7 @@ def open_coco(request: Request) -> ImageSet:
         VisleakError: the file is not a COCO file.
         UsageError: the folder with the images is not found.
     """
-    request.refuse_columns("the COCO file")
-    request.refuse_split()
+    request.refuse_columns_and_split("the COCO file")
     content = coco_content(request)
     images = sorted(
         coco_rows(content, "images", ("id", "file_name"), request),
@@ -79,10 +78,9 @@ def coco_content(request: Request) -> dict[str, Any]:
     Raises:
         VisleakError: it is not JSON, or not a mapping.
     """
-    try:
+    what = f"{request.path} cannot be read as JSON"
+    with explaining(what, OSError, ValueError, RecursionError):
         content = json.loads(request.path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise VisleakError(f"{request.path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise VisleakError(f"{request.path} is not a COCO file: it has no list `images`")
     return content
@@ -149,10 +147,6 @@ def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
 
     Annotations of images that the file does not list belong to no image of the set, and those
     without ``category_id`` are not objects (captions).
-
-    Args:
-        images: the set.
-        request: the parts of its source.
 
     Returns:
         ``None`` where no annotation has a box.
@@ -255,14 +249,18 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
     if place.how == "manifest":
         folder = place.link_to(os.fsencode(_root(part)), path)
     else:
-        _put(part, names, folder, place)
+        for piece, own_names in zip(part.pieces, names, strict=True):
+            for position, stored in contents(piece):
+                name = own_names[str(piece.images.ids[position].as_py())]
+                place.put(piece, position, f"{folder}/{name}", stored)
         folder = f"../{folder}" if place.many else folder
     # a name that is not UTF-8 is escaped
     path.write_bytes(json.dumps(merged, ensure_ascii=False).encode("utf-8", "backslashreplace"))
     ids = sorted(name for each in names for name in each.values())
     own = [names[at][str(id_)] for at, p in enumerate(part.pieces) for id_ in p.column("ids")]
     where = {name: at for at, name in enumerate(own)}
-    return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), _order(ids, where))
+    order = np.array([where[id_] for id_ in ids], np.int64)
+    return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), order)
 
 
 def _root(part: OutputPart) -> str:
@@ -274,10 +272,6 @@ def _root(part: OutputPart) -> str:
             " file has one folder; use --format link or --format copy"
         )
     return roots.pop()
-
-
-def _order(ids: Sequence[str], where: Mapping[str, int]) -> Int64:
-    return np.array([where[id_] for id_ in ids], np.int64)
 
 
 def _kept_content(piece: Selection) -> dict[str, Any]:
@@ -348,12 +342,3 @@ def _renumbered(there: Iterable[Mapping[str, Any]], rows: Sequence[dict[str, Any
         else:
             found.append(row)
     return found
-
-
-def _put(
-    part: OutputPart, names: Sequence[Mapping[str, str]], folder: str, place: Destination
-) -> None:
-    for piece, own in zip(part.pieces, names, strict=True):
-        for position, stored in contents(piece):
-            name = own[str(piece.images.ids[position].as_py())]
-            place.put(piece, position, f"{folder}/{name}", stored)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining
 from visleak.formats.request import captured, text_column
 from visleak.records import Int64
 
@@ -80,10 +80,8 @@ def read_manifest(folder: Path) -> Manifest | None:
                 " where it stopped"
             )
         return None
-    try:
+    with explaining(f"{path} cannot be read", ValueError, OSError, RecursionError):
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise VisleakError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("kind") != KIND:
         # clip-retrieval and others have files of that name too
         return None
@@ -217,10 +215,8 @@ class NpyPartition:
         """Return the vectors as stored, see :class:`visleak.records.Partition`."""
         if not self.rows:
             return np.empty((0, self.width), np.float32)
-        try:
+        with explaining(f"{self.locator} cannot be read", OSError, ValueError):
             stored = np.load(self.locator, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise VisleakError(f"{self.locator} cannot be read: {_line(error)}") from error
         if stored.shape != (self.rows, self.width):
             raise VisleakError(f"{self.locator} has changed since it was opened")
         return np.asarray(stored)
@@ -256,11 +252,11 @@ class ParquetPartition:
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""
-        try:
-            with pq.ParquetFile(self.locator, memory_map=True) as file:
-                stored = file.read_row_groups(list(self.groups), columns=[self.column])
-        except (pa.ArrowException, OSError) as error:
-            raise VisleakError(f"{self.locator} cannot be read: {_line(error)}") from error
+        with (
+            explaining(f"{self.locator} cannot be read", pa.ArrowException, OSError),
+            pq.ParquetFile(self.locator, memory_map=True) as file,
+        ):
+            stored = file.read_row_groups(list(self.groups), columns=[self.column])
         return vectors_of(stored[self.column].combine_chunks(), self.width, self.locator)
 
     def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
@@ -329,16 +325,15 @@ def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:
     Raises:
         VisleakError: the file cannot be read.
     """
-    try:
-        with pq.ParquetFile(path, memory_map=True) as file:
-            footer = file.metadata
-            sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-            starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-            owner = np.searchsorted(starts, rows, side="right") - 1
-            groups = np.unique(owner)
-            stored = file.read_row_groups(groups.tolist(), columns=[name])[name]
-    except (pa.ArrowException, OSError) as error:
-        raise VisleakError(f"{path} cannot be read: {_line(error)}") from error
+    with (
+        explaining(f"{path} cannot be read", pa.ArrowException, OSError),
+        pq.ParquetFile(path, memory_map=True) as file,
+    ):
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        owner = np.searchsorted(starts, rows, side="right") - 1
+        groups = np.unique(owner)
+        stored = file.read_row_groups(groups.tolist(), columns=[name])[name]
     kept = np.diff(starts)[groups]
     begins = np.concatenate([[0], np.cumsum(kept)])[:-1]
     place = rows - starts[owner] + begins[np.searchsorted(groups, owner)]
@@ -374,10 +369,8 @@ def read_lines(path: Path) -> pa.StringArray:
     Raises:
         VisleakError: it is not UTF-8 text.
     """
-    try:
+    with explaining(f"{path} cannot be read as UTF-8 text", OSError, UnicodeDecodeError):
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise VisleakError(f"{path} cannot be read as UTF-8 text: {_line(error)}") from error
     lines = text.removesuffix("\n").split("\n") if text else []
     return pa.array([line.rstrip("\r") for line in lines], pa.string())
 
@@ -388,14 +381,14 @@ def npy_shape(path: Path) -> tuple[int, int]:
     Raises:
         VisleakError: it holds something else, or less than its header says.
     """
-    try:
-        with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            reader: Any = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-            shape, _, dtype = reader(file)
-            begins = file.tell()
-    except (OSError, ValueError, AttributeError) as error:
-        raise VisleakError(f"{path} is not a .npy file: {_line(error)}") from error
+    with (
+        explaining(f"{path} is not a .npy file", OSError, ValueError, AttributeError),
+        path.open("rb") as file,
+    ):
+        version = np.lib.format.read_magic(file)
+        reader: Any = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
+        shape, _, dtype = reader(file)
+        begins = file.tell()
     if dtype.name not in FLOATS or len(shape) != 2:
         raise VisleakError(
             f"{path} holds {dtype} of shape {shape}; vectors are a matrix (rows, width) of"
@@ -411,7 +404,3 @@ def file_stamp(*paths: Path | str) -> str:
     """Return a text that changes when one of the files does."""
     found = [os.stat(path) for path in paths]
     return " ".join(f"{status.st_size} {status.st_mtime_ns}" for status in found)
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

@@ -111,15 +111,7 @@ def open_embeddings(request: Request) -> EmbeddingSet:
         roles=request.roles,
         source=request.text,
         files=layout.count,
-        options={
-            option: value
-            for option, value in (
-                ("id", request.id),
-                ("label", request.label),
-                ("group", request.group),
-            )
-            if value is not None
-        },
+        options=request.wanted,
     )
 
 
@@ -321,7 +313,7 @@ def _one_file(path: Path, request: Request) -> Files:
     if path.suffix == ".parquet":
         return list(_parquet_partitions(path, request))
     raise UsageError(
-        f"source {request.text!r}: {path.name} is neither a .npy nor a .parquet file; emb: takes one"
+        f"source {request.text!r}: {path.name} is neither .npy nor .parquet; emb: takes one"
         " of them, or a folder of them"
     )
 

@@ -70,8 +70,7 @@ def open_folder(request: Request) -> ImageSet:
         VisleakError: there are none.
         UsageError: a column was asked for.
     """
-    request.refuse_columns("the folder")
-    request.refuse_split()
+    request.refuse_columns_and_split("the folder")
     listing = Listing()
     walk = Walk(str(request.path), listing.takes_file)
     names = sorted(walk.names(), key=name_text)
@@ -97,15 +96,13 @@ def open_folder(request: Request) -> ImageSet:
 
 def open_file(request: Request) -> ImageSet:
     """Make a set of one image."""
-    request.refuse_columns("the image")
-    request.refuse_split()
+    request.refuse_columns_and_split("the image")
     return file_set(request, request.path.parent, [request.path.name])
 
 
 def open_remote_image(request: Request) -> ImageSet:
     """Make a set of one image."""
-    request.refuse_columns("the address")
-    request.refuse_split()
+    request.refuse_columns_and_split("the address")
     name = writable(path_of(request.place).rpartition("/")[2])
     places = pa.array([request.place], pa.string())
     ids, shown = pa.array([name], pa.string()), pa.array([request.shown], pa.string())
@@ -119,8 +116,7 @@ def open_remote_folder(request: Request) -> ImageSet:
         VisleakError: it cannot be listed, or there are none.
         MissingExtra: fsspec is not installed.
     """
-    request.refuse_columns("the address")
-    request.refuse_split()
+    request.refuse_columns_and_split("the address")
     root = request.place.partition("?")[0] if is_web(request.place) else request.place
     start = len(path_of(root.rstrip("/"))) + 1
     found = {}
@@ -162,8 +158,7 @@ def open_list(request: Request) -> ImageSet:
     Raises:
         VisleakError: no lines, or not UTF-8.
     """
-    request.refuse_columns("the file list")
-    request.refuse_split()
+    request.refuse_columns_and_split("the file list")
     names, folder = read_list(request.place), folder_of(request.place)
     places = remote_places(request, names, folder)
     if places is None:
@@ -214,8 +209,7 @@ def open_glob(request: Request) -> ImageSet:
     Raises:
         VisleakError: nothing matches.
     """
-    request.refuse_columns("the glob")
-    request.refuse_split()
+    request.refuse_columns_and_split("the glob")
     root, pattern = split_glob(str(request.path))
     listing = Listing()
     names = sorted(glob_names(root, pattern, listing.takes_file), key=name_text)

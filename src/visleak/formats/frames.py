@@ -107,7 +107,7 @@ def _of_texts(column: pa.Array, where: str) -> Frames:
 
 
 def _unlike(texts: pa.Array, first: str) -> str:
-    """Return the text that does not fit the others: the first that is not a number, if there is one.
+    """Return the text that does not fit the others: the first that is not a number, if any.
 
     >>> _unlike(pa.array(["1", "2", "x"]), "1")
     'x'

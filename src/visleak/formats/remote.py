@@ -385,6 +385,6 @@ def stamp_of_file(file: IO[bytes]) -> str | None:
 
 
 def size_of_file(file: IO[bytes]) -> int | None:
-    """Return how many bytes there are in what :func:`opened` opened, ``None`` where that is unknown."""
+    """Return the number of bytes of what :func:`opened` opened, ``None`` where it is unknown."""
     raw = getattr(file, "raw", None)
     return raw.size if isinstance(raw, RemoteFile) else os.fstat(file.fileno()).st_size

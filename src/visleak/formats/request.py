@@ -102,6 +102,11 @@ class Request:
             hint = f"; {option} may be /regex/ on the id" if option in ("group", "frame") else ""
             raise UsageError(f"{option} {value!r}: {what} {self.text} has no columns{hint}")
 
+    def refuse_columns_and_split(self, what: str) -> None:
+        """Refuse columns and ``#split`` for a source that has neither."""
+        self.refuse_columns(what)
+        self.refuse_split()
+
     def refuse_options(self, *known: str) -> None:
         """Refuse what stands after ``?`` and is not known."""
         for option in self.options:

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from visleak.delimited import arrow_encoding, dialect_of, write_csv_rows
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining, one_line
 from visleak.formats.addresses import folder_of, is_address, path_of, redacted
 from visleak.formats.files import FileOpener, RemoteOpener, remote_places, without_secrets
 from visleak.formats.listing import Walk, globbed
@@ -83,7 +83,7 @@ def read_csv(place: str | os.PathLike[str]) -> pa.Table:
                 ),
             )
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
-        said = " ".join(str(error).split())[:200]
+        said = one_line(error)
         advice = "; save it as UTF-8" if "UTF8" in said else ""
         raise VisleakError(
             f"manifest {redacted(place)} cannot be read as CSV: {said}{advice}"
@@ -172,14 +172,10 @@ def read_footer(file: str | os.PathLike[str]) -> pq.FileMetaData:
     Raises:
         VisleakError: it is not a Parquet file.
     """
-    try:
-        with arrow_source(os.fspath(file)) as source:
-            return pq.read_metadata(source)
-    except (pa.ArrowException, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(
-            f"{redacted(os.fspath(file))} cannot be read as Parquet: {said}"
-        ) from error
+    file = os.fspath(file)
+    what = f"{redacted(file)} cannot be read as Parquet"
+    with explaining(what, pa.ArrowException, OSError), arrow_source(file) as source:
+        return pq.read_metadata(source)
 
 
 def read_tables(files: Sequence[str | os.PathLike[str]], columns: list[str]) -> pa.Table:
@@ -188,19 +184,13 @@ def read_tables(files: Sequence[str | os.PathLike[str]], columns: list[str]) -> 
     Raises:
         VisleakError: they cannot be read, or do not fit together.
     """
-    try:
-        tables = [_table(os.fspath(file), columns) for file in files]
+    tables = []
+    what = f"{redacted(os.fspath(files[0]))}: its columns cannot be read"
+    with explaining(what, pa.ArrowException, OSError):
+        for file in files:
+            with arrow_source(os.fspath(file)) as source:
+                tables.append(pq.ParquetFile(source).read(columns=columns))
         return pa.concat_tables(tables, promote_options="permissive")
-    except (pa.ArrowException, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(
-            f"{redacted(os.fspath(files[0]))}: its columns cannot be read: {said}"
-        ) from error
-
-
-def _table(file: str, columns: list[str]) -> pa.Table:
-    with arrow_source(file) as source:
-        return pq.ParquetFile(source).read(columns=columns)
 
 
 def write_table(part: OutputPart, place: Destination) -> OutputSource:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining, one_line
 from visleak.formats.addresses import redacted
 from visleak.formats.archives import (
     DAMAGE,
@@ -30,9 +30,7 @@ from visleak.formats.archives import (
     MAX_RATIO,
     RATIO_FROM,
     Members,
-    damaged,
     member_set,
-    said,
     takes_member,
     too_many,
 )
@@ -193,28 +191,25 @@ def open_tar(request: Request) -> ImageSet:
     Raises:
         VisleakError: the archive is damaged, a bomb, has too many members or no images.
     """
-    request.refuse_columns("the archive")
-    request.refuse_split()
+    request.refuse_columns_and_split("the archive")
     places: dict[str, tuple[int, int]] = {}
     links: list[tuple[str, str]] = []
     listing = Listing()
-    try:
-        with TarStream(request.place) as stream:
-            stamp = stream.stamp
-            for member in members_of(stream, request.text):
-                name = member.name
-                if member.isdir() or not takes_member(
-                    listing, name, partial(head_of, stream, member)
-                ):
-                    continue
-                if member.islnk() or member.issym():
-                    links.append((name, link_target(member)))
-                elif member.isreg() and not member.issparse():
-                    if name in places:
-                        raise VisleakError(f"archive {request.text} has two members named {name!r}")
-                    places[name] = (member.offset_data, member.size)
-    except DAMAGE as error:
-        raise damaged(request.text, error) from error
+    with (
+        explaining(f"archive {request.text} cannot be read", *DAMAGE),
+        TarStream(request.place) as stream,
+    ):
+        stamp = stream.stamp
+        for member in members_of(stream, request.text):
+            name = member.name
+            if member.isdir() or not takes_member(listing, name, partial(head_of, stream, member)):
+                continue
+            if member.islnk() or member.issym():
+                links.append((name, link_target(member)))
+            elif member.isreg() and not member.issparse():
+                if name in places:
+                    raise VisleakError(f"archive {request.text} has two members named {name!r}")
+                places[name] = (member.offset_data, member.size)
     problems = []
     for name, target in links:
         if target in places and name not in places:
@@ -368,7 +363,9 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Destination, show
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise VisleakError(f"archive {redacted(source)} cannot be copied: {said(error)}") from error
+        raise VisleakError(
+            f"archive {redacted(source)} cannot be copied: {one_line(error)}"
+        ) from error
     place.progress(f"writing {shown}", count, count)
 
 

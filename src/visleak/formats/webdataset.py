@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats.addresses import folder_of, is_address, redacted
-from visleak.formats.archives import DAMAGE, said, takes_member
+from visleak.formats.archives import DAMAGE, takes_member
 from visleak.formats.files import TOGETHER, remote_places, why_not
 from visleak.formats.folders import read_list
 from visleak.formats.frames import read_frames
@@ -317,7 +317,7 @@ def list_shard(shard: str, request: Request) -> Shard:
         problems.append(("", why.reason, f"the shard cannot be read: {why.detail}"))
     except DAMAGE as error:
         kept = f"the {len(samples):,} samples before are kept"
-        problems.append(("", "corrupt", f"the shard is damaged: {said(error)}; {kept}"))
+        problems.append(("", "corrupt", f"the shard is damaged: {one_line(error)}; {kept}"))
     wanted = request.options.get("image")
     found: list[tuple[Sample, tuple[int, int]]] = []
     for sample in samples:

@@ -40,8 +40,8 @@ class Replacement:
     Attributes:
         set, id: which one it is.
         stored: what is written in that place.
-        path: the file it is, as the system has it; ``None`` where it is not a file, or where what is
-            written is not what the file holds.
+        path: the file it is, as the system has it; ``None`` where it is not a file, or where
+            something else is written.
     """
 
     set: str

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, explaining
 from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
 from visleak.formats.files import FileOpener, file_set, read_file
 from visleak.formats.folders import read_list, relative_name
@@ -62,11 +62,9 @@ def yolo_content(path: Path, text: str) -> dict[str, Any]:
     Raises:
         VisleakError: it is not YAML, or not a mapping.
     """
-    try:
+    what = f"{text}: {path} cannot be read as YAML"
+    with explaining(what, OSError, ValueError, yaml.YAMLError, RecursionError):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{text}: {path} cannot be read as YAML: {said}") from error
     if not isinstance(content, dict):
         raise VisleakError(f"{text}: {path} is not a YOLO data set: it has no `train` or `val`")
     return content
@@ -188,8 +186,8 @@ ALLOWED: Final = (
 def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
     """Return the boxes of a split; of an outline (segmentation) its bounding box.
 
-    With ``kpt_shape`` in the YAML, rows continue with key points, which are not read. Identical rows
-    are objects like others.
+    With ``kpt_shape`` in the YAML, key points follow in each row, which are not read. Identical
+    rows are objects like others.
 
     Args:
         images: the split.

@@ -14,16 +14,14 @@ from typing import IO, Final, cast
 
 import numpy as np
 
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, explaining, one_line
 from visleak.formats.archives import (
     DAMAGE,
     MAX_MEMBER_BYTES,
     MAX_MEMBERS,
     Members,
-    damaged,
     is_bomb,
     member_set,
-    said,
     takes_member,
     too_many,
 )
@@ -111,22 +109,22 @@ def open_zip(request: Request) -> ImageSet:
     Raises:
         VisleakError: the archive is damaged, has too many members or no images.
     """
-    request.refuse_columns("the archive")
-    request.refuse_split()
+    request.refuse_columns_and_split("the archive")
     listing = Listing()
-    try:
-        with opened(request.place) as file, zipfile.ZipFile(file) as archive:
-            stamp, members = stamp_of_file(file), archive.infolist()
-            if len(members) > MAX_MEMBERS:
-                raise too_many(request.text)
-            infos = [
-                info
-                for info in members
-                if not info.is_dir()
-                and takes_member(listing, info.filename, partial(_head, archive, info))
-            ]
-    except DAMAGE as error:
-        raise damaged(request.text, error) from error
+    with (
+        explaining(f"archive {request.text} cannot be read", *DAMAGE),
+        opened(request.place) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
+        stamp, members = stamp_of_file(file), archive.infolist()
+        if len(members) > MAX_MEMBERS:
+            raise too_many(request.text)
+        infos = [
+            info
+            for info in members
+            if not info.is_dir()
+            and takes_member(listing, info.filename, partial(_head, archive, info))
+        ]
     infos.sort(key=lambda info: info.header_offset)
     rows = [
         (i.header_offset, i.compress_size, i.file_size, i.compress_type, i.CRC, i.flag_bits)
@@ -194,7 +192,7 @@ def _read_side_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     try:
         return archive.read(info)
     except (*DAMAGE, RuntimeError) as error:
-        raise VisleakError(f"{shown} cannot be copied: {said(error)}") from error
+        raise VisleakError(f"{shown} cannot be copied: {one_line(error)}") from error
 
 
 def _copied(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
