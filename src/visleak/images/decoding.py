@@ -37,7 +37,7 @@ from visleak.images.encodings import (
 from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, split_jpeg, turned
 from visleak.images.pixels import is_deep, rgb_of_image, shallow
-from visleak.records import Bytes8, Picture, Unreadable
+from visleak.records import Bytes8, DecodedImage, Unreadable
 
 #: An image with more pixels is refused before any of them is decoded.
 MAX_PIXELS: Final = 256_000_000
@@ -118,7 +118,7 @@ class _Quiet:
 QUIET: Final = _Quiet()
 
 
-def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
+def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadable:
     """Decode one image as people see it.
 
     EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
@@ -141,8 +141,8 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
     'not-an-image'
     """
     if isinstance(data, np.ndarray):
-        return Picture(data, data.shape[1], data.shape[0])
-    return _made(data, enough, _picture)
+        return DecodedImage(data, data.shape[1], data.shape[0])
+    return _made(data, enough, _decoded)
 
 
 def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
@@ -200,8 +200,8 @@ def _tried(
         return _refusal(data, kind, error, messages)
 
 
-def _picture(image: Image.Image, width: int, height: int) -> Picture:
-    return Picture(rgb_of_image(image), width, height)
+def _decoded(image: Image.Image, width: int, height: int) -> DecodedImage:
+    return DecodedImage(rgb_of_image(image), width, height)
 
 
 def _grey(image: Image.Image, width: int, height: int) -> Image.Image:
