@@ -214,7 +214,7 @@ def test_digests_of_others_mean_something_else(tmp_path):
     ("changes", "said"),
     [
         ({"schema": 2}, "has layout 2, this visleak reads up to 1; use a newer one"),
-        ({"shards": [{"rows": 5}]}, "its manifest speaks of 1 shards with 5 vectors of width 4,"),
+        ({"shards": [{"rows": 5}]}, "its manifest describes 1 shards with 5 vectors of width 4,"),
         ({"encoder": {"name": "clip"}}, "is damaged (KeyError('digest')); encode the set again"),
         ({"thresholds": {"hard": 0.1, "soft": 0.9}}, "is damaged (ValueError("),
         ({"kind": "else"}, "nothing says which encoder made these vectors; name it: emb:"),
@@ -241,7 +241,7 @@ def test_what_is_refused(tmp_path):
     texts = tmp_path / "metadata" / "metadata_1.parquet"
     np.save(second, vectors(4))
     assert message(VisleakError, source) == (
-        f"{second} holds 4 vectors and {texts} speaks of 3 images; they must be of one number"
+        f"{second} holds 4 vectors and {texts} describes 3 images; the numbers must be equal"
     )
     np.save(second, vectors(3, width=5))
     assert message(VisleakError, source) == (

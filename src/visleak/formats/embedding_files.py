@@ -188,15 +188,16 @@ class Table:
         return text_column(stored, name) if plain is None else stored.cast(plain).combine_chunks()
 
 
-@dataclass(frozen=True, slots=True)
-class NpyPartition:
-    """A ``.npy`` file, memory-mapped.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePartition:
+    """Vectors in a file.
 
     Attributes:
         locator: the file.
-        rows, width: shape of its matrix.
+        rows, width: shape of the matrix.
         stamp: size and time of change of the files.
         first: number of its first row in the whole set: the id of images that have no other.
+        start: row of the file at which the vectors begin.
         about: what is known of the images, or ``None``.
         pattern: finds the group in the id.
         stated: its files and the digests that the manifest states for them.
@@ -207,9 +208,19 @@ class NpyPartition:
     width: int
     stamp: str
     first: int = 0
+    start: int = 0
     about: About | None = None
     pattern: re.Pattern[str] | None = None
     stated: tuple[tuple[str, str], ...] = ()
+
+    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
+        """Return what is known of some images, see :class:`visleak.records.Partition`."""
+        return Known(self, np.arange(self.rows, dtype=np.int64) if rows is None else rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NpyPartition(FilePartition):
+    """A ``.npy`` file, memory-mapped."""
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`."""
@@ -221,34 +232,18 @@ class NpyPartition:
             raise VisleakError(f"{self.locator} has changed since it was opened")
         return np.asarray(stored)
 
-    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
-        """Return what is known of some images, see :class:`visleak.records.Partition`."""
-        return _known(self, rows)
 
-
-@dataclass(frozen=True, slots=True)
-class ParquetPartition:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetPartition(FilePartition):
     """Some row groups of a Parquet file with a column of vectors.
 
     Attributes:
-        locator: the file.
-        rows, width, stamp, first, about, pattern, stated: as of :class:`NpyPartition`.
         column: name of the column.
         groups: numbers of the row groups.
-        start: row of the file at which they begin.
     """
 
-    locator: str
-    rows: int
-    width: int
-    stamp: str
     column: str
     groups: tuple[int, ...]
-    start: int = 0
-    first: int = 0
-    about: About | None = None
-    pattern: re.Pattern[str] | None = None
-    stated: tuple[tuple[str, str], ...] = ()
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""
@@ -259,10 +254,6 @@ class ParquetPartition:
             stored = file.read_row_groups(list(self.groups), columns=[self.column])
         return vectors_of(stored[self.column].combine_chunks(), self.width, self.locator)
 
-    def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
-        """Return what is known of some images, see :class:`visleak.records.Partition`."""
-        return _known(self, rows)
-
 
 class Known(Mapping[str, pa.Array]):
     """What is known of some images; a column is read when it is asked for.
@@ -272,7 +263,7 @@ class Known(Mapping[str, pa.Array]):
         rows: which.
     """
 
-    def __init__(self, part: NpyPartition | ParquetPartition, rows: Int64) -> None:
+    def __init__(self, part: FilePartition, rows: Int64) -> None:
         self._part = part
         self._rows = rows
         stored = part.about.uses if part.about is not None else ()
@@ -309,14 +300,9 @@ class Known(Mapping[str, pa.Array]):
 
     def _locator(self) -> pa.Array:
         """Return ``FILE!ROW``."""
-        start = self._part.start if isinstance(self._part, ParquetPartition) else 0
-        numbers = pa.array(start + self._rows, pa.int64()).cast(pa.string())
+        numbers = pa.array(self._part.start + self._rows, pa.int64()).cast(pa.string())
         place = pa.scalar(self._part.locator, pa.string())
         return pc.binary_join_element_wise(place, numbers, "!").cast(pa.string())
-
-
-def _known(part: NpyPartition | ParquetPartition, rows: Int64 | None) -> Known:
-    return Known(part, np.arange(part.rows, dtype=np.int64) if rows is None else rows)
 
 
 def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:

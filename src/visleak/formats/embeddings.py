@@ -144,11 +144,11 @@ def _one_width(request: Request, files: Files) -> int:
 def _check_manifest(
     folder: Path, manifest: Manifest, files: Files, width: int, count: FileCount
 ) -> None:
-    """Refuse files that are not those the manifest speaks of."""
+    """Refuse files that are not those the manifest describes."""
     rows = tuple(part.rows for part in files)
     if rows != manifest.shards or width != manifest.width:
         raise VisleakError(
-            f"{folder}: its manifest speaks of {len(manifest.shards)} shards with"
+            f"{folder}: its manifest describes {len(manifest.shards)} shards with"
             f" {sum(manifest.shards):,} vectors of width {manifest.width}, there are {len(rows)}"
             f" with {sum(rows):,} of width {width} ({count}); fetch the folder again"
         )
@@ -384,19 +384,19 @@ def _npy(file: Path, texts: Path | None) -> NpyPartition:
         VisleakError: it is damaged, or its texts are of another number of images.
     """
     rows, width = npy_shape(file)
-    if texts is None:
-        return NpyPartition(str(file), rows, width, file_stamp(file))
-    about: Lines | Table
-    if texts.suffix == ".txt":
-        about, known = Lines(str(texts)), len(read_lines(texts))
-    else:
-        about, known = Table(str(texts), {}), read_footer(texts).num_rows
-    if known != rows:
-        raise VisleakError(
-            f"{file} holds {rows:,} vectors and {texts} speaks of {known:,} images; they must be"
-            " of one number"
-        )
-    return NpyPartition(str(file), rows, width, file_stamp(file, texts), about=about)
+    about: Lines | Table | None = None
+    if texts is not None:
+        if texts.suffix == ".txt":
+            about, known = Lines(str(texts)), len(read_lines(texts))
+        else:
+            about, known = Table(str(texts), {}), read_footer(texts).num_rows
+        if known != rows:
+            raise VisleakError(
+                f"{file} holds {rows:,} vectors and {texts} describes {known:,} images; the numbers"
+                " must be equal"
+            )
+    stamp = file_stamp(file, *([texts] if texts else []))
+    return NpyPartition(locator=str(file), rows=rows, width=width, stamp=stamp, about=about)
 
 
 def _parquet_partitions(file: Path, request: Request) -> Iterator[ParquetPartition]:

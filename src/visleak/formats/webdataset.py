@@ -1,4 +1,8 @@
-"""The samples of one WebDataset shard: its members and their metadata."""
+"""WebDataset: shards of tar archives in which members of one key are a sample.
+
+A shard is listed in one pass, in which only headers and small side files are read. Images are read
+forward too, so no shard needs random access.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +78,10 @@ IMAGE_EXTENSIONS: Final = (
 
 #: Key and extension of a member, as the webdataset library parts them.
 _MEMBER: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+
+
+#: What is known of a sample.
+COLUMNS: Final = ("key", "id", "label", "caption", "group", "frame")
 
 
 @dataclass
@@ -215,23 +223,18 @@ class Shard:
     """What a shard holds.
 
     Attributes:
-        place: its path or address.
-        keys, labels, captions, groups, frames, ids: Arrow string arrays, a row a sample with a
-            image.
+        name: its path or address, without secrets.
+        table: text columns ``key``, ``id``, ``label``, ``caption``, ``group``, ``frame``; one row
+            per sample with an image, in the order of the images' bytes.
         opener: reads their images.
-        problems: (key or empty, reason, detail) of what cannot be used.
+        problems: what cannot be used.
         skipped: number of members that are not listed, by ending.
     """
 
-    place: str
-    keys: pa.StringArray
-    labels: pa.StringArray
-    captions: pa.StringArray
-    groups: pa.StringArray
-    frames: pa.StringArray
-    ids: pa.StringArray
+    name: str
+    table: pa.Table
     opener: TarOpener
-    problems: tuple[tuple[str, str, str], ...]
+    problems: tuple[Problem, ...]
     skipped: Mapping[str, int]
 
 
@@ -279,132 +282,124 @@ def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
     request.refuse_options("image", "remote")
     if any(map(is_address, shards)):  # a store answers one late, but many at once
         with ThreadPoolExecutor(TOGETHER) as threads:
-            listings = list(threads.map(partial(list_shard, request=request), shards))
+            listings = list(threads.map(partial(_list_shard, request=request), shards))
     else:
-        listings = [list_shard(shard, request) for shard in shards]
-    problems = [p for listing in listings for p in _problems(listing, request)]
-    kept = [listing for listing in listings if len(listing.keys)]
+        listings = [_list_shard(shard, request) for shard in shards]
+    problems = [problem for listing in listings for problem in listing.problems]
+    kept = [listing for listing in listings if listing.table.num_rows]
     if not kept:
         request.refuse_empty(problems[0].detail if problems else "the shards are empty")
-    _refuse_missing_columns(kept, request)
-    stamps = _joined_column([listing.frames for listing in kept])
+    table = pa.concat_tables([listing.table for listing in kept]).combine_chunks()
+    for option, value in request.columns.items():
+        nulls = table[option].null_count
+        if nulls == table.num_rows or (option == "id" and nulls):
+            which = "no sample has" if nulls == table.num_rows else f"{nulls:,} samples do not have"
+            raise UsageError(
+                f"{option} {value!r}: {which} this in the .json beside the image of {request.text}"
+            )
+    # a column that is null throughout is unknown
+    known = {
+        name: table[name].combine_chunks()
+        for name in ("label", "caption", "group", "frame")
+        if table[name].null_count < table.num_rows
+    }
+    frames = known.pop("frame", None)
     what = f"{request.text}: field {request.frame!r}"
     return request.image_set(
-        _ids(kept, request),
-        pa.concat_arrays([_locators(listing) for listing in kept]),
-        joined_opener([listing.opener for listing in kept], [len(each.keys) for each in kept]),
-        labels=_joined_column([listing.labels for listing in kept]),
-        captions=_joined_column([listing.captions for listing in kept]),
-        groups=_joined_column([listing.groups for listing in kept]),
-        frames=None if stamps is None else read_frames(stamps, what),
+        table["id"].combine_chunks() if request.id is not None else _unique_keys(kept),
+        _prefixed([listing.name for listing in kept], kept, "!"),
+        joined_opener([listing.opener for listing in kept], [len(each.table) for each in kept]),
+        **{f"{name}s": column for name, column in known.items()},
+        frames=None if frames is None else read_frames(frames, what),
         problems=problems,
         skipped=sum((Counter(each.skipped) for each in listings), Counter()),
     )
 
 
-def list_shard(shard: str, request: Request) -> Shard:
+def _list_shard(shard: str, request: Request) -> Shard:
     """Return what a shard holds; a shard that is not there or damaged becomes a problem of it."""
+    shown = writable(redacted(shard))
     samples: list[Sample] = []
-    problems: list[tuple[str, str, str]] = []
+    problems: list[Problem] = []
     others = Listing()
     stamp: str | None = ""
+
+    def report(key: str, reason: str, detail: str) -> None:
+        name, locator = (writable(key), f"{shown}!{writable(key)}") if key else (shown, shown)
+        problems.append(Problem(request.name, name, locator, reason, writable(detail)))
+
     try:
         with TarStream(shard) as stream:
             stamp = stream.stamp
             collect(stream, redacted(shard), samples, others)
     except (FileNotFoundError, PermissionError, IsADirectoryError, StoreError) as error:
         why = why_not(error)
-        problems.append(("", why.reason, f"the shard cannot be read: {why.detail}"))
+        report("", why.reason, f"the shard cannot be read: {why.detail}")
     except DAMAGE as error:
         kept = f"the {len(samples):,} samples before are kept"
-        problems.append(("", "corrupt", f"the shard is damaged: {one_line(error)}; {kept}"))
+        report("", "corrupt", f"the shard is damaged: {one_line(error)}; {kept}")
     wanted = request.options.get("image")
-    found: list[tuple[Sample, tuple[int, int]]] = []
-    for sample in samples:
+    found: list[tuple[tuple[int, int], int, Sample]] = []
+    keys: set[str] = set()
+    for number, sample in enumerate(samples):
         chosen = sample.image(wanted)
         if chosen is None:
             has = ", ".join(writable(ending) for ending in (*sample.places, *sample.side)) or "none"
             detail = f"the sample holds no {wanted or 'image'}; its members: {has}"
-            problems.append((sample.key, "missing", detail))
-        else:
-            found.append((sample, sample.places[chosen]))
-            others.skipped.update(sample.left_out(chosen))
-    _refuse_repeats([sample.key for sample, _ in found], shard)
-    return _contents(shard, found, request, stamp, problems, others.skipped)
-
-
-def _contents(
-    shard: str,
-    found: Sequence[tuple[Sample, tuple[int, int]]],
-    request: Request,
-    stamp: str | None,
-    problems: Sequence[tuple[str, str, str]],
-    skipped: Mapping[str, int],
-) -> Shard:
-    where = np.array([place for _, place in found], dtype=np.int64).reshape(-1, 2)
-    # a link lies where its target lies; reading must stay ascending
-    order = np.lexsort((np.arange(len(found)), where[:, 0]))
-    where, samples = where[order], [found[at][0] for at in order]
-    group, frame = request.columns.get("group"), request.columns.get("frame")
-
-    def texts(make: Any) -> pa.StringArray:
-        return pa.array((make(sample.side) for sample in samples), pa.string())
-
-    return Shard(
-        shard,
-        pa.array((writable(sample.key) for sample in samples), pa.string()),
-        texts(lambda side: label_of(side, request.label)),
-        texts(caption_of),
-        texts(lambda side: field_of(side, group) if group else None),
-        texts(lambda side: _frame_of(side, frame) if frame else None),
-        texts(lambda side: field_of(side, request.id) if request.id else None),
-        TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp),
-        tuple(problems),
-        skipped,
-    )
-
-
-def _frame_of(side: Mapping[str, Any], name: str) -> str | None:
-    """Return a frame number or time of the JSON side file as text; seconds may be a float."""
-    value = (side.get("json") or {}).get(name)
-    return str(value) if isinstance(value, float) else field_of(side, name)
-
-
-def _refuse_repeats(keys: Sequence[str], shard: str) -> None:
-    seen: set[str] = set()
-    for key in keys:
-        if key in seen:
+            report(sample.key, "missing", detail)
+            continue
+        if sample.key in keys:
             raise VisleakError(
-                f"shard {redacted(shard)} holds the key {writable(key)!r} twice; the members of a"
-                " sample must stand next to each other, and no two samples have one key"
+                f"shard {redacted(shard)} holds the key {writable(sample.key)!r} twice; the"
+                " members of a sample must stand next to each other, and no two samples have one"
+                " key"
             )
-        seen.add(key)
+        keys.add(sample.key)
+        found.append((sample.places[chosen], number, sample))
+        others.skipped.update(sample.left_out(chosen))
+    # a link lies where its target lies; reading must stay ascending
+    found.sort(key=lambda row: (row[0][0], row[1]))
+    where = np.array([place for place, _, _ in found], dtype=np.int64).reshape(-1, 2)
+    rows = [_columns_of(sample, request) for _, _, sample in found]
+    table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in COLUMNS})
+    opener = TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp)
+    return Shard(shown, table, opener, tuple(problems), others.skipped)
 
 
-def _refuse_missing_columns(listings: Sequence[Shard], request: Request) -> None:
-    """Refuse a column that no sample has, and an id that one has not."""
-    for option, value in request.columns.items():
-        columns = [getattr(listing, f"{option}s") for listing in listings]
-        nulls = sum(column.null_count for column in columns)
-        count = sum(len(column) for column in columns)
-        if nulls == count or (option == "id" and nulls):
-            which = "no sample has" if nulls == count else f"{nulls:,} samples do not have"
-            raise UsageError(
-                f"{option} {value!r}: {which} this in the .json beside the image of {request.text}"
-            )
+def _columns_of(sample: Sample, request: Request) -> dict[str, str | None]:
+    """Return what the side files of a sample tell, by the names of :data:`COLUMNS`."""
+    side, columns = sample.side, request.columns
+    frame = (side.get("json") or {}).get(columns.get("frame"))
+    fields: dict[str, str | None] = {
+        name: field_of(side, columns[name]) for name in ("id", "group") if name in columns
+    }
+    if "frame" in columns:  # seconds may be a float
+        is_float = isinstance(frame, float)
+        fields["frame"] = str(frame) if is_float else field_of(side, columns["frame"])
+    unknown: dict[str, str | None] = dict.fromkeys(COLUMNS)
+    return unknown | {
+        "key": writable(sample.key),
+        "label": label_of(side, request.label),
+        "caption": caption_of(side),
+        **fields,
+    }
 
 
-def _ids(listings: Sequence[Shard], request: Request) -> pa.StringArray:
+def _unique_keys(shards: Sequence[Shard]) -> pa.StringArray:
     """Return the keys; with the shard's name before them where a key is in two shards."""
-    if request.id is not None:
-        return pa.concat_arrays([listing.ids for listing in listings])
-    keys = pa.concat_arrays([listing.keys for listing in listings])
+    keys = pa.chunked_array([shard.table["key"].combine_chunks() for shard in shards])
     if pc.count_distinct(keys).as_py() == len(keys):
-        return keys
-    names = shard_names([listing.place for listing in listings])
+        return keys.combine_chunks()
+    return _prefixed(shard_names([shard.opener.path for shard in shards]), shards, "/")
+
+
+def _prefixed(names: Sequence[str], shards: Sequence[Shard], mark: str) -> pa.StringArray:
+    """Return the keys of all shards, each behind the name of its shard."""
     return pa.concat_arrays(
-        pc.binary_join_element_wise(name, listing.keys, "/")
-        for name, listing in zip(names, listings, strict=True)
+        pc.binary_join_element_wise(name, shard.table["key"].combine_chunks(), mark).cast(
+            pa.string()
+        )
+        for name, shard in zip(names, shards, strict=True)
     )
 
 
@@ -420,25 +415,6 @@ def shard_names(shards: Sequence[str]) -> list[str]:
         plain.append(writable(shard[: len(shard) - len(ending)]))
     short = [name.rpartition("/")[2] for name in plain]
     return short if len(set(short)) == len(short) else plain
-
-
-def _locators(listing: Shard) -> pa.StringArray:
-    return pc.binary_join_element_wise(writable(redacted(listing.place)), listing.keys, "!").cast(
-        pa.string()
-    )
-
-
-def _joined_column(parts: Sequence[pa.StringArray]) -> pa.StringArray | None:
-    column = pa.concat_arrays(list(parts))
-    return None if column.null_count == len(column) else column
-
-
-def _problems(listing: Shard, request: Request) -> Iterator[Problem]:
-    shard = writable(redacted(listing.place))
-    for key, reason, detail in listing.problems:
-        name = writable(key)
-        locator = f"{shard}!{name}" if key else shard
-        yield Problem(request.name, name or shard, locator, reason, writable(detail))
 
 
 #: A pattern that stands for more shards is refused.
