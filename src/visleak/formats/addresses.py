@@ -12,13 +12,10 @@ from visleak.errors import UsageError
 #: What an address may begin with.
 SCHEMES: Final = ("https", "http", "s3", "gs", "memory")
 
-
 #: Those that messages name; ``memory`` is this process's own, and for tests.
 NAMED: Final = ("https", "http", "s3", "gs")
 
-
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
 
 _SECRETS: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s?#'\"]*@)?"

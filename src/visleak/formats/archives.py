@@ -26,18 +26,14 @@ from visleak.records import ImageSet, Opener, Problem
 #: An archive with more members is refused.
 MAX_MEMBERS: Final = 5_000_000
 
-
 #: A member that unpacks to more is not unpacked.
 MAX_MEMBER_BYTES: Final = 1 << 30
-
 
 #: What unpacks to more than this many times its packed size is a bomb ...
 MAX_RATIO: Final = 200
 
-
 #: ... if it is larger than this; a small blank bitmap packs very well.
 RATIO_FROM: Final = 64 << 20
-
 
 #: What the readers of archives raise on damaged ones.
 DAMAGE: Final = (

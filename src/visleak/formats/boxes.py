@@ -16,6 +16,12 @@ from visleak.formats.files import read_file
 from visleak.formats.request import writable
 from visleak.records import Bool, Float64, ImageSet, Int64
 
+#: A larger label file is refused before it is read; KITTI's longest have a megabyte.
+MAX_LABEL_BYTES: Final = 1 << 26
+
+#: How much of a damaged row is shown.
+_SHOWN: Final = 60
+
 
 @dataclass(frozen=True)
 class Boxes:
@@ -96,14 +102,6 @@ def both(first: Boxes, second: Boxes) -> Boxes:
         first.images + second.images,
         first.relative,
     )
-
-
-#: A larger label file is refused before it is read; KITTI's longest have a megabyte.
-MAX_LABEL_BYTES: Final = 1 << 26
-
-
-#: How much of a damaged row is shown.
-_SHOWN: Final = 60
 
 
 @dataclass

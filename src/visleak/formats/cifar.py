@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their original Python pickles, without trusting a pickle."""
+"""CIFAR-10 and CIFAR-100: the original Python pickles, read without trusting a pickle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 #: A larger pickle is refused; the largest of the two data sets has 155 MB.
 MAX_PICKLE_BYTES: Final = 1 << 30
 
-
 #: Per data set: files of each split, the file with the class names, (labels, names) by column.
 LAYOUTS: Final[tuple[tuple[dict[str, tuple[str, ...]], str, dict[str, str]], ...]] = (
     (
@@ -38,6 +37,9 @@ LAYOUTS: Final[tuple[tuple[dict[str, tuple[str, ...]], str, dict[str, str]], ...
         {"fine_labels": "fine_label_names", "coarse_labels": "coarse_label_names"},
     ),
 )
+
+#: What reads an array back; the name that every version of numpy knows.
+_ARRAY: Final = b"cnumpy.core.multiarray\n_reconstruct\n"
 
 
 class _Dtype:
@@ -242,10 +244,6 @@ def _layout(
         f"{request.path} holds no CIFAR files: expected batches.meta and data_batch_1 to 5"
         " (CIFAR-10) or meta, train and test (CIFAR-100)"
     )
-
-
-#: What reads an array back; the name that every version of numpy knows.
-_ARRAY: Final = b"cnumpy.core.multiarray\n_reconstruct\n"
 
 
 def write_cifar(part: OutputPart, place: Destination) -> OutputSource:

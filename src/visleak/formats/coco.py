@@ -1,4 +1,4 @@
-"""Boxes of COCO annotation files."""
+"""COCO: annotation files and the images that they describe."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ from visleak.formats.writing import (
     free_name,
 )
 from visleak.records import ImageSet
+
+#: Beyond it no image's side in pixels goes.
+LARGEST: Final = 1e6
+
+#: Lists of a COCO file whose rows belong to an image.
+OF_IMAGES: Final = ("annotations", "segment_info")
 
 
 def open_coco(request: Request) -> ImageSet:
@@ -138,10 +144,6 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
     )
 
 
-#: Beyond it no image's side in pixels goes.
-LARGEST: Final = 1e6
-
-
 def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
     """Return the boxes of a COCO file, in pixels; classes in the order of their numbers.
 
@@ -223,10 +225,6 @@ def _damaged_row(request: Request, at: int, allowed: str, got: Any) -> VisleakEr
     return VisleakError(
         f"{shown(request.path)}, row {at} of `annotations`: {allowed}; got {writable(what)}"
     )
-
-
-#: Lists of a COCO file whose rows belong to an image.
-OF_IMAGES: Final = ("annotations", "segment_info")
 
 
 def write_coco(part: OutputPart, place: Destination) -> OutputSource:

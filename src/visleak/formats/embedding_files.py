@@ -1,4 +1,4 @@
-"""``manifest.json`` of a folder of embeddings: who made the vectors, and of what."""
+"""Files of a set of embeddings: their manifest, and partitions of ``.npy`` and Parquet files."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from visleak.records import Int64
 #: Names within the folder, as clip-retrieval has them.
 MANIFEST: Final = "manifest.json"
 
-
 VECTORS: Final = "img_emb"
 
-
 TEXTS: Final = "metadata"
-
 
 #: There while a folder is being written, with what is needed to resume.
 UNFINISHED: Final = "unfinished.json"
 
-
 #: What the manifest says it is, and the version of its layout.
 KIND: Final = "visleak embeddings"
 
-
 SCHEMA: Final = 1
+
+#: Types of the numbers that are read.
+FLOATS: Final = ("float16", "float32", "float64")
+
+#: Columns that stay numbers or marks; all others are text.
+_PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +119,6 @@ def _manifest(content: Mapping[str, Any]) -> Manifest:
         digests=tuple(str(shard.get("digest", "")) for shard in content["shards"]),
         tables=tuple(str(shard.get("metadata_digest", "")) for shard in content["shards"]),
     )
-
-
-#: Types of the numbers that are read.
-FLOATS: Final = ("float16", "float32", "float64")
-
-
-#: Columns that stay numbers or marks; all others are text.
-_PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
 
 
 class About(Protocol):

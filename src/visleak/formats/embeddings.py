@@ -39,10 +39,8 @@ from visleak.records import EmbeddingSet, FileCount
 #: image's id is its row number, unless a column is asked for.
 CHECKED: Final = 2_000_000
 
-
 #: Columns with the name of the image's file, which is its id where no other column is.
 PATH_COLUMNS: Final = ("path", "image_path", "file_name")
-
 
 #: What a column is for, and how it may be called.
 _USES: Final = {
@@ -54,12 +52,21 @@ _USES: Final = {
     "height": ("height",),
 }
 
-
 #: Columns that only mean what visleak means by them where visleak wrote them.
 _OWN: Final = ("digest", "flat")
 
-
 _OPTIONS: Final = ("encoder", "column", "expect")
+
+#: Columns with the vectors, in order of preference.
+VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
+
+#: Vectors of a Parquet file that are held in memory at a time.
+GROUP_ROWS: Final = 250_000
+
+#: Where files of vectors lie: as of clip-retrieval, side by side, as LAION published them.
+PLACES: Final = (VECTORS, "", "images")
+
+Files = Sequence[NpyPartition | ParquetPartition]
 
 
 def open_embeddings(request: Request) -> EmbeddingSet:
@@ -228,21 +235,6 @@ def _id_column(files: Files, there: Sequence[str]) -> str | None:
         if can_identify(tables[name]):
             return name
     return None
-
-
-#: Columns with the vectors, in order of preference.
-VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
-
-
-#: Vectors of a Parquet file that are held in memory at a time.
-GROUP_ROWS: Final = 250_000
-
-
-#: Where files of vectors lie: as of clip-retrieval, side by side, as LAION published them.
-PLACES: Final = (VECTORS, "", "images")
-
-
-Files = Sequence[NpyPartition | ParquetPartition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Fetching images by address, and which addresses a table may name.
+"""Images that are single files, on this machine or at an address: how they are read.
 
 Nothing is fetched but what the caller named: an address on the command line, or the addresses in
 a table that was opened with ``?remote=yes``.
@@ -29,9 +29,14 @@ from visleak.records import Bytes8, ImageSet, Problem, Unreadable
 #: A larger file is not read into memory.
 MAX_FILE_BYTES: Final = 1 << 30
 
-
 #: Bytes read at once of a file whose size is not known.
 PART: Final = 1 << 20
+
+#: Images fetched at a time; a store answers one late, but many at once.
+TOGETHER: Final = 8
+
+#: Images fetched ahead of the one that is wanted.
+AHEAD: Final = 16
 
 
 @dataclass(frozen=True)
@@ -140,14 +145,6 @@ def file_set(
         problems=problems,
         skipped=skipped,
     )
-
-
-#: Images fetched at a time; a store answers one late, but many at once.
-TOGETHER: Final = 8
-
-
-#: Images fetched ahead of the one that is wanted.
-AHEAD: Final = 16
 
 
 @dataclass(frozen=True)

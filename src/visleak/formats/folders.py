@@ -1,4 +1,4 @@
-"""Images that lie one by one in a remote store: below an address, or a single one."""
+"""Folders, globs, lists of files and single images, on this machine or in a remote store."""
 
 from __future__ import annotations
 

@@ -22,16 +22,13 @@ from visleak.images.encodings import SUFFIXES, recognise
 #: Bytes of a file that tell whether it is an image.
 HEAD: Final = 256
 
-
 #: A shorter file without a known ending is not taken for an image.
 SHORTEST: Final = 18
-
 
 #: Formats whose first bytes hardly any other file begins with.
 CERTAIN: Final = frozenset(
     ["JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF", "HEIF", "JPEG 2000"]
 )
-
 
 #: Endings of annotations, tables and programs: these lie beside images in most sets.
 SIDE_ENDINGS: Final = frozenset(
@@ -42,7 +39,6 @@ SIDE_ENDINGS: Final = frozenset(
         *(".sha256", ".md5", ".idx", ".sqlite"),
     ]
 )
-
 
 #: Endings of images in a format that is not read, and of files that may hold images. Some of
 #: them (raw files of cameras, slides of microscopes) begin as TIFF does.
@@ -59,13 +55,14 @@ OTHER_ENDINGS: Final = frozenset(
     ]
 )
 
-
 #: How hidden images are counted.
 HIDDEN: Final = "hidden"
 
-
 #: How names begin that macOS adds beside files; these are not images.
 ADDED: Final = "._"
+
+#: Kinds of skipped files that are named.
+SHOWN: Final = 5
 
 
 def ending_of(name: str) -> str:
@@ -183,10 +180,6 @@ def describe_skipped(skipped: Mapping[str, int], *, side: bool = False) -> str:
     if len(kinds) > SHOWN:
         parts.append(f"{sum(count for _, count in kinds[SHOWN:]):,} others")
     return f"{total:,} {'file' if total == 1 else 'files'}: {', '.join(parts)}"
-
-
-#: Kinds of skipped files that are named.
-SHOWN: Final = 5
 
 
 def name_text(name: str) -> str:

@@ -1,4 +1,8 @@
-"""Images that a Python program already holds: Pillow images, arrays and tensors."""
+"""Objects of a Python program: sequences of images, and data sets in the manner of torchvision.
+
+Where an object tells which files or which array its items come from, those are read, and not items
+that may have been transformed.
+"""
 
 from __future__ import annotations
 

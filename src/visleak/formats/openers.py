@@ -1,4 +1,4 @@
-"""Several openers in a row as one."""
+"""Openers made of openers: several in a row, and some images of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources that hold several splits of one data set."""
+"""Opening sets: ``open_images``, ``open_splits``, ``boxes_of``, and the layout of a set."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from visleak.formats.registry import PREFIXED, TABLE, TARS, Layout
 from visleak.formats.request import SPLITS, Request, canonical_split
 from visleak.formats.sources import derived_name, locate, split_prefix
 from visleak.records import AnySet, EmbeddingSet, ImageSet
+
+_TABLES: Final = (".csv", ".tsv", ".parquet")
+
+_YAMLS: Final = (".yaml", ".yml")
 
 
 def open_images(
@@ -119,12 +123,6 @@ def open_image_set(
             " give the images that they were made of"
         )
     return images
-
-
-_TABLES: Final = (".csv", ".tsv", ".parquet")
-
-
-_YAMLS: Final = (".yaml", ".yml")
 
 
 def open_splits(

@@ -1,4 +1,4 @@
-"""Parquet files that hold the encoded images themselves (the layout of the hubs)."""
+"""Parquet files that hold the encoded images themselves, as hubs store them."""
 
 from __future__ import annotations
 
@@ -45,9 +45,11 @@ from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Problem, Un
 #: Columns that may hold the images, in order of preference.
 IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
 
-
 #: Bytes of images decoded from a row group at a time.
 BATCH_BYTES: Final = 16 << 20
+
+#: Bytes of a row group that are held at once.
+HELD: Final = 128 << 20
 
 
 @dataclass
@@ -273,10 +275,6 @@ def _locators(files: Sequence[str], sizes: Sequence[int]) -> pa.StringArray:
         for file, size in zip(files, sizes, strict=True)
     ]
     return pa.concat_arrays(parts).cast(pa.string())
-
-
-#: Bytes of a row group that are held at once.
-HELD: Final = 128 << 20
 
 
 def write_parquet(part: OutputPart, place: Destination) -> OutputSource:

@@ -1,4 +1,9 @@
-"""Remote stores, through fsspec: what may fail and how, and what lies below an address."""
+"""Reading bytes from a file of this machine or an object of a remote store, through fsspec.
+
+A remote object is read forward. Where a store can begin in the middle, a jump is a new request;
+where it cannot, the bytes between are read and dropped, and going back starts over. So what is
+built on :func:`opened` never needs more than a stream.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +22,25 @@ from visleak.formats.addresses import is_address, is_web, known_scheme, redacted
 
 T = TypeVar("T")
 
-
 #: Seconds before each further attempt, after a failure that may pass.
 WAITS: Final = (0.5, 2.0)
-
 
 #: Seconds until a connection must stand, and between two pieces of an answer.
 CONNECT_SECONDS: Final = 20
 
-
 READ_SECONDS: Final = 60
-
 
 #: A listing with more folders below each other is taken for a loop.
 MAX_DEPTH: Final = 32
 
-
 #: What a web address keeps as it is when it is sent.
 SENT_AS_IS: Final = "%/:?#[]@!$&'()*+,;=~-._"
+
+#: Bytes asked for at a time.
+BLOCK: Final = 1 << 20
+
+#: A gap of more bytes is jumped over by a new request rather than read through.
+JUMP: Final = 1 << 20
 
 
 class StoreError(OSError):
@@ -174,14 +180,6 @@ def _linked(fs: Any, folder: str) -> Iterator[str]:
                 yield name
             elif depth < MAX_DEPTH:
                 pending.append((name, depth + 1))
-
-
-#: Bytes asked for at a time.
-BLOCK: Final = 1 << 20
-
-
-#: A gap of more bytes is jumped over by a new request rather than read through.
-JUMP: Final = 1 << 20
 
 
 class _StatusError(Exception):

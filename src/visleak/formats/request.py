@@ -18,6 +18,16 @@ from visleak.formats.frames import Frames, read_frames
 from visleak.formats.sources import Located, locate
 from visleak.records import AnySet, ImageSet, Opener, Problem
 
+#: Columns that name an image, in order of preference.
+ID_COLUMNS: Final = ("id", "image_id", "index")
+
+#: What the parts of a data set are called, and what they may be called.
+SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+
 
 def writable(text: str) -> str:
     r"""Return a text from an untrusted file as one that can be written as UTF-8.
@@ -224,18 +234,6 @@ def _check_pattern(sets: Sequence[AnySet], option: str, value: str | None) -> No
             f"{option} {value!r} matches no id, such as {listed[0].ids[0].as_py()!r} of set"
             f" {listed[0].name!r}; the pattern is searched anywhere in the id"
         )
-
-
-#: Columns that name an image, in order of preference.
-ID_COLUMNS: Final = ("id", "image_id", "index")
-
-
-#: What the parts of a data set are called, and what they may be called.
-SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation"),
-    "test": ("test", "testing"),
-}
 
 
 def canonical_split(name: str) -> str:

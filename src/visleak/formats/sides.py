@@ -1,4 +1,4 @@
-"""The sets that texts such as ``[DATASET:]NAME=SOURCE`` name, and their names."""
+"""The sets that an audit compares, from texts such as ``[DATASET:]NAME=SOURCE``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from visleak.records import AnySet, ImageSet
 from visleak.settings import Sides
 
 _NO_COLUMNS: Final = Columns()
-
 
 #: How near frames leak: fields of the settings.
 FRAME_BOUNDS: Final = frozenset({"within_frames", "within_seconds"})

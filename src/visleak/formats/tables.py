@@ -1,4 +1,4 @@
-"""Tables that name image files: CSV, TSV and Parquet manifests."""
+"""Tables that name image files: CSV, TSV and Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images inside ``.tar`` archives, plain or packed with gzip, bzip2 or xz."""
+"""``.tar`` archives, plain or packed with gzip, bzip2 or xz."""
 
 from __future__ import annotations
 

@@ -64,10 +64,8 @@ from visleak.records import ImageSet, Problem
 #: Side files that say something of a sample, by the end of their extension.
 CAPTIONS: Final = ("txt", "caption")
 
-
 #: A side file with more bytes is not read.
 MAX_SIDE_BYTES: Final = 1 << 20
-
 
 #: Extensions of images, the usual ones first; of several in a sample the first is taken.
 IMAGE_EXTENSIONS: Final = (
@@ -75,13 +73,18 @@ IMAGE_EXTENSIONS: Final = (
     *sorted({suffix[1:] for suffix in SUFFIXES} - {"jpg", "jpeg", "png", "webp"}),
 )
 
-
 #: Key and extension of a member, as the webdataset library parts them.
 _MEMBER: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 
-
 #: What is known of a sample.
 COLUMNS: Final = ("key", "id", "label", "caption", "group", "frame")
+
+#: A pattern that stands for more shards is refused.
+MAX_SHARDS: Final = 1_000_000
+
+_NUMBERS: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
+
+_LETTERS: Final = re.compile(r"([A-Za-z])\.\.([A-Za-z])")
 
 
 @dataclass
@@ -415,16 +418,6 @@ def shard_names(shards: Sequence[str]) -> list[str]:
         plain.append(writable(shard[: len(shard) - len(ending)]))
     short = [name.rpartition("/")[2] for name in plain]
     return short if len(set(short)) == len(short) else plain
-
-
-#: A pattern that stands for more shards is refused.
-MAX_SHARDS: Final = 1_000_000
-
-
-_NUMBERS: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
-
-
-_LETTERS: Final = re.compile(r"([A-Za-z])\.\.([A-Za-z])")
 
 
 def expanded(pattern: str) -> list[str]:

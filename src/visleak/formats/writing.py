@@ -1,4 +1,4 @@
-"""Where a layout writes to, and how the result is opened again."""
+"""Writing data sets: what is written, where, under which names, and how the result is opened."""
 
 from __future__ import annotations
 
@@ -23,14 +23,24 @@ from visleak.formats.request import canonical_split, text_column
 from visleak.formats.sources import locate
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
+#: Is told the step, and how many of how many units are done.
+Progress = Callable[[str, int, int], None]
+
+#: What is stored of an image: its encoded bytes, or its pixels.
+Stored = bytes | Bytes8
+
+#: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
+LISTED_COLUMNS: Final = {
+    "label": "labels",
+    "caption": "captions",
+    "group": "groups",
+    "frame": "frames",
+}
+
 
 def linkable(images: ImageSet) -> bool:
     """Whether the images of a set are files of this machine."""
     return isinstance(images.opener, FileOpener) and not is_address(images.source)
-
-
-#: Is told the step, and how many of how many units are done.
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -138,10 +148,6 @@ def file_of(images: ImageSet, position: int) -> bytes | None:
 def where(images: ImageSet, position: int) -> str:
     """Return how a message names an image."""
     return f"set {images.name!r}: image {images.ids[position].as_py()!r}"
-
-
-#: What is stored of an image: its encoded bytes, or its pixels.
-Stored = bytes | Bytes8
 
 
 @dataclass(frozen=True)
@@ -340,15 +346,6 @@ def with_split(table: pa.Table, split: str) -> pa.Table:
 def are_row_numbers(images: ImageSet) -> bool:
     """Whether the ids of a set say no more than where its images stand."""
     return bool(images.ids.equals(pa.array(range(len(images)), pa.int64()).cast(pa.string())))
-
-
-#: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
-LISTED_COLUMNS: Final = {
-    "label": "labels",
-    "caption": "captions",
-    "group": "groups",
-    "frame": "frames",
-}
 
 
 def write_listing(

@@ -1,4 +1,4 @@
-"""Boxes of YOLO data sets: one text file an image, one row an object."""
+"""YOLO: a ``data.yaml`` with splits, and one text file of boxes per image."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ from visleak.formats.writing import (
     write_listing,
 )
 from visleak.records import ImageSet
+
+#: How far beyond the image a number may be, as a share of its size; Ultralytics' own tolerance
+#: (``verify_image_label``).
+TOLERANCE: Final = 0.01
+
+ALLOWED: Final = (
+    "a row is `class x y width height`, or `class x y x y x y ...` of an outline, in shares of the"
+    " image from 0 to 1"
+)
+
+#: Name of the YAML.
+DATA: Final = "data.yaml"
 
 
 def open_yolo(request: Request) -> ImageSet:
@@ -172,17 +184,6 @@ def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
     return only_name(classes.get(number, str(number)) for number in numbers)
 
 
-#: How far beyond the image a number may be, as a share of its size; Ultralytics' own tolerance
-#: (``verify_image_label``).
-TOLERANCE: Final = 0.01
-
-
-ALLOWED: Final = (
-    "a row is `class x y width height`, or `class x y x y x y ...` of an outline, in shares of the"
-    " image from 0 to 1"
-)
-
-
 def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
     """Return the boxes of a split; of an outline (segmentation) its bounding box.
 
@@ -259,10 +260,6 @@ def _object(
     if width < 0 or height < 0:
         raise damaged(path, number, "width and height are 0 or more", line)
     return int(values[0]), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-
-
-#: Name of the YAML.
-DATA: Final = "data.yaml"
 
 
 def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSource]:

@@ -1,4 +1,4 @@
-"""Images inside ``.zip`` archives."""
+"""``.zip`` archives."""
 
 from __future__ import annotations
 

@@ -1,8 +1,13 @@
-"""In which form the values of a file lie, and what Pillow would take for another form.
+"""How values of more than eight bits are stored in a file, and reading them in full.
 
-Where libtiff decodes, values come in the order of bytes of this machine, and Pillow expects that of
-the file for most types. Where Pillow reads planes of sixteen-bit colours itself, it takes them for
+Where libtiff decodes, values come in the byte order of this machine, and Pillow expects that of the
+file for most types. Where Pillow reads planes of sixteen-bit colours itself, it takes them for
 planes of eight. Of PNM files with sixteen-bit colours it drops the low bytes.
+
+Of sixteen-bit colours, Pillow returns the high bytes only. The same rows, read in the other byte
+order, give the low bytes. Where libraries unpack them (compressed planes, JPEG 2000, premultiplied
+alpha) nothing does. Then an image whose values reach into the high bytes is shown by these, and any
+other is refused: it would be black.
 """
 
 from __future__ import annotations
@@ -19,12 +24,27 @@ from visleak.images.pixels import HIDDEN, is_deep
 #: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
 _BITS: Final = 258
 
-
 _PLANAR: Final = 284
-
 
 #: Types of the other order of bytes, as libtiff hands them out.
 _OF_LIBTIFF: Final = {"I;16BS": "I;16NS", "I;32BS": "I;32NS", "F;32BF": "F;32NF"}
+
+#: High bytes below this have less than an eighth of the range, and fewer than so many levels.
+FAINT: Final = 32
+
+#: How a JPEG 2000 codestream begins, and where in it the bits of the first component stand.
+_SIZ: Final = b"\xff\x4f\xff\x51"
+
+_PRECISION: Final = 42
+
+#: Ways in which rows of sixteen-bit colours are stored, and the way that gives their low bytes.
+_NATIVE: Final = "16B" if sys.byteorder == "little" else "16L"
+
+_LOW: Final = {
+    f"{mode};{order}": f"{mode};{other}"
+    for mode in ("RGB", "RGBX", "RGBA", "R", "G", "B", "A")
+    for order, other in (("16B", "16L"), ("16L", "16B"), ("16N", _NATIVE))
+} | {"LA;16B": "RGBA"}
 
 
 def correct_modes(image: Image.Image) -> None:
@@ -66,28 +86,6 @@ def with_raw_mode(tile: Any, mode: str) -> Any:
 def _like(tile: Any, parts: tuple[Any, ...]) -> Any:
     """Return parts in the type of a tile, which is a named tuple of newer versions of Pillow."""
     return tile._make(parts) if hasattr(tile, "_make") else parts
-
-
-#: High bytes below this have less than an eighth of the range, and fewer than so many levels.
-FAINT: Final = 32
-
-
-#: How a JPEG 2000 codestream begins, and where in it the bits of the first component stand.
-_SIZ: Final = b"\xff\x4f\xff\x51"
-
-
-_PRECISION: Final = 42
-
-
-#: Ways in which rows of sixteen-bit colours are stored, and the way that gives their low bytes.
-_NATIVE: Final = "16B" if sys.byteorder == "little" else "16L"
-
-
-_LOW: Final = {
-    f"{mode};{order}": f"{mode};{other}"
-    for mode in ("RGB", "RGBX", "RGBA", "R", "G", "B", "A")
-    for order, other in (("16B", "16L"), ("16L", "16B"), ("16N", _NATIVE))
-} | {"LA;16B": "RGBA"}
 
 
 def holds_deep_colours(image: Image.Image) -> bool:

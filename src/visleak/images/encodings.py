@@ -1,7 +1,7 @@
-"""Which image format some bytes are.
+"""Encodings of images: which one some bytes are, and whether they end too early.
 
-The magic bytes decide, never the file's name, so that each image is offered to one decoder
-only and a decoder that starts programs (EPS) or guesses (TGA without a footer) is never asked.
+The magic bytes decide, never the file's name, so that each image is offered to one decoder only,
+and a decoder that starts programs (EPS) or guesses (TGA without a footer) is never asked.
 """
 
 from __future__ import annotations
@@ -18,6 +18,19 @@ SUFFIXES: Final = frozenset(
         *(".dds", ".ico", ".pcx", ".psd", ".qoi", ".ras", ".sgi", ".tga"),
     ]
 )
+
+_BMP_HEADERS: Final = (12, 16, 40, 52, 56, 64, 108, 124)
+
+_HEIF_BRANDS: Final = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+
+#: Bytes of one value of each TIFF type; others are not read.
+_TIFF_SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 7: 1, 10: 8, 11: 4, 12: 8, 16: 8}
+
+#: Tags of the offsets and of the byte counts of strips and tiles.
+_TIFF_PIXELS: Final = ((273, 279), (324, 325))
+
+#: Tag of the tables without which JPEG strips cannot be decoded.
+_TIFF_JPEG_TABLES: Final = 347
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +124,6 @@ MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
         for space in (b" ", b"\t", b"\r", b"\n", b"#")
     ),
 )
-
-
-_BMP_HEADERS: Final = (12, 16, 40, 52, 56, 64, 108, 124)
-
-
-_HEIF_BRANDS: Final = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
 def recognise(data: bytes) -> Encoding | None:
@@ -279,18 +286,6 @@ def tiff_lacks_pixels(data: bytes) -> bool:
         return _tiff_reaches_beyond(data, pixels_only=True)
     except IndexError:
         return True
-
-
-#: Bytes of one value of each TIFF type; others are not read.
-_TIFF_SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 7: 1, 10: 8, 11: 4, 12: 8, 16: 8}
-
-
-#: Tags of the offsets and of the byte counts of strips and tiles.
-_TIFF_PIXELS: Final = ((273, 279), (324, 325))
-
-
-#: Tag of the tables without which JPEG strips cannot be decoded.
-_TIFF_JPEG_TABLES: Final = 347
 
 
 def _tiff_reaches_beyond(data: bytes, *, pixels_only: bool) -> bool:
