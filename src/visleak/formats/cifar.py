@@ -42,6 +42,113 @@ LAYOUTS: Final[tuple[tuple[dict[str, tuple[str, ...]], str, dict[str, str]], ...
 _ARRAY: Final = b"cnumpy.core.multiarray\n_reconstruct\n"
 
 
+def open_cifar(request: Request) -> ImageSet:
+    """List a split of CIFAR-10 or CIFAR-100: ``cifar:FOLDER#train`` or ``#test``.
+
+    Ids are the row numbers of the split, labels the class names (CIFAR-100: fine, or the column
+    that ``label`` names).
+
+    Raises:
+        UsageError: no such split or column.
+        VisleakError: the folder holds no CIFAR files, or one is damaged.
+    """
+    for option, value in request.columns.items():
+        if option != "label":
+            raise UsageError(f"{option} {value!r}: CIFAR files have no such column")
+    folder, (splits, meta, columns) = _layout(request)
+    split = canonical_split(request.split)
+    if split not in splits:
+        raise UsageError(
+            f"source {request.text!r}: add #train or #test to choose a split; got {split!r}"
+        )
+    column = request.label or next(iter(columns))
+    if column not in columns:
+        raise UsageError(f"label {column!r}: {folder} has {', '.join(columns)}")
+    files = [folder / name for name in splits[split]]
+    sizes, labels = [], list[int]()
+    for file in files:
+        content = load_pickle(file)
+        sizes.append(len(pixel_rows(content)))
+        found = content.get(column)
+        if not isinstance(found, list) or len(found) != sizes[-1]:
+            raise VisleakError(f"{file} has no {column!r} for its {sizes[-1]:,} images")
+        labels.extend(found)
+    names = [_text(name) for name in load_pickle(folder / meta).get(columns[column], [])]
+    ids = pa.array(np.arange(sum(sizes))).cast(pa.string())
+    owners = (str(file) for file, size in zip(files, sizes, strict=True) for _ in range(size))
+    rows = (str(row) for size in sizes for row in range(size))
+    locators = pc.binary_join_element_wise(
+        pa.array(owners, pa.string()), pa.array(rows, pa.string()), "!"
+    )
+    starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    return request.image_set(
+        ids,
+        locators,
+        CifarOpener(tuple(str(file) for file in files), starts),
+        labels=pa.array((_class_name(label, names) for label in labels), pa.string()),
+    )
+
+
+@dataclass
+class CifarOpener:
+    """Reads the rows of CIFAR files, one file in memory at a time.
+
+    Attributes:
+        files: the files of the split, in order.
+        starts: ``int64``: position at which each file begins, and the end.
+    """
+
+    files: tuple[str, ...]
+    starts: Int64
+    _held: tuple[int, Bytes8] | None = field(default=None, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": None}
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
+        for position in positions:
+            number = int(np.searchsorted(self.starts, position, side="right")) - 1
+            try:
+                rows = self._rows(number)
+                row = rows[position - int(self.starts[number])]
+            except (VisleakError, IndexError) as error:
+                yield Unreadable("io-error", str(error))
+            else:
+                yield np.ascontiguousarray(row.reshape(3, 32, 32).transpose(1, 2, 0))
+
+    def _rows(self, number: int) -> Bytes8:
+        held = self._held
+        if held is None or held[0] != number:
+            held = self._held = (number, pixel_rows(load_pickle(self.files[number])))
+        return held[1]
+
+
+def write_cifar(part: OutputPart, place: Destination) -> OutputSource:
+    """Write the batches of a part under their names, without the rows that go."""
+    (piece,) = part.pieces
+    opener = cast(CifarOpener, piece.images.opener)
+    for number, file in enumerate(opener.files):
+        start, end = int(opener.starts[number]), int(opener.starts[number + 1])
+        keep = piece.keep[(piece.keep >= start) & (piece.keep < end)] - start
+        content = _kept(load_pickle(file), end - start, keep)
+        content["data"] = _pixels(content, piece, keep, start)
+        with place.made(place.below(part, Path(file).name)).open("wb") as target:
+            write_pickle(content, target)
+        place.progress(f"writing {part.name}", end, len(piece.images))
+    names = next(meta for _, meta, _ in LAYOUTS if (Path(opener.files[0]).parent / meta).is_file())
+    meta = place.made(place.below(part, names))
+    meta.write_bytes((Path(opener.files[0]).parent / names).read_bytes())
+    split = locate(piece.images.source).split
+    return OutputSource(
+        place.below(part),
+        before="cifar:",
+        after=f"#{split}",
+        options=piece.images.options,
+        renamed=True,
+    )
+
+
 class _Dtype:
     """Stands for ``numpy.dtype`` while a pickle is read."""
 
@@ -133,41 +240,6 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else writable(str(value))
 
 
-@dataclass
-class CifarOpener:
-    """Reads the rows of CIFAR files, one file in memory at a time.
-
-    Attributes:
-        files: the files of the split, in order.
-        starts: ``int64``: position at which each file begins, and the end.
-    """
-
-    files: tuple[str, ...]
-    starts: Int64
-    _held: tuple[int, Bytes8] | None = field(default=None, repr=False, compare=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_held": None}
-
-    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
-        for position in positions:
-            number = int(np.searchsorted(self.starts, position, side="right")) - 1
-            try:
-                rows = self._rows(number)
-                row = rows[position - int(self.starts[number])]
-            except (VisleakError, IndexError) as error:
-                yield Unreadable("io-error", str(error))
-            else:
-                yield np.ascontiguousarray(row.reshape(3, 32, 32).transpose(1, 2, 0))
-
-    def _rows(self, number: int) -> Bytes8:
-        held = self._held
-        if held is None or held[0] != number:
-            held = self._held = (number, pixel_rows(load_pickle(self.files[number])))
-        return held[1]
-
-
 def pixel_rows(content: dict[str, Any]) -> Bytes8:
     """Return the pixels of a CIFAR file: ``uint8`` (n, 3072), planes of 32 x 32.
 
@@ -178,53 +250,6 @@ def pixel_rows(content: dict[str, Any]) -> Bytes8:
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3072,):
         raise VisleakError("a CIFAR file without its `data` of 3,072 bytes an image")
     return data
-
-
-def open_cifar(request: Request) -> ImageSet:
-    """List a split of CIFAR-10 or CIFAR-100: ``cifar:FOLDER#train`` or ``#test``.
-
-    Ids are the row numbers of the split, labels the class names (CIFAR-100: fine, or the column
-    that ``label`` names).
-
-    Raises:
-        UsageError: no such split or column.
-        VisleakError: the folder holds no CIFAR files, or one is damaged.
-    """
-    for option, value in request.columns.items():
-        if option != "label":
-            raise UsageError(f"{option} {value!r}: CIFAR files have no such column")
-    folder, (splits, meta, columns) = _layout(request)
-    split = canonical_split(request.split)
-    if split not in splits:
-        raise UsageError(
-            f"source {request.text!r}: add #train or #test to choose a split; got {split!r}"
-        )
-    column = request.label or next(iter(columns))
-    if column not in columns:
-        raise UsageError(f"label {column!r}: {folder} has {', '.join(columns)}")
-    files = [folder / name for name in splits[split]]
-    sizes, labels = [], list[int]()
-    for file in files:
-        content = load_pickle(file)
-        sizes.append(len(pixel_rows(content)))
-        found = content.get(column)
-        if not isinstance(found, list) or len(found) != sizes[-1]:
-            raise VisleakError(f"{file} has no {column!r} for its {sizes[-1]:,} images")
-        labels.extend(found)
-    names = [_text(name) for name in load_pickle(folder / meta).get(columns[column], [])]
-    ids = pa.array(np.arange(sum(sizes))).cast(pa.string())
-    owners = (str(file) for file, size in zip(files, sizes, strict=True) for _ in range(size))
-    rows = (str(row) for size in sizes for row in range(size))
-    locators = pc.binary_join_element_wise(
-        pa.array(owners, pa.string()), pa.array(rows, pa.string()), "!"
-    )
-    starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-    return request.image_set(
-        ids,
-        locators,
-        CifarOpener(tuple(str(file) for file in files), starts),
-        labels=pa.array((_class_name(label, names) for label in labels), pa.string()),
-    )
 
 
 def _class_name(label: Any, names: Sequence[str]) -> str:
@@ -243,31 +268,6 @@ def _layout(
     raise VisleakError(
         f"{request.path} holds no CIFAR files: expected batches.meta and data_batch_1 to 5"
         " (CIFAR-10) or meta, train and test (CIFAR-100)"
-    )
-
-
-def write_cifar(part: OutputPart, place: Destination) -> OutputSource:
-    """Write the batches of a part under their names, without the rows that go."""
-    (piece,) = part.pieces
-    opener = cast(CifarOpener, piece.images.opener)
-    for number, file in enumerate(opener.files):
-        start, end = int(opener.starts[number]), int(opener.starts[number + 1])
-        keep = piece.keep[(piece.keep >= start) & (piece.keep < end)] - start
-        content = _kept(load_pickle(file), end - start, keep)
-        content["data"] = _pixels(content, piece, keep, start)
-        with place.made(place.below(part, Path(file).name)).open("wb") as target:
-            write_pickle(content, target)
-        place.progress(f"writing {part.name}", end, len(piece.images))
-    names = next(meta for _, meta, _ in LAYOUTS if (Path(opener.files[0]).parent / meta).is_file())
-    meta = place.made(place.below(part, names))
-    meta.write_bytes((Path(opener.files[0]).parent / names).read_bytes())
-    split = locate(piece.images.source).split
-    return OutputSource(
-        place.below(part),
-        before="cifar:",
-        after=f"#{split}",
-        options=piece.images.options,
-        renamed=True,
     )
 
 

@@ -78,6 +78,74 @@ def open_coco(request: Request) -> ImageSet:
     )
 
 
+def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
+    """Return the boxes of a COCO file, in pixels; classes in the order of their numbers.
+
+    Annotations of images that the file does not list belong to no image of the set, and those
+    without ``category_id`` are not objects (captions).
+
+    Returns:
+        ``None`` where no annotation has a box.
+
+    Raises:
+        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
+    """
+    content = coco_content(request)
+    place = _places(content, images, request)
+    annotations = coco_rows(content, "annotations", ("image_id",), request, optional=True)
+    if not any("bbox" in row for row in annotations):
+        return None
+    classes = _classes(content, request)
+    number = {category: index for index, category in enumerate(classes)}
+    rows = BoxRows()
+    for at, row in enumerate(annotations):
+        if row["image_id"] not in place or "category_id" not in row:
+            continue
+        category = row["category_id"]
+        if not isinstance(category, int | str) or category not in number:
+            raise _damaged_row(request, at, "its `category_id` is none of `categories`", category)
+        crowd = row.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise _damaged_row(request, at, "`iscrowd` is 0 or 1", crowd)
+        corners = _corners(row.get("bbox"), at, request)
+        rows.add(place[row["image_id"]], number[category], corners, bool(crowd))
+    return rows.boxes(list(classes.values()), images, relative=False)
+
+
+def write_coco(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part's annotation file: images and annotations that are kept, all else as it is.
+
+    Images are put into ``images``; as ``manifest``, they stay where they are. Of several parts,
+    the files stand side by side in ``annotations``. Where images of several sets come together,
+    numbers that are taken are replaced.
+
+    Raises:
+        VisleakError: sets of one part have different categories.
+    """
+    contents_ = [_kept_content(piece) for piece in part.pieces]
+    names = _names(part, contents_)
+    merged = _merged(part, contents_)
+    file = Path(locate(part.pieces[0].images.source).place).name
+    file = f"annotations/{part.name}-{file}" if place.many else file
+    folder = f"images/{part.name}" if place.many else "images"
+    path = place.made(file)
+    if place.how == "manifest":
+        folder = place.link_to(os.fsencode(_root(part)), path)
+    else:
+        for piece, own_names in zip(part.pieces, names, strict=True):
+            for position, stored in contents(piece):
+                name = own_names[str(piece.images.ids[position].as_py())]
+                place.put(piece, position, f"{folder}/{name}", stored)
+        folder = f"../{folder}" if place.many else folder
+    # a name that is not UTF-8 is escaped
+    path.write_bytes(json.dumps(merged, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    ids = sorted(name for each in names for name in each.values())
+    own = [names[at][str(id_)] for at, p in enumerate(part.pieces) for id_ in p.column("ids")]
+    where = {name: at for at, name in enumerate(own)}
+    order = np.array([where[id_] for id_ in ids], np.int64)
+    return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), order)
+
+
 def coco_content(request: Request) -> dict[str, Any]:
     """Read a COCO annotation file.
 
@@ -144,40 +212,6 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
     )
 
 
-def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
-    """Return the boxes of a COCO file, in pixels; classes in the order of their numbers.
-
-    Annotations of images that the file does not list belong to no image of the set, and those
-    without ``category_id`` are not objects (captions).
-
-    Returns:
-        ``None`` where no annotation has a box.
-
-    Raises:
-        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
-    """
-    content = coco_content(request)
-    place = _places(content, images, request)
-    annotations = coco_rows(content, "annotations", ("image_id",), request, optional=True)
-    if not any("bbox" in row for row in annotations):
-        return None
-    classes = _classes(content, request)
-    number = {category: index for index, category in enumerate(classes)}
-    rows = BoxRows()
-    for at, row in enumerate(annotations):
-        if row["image_id"] not in place or "category_id" not in row:
-            continue
-        category = row["category_id"]
-        if not isinstance(category, int | str) or category not in number:
-            raise _damaged_row(request, at, "its `category_id` is none of `categories`", category)
-        crowd = row.get("iscrowd", 0)
-        if crowd not in (0, 1):
-            raise _damaged_row(request, at, "`iscrowd` is 0 or 1", crowd)
-        corners = _corners(row.get("bbox"), at, request)
-        rows.add(place[row["image_id"]], number[category], corners, bool(crowd))
-    return rows.boxes(list(classes.values()), images, relative=False)
-
-
 def _places(content: Mapping[str, Any], images: ImageSet, request: Request) -> dict[Any, int]:
     """Return the row of the set that each image's number in the file stands for."""
     rows = {id_: row for row, id_ in enumerate(images.ids.to_pylist())}
@@ -225,40 +259,6 @@ def _damaged_row(request: Request, at: int, allowed: str, got: Any) -> VisleakEr
     return VisleakError(
         f"{shown(request.path)}, row {at} of `annotations`: {allowed}; got {writable(what)}"
     )
-
-
-def write_coco(part: OutputPart, place: Destination) -> OutputSource:
-    """Write a part's annotation file: images and annotations that are kept, all else as it is.
-
-    Images are put into ``images``; as ``manifest``, they stay where they are. Of several parts,
-    the files stand side by side in ``annotations``. Where images of several sets come together,
-    numbers that are taken are replaced.
-
-    Raises:
-        VisleakError: sets of one part have different categories.
-    """
-    contents_ = [_kept_content(piece) for piece in part.pieces]
-    names = _names(part, contents_)
-    merged = _merged(part, contents_)
-    file = Path(locate(part.pieces[0].images.source).place).name
-    file = f"annotations/{part.name}-{file}" if place.many else file
-    folder = f"images/{part.name}" if place.many else "images"
-    path = place.made(file)
-    if place.how == "manifest":
-        folder = place.link_to(os.fsencode(_root(part)), path)
-    else:
-        for piece, own_names in zip(part.pieces, names, strict=True):
-            for position, stored in contents(piece):
-                name = own_names[str(piece.images.ids[position].as_py())]
-                place.put(piece, position, f"{folder}/{name}", stored)
-        folder = f"../{folder}" if place.many else folder
-    # a name that is not UTF-8 is escaped
-    path.write_bytes(json.dumps(merged, ensure_ascii=False).encode("utf-8", "backslashreplace"))
-    ids = sorted(name for each in names for name in each.values())
-    own = [names[at][str(id_)] for at, p in enumerate(part.pieces) for id_ in p.column("ids")]
-    where = {name: at for at, name in enumerate(own)}
-    order = np.array([where[id_] for id_ in ids], np.int64)
-    return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), order)
 
 
 def _root(part: OutputPart) -> str:

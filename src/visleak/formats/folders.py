@@ -94,19 +94,46 @@ def open_folder(request: Request) -> ImageSet:
     )
 
 
+def open_glob(request: Request) -> ImageSet:
+    """List the images that match a pattern, where ``**`` stands for any folders; by id.
+
+    Ids are relative to the folder before the first wildcard, labels are its sub-folders.
+
+    Raises:
+        VisleakError: nothing matches.
+    """
+    request.refuse_columns_and_split("the glob")
+    root, pattern = split_glob(str(request.path))
+    listing = Listing()
+    names = sorted(glob_names(root, pattern, listing.takes_file), key=name_text)
+    if not names:
+        request.refuse_empty(listing.why_empty("no file that matches"))
+    labels = labels_of(map(name_text, names))
+    return file_set(request, Path(root), names, labels=labels, skipped=listing.skipped)
+
+
+def open_list(request: Request) -> ImageSet:
+    """List the files named in a text file, one a line, relative to the text file's folder.
+
+    Raises:
+        VisleakError: no lines, or not UTF-8.
+    """
+    request.refuse_columns_and_split("the file list")
+    names, folder = read_list(request.place), folder_of(request.place)
+    places = remote_places(request, names, folder)
+    if places is None:
+        root = Path(folder)
+        return file_set(request, root, [relative_name(name, root) for name in names])
+    if not names:
+        request.refuse_empty()
+    ids = without_secrets(pa.array(map(writable, names), pa.string()))
+    return request.image_set(ids, without_secrets(places), RemoteOpener(places))
+
+
 def open_file(request: Request) -> ImageSet:
     """Make a set of one image."""
     request.refuse_columns_and_split("the image")
     return file_set(request, request.path.parent, [request.path.name])
-
-
-def open_remote_image(request: Request) -> ImageSet:
-    """Make a set of one image."""
-    request.refuse_columns_and_split("the address")
-    name = writable(path_of(request.place).rpartition("/")[2])
-    places = pa.array([request.place], pa.string())
-    ids, shown = pa.array([name], pa.string()), pa.array([request.shown], pa.string())
-    return request.image_set(ids, shown, RemoteOpener(places))
 
 
 def open_remote_folder(request: Request) -> ImageSet:
@@ -152,22 +179,61 @@ def open_remote_folder(request: Request) -> ImageSet:
     )
 
 
-def open_list(request: Request) -> ImageSet:
-    """List the files named in a text file, one a line, relative to the text file's folder.
+def open_remote_image(request: Request) -> ImageSet:
+    """Make a set of one image."""
+    request.refuse_columns_and_split("the address")
+    name = writable(path_of(request.place).rpartition("/")[2])
+    places = pa.array([request.place], pa.string())
+    ids, shown = pa.array([name], pa.string()), pa.array([request.shown], pa.string())
+    return request.image_set(ids, shown, RemoteOpener(places))
 
-    Raises:
-        VisleakError: no lines, or not UTF-8.
+
+def write_folder(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part as a folder of images under their names; of several, one a sub-folder.
+
+    Files that have an image's name but for the ending (captions, boxes) go with it. As
+    ``manifest``, a list of the files where they are.
     """
-    request.refuse_columns_and_split("the file list")
-    names, folder = read_list(request.place), folder_of(request.place)
-    places = remote_places(request, names, folder)
-    if places is None:
-        root = Path(folder)
-        return file_set(request, root, [relative_name(name, root) for name in names])
-    if not names:
-        request.refuse_empty()
-    ids = without_secrets(pa.array(map(writable, names), pa.string()))
-    return request.image_set(ids, without_secrets(places), RemoteOpener(places))
+    if place.how == "manifest":
+        return write_listing(part, place)
+    names = names_of(part)
+    rest = iter(names)
+    beside = SideFiles()
+    for piece in part.pieces:
+        for position, stored in contents(piece):
+            name = next(rest)
+            place.put(piece, position, place.below(part, name), stored)
+            for file in beside.of(file_of(piece.images, position)):
+                stem, ending = os.path.splitext(name)[0], os.path.splitext(file)[1]
+                path = place.folder / place.below(part, stem + os.fsdecode(ending))
+                if not os.path.lexists(path):  # two images may share a caption
+                    place.put_file(file, path)
+    texts = [name_text(name) for name in names]
+    order = sorted(range(len(names)), key=texts.__getitem__)
+    return OutputSource(
+        place.below(part),
+        ids=tuple(texts[at] for at in order),
+        order=np.array(order, np.int64),
+    )
+
+
+def write_list(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part as a ``.txt`` list beside its files; as ``manifest``, a list with ids.
+
+    Where a name leads out of the list's folder, the list becomes a table that keeps the ids.
+    """
+    if place.how == "manifest":
+        return write_listing(part, place)
+    listed = [name for piece in part.pieces for name in _listed(piece)]
+    names = put_files(part, place, listed)
+    file = file_name(source_place(part.pieces[0]))
+    local = all(isinstance(piece.images.opener, FileOpener) for piece in part.pieces)
+    if names != listed or not local:
+        return write_listing(part, place, place.below(part, f"{Path(file).stem}.csv"), names)
+    path = place.made(place.below(part, file))
+    text = "".join(f"{name}\n" for name in names)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return OutputSource(place.below(part, file))
 
 
 def read_list(path: str | os.PathLike[str]) -> list[str]:
@@ -201,53 +267,6 @@ def relative_name(name: str, root: Path) -> str:
     return plain
 
 
-def open_glob(request: Request) -> ImageSet:
-    """List the images that match a pattern, where ``**`` stands for any folders; by id.
-
-    Ids are relative to the folder before the first wildcard, labels are its sub-folders.
-
-    Raises:
-        VisleakError: nothing matches.
-    """
-    request.refuse_columns_and_split("the glob")
-    root, pattern = split_glob(str(request.path))
-    listing = Listing()
-    names = sorted(glob_names(root, pattern, listing.takes_file), key=name_text)
-    if not names:
-        request.refuse_empty(listing.why_empty("no file that matches"))
-    labels = labels_of(map(name_text, names))
-    return file_set(request, Path(root), names, labels=labels, skipped=listing.skipped)
-
-
-def write_folder(part: OutputPart, place: Destination) -> OutputSource:
-    """Write a part as a folder of images under their names; of several, one a sub-folder.
-
-    Files that have an image's name but for the ending (captions, boxes) go with it. As
-    ``manifest``, a list of the files where they are.
-    """
-    if place.how == "manifest":
-        return write_listing(part, place)
-    names = names_of(part)
-    rest = iter(names)
-    beside = SideFiles()
-    for piece in part.pieces:
-        for position, stored in contents(piece):
-            name = next(rest)
-            place.put(piece, position, place.below(part, name), stored)
-            for file in beside.of(file_of(piece.images, position)):
-                stem, ending = os.path.splitext(name)[0], os.path.splitext(file)[1]
-                path = place.folder / place.below(part, stem + os.fsdecode(ending))
-                if not os.path.lexists(path):  # two images may share a caption
-                    place.put_file(file, path)
-    texts = [name_text(name) for name in names]
-    order = sorted(range(len(names)), key=texts.__getitem__)
-    return OutputSource(
-        place.below(part),
-        ids=tuple(texts[at] for at in order),
-        order=np.array(order, np.int64),
-    )
-
-
 class SideFiles:
     """Files that belong to images: captions and boxes, named as they are but for the ending."""
 
@@ -273,25 +292,6 @@ class SideFiles:
                         stem = os.path.splitext(entry.name)[0]
                         self._files.setdefault(stem, []).append(entry.path)
         return sorted(self._files.get(os.path.splitext(name)[0], ()))
-
-
-def write_list(part: OutputPart, place: Destination) -> OutputSource:
-    """Write a part as a ``.txt`` list beside its files; as ``manifest``, a list with ids.
-
-    Where a name leads out of the list's folder, the list becomes a table that keeps the ids.
-    """
-    if place.how == "manifest":
-        return write_listing(part, place)
-    listed = [name for piece in part.pieces for name in _listed(piece)]
-    names = put_files(part, place, listed)
-    file = file_name(source_place(part.pieces[0]))
-    local = all(isinstance(piece.images.opener, FileOpener) for piece in part.pieces)
-    if names != listed or not local:
-        return write_listing(part, place, place.below(part, f"{Path(file).stem}.csv"), names)
-    path = place.made(place.below(part, file))
-    text = "".join(f"{name}\n" for name in names)
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    return OutputSource(place.below(part, file))
 
 
 def _listed(piece: Selection) -> list[str]:

@@ -32,6 +32,70 @@ from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 SLACK: Final = 1e-4
 
 
+def open_mapped(source: Any, request: Request) -> ImageSet:
+    """Make a set of a data set object; another object is taken for a plain sequence.
+
+    Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
+    ``targets``, ``classes``, ``root``; and ``dataset`` with ``indices``, as torch's ``Subset``.
+
+    Raises:
+        UsageError: it is not a sequence, an index is not in it, or its transform normalises.
+        VisleakError: it is empty.
+    """
+    if _is_subset(source):
+        return _subset(source, request)
+    files = _files(source)
+    if files is not None:
+        request.refuse_columns("the data set")
+        return _file_set(source, files, request)
+    data = _array_of(source)
+    if data is not None:
+        request.refuse_columns("the data set")
+        return _array_set(source, data, request)
+    return _item_set(source, request)
+
+
+def open_memory(
+    images: Any,
+    request: Request,
+    targets: Sequence[Any] | None = None,
+    names: Mapping[int, str] | None = None,
+) -> ImageSet:
+    """Make a set of a sequence of images or of (image, label).
+
+    Ids are the row numbers. If the first item is a tuple, every item is asked for its label now.
+
+    Args:
+        images: the sequence.
+        request: what the caller asked for.
+        targets: the labels, where they are known without asking the items.
+        names: names of labels that are numbers.
+
+    Raises:
+        UsageError: the object is not a sequence, or one single image.
+        VisleakError: it is empty.
+    """
+    for option in ("id", "label"):
+        if getattr(request, option) is not None:
+            raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
+    if isinstance(images, Image.Image) or _is_one_image(images):
+        raise UsageError("source must be a sequence of images; got one image: put it in a list")
+    known = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if not known or isinstance(images, Mapping | bytes | bytearray):
+        raise UsageError(
+            "source must be SOURCE text, a path, or a sequence of Pillow images or arrays; got"
+            f" {type(images).__name__}"
+        )
+    count = len(images)
+    if not count:
+        request.refuse_empty()
+    ids = pa.array(range(count), pa.int64()).cast(pa.string())
+    if targets is None and isinstance(_item(images, 0), tuple):
+        targets = [_target(_item(images, row)) for row in range(count)]
+    labels = None if targets is None else label_column(targets, names or {})
+    return request.image_set(ids, ids, MemoryOpener(images), labels=labels)
+
+
 @dataclass(frozen=True)
 class MemoryOpener:
     """Hands out the images of a sequence.
@@ -51,6 +115,22 @@ class MemoryOpener:
                 yield rgb_of(image_in(item))
             except Exception as error:  # items may come from anybody's code
                 yield Unreadable("corrupt", " ".join(str(error).split())[:200])
+
+
+@dataclass(frozen=True)
+class ArrayOpener:
+    """Hands out the images of one array.
+
+    Attributes:
+        data: (n, height, width, channels) or (n, height, width), ``uint8``.
+    """
+
+    data: npt.NDArray[np.uint8]
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
+        for position in positions:
+            yield rgb_of_array(self.data[int(position)])
 
 
 def rgb_of(image: Any) -> bytes | Bytes8 | Unreadable:
@@ -115,47 +195,6 @@ def image_in(item: Any) -> Any:
     return item[0] if isinstance(item, tuple) and item else item
 
 
-def open_memory(
-    images: Any,
-    request: Request,
-    targets: Sequence[Any] | None = None,
-    names: Mapping[int, str] | None = None,
-) -> ImageSet:
-    """Make a set of a sequence of images or of (image, label).
-
-    Ids are the row numbers. If the first item is a tuple, every item is asked for its label now.
-
-    Args:
-        images: the sequence.
-        request: what the caller asked for.
-        targets: the labels, where they are known without asking the items.
-        names: names of labels that are numbers.
-
-    Raises:
-        UsageError: the object is not a sequence, or one single image.
-        VisleakError: it is empty.
-    """
-    for option in ("id", "label"):
-        if getattr(request, option) is not None:
-            raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
-    if isinstance(images, Image.Image) or _is_one_image(images):
-        raise UsageError("source must be a sequence of images; got one image: put it in a list")
-    known = hasattr(images, "__len__") and hasattr(images, "__getitem__")
-    if not known or isinstance(images, Mapping | bytes | bytearray):
-        raise UsageError(
-            "source must be SOURCE text, a path, or a sequence of Pillow images or arrays; got"
-            f" {type(images).__name__}"
-        )
-    count = len(images)
-    if not count:
-        request.refuse_empty()
-    ids = pa.array(range(count), pa.int64()).cast(pa.string())
-    if targets is None and isinstance(_item(images, 0), tuple):
-        targets = [_target(_item(images, row)) for row in range(count)]
-    labels = None if targets is None else label_column(targets, names or {})
-    return request.image_set(ids, ids, MemoryOpener(images), labels=labels)
-
-
 def _is_one_image(images: Any) -> bool:
     if is_tensor(images) and hasattr(images, "shape"):
         return bool(images.ndim < 3 or (images.ndim == 3 and images.shape[0] in (1, 3, 4)))
@@ -188,45 +227,6 @@ def _label(target: Any, names: Mapping[int, str]) -> str | None:
         return None
     known = isinstance(value, int) and not isinstance(value, bool)
     return writable(str(names.get(value, value) if known else value))
-
-
-@dataclass(frozen=True)
-class ArrayOpener:
-    """Hands out the images of one array.
-
-    Attributes:
-        data: (n, height, width, channels) or (n, height, width), ``uint8``.
-    """
-
-    data: npt.NDArray[np.uint8]
-
-    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
-        for position in positions:
-            yield rgb_of_array(self.data[int(position)])
-
-
-def open_mapped(source: Any, request: Request) -> ImageSet:
-    """Make a set of a data set object; another object is taken for a plain sequence.
-
-    Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
-    ``targets``, ``classes``, ``root``; and ``dataset`` with ``indices``, as torch's ``Subset``.
-
-    Raises:
-        UsageError: it is not a sequence, an index is not in it, or its transform normalises.
-        VisleakError: it is empty.
-    """
-    if _is_subset(source):
-        return _subset(source, request)
-    files = _files(source)
-    if files is not None:
-        request.refuse_columns("the data set")
-        return _file_set(source, files, request)
-    data = _array_of(source)
-    if data is not None:
-        request.refuse_columns("the data set")
-        return _array_set(source, data, request)
-    return _item_set(source, request)
 
 
 def _subset(source: Any, request: Request) -> ImageSet:

@@ -77,37 +77,6 @@ def open_images(
     return cast(AnySet, found.format.open(request))
 
 
-def _is_list_of_names(source: Any) -> bool:
-    return (
-        isinstance(source, list | tuple)
-        and bool(source)
-        and all(isinstance(item, str | os.PathLike) for item in source)
-    )
-
-
-def _union(shards: Sequence[Any]) -> str:
-    names = [os.fspath(shard) for shard in shards]
-    other = next((name for name in names if not name.partition("?")[0].lower().endswith(TARS)), "")
-    if other:
-        raise UsageError(
-            f"a list of names is one of .tar shards; got {redacted(other)!r}: give other sources"
-            " one by one, or a .txt file list"
-        )
-    return "wds:" + "::".join(names)
-
-
-def _open_object(source: Any, request: Request) -> ImageSet:
-    """Open what a Python program holds."""
-    # by name, so that no object makes a heavy package load
-    if any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__):
-        from visleak.formats.hub import open_object
-
-        return open_object(source, request)
-    from visleak.formats.memory import open_mapped
-
-    return open_mapped(source, request)
-
-
 def open_image_set(
     source: str | os.PathLike[str] | AnySet | Sequence[Any], **options: Any
 ) -> ImageSet:
@@ -123,6 +92,54 @@ def open_image_set(
             " give the images that they were made of"
         )
     return images
+
+
+def boxes_of(images: ImageSet) -> Boxes | None:
+    """Return the annotated objects of a set, read from where it was opened.
+
+    An image without annotations is an image without objects. Corners are as the files have them:
+    pixels of COCO and KITTI, shares of width and height of YOLO.
+
+    Args:
+        images: as opened from ``coco:``, ``yolo:`` or ``kitti:``.
+
+    Returns:
+        ``None`` where the source is of another kind or has no boxes at all.
+
+    Raises:
+        VisleakError: an annotation file cannot be read, or a row of it is damaged; the line says
+            which, and what is allowed.
+    """
+    prefix, _ = split_prefix(images.source)
+    if prefix not in PREFIXED or Path(images.source).exists():
+        return None
+    found = locate(images.source)
+    boxes: Boxes | None = found.format.read_boxes(images, Request.at(images.source, found))
+    return boxes
+
+
+def layout_of(images: ImageSet) -> Layout:
+    """Return the layout of a set.
+
+    Raises:
+        UsageError: the set was given in memory, is gone, or is of a kind that cannot be written.
+    """
+    if not images.source:
+        raise UsageError(
+            f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
+        )
+    layout = locate(images.source).format.layout
+    if layout is not None and layout.writes.startswith("parquet:"):
+        from visleak.formats.parquet import ParquetOpener
+
+        if not isinstance(images.opener, ParquetOpener):
+            return TABLE  # it names files
+    if layout is None:
+        raise UsageError(
+            f"set {images.name!r}: {images.source} is of a kind that is not written; write the"
+            " lists alone with --format manifest"
+        )
+    return layout
 
 
 def open_splits(
@@ -179,6 +196,37 @@ def open_splits(
         )
         for split in sorted(sources, key=_rank)
     }
+
+
+def _is_list_of_names(source: Any) -> bool:
+    return (
+        isinstance(source, list | tuple)
+        and bool(source)
+        and all(isinstance(item, str | os.PathLike) for item in source)
+    )
+
+
+def _union(shards: Sequence[Any]) -> str:
+    names = [os.fspath(shard) for shard in shards]
+    other = next((name for name in names if not name.partition("?")[0].lower().endswith(TARS)), "")
+    if other:
+        raise UsageError(
+            f"a list of names is one of .tar shards; got {redacted(other)!r}: give other sources"
+            " one by one, or a .txt file list"
+        )
+    return "wds:" + "::".join(names)
+
+
+def _open_object(source: Any, request: Request) -> ImageSet:
+    """Open what a Python program holds."""
+    # by name, so that no object makes a heavy package load
+    if any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__):
+        from visleak.formats.hub import open_object
+
+        return open_object(source, request)
+    from visleak.formats.memory import open_mapped
+
+    return open_mapped(source, request)
 
 
 def _rank(split: str) -> tuple[int, str]:
@@ -295,51 +343,3 @@ def _yolo_file_splits(path: Path) -> dict[str, str]:
     from visleak.formats.yolo import yolo_content, yolo_splits
 
     return {split: f"yolo:{path}#{split}" for split in yolo_splits(yolo_content(path, str(path)))}
-
-
-def boxes_of(images: ImageSet) -> Boxes | None:
-    """Return the annotated objects of a set, read from where it was opened.
-
-    An image without annotations is an image without objects. Corners are as the files have them:
-    pixels of COCO and KITTI, shares of width and height of YOLO.
-
-    Args:
-        images: as opened from ``coco:``, ``yolo:`` or ``kitti:``.
-
-    Returns:
-        ``None`` where the source is of another kind or has no boxes at all.
-
-    Raises:
-        VisleakError: an annotation file cannot be read, or a row of it is damaged; the line says
-            which, and what is allowed.
-    """
-    prefix, _ = split_prefix(images.source)
-    if prefix not in PREFIXED or Path(images.source).exists():
-        return None
-    found = locate(images.source)
-    boxes: Boxes | None = found.format.read_boxes(images, Request.at(images.source, found))
-    return boxes
-
-
-def layout_of(images: ImageSet) -> Layout:
-    """Return the layout of a set.
-
-    Raises:
-        UsageError: the set was given in memory, is gone, or is of a kind that cannot be written.
-    """
-    if not images.source:
-        raise UsageError(
-            f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
-        )
-    layout = locate(images.source).format.layout
-    if layout is not None and layout.writes.startswith("parquet:"):
-        from visleak.formats.parquet import ParquetOpener
-
-        if not isinstance(images.opener, ParquetOpener):
-            return TABLE  # it names files
-    if layout is None:
-        raise UsageError(
-            f"set {images.name!r}: {images.source} is of a kind that is not written; write the"
-            " lists alone with --format manifest"
-        )
-    return layout

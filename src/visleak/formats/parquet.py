@@ -52,6 +52,27 @@ BATCH_BYTES: Final = 16 << 20
 HELD: Final = 128 << 20
 
 
+def open_parquet(request: Request) -> ImageSet:
+    """List a Parquet file with image bytes or with paths, or several such files.
+
+    Raises:
+        VisleakError: no column holds images or names files, or a file is not Parquet.
+        UsageError: a column was asked for that is not there.
+    """
+    files = parquet_files(request)
+    footers = [read_footer(file) for file in files]
+    schema = footers[0].schema.to_arrow_schema()
+    column = image_column(schema)
+    if column is None:
+        from visleak.formats.tables import manifest_set
+
+        images = manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
+    else:
+        images = _bytes_set(request, files, footers, column)
+    problems = (*images.problems, *_missing_shards(request, files))
+    return replace(images, skipped=_beside(request.path, files), problems=problems)
+
+
 @dataclass
 class ParquetOpener:
     """Reads one column of some Parquet files, row group by row group.
@@ -142,6 +163,33 @@ class ParquetOpener:
         return max(1, min(1024, BATCH_BYTES * rows // max(1, total)))
 
 
+def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
+    """Write the shards of a part under their names: schema, metadata, packing as they were.
+
+    Raises:
+        VisleakError: the sets of a part have different columns.
+    """
+    refuse_other_columns(part)
+    shards = [
+        (piece, number, file)
+        for piece in part.pieces
+        for number, file in enumerate(_opener(piece).files)
+    ]
+    names = file_names([file for _, _, file in shards])
+    split = split_of(part)
+    # apart from the lists, so that the folder can be read as one table
+    folder = "data" if len(names) > 1 and not place.many else ""
+    names = [place.below(part, f"{folder}/{name}".strip("/")) for name in names]
+    for name, (piece, number, _) in zip(names, shards, strict=True):
+        write_shard(piece, number, place.made(name), split, place)
+    return OutputSource(
+        names[0] if len(names) == 1 else place.below(part, folder),
+        after=f"#{split}" if split else "",
+        options=part.pieces[0].images.options,
+        renamed=len(part.pieces) > 1 or are_row_numbers(part.pieces[0].images),
+    )
+
+
 def _leaf(column: pa.Array) -> pa.Array:
     """Return the bytes of a column that may be a struct around them."""
     return pc.struct_field(column, 0) if pa.types.is_struct(column.type) else column
@@ -163,27 +211,6 @@ def image_column(schema: pa.Schema) -> str | None:
     usual = [name for name in IMAGE_COLUMNS if name in schema.names]
     structs = [name for name in schema.names if pa.types.is_struct(schema.field(name).type)]
     return next((found for name in (*usual, *structs) if (found := leaf(name))), None)
-
-
-def open_parquet(request: Request) -> ImageSet:
-    """List a Parquet file with image bytes or with paths, or several such files.
-
-    Raises:
-        VisleakError: no column holds images or names files, or a file is not Parquet.
-        UsageError: a column was asked for that is not there.
-    """
-    files = parquet_files(request)
-    footers = [read_footer(file) for file in files]
-    schema = footers[0].schema.to_arrow_schema()
-    column = image_column(schema)
-    if column is None:
-        from visleak.formats.tables import manifest_set
-
-        images = manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
-    else:
-        images = _bytes_set(request, files, footers, column)
-    problems = (*images.problems, *_missing_shards(request, files))
-    return replace(images, skipped=_beside(request.path, files), problems=problems)
 
 
 def _missing_shards(request: Request, files: Sequence[str]) -> Iterator[Problem]:
@@ -275,33 +302,6 @@ def _locators(files: Sequence[str], sizes: Sequence[int]) -> pa.StringArray:
         for file, size in zip(files, sizes, strict=True)
     ]
     return pa.concat_arrays(parts).cast(pa.string())
-
-
-def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
-    """Write the shards of a part under their names: schema, metadata, packing as they were.
-
-    Raises:
-        VisleakError: the sets of a part have different columns.
-    """
-    refuse_other_columns(part)
-    shards = [
-        (piece, number, file)
-        for piece in part.pieces
-        for number, file in enumerate(_opener(piece).files)
-    ]
-    names = file_names([file for _, _, file in shards])
-    split = split_of(part)
-    # apart from the lists, so that the folder can be read as one table
-    folder = "data" if len(names) > 1 and not place.many else ""
-    names = [place.below(part, f"{folder}/{name}".strip("/")) for name in names]
-    for name, (piece, number, _) in zip(names, shards, strict=True):
-        write_shard(piece, number, place.made(name), split, place)
-    return OutputSource(
-        names[0] if len(names) == 1 else place.below(part, folder),
-        after=f"#{split}" if split else "",
-        options=part.pieces[0].images.options,
-        renamed=len(part.pieces) > 1 or are_row_numbers(part.pieces[0].images),
-    )
 
 
 def _opener(piece: Selection) -> ParquetOpener:

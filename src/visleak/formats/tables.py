@@ -55,6 +55,56 @@ def open_manifest(request: Request) -> ImageSet:
     return manifest_set(request, read_csv(request.place), folder_of(request.place))
 
 
+def write_table(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part as a table of the kind it came in: all columns, the rows that are kept.
+
+    Paths lead to the files where they are (``manifest``), or to those beside the table. Where ids
+    were paths and paths change, a column ``id`` keeps them.
+
+    Raises:
+        VisleakError: the sets of a part have different columns.
+    """
+    tables = [_rows(piece) for piece in part.pieces]
+    names = tables[0].column_names
+    other = next(
+        (p for p, t in zip(part.pieces, tables, strict=True) if t.column_names != names), None
+    )
+    if other is not None:
+        raise VisleakError(
+            f"part {part.name!r}: sets {part.pieces[0].images.name!r} and {other.images.name!r}"
+            " have different columns and cannot become one table"
+        )
+    table = pa.concat_tables(tables, promote_options="permissive")
+    file = file_name(source_place(part.pieces[0]))
+    if "*" in file or not Path(file).suffix:
+        file = f"{part.name}.parquet"
+    path = place.made(place.below(part, file))
+    listed = text_column(table["path"], "path").to_pylist()
+    if place.how == "manifest":
+        paths = files_of(part, place, path)
+    else:
+        paths = put_files(part, place, [name or "" for name in listed])
+    options = dict(part.pieces[0].images.options)
+    own, ids = part.column("ids"), ids_of(part)
+    by_path = own == listed
+    if by_path and paths != listed:
+        table = _with_ids(table, ids, part)
+        options.pop("id", None)
+    kind = table.schema.field("path").type
+    table = _replaced(table, "path", pa.array(paths, pa.string()).cast(kind))
+    split = split_of(part)
+    if split:
+        table = with_split(table, split)
+    _save(table, path)
+    return OutputSource(
+        place.below(part, file),
+        after=f"#{split}" if split else "",
+        ids=tuple(ids) if by_path else None,
+        renamed=not by_path and (ids != own or are_row_numbers(part.pieces[0].images)),
+        options=options,
+    )
+
+
 def read_csv(place: str | os.PathLike[str]) -> pa.Table:
     """Read a CSV file, all columns as text; empty cells are null.
 
@@ -191,56 +241,6 @@ def read_tables(files: Sequence[str | os.PathLike[str]], columns: list[str]) -> 
             with arrow_source(os.fspath(file)) as source:
                 tables.append(pq.ParquetFile(source).read(columns=columns))
         return pa.concat_tables(tables, promote_options="permissive")
-
-
-def write_table(part: OutputPart, place: Destination) -> OutputSource:
-    """Write a part as a table of the kind it came in: all columns, the rows that are kept.
-
-    Paths lead to the files where they are (``manifest``), or to those beside the table. Where ids
-    were paths and paths change, a column ``id`` keeps them.
-
-    Raises:
-        VisleakError: the sets of a part have different columns.
-    """
-    tables = [_rows(piece) for piece in part.pieces]
-    names = tables[0].column_names
-    other = next(
-        (p for p, t in zip(part.pieces, tables, strict=True) if t.column_names != names), None
-    )
-    if other is not None:
-        raise VisleakError(
-            f"part {part.name!r}: sets {part.pieces[0].images.name!r} and {other.images.name!r}"
-            " have different columns and cannot become one table"
-        )
-    table = pa.concat_tables(tables, promote_options="permissive")
-    file = file_name(source_place(part.pieces[0]))
-    if "*" in file or not Path(file).suffix:
-        file = f"{part.name}.parquet"
-    path = place.made(place.below(part, file))
-    listed = text_column(table["path"], "path").to_pylist()
-    if place.how == "manifest":
-        paths = files_of(part, place, path)
-    else:
-        paths = put_files(part, place, [name or "" for name in listed])
-    options = dict(part.pieces[0].images.options)
-    own, ids = part.column("ids"), ids_of(part)
-    by_path = own == listed
-    if by_path and paths != listed:
-        table = _with_ids(table, ids, part)
-        options.pop("id", None)
-    kind = table.schema.field("path").type
-    table = _replaced(table, "path", pa.array(paths, pa.string()).cast(kind))
-    split = split_of(part)
-    if split:
-        table = with_split(table, split)
-    _save(table, path)
-    return OutputSource(
-        place.below(part, file),
-        after=f"#{split}" if split else "",
-        ids=tuple(ids) if by_path else None,
-        renamed=not by_path and (ids != own or are_row_numbers(part.pieces[0].images)),
-        options=options,
-    )
 
 
 def _rows(piece: Selection) -> pa.Table:

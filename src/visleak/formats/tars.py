@@ -56,70 +56,44 @@ PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
 )
 
 
-class TarStream:
-    """The plain bytes of a tar archive, packed or not, that refuses to become a bomb.
+def open_tar(request: Request) -> ImageSet:
+    """List the images of a tar archive, packed or not, in their order; folders are labels.
 
-    Args:
-        path: the archive, or its address; how it is packed is read from its first bytes.
-
-    Attributes:
-        packed: whether the archive is packed.
-        stamp: of a remote archive, see :class:`visleak.formats.remote.RemoteFile`.
+    Raises:
+        VisleakError: the archive is damaged, a bomb, has too many members or no images.
     """
-
-    def __init__(self, path: str) -> None:
-        self._base = opened(path)
-        head = self._base.read(6)
-        self._base.seek(0)
-        self.stamp = stamp_of_file(self._base)
-        packer = next((opens for magic, opens in PACKERS if head.startswith(magic)), None)
-        self.packed = packer is not None
-        self._size = size_of_file(self._base)
-        self._file: IO[bytes] = packer(self._base, "rb") if packer else self._base
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes.
-
-        Raises:
-            ValueError: more is asked for than any image or any honest archive has.
-        """
-        if size > MAX_MEMBER_BYTES:
-            raise ValueError(f"a header asks for {size:,} bytes")
-        self._refuse_bomb(self._file.tell() + size)
-        return self._file.read(size)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a byte of the plain archive; backwards in a packed one starts over.
-
-        Raises:
-            ValueError: the byte is farther than any honest archive of this size reaches.
-        """
-        if whence == os.SEEK_SET:
-            self._refuse_bomb(offset)
-        return self._file.seek(offset, whence)
-
-    def _refuse_bomb(self, end: int) -> None:
-        if not self.packed:
-            return
-        # where a server does not say how large it is, what was read of it so far counts
-        size = self._base.tell() if self._size is None else self._size
-        if end > max(RATIO_FROM, MAX_RATIO * size) + tarfile.RECORDSIZE:
-            raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
-
-    def tell(self) -> int:
-        """Return the current byte of the plain archive."""
-        return self._file.tell()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        self._base.close()
+    request.refuse_columns_and_split("the archive")
+    places: dict[str, tuple[int, int]] = {}
+    links: list[tuple[str, str]] = []
+    listing = Listing()
+    with (
+        explaining(f"archive {request.text} cannot be read", *DAMAGE),
+        TarStream(request.place) as stream,
+    ):
+        stamp = stream.stamp
+        for member in members_of(stream, request.text):
+            name = member.name
+            if member.isdir() or not takes_member(listing, name, partial(head_of, stream, member)):
+                continue
+            if member.islnk() or member.issym():
+                links.append((name, link_target(member)))
+            elif member.isreg() and not member.issparse():
+                if name in places:
+                    raise VisleakError(f"archive {request.text} has two members named {name!r}")
+                places[name] = (member.offset_data, member.size)
+    problems = []
+    for name, target in links:
+        if target in places and name not in places:
+            places[name] = places[target]
+        else:
+            locator = f"{request.shown}!{name}"
+            detail = "a link to no image of the archive"
+            problems.append(Problem(request.name, name, locator, "missing", detail))
+    # A link lies where its target lies, so that reading stays ascending.
+    names = sorted(places, key=lambda name: (places[name], name))
+    where = np.array([places[name] for name in names], dtype=np.int64).reshape(-1, 2)
+    opener = TarOpener(request.place, where[:, 0].copy(), where[:, 1].copy(), stamp)
+    return member_set(request, names, opener, listing, problems)
 
 
 @dataclass
@@ -185,44 +159,82 @@ class TarOpener:
         return data
 
 
-def open_tar(request: Request) -> ImageSet:
-    """List the images of a tar archive, packed or not, in their order; folders are labels.
+def write_tar(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part as a tar archive of its name, packed as it was.
 
-    Raises:
-        VisleakError: the archive is damaged, a bomb, has too many members or no images.
+    The side files of a removed image go too: those that differ from it in their ending only.
     """
-    request.refuse_columns_and_split("the archive")
-    places: dict[str, tuple[int, int]] = {}
-    links: list[tuple[str, str]] = []
-    listing = Listing()
-    with (
-        explaining(f"archive {request.text} cannot be read", *DAMAGE),
-        TarStream(request.place) as stream,
-    ):
-        stamp = stream.stamp
-        for member in members_of(stream, request.text):
-            name = member.name
-            if member.isdir() or not takes_member(listing, name, partial(head_of, stream, member)):
-                continue
-            if member.islnk() or member.issym():
-                links.append((name, link_target(member)))
-            elif member.isreg() and not member.issparse():
-                if name in places:
-                    raise VisleakError(f"archive {request.text} has two members named {name!r}")
-                places[name] = (member.offset_data, member.size)
-    problems = []
-    for name, target in links:
-        if target in places and name not in places:
-            places[name] = places[target]
-        else:
-            locator = f"{request.shown}!{name}"
-            detail = "a link to no image of the archive"
-            problems.append(Problem(request.name, name, locator, "missing", detail))
-    # A link lies where its target lies, so that reading stays ascending.
-    names = sorted(places, key=lambda name: (places[name], name))
-    where = np.array([places[name] for name in names], dtype=np.int64).reshape(-1, 2)
-    opener = TarOpener(request.place, where[:, 0].copy(), where[:, 1].copy(), stamp)
-    return member_set(request, names, opener, listing, problems)
+    (piece,) = part.pieces
+    source = cast(TarOpener, piece.images.opener).path
+    name = place.below(part, file_name(source))
+    copy_tar(source, place.made(name), _of_images(piece), place, part.name)
+    return _opened(place, name, piece)
+
+
+class TarStream:
+    """The plain bytes of a tar archive, packed or not, that refuses to become a bomb.
+
+    Args:
+        path: the archive, or its address; how it is packed is read from its first bytes.
+
+    Attributes:
+        packed: whether the archive is packed.
+        stamp: of a remote archive, see :class:`visleak.formats.remote.RemoteFile`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._base = opened(path)
+        head = self._base.read(6)
+        self._base.seek(0)
+        self.stamp = stamp_of_file(self._base)
+        packer = next((opens for magic, opens in PACKERS if head.startswith(magic)), None)
+        self.packed = packer is not None
+        self._size = size_of_file(self._base)
+        self._file: IO[bytes] = packer(self._base, "rb") if packer else self._base
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, size: int) -> bytes:
+        """Return up to ``size`` bytes.
+
+        Raises:
+            ValueError: more is asked for than any image or any honest archive has.
+        """
+        if size > MAX_MEMBER_BYTES:
+            raise ValueError(f"a header asks for {size:,} bytes")
+        self._refuse_bomb(self._file.tell() + size)
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a byte of the plain archive; backwards in a packed one starts over.
+
+        Raises:
+            ValueError: the byte is farther than any honest archive of this size reaches.
+        """
+        if whence == os.SEEK_SET:
+            self._refuse_bomb(offset)
+        return self._file.seek(offset, whence)
+
+    def _refuse_bomb(self, end: int) -> None:
+        if not self.packed:
+            return
+        # where a server does not say how large it is, what was read of it so far counts
+        size = self._base.tell() if self._size is None else self._size
+        if end > max(RATIO_FROM, MAX_RATIO * size) + tarfile.RECORDSIZE:
+            raise ValueError(f"it unpacks to more than {MAX_RATIO} times its size")
+
+    def tell(self) -> int:
+        """Return the current byte of the plain archive."""
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        self._base.close()
 
 
 def head_of(stream: TarStream, member: tarfile.TarInfo) -> bytes:
@@ -290,18 +302,6 @@ class Choice:
 
     keeps: Callable[[tarfile.TarInfo], bool]
     content: Callable[[tarfile.TarInfo], bytes | None]
-
-
-def write_tar(part: OutputPart, place: Destination) -> OutputSource:
-    """Write a part as a tar archive of its name, packed as it was.
-
-    The side files of a removed image go too: those that differ from it in their ending only.
-    """
-    (piece,) = part.pieces
-    source = cast(TarOpener, piece.images.opener).path
-    name = place.below(part, file_name(source))
-    copy_tar(source, place.made(name), _of_images(piece), place, part.name)
-    return _opened(place, name, piece)
 
 
 def _opened(place: Destination, name: str, piece: Selection) -> OutputSource:

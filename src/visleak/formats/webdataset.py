@@ -119,6 +119,91 @@ class Sample:
                 yield f".{ending}" if ending in self.images else ending_of(f"x.{ending}")
 
 
+@dataclass(frozen=True)
+class Shard:
+    """What a shard holds.
+
+    Attributes:
+        name: its path or address, without secrets.
+        table: text columns ``key``, ``id``, ``label``, ``caption``, ``group``, ``frame``; one row
+            per sample with an image, in the order of the images' bytes.
+        opener: reads their images.
+        problems: what cannot be used.
+        skipped: number of members that are not listed, by ending.
+    """
+
+    name: str
+    table: pa.Table
+    opener: TarOpener
+    problems: tuple[Problem, ...]
+    skipped: Mapping[str, int]
+
+
+def is_shard_list(path: Path) -> bool:
+    """Whether a text file names tar archives and nothing else."""
+    if not path.is_file() or path.suffix.lower() != ".txt":
+        return False
+    names = read_list(path)
+    return bool(names) and all(name.lower().endswith(TARS) for name in names)
+
+
+def open_webdataset(request: Request) -> ImageSet:
+    """List the samples of WebDataset shards: a brace pattern, a glob, a union, or one shard.
+
+    Ids are the keys, with the shard's name before them where a key is in two shards. Labels
+    come from ``.cls``, captions from ``.txt`` or ``.caption``, both else from ``.json``.
+    ``?image=EXT`` chooses the image of samples that have several.
+
+    Raises:
+        UsageError: the pattern is none, matches nothing or names a shard twice.
+        VisleakError: no shard holds an image, or one holds a key twice.
+    """
+    try:
+        shards = shards_of_pattern(request.place)
+    except StoreError as error:
+        raise VisleakError(f"source {request.text!r} cannot be listed: {error}") from error
+    return _shards_set(shards, request)
+
+
+def open_shard_list(request: Request) -> ImageSet:
+    """List the samples of the shards that a text file names, one a line, relative to its folder.
+
+    Raises:
+        VisleakError, UsageError: see :func:`open_webdataset`.
+    """
+    names, folder = read_list(request.place), folder_of(request.place)
+    places = remote_places(request, names, folder)
+    if places is None:
+        return _shards_set([os.path.join(folder, name) for name in names], request)
+    return _shards_set(places.to_pylist(), request)
+
+
+def write_webdataset(part: OutputPart, place: Destination) -> OutputSource:
+    """Write the shards of a part under their names: all members of the samples that are kept."""
+    (piece,) = part.pieces
+    opener = cast(JoinedOpener, piece.images.opener)
+    shards = cast("tuple[TarOpener, ...]", opener.parts)
+    if len(shards) > 1 and re.search(r"[*?\[\]{}]", str(place.final)):
+        raise UsageError(
+            f"the output {place.final} has a name that a pattern of shards takes for wildcards;"
+            " choose another -o DIR"
+        )
+    names = [place.below(part, name) for name in file_names([shard.path for shard in shards])]
+    for number, (shard, name) in enumerate(zip(shards, names, strict=True)):
+        start, end = int(opener.starts[number]), int(opener.starts[number + 1])
+        choice = _of_samples(piece, shard, start, end)
+        copy_tar(shard.path, place.made(name), choice, place, f"{part.name} {number}")
+    ending = next(end for end in sorted(TARS, key=len)[::-1] if names[0].lower().endswith(end))
+    image = locate(piece.images.source).options.get("image")
+    return OutputSource(
+        names[0] if len(names) == 1 else place.below(part),
+        before="wds:",
+        after=(f"/*{ending}" if len(names) > 1 else "") + (f"?image={image}" if image else ""),
+        options=piece.images.options,
+        renamed=True,
+    )
+
+
 def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listing) -> None:
     """Append the samples of a shard, in which members of one key stand next to each other.
 
@@ -219,65 +304,6 @@ def caption_of(side: Mapping[str, Any]) -> str | None:
     """Return the caption: ``.txt`` or ``.caption``, else the field of ``.json``."""
     text = next((str(side[name]) for name in CAPTIONS if side.get(name)), None)
     return field_of(side, "caption") if text is None else text
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What a shard holds.
-
-    Attributes:
-        name: its path or address, without secrets.
-        table: text columns ``key``, ``id``, ``label``, ``caption``, ``group``, ``frame``; one row
-            per sample with an image, in the order of the images' bytes.
-        opener: reads their images.
-        problems: what cannot be used.
-        skipped: number of members that are not listed, by ending.
-    """
-
-    name: str
-    table: pa.Table
-    opener: TarOpener
-    problems: tuple[Problem, ...]
-    skipped: Mapping[str, int]
-
-
-def open_webdataset(request: Request) -> ImageSet:
-    """List the samples of WebDataset shards: a brace pattern, a glob, a union, or one shard.
-
-    Ids are the keys, with the shard's name before them where a key is in two shards. Labels
-    come from ``.cls``, captions from ``.txt`` or ``.caption``, both else from ``.json``.
-    ``?image=EXT`` chooses the image of samples that have several.
-
-    Raises:
-        UsageError: the pattern is none, matches nothing or names a shard twice.
-        VisleakError: no shard holds an image, or one holds a key twice.
-    """
-    try:
-        shards = shards_of_pattern(request.place)
-    except StoreError as error:
-        raise VisleakError(f"source {request.text!r} cannot be listed: {error}") from error
-    return _shards_set(shards, request)
-
-
-def is_shard_list(path: Path) -> bool:
-    """Whether a text file names tar archives and nothing else."""
-    if not path.is_file() or path.suffix.lower() != ".txt":
-        return False
-    names = read_list(path)
-    return bool(names) and all(name.lower().endswith(TARS) for name in names)
-
-
-def open_shard_list(request: Request) -> ImageSet:
-    """List the samples of the shards that a text file names, one a line, relative to its folder.
-
-    Raises:
-        VisleakError, UsageError: see :func:`open_webdataset`.
-    """
-    names, folder = read_list(request.place), folder_of(request.place)
-    places = remote_places(request, names, folder)
-    if places is None:
-        return _shards_set([os.path.join(folder, name) for name in names], request)
-    return _shards_set(places.to_pylist(), request)
 
 
 def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
@@ -518,32 +544,6 @@ def _matching(pattern: str) -> list[str]:
     if not found:
         raise UsageError(f"source {redacted(pattern)!r}: no shard matches")
     return found
-
-
-def write_webdataset(part: OutputPart, place: Destination) -> OutputSource:
-    """Write the shards of a part under their names: all members of the samples that are kept."""
-    (piece,) = part.pieces
-    opener = cast(JoinedOpener, piece.images.opener)
-    shards = cast("tuple[TarOpener, ...]", opener.parts)
-    if len(shards) > 1 and re.search(r"[*?\[\]{}]", str(place.final)):
-        raise UsageError(
-            f"the output {place.final} has a name that a pattern of shards takes for wildcards;"
-            " choose another -o DIR"
-        )
-    names = [place.below(part, name) for name in file_names([shard.path for shard in shards])]
-    for number, (shard, name) in enumerate(zip(shards, names, strict=True)):
-        start, end = int(opener.starts[number]), int(opener.starts[number + 1])
-        choice = _of_samples(piece, shard, start, end)
-        copy_tar(shard.path, place.made(name), choice, place, f"{part.name} {number}")
-    ending = next(end for end in sorted(TARS, key=len)[::-1] if names[0].lower().endswith(end))
-    image = locate(piece.images.source).options.get("image")
-    return OutputSource(
-        names[0] if len(names) == 1 else place.below(part),
-        before="wds:",
-        after=(f"/*{ending}" if len(names) > 1 else "") + (f"?image={image}" if image else ""),
-        options=piece.images.options,
-        renamed=True,
-    )
 
 
 def _of_samples(piece: Selection, shard: TarOpener, start: int, end: int) -> Choice:

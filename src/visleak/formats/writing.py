@@ -38,11 +38,6 @@ LISTED_COLUMNS: Final = {
 }
 
 
-def linkable(images: ImageSet) -> bool:
-    """Whether the images of a set are files of this machine."""
-    return isinstance(images.opener, FileOpener) and not is_address(images.source)
-
-
 @dataclass(frozen=True)
 class Replacement:
     """The content of an image that takes the place of another.
@@ -134,20 +129,6 @@ class OutputPart:
     def digests(self) -> Bytes8:
         """Return the digests of all pieces, (n, 16)."""
         return np.concatenate([piece.digests for piece in self.pieces])
-
-
-def file_of(images: ImageSet, position: int) -> bytes | None:
-    """Return the file of an image, ``None`` where its images are not files."""
-    opener = images.opener
-    if not isinstance(opener, FileOpener):
-        return None
-    name: bytes | None = opener.names[position].as_py()
-    return None if name is None else os.path.join(os.fsencode(opener.root), name)
-
-
-def where(images: ImageSet, position: int) -> str:
-    """Return how a message names an image."""
-    return f"set {images.name!r}: image {images.ids[position].as_py()!r}"
 
 
 @dataclass(frozen=True)
@@ -256,6 +237,25 @@ class Destination:
         # the folder gets its name only later, but lies beside it: the way is the same
         start = os.path.realpath(path.parent)
         return os.path.relpath(os.path.abspath(os.fsdecode(source)), start)
+
+
+def linkable(images: ImageSet) -> bool:
+    """Whether the images of a set are files of this machine."""
+    return isinstance(images.opener, FileOpener) and not is_address(images.source)
+
+
+def file_of(images: ImageSet, position: int) -> bytes | None:
+    """Return the file of an image, ``None`` where its images are not files."""
+    opener = images.opener
+    if not isinstance(opener, FileOpener):
+        return None
+    name: bytes | None = opener.names[position].as_py()
+    return None if name is None else os.path.join(os.fsencode(opener.root), name)
+
+
+def where(images: ImageSet, position: int) -> str:
+    """Return how a message names an image."""
+    return f"set {images.name!r}: image {images.ids[position].as_py()!r}"
 
 
 def is_outside(name: str) -> bool:

@@ -68,6 +68,78 @@ def open_yolo(request: Request) -> ImageSet:
     return file_set(request, root, names, labels=labels, annotated=True, skipped=listing.skipped)
 
 
+def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
+    """Return the boxes of a split; of an outline (segmentation) its bounding box.
+
+    With ``kpt_shape`` in the YAML, key points follow in each row, which are not read. Identical
+    rows are objects like others.
+
+    Args:
+        images: the split.
+        request: the parts of its source.
+
+    Returns:
+        ``None`` where no image has a label file.
+
+    Raises:
+        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
+    """
+    content = yolo_content(request.path, request.text)
+    classes = class_names(content.get("names"))
+    points = _key_points(content.get("kpt_shape"))
+    opener = cast(FileOpener, images.opener)
+    root = Path(opener.root)
+    found: list[tuple[int, int, tuple[float, float, float, float]]] = []
+    labelled = False
+    for row, name in enumerate(opener.names):
+        path = yolo_label_file(root / os.fsdecode(name.as_py()))
+        text = label_text(path)
+        if text is None:
+            continue
+        labelled = True
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                found.append((row, *_object(path, number, line, classes, points)))
+    if not labelled:
+        return None
+    # without names in the YAML, classes are called by those numbers that occur
+    classes = classes or {number: str(number) for _, number, _ in found}
+    place = {number: index for index, number in enumerate(sorted(classes))}
+    rows = BoxRows()
+    for image, number, corners in found:
+        rows.add(image, place[number], corners)
+    return rows.boxes([classes[number] for number in place], images, relative=True)
+
+
+def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSource]:
+    """Write the parts as the splits of one data set: ``images/SPLIT``, ``labels/SPLIT``.
+
+    Class names and all else of the YAML stay; splits that are not written point to where they
+    are, by paths relative to the YAML, but for those that lie where images come from that are
+    parted now. As ``manifest``, a list of files with their labels, and one of plain paths for
+    training.
+
+    Raises:
+        VisleakError: sets have different classes.
+    """
+    contents_ = [_content(part) for part in parts]
+    splits = [canonical_split(split_of(part)) for part in parts]
+    if len(set(splits)) < len(splits):
+        splits = [part.name for part in parts]
+    for part, content in zip(parts, contents_, strict=True):
+        if content.get("names") != contents_[0].get("names"):
+            raise VisleakError(
+                f"sets {parts[0].name!r} and {part.name!r} have different classes and cannot"
+                " become one YOLO data set"
+            )
+    written = [_write_split(part, split, place) for part, split in zip(parts, splits, strict=True)]
+    entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
+    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts), place)
+    text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
+    place.made(DATA).write_text(text, encoding="utf-8")
+    return [opened for _, opened in written]
+
+
 def yolo_content(path: Path, text: str) -> dict[str, Any]:
     """Read a YOLO data set's YAML.
 
@@ -184,49 +256,6 @@ def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
     return only_name(classes.get(number, str(number)) for number in numbers)
 
 
-def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
-    """Return the boxes of a split; of an outline (segmentation) its bounding box.
-
-    With ``kpt_shape`` in the YAML, key points follow in each row, which are not read. Identical
-    rows are objects like others.
-
-    Args:
-        images: the split.
-        request: the parts of its source.
-
-    Returns:
-        ``None`` where no image has a label file.
-
-    Raises:
-        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
-    """
-    content = yolo_content(request.path, request.text)
-    classes = class_names(content.get("names"))
-    points = _key_points(content.get("kpt_shape"))
-    opener = cast(FileOpener, images.opener)
-    root = Path(opener.root)
-    found: list[tuple[int, int, tuple[float, float, float, float]]] = []
-    labelled = False
-    for row, name in enumerate(opener.names):
-        path = yolo_label_file(root / os.fsdecode(name.as_py()))
-        text = label_text(path)
-        if text is None:
-            continue
-        labelled = True
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                found.append((row, *_object(path, number, line, classes, points)))
-    if not labelled:
-        return None
-    # without names in the YAML, classes are called by those numbers that occur
-    classes = classes or {number: str(number) for _, number, _ in found}
-    place = {number: index for index, number in enumerate(sorted(classes))}
-    rows = BoxRows()
-    for image, number, corners in found:
-        rows.add(image, place[number], corners)
-    return rows.boxes([classes[number] for number in place], images, relative=True)
-
-
 def _key_points(shape: Any) -> int | None:
     """Return how many numbers of key points follow a box, ``None`` where none do."""
     if isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) for n in shape):
@@ -260,35 +289,6 @@ def _object(
     if width < 0 or height < 0:
         raise damaged(path, number, "width and height are 0 or more", line)
     return int(values[0]), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-
-
-def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSource]:
-    """Write the parts as the splits of one data set: ``images/SPLIT``, ``labels/SPLIT``.
-
-    Class names and all else of the YAML stay; splits that are not written point to where they
-    are, by paths relative to the YAML, but for those that lie where images come from that are
-    parted now. As ``manifest``, a list of files with their labels, and one of plain paths for
-    training.
-
-    Raises:
-        VisleakError: sets have different classes.
-    """
-    contents_ = [_content(part) for part in parts]
-    splits = [canonical_split(split_of(part)) for part in parts]
-    if len(set(splits)) < len(splits):
-        splits = [part.name for part in parts]
-    for part, content in zip(parts, contents_, strict=True):
-        if content.get("names") != contents_[0].get("names"):
-            raise VisleakError(
-                f"sets {parts[0].name!r} and {part.name!r} have different classes and cannot"
-                " become one YOLO data set"
-            )
-    written = [_write_split(part, split, place) for part, split in zip(parts, splits, strict=True)]
-    entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
-    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts), place)
-    text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
-    place.made(DATA).write_text(text, encoding="utf-8")
-    return [opened for _, opened in written]
 
 
 def _path(part: OutputPart) -> Path:

@@ -33,6 +33,37 @@ from visleak.formats.writing import Destination, OutputPart, OutputSource, Selec
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 
+def open_zip(request: Request) -> ImageSet:
+    """List the images of a zip archive in the order they are stored; folders are labels.
+
+    Raises:
+        VisleakError: the archive is damaged, has too many members or no images.
+    """
+    request.refuse_columns_and_split("the archive")
+    listing = Listing()
+    with (
+        explaining(f"archive {request.text} cannot be read", *DAMAGE),
+        opened(request.place) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
+        stamp, members = stamp_of_file(file), archive.infolist()
+        if len(members) > MAX_MEMBERS:
+            raise too_many(request.text)
+        infos = [
+            info
+            for info in members
+            if not info.is_dir()
+            and takes_member(listing, info.filename, partial(_head, archive, info))
+        ]
+    infos.sort(key=lambda info: info.header_offset)
+    rows = [
+        (i.header_offset, i.compress_size, i.file_size, i.compress_type, i.CRC, i.flag_bits)
+        for i in infos
+    ]
+    opener = ZipOpener(request.place, np.array(rows, dtype=np.int64).reshape(-1, 6), stamp)
+    return member_set(request, [info.filename for info in infos], opener, listing)
+
+
 @dataclass(frozen=True)
 class ZipOpener:
     """Reads members of a zip archive.
@@ -59,6 +90,31 @@ class ZipOpener:
         else:
             return
         yield from (failure for _ in positions)
+
+
+def write_zip(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part as a zip archive of its name: same members, packed as they were.
+
+    A removed image takes its side files along: those that differ from it in their ending only.
+
+    Raises:
+        VisleakError: a member cannot be copied.
+    """
+    (piece,) = part.pieces
+    source = cast(ZipOpener, piece.images.opener).path
+    name = place.below(part, file_name(source))
+    with (
+        opened(source) as file,
+        zipfile.ZipFile(file) as old,
+        zipfile.ZipFile(place.made(name), "w") as new,
+    ):
+        new.comment = old.comment
+        infos = sorted(old.infolist(), key=lambda info: info.header_offset)
+        for info, stored in _members(infos, old, piece):
+            new.writestr(_copied(info), stored)
+            place.progress(f"writing {part.name}", len(new.filelist), len(infos))
+        place.progress(f"writing {part.name}", len(infos), len(infos))
+    return OutputSource(name)
 
 
 def _unpacked(file: IO[bytes], row: Int64) -> bytes | Unreadable:
@@ -103,37 +159,6 @@ _UNPACKERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
 }
 
 
-def open_zip(request: Request) -> ImageSet:
-    """List the images of a zip archive in the order they are stored; folders are labels.
-
-    Raises:
-        VisleakError: the archive is damaged, has too many members or no images.
-    """
-    request.refuse_columns_and_split("the archive")
-    listing = Listing()
-    with (
-        explaining(f"archive {request.text} cannot be read", *DAMAGE),
-        opened(request.place) as file,
-        zipfile.ZipFile(file) as archive,
-    ):
-        stamp, members = stamp_of_file(file), archive.infolist()
-        if len(members) > MAX_MEMBERS:
-            raise too_many(request.text)
-        infos = [
-            info
-            for info in members
-            if not info.is_dir()
-            and takes_member(listing, info.filename, partial(_head, archive, info))
-        ]
-    infos.sort(key=lambda info: info.header_offset)
-    rows = [
-        (i.header_offset, i.compress_size, i.file_size, i.compress_type, i.CRC, i.flag_bits)
-        for i in infos
-    ]
-    opener = ZipOpener(request.place, np.array(rows, dtype=np.int64).reshape(-1, 6), stamp)
-    return member_set(request, [info.filename for info in infos], opener, listing)
-
-
 def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Return the first bytes of a member; nothing where they cannot be read."""
     try:
@@ -143,31 +168,6 @@ def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
         if isinstance(error, StoreError):
             raise
         return b""
-
-
-def write_zip(part: OutputPart, place: Destination) -> OutputSource:
-    """Write a part as a zip archive of its name: same members, packed as they were.
-
-    A removed image takes its side files along: those that differ from it in their ending only.
-
-    Raises:
-        VisleakError: a member cannot be copied.
-    """
-    (piece,) = part.pieces
-    source = cast(ZipOpener, piece.images.opener).path
-    name = place.below(part, file_name(source))
-    with (
-        opened(source) as file,
-        zipfile.ZipFile(file) as old,
-        zipfile.ZipFile(place.made(name), "w") as new,
-    ):
-        new.comment = old.comment
-        infos = sorted(old.infolist(), key=lambda info: info.header_offset)
-        for info, stored in _members(infos, old, piece):
-            new.writestr(_copied(info), stored)
-            place.progress(f"writing {part.name}", len(new.filelist), len(infos))
-        place.progress(f"writing {part.name}", len(infos), len(infos))
-    return OutputSource(name)
 
 
 def _members(
