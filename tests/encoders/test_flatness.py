@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from visleak.encoders.builtin import FLAT_BELOW, BuiltinEncoder, flat
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def picture(pixels: np.ndarray) -> Picture:
-    return Picture(pixels.astype(np.uint8), pixels.shape[1], pixels.shape[0])
+def picture(pixels: np.ndarray) -> DecodedImage:
+    return DecodedImage(pixels.astype(np.uint8), pixels.shape[1], pixels.shape[0])
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (32, 32), (31, 200), (300, 40)])

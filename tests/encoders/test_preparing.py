@@ -19,7 +19,7 @@ from visleak.encoders.preprocessing import (
     as_laion,
     read_preprocessing,
 )
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
 def smooth(seed: int, height: int, width: int) -> np.ndarray:
@@ -28,7 +28,7 @@ def smooth(seed: int, height: int, width: int) -> np.ndarray:
 
 
 def prepared(preparation: PixelPreparation, pixels: np.ndarray) -> np.ndarray:
-    made = preparation(Picture(pixels, pixels.shape[1], pixels.shape[0]))
+    made = preparation(DecodedImage(pixels, pixels.shape[1], pixels.shape[0]))
     assert made.dtype == np.uint8
     assert made.flags.c_contiguous
     return made

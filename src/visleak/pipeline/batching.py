@@ -34,10 +34,10 @@ from visleak.pipeline.prints import (
 from visleak.records import (
     BatchEncoder,
     Bool,
+    DecodedImage,
     Float32,
     Int64,
     Opener,
-    Picture,
     Preparation,
     Unreadable,
 )
@@ -316,7 +316,7 @@ def _ready(
     return _Ready(position, digest, made, prepared)
 
 
-def _tried(recipe: _Recipe, picture: Picture) -> npt.NDArray[Any] | Unreadable:
+def _tried(recipe: _Recipe, picture: DecodedImage) -> npt.NDArray[Any] | Unreadable:
     """Return a prepared picture; one that cannot be prepared does not end the run."""
     try:
         return recipe.preparation(picture)

@@ -33,12 +33,12 @@ from visleak.records import (
     BatchEncoder,
     Bool,
     Bytes8,
+    DecodedImage,
     Encoder,
     Fingerprints,
     ImageSet,
     Int64,
     Opener,
-    Picture,
     Problem,
     Unreadable,
 )
@@ -201,7 +201,7 @@ def _encoded(
     unreadable: list[Refused],
 ) -> Iterator[tuple[int, Print]]:
     """Yield position and fingerprint of what can be decoded; note the rest."""
-    waiting: list[tuple[int, Picture]] = []
+    waiting: list[tuple[int, DecodedImage]] = []
     pixels = 0
     for position, data, _ in items:
         picture = decode(data, enough=encoder.enough)
@@ -217,7 +217,7 @@ def _encoded(
 
 
 def _prints(
-    encoder: Encoder, waiting: Iterable[tuple[int, Picture]], unreadable: list[Refused]
+    encoder: Encoder, waiting: Iterable[tuple[int, DecodedImage]], unreadable: list[Refused]
 ) -> Iterator[tuple[int, Print]]:
     positions = [position for position, _ in waiting]
     pictures = [picture for _, picture in waiting]

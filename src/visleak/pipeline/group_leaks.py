@@ -108,7 +108,7 @@ def sentence(leak: GroupLeak | None, name: str) -> str:
 def ungrouped(sets: Iterable[ImageSet]) -> list[str]:
     """Return a line on each set with groups some images of which have none.
 
-    >>> from visleak.images import open_images
+    >>> from visleak.formats import open_images
     >>> import numpy as np
     >>> pictures = [np.zeros((8, 8, 3), np.uint8)] * 2
     >>> ungrouped([open_images(pictures, name="test", group="/(1)/")])

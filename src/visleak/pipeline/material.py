@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import VisleakError
+from visleak.formats.openers import chosen
 from visleak.images import content_digest
-from visleak.images.choosing import chosen
 from visleak.pipeline.columns import GrowingColumn
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.prints import Refused, problems_of

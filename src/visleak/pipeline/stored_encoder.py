@@ -10,7 +10,7 @@ from visleak.encoders import known_request, load_encoder
 from visleak.encoders.request import parse
 from visleak.encoders.thresholds import published
 from visleak.errors import UsageError, VisleakError
-from visleak.records import AnySet, Bool, EmbeddingSet, Encoder, Encodes, Float32, Picture
+from visleak.records import AnySet, Bool, DecodedImage, EmbeddingSet, Encoder, Encodes, Float32
 
 #: The encoder of an audit of pictures for which nobody named one.
 DEFAULT: Final = "builtin"
@@ -42,7 +42,7 @@ class StoredEncoder:
     views: int = 1
     cohort: Float32 | None = None
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Refuse: there is no network.
 
         Raises:

@@ -32,9 +32,9 @@ import numpy.typing as npt
 from visleak.encoders import ENCODERS, load_encoder
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
+from visleak.formats import open_image_set
 from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
-from visleak.images import open_pictures
 from visleak.memorization import inplace
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
@@ -42,7 +42,17 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import Material
 from visleak.pipeline.verification import equal_bytes, verify
-from visleak.records import GRADES, Bool, Bytes8, Encoder, Float32, Grade, Int64, Pairs, Picture
+from visleak.records import (
+    GRADES,
+    Bool,
+    Bytes8,
+    DecodedImage,
+    Encoder,
+    Float32,
+    Grade,
+    Int64,
+    Pairs,
+)
 from visleak.search.exact import ExactSearch
 from visleak.verify import check
 
@@ -221,7 +231,7 @@ class EncoderSimilarity:
         parts = [np.empty((0, self.encoder.width))]
         for start in range(0, len(pictures), CHUNK):
             some = [
-                Picture(each, each.shape[1], each.shape[0])
+                DecodedImage(each, each.shape[1], each.shape[0])
                 for each in pictures[start : start + CHUNK]
             ]
             parts.append(self.encoder.encode(some)[0].astype(np.float64))
@@ -443,7 +453,7 @@ class _Verifier:
         self._place = place
         self._pictures = [shrink(each, BOUND) for each in pictures]
         self._tiny = np.array([is_tiny(each) for each in self._pictures], np.bool_)
-        images = open_pictures(self._pictures, name="generated")
+        images = open_image_set(self._pictures, name="generated")
         prints = fingerprint(images, by._encoder, place)
         self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
         self._material = {"generated": Material(images, prints)}

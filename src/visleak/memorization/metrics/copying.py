@@ -26,12 +26,13 @@ import numpy.typing as npt
 
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
-from visleak.images import decode, open_pictures
+from visleak.formats import open_image_set
+from visleak.images import decode
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import Progress, RunContext, silent
 from visleak.pipeline.fingerprinting import fingerprint
-from visleak.records import Bytes8, ImageSet, Picture
+from visleak.records import Bytes8, DecodedImage, ImageSet
 
 Float64 = npt.NDArray[np.float64]
 
@@ -172,7 +173,7 @@ class FolderByPrompt:
         cache: str | os.PathLike[str] | None = "default",
         progress: Progress = silent,
     ) -> None:
-        images = open_pictures(source)
+        images = open_image_set(source)
         self._images, self._texts = images, alignment.texts
         self.name = images.source or images.name
         self.alignment = alignment.digest
@@ -239,7 +240,7 @@ class FolderByPrompt:
         found: dict[str, Bytes8 | None] = {}
         for row, data in zip(rows.tolist(), stored, strict=True):
             seen = data if not isinstance(data, bytes | np.ndarray) else decode(data)
-            found[self._ids[row]] = seen.pixels if isinstance(seen, Picture) else None
+            found[self._ids[row]] = seen.pixels if isinstance(seen, DecodedImage) else None
         return [found[each] for each in ids]
 
 
