@@ -103,7 +103,7 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
         ),
         (
             ("--unverified", "--fail-on", "near"),
-            "--fail-on is memorized or memorized=RATE; got 'near'",
+            "--fail-on must be memorized or memorized=RATE; got 'near'",
         ),
         (
             ("--unverified", "--fail-on", "memorized=5"),
@@ -113,7 +113,7 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
             ("--unverified", "--kappa-share", "much"),
             "--kappa-share: a share is a number from 0 to 1 or a percentage (1%); got 'much'",
         ),
-        (("--unverified", "--tau", "2"), "tau is a similarity from -1 to below 1; got 2"),
+        (("--unverified", "--tau", "2"), "tau must be a similarity from -1 to below 1; got 2"),
     ],
 )
 def test_refused(folders: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from visleak.memorization.settings import Sampling
+
 #: A tensor of torch, which is not typed here.
 Tensor = Any
 
@@ -53,21 +55,6 @@ class Conditioning:
     def with_states(self, states: Tensor) -> Conditioning:
         """Return the same with other token states, as mitigations make them."""
         return replace(self, states=states)
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How images are made of prompts.
-
-    Attributes:
-        steps: of the sampler (MemBench: 50).
-        guidance: scale of classifier-free guidance (MemBench: 7.5); 1 is none.
-        batch: images per call of the network.
-    """
-
-    steps: int = 50
-    guidance: float = 7.5
-    batch: int = 8
 
 
 class DiffusionModel(Protocol):

@@ -10,8 +10,9 @@ import pytest
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import lists
-from visleak.memorization.search.driver import FILE, Budget, SearchTask
+from visleak.memorization.search.driver import FILE, SearchTask
 from visleak.memorization.search.lists import Greedy
+from visleak.memorization.settings import Budget
 
 TEXTS = tuple(
     " ".join(two) for two in itertools.permutations(("ant", "bee", "cow", "dog", "elk"), 2)

@@ -19,7 +19,8 @@ from visleak.memorization.detection.document import alarms, headlines
 from visleak.memorization.detection.records import Estimate, Threshold, estimate
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import ScoreSettings
 from visleak.storage import LOCK
 
 HOSTILE = "=cmd()|'/C' <img src=x onerror=alert(1)> $x$ 9.5"
@@ -285,19 +286,10 @@ def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
     assert content["threshold"]["rule"] == "observed"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"fpr": 1.0}, "fpr is a share between 0 and 1, such as 0.01; got 1"),
-        ({"tokens": -1}, "tokens is a number of prompts, 0 or more; got -1"),
-        ({"method": "x"}, "tokens are attributed by gradient or leave-one-out; got 'x'"),
-        ({"threshold": -1.0}, "threshold is a number from 0, such as 0.9; got -1"),
-    ],
-)
-def test_what_cannot_be_asked(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError) as raised:
+@pytest.mark.parametrize("wrong", [{"fpr": 1.0}, {"bounded": True, "threshold": 1.0}])
+def test_what_cannot_be_asked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
         Analysis(**wrong)
-    assert str(raised.value) == said
 
 
 def test_figures_of_one_prompt_of_no_score(tmp_path: Path, drawn: None) -> None:

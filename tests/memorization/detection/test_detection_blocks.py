@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from visleak.memorization.detection import blocks
 from visleak.memorization.detection.blocks import BLOCK, Known, forget, scored
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import ScoreSettings
 
 TEXTS = tuple(f"prompt {number / 100}" for number in range(3 * BLOCK + 17))
 SETTINGS = ScoreSettings(noises=2, batch=32)

@@ -15,8 +15,8 @@ from visleak.memorization.mitigate.wen import (
     optimised_each,
     optimised_together,
 )
-from visleak.memorization.model import Sampling
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import Sampling, ScoreSettings
 
 torch = pytest.importorskip("torch")
 

@@ -13,7 +13,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.mitigate import mitigation
 from visleak.memorization.mitigate.ren import Branch, Change, Rescaling, processors
-from visleak.memorization.model import Sampling
+from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
 

@@ -15,7 +15,7 @@ from five_words import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError
 from visleak.memorization.prompt_files import read_prompts, read_values
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search import (
     AugmentSettings,
     Budget,
@@ -28,6 +28,7 @@ from visleak.memorization.search import (
 )
 from visleak.memorization.search.driver import FILE
 from visleak.memorization.search.run import folder_of
+from visleak.memorization.settings import ScoreSettings
 
 GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
 AUGMENT = AugmentSettings(

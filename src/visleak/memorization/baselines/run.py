@@ -21,23 +21,25 @@ from visleak.memorization.baselines.document import content, files
 from visleak.memorization.baselines.pez import Pez, PezSettings
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.zerocap import CausalLanguageModel, Zerocap, ZerocapSettings
-from visleak.memorization.extraction import CopySimilarity, ExtractSettings, extract
-from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
+from visleak.memorization.extraction import CopySimilarity, extract
+from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import Norm, ScoreSettings, TriggerScore
-from visleak.memorization.search.driver import (
-    Budget,
-    Candidate,
-    Found,
-    Searcher,
-    SearchTask,
-    draw_of,
-)
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.search.driver import Candidate, Found, Searcher, SearchTask, draw_of
 from visleak.memorization.search.driver import Progress as Searched
 from visleak.memorization.search.gibbs import GibbsSearch
 from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
+from visleak.memorization.search.presets import refuse_other_scale
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.settings import refuse_other_scale, search_preset
+from visleak.memorization.settings import (
+    Budget,
+    ExtractSettings,
+    GibbsSettings,
+    Norm,
+    Sampling,
+    ScoreSettings,
+    TraceSettings,
+)
 from visleak.memorization.tracing import trace
 from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
@@ -117,7 +119,7 @@ def gibbs(means: Means) -> GibbsSearch:
     Raises:
         UsageError: D is on another scale than the paper's K, and no K was given.
     """
-    usual, temperature = search_preset("paper"), means.temperature
+    usual, temperature = GibbsSettings(), means.temperature
     if temperature is None:
         if means.norm != usual.norm:
             raise UsageError(
@@ -141,7 +143,7 @@ def gibbs(means: Means) -> GibbsSearch:
 
 def random_words(means: Means) -> RandomWords:
     """Return strings of random words; without a budget as many as Algorithm 1 scores."""
-    usual = search_preset("paper")
+    usual = GibbsSettings()
     wanted = means.own(usual.iterations)
     prompts = None if wanted is None else wanted * (means.candidates or usual.candidates)
     return RandomWords(means.masked("random"), RandomSettings(means.length, prompts))
@@ -238,8 +240,9 @@ class TracedImages:
         settings: images per prompt and what is a cluster.
         sampling: steps, guidance, images per batch.
         similarity: that clusters are made by.
-        tracing: further arguments of :func:`visleak.memorization.tracing.trace`: ``tau``,
-            ``similarity``, ``views``, ``layouts``, ``workers``, ``cache``, ``device``.
+        tracing: settings of :class:`~visleak.memorization.settings.TraceSettings` that are not
+            the defaults.
+        workers, cache: as of :func:`visleak.audit`.
     """
 
     model: DiffusionModel
@@ -248,15 +251,16 @@ class TracedImages:
     sampling: Sampling
     similarity: CopySimilarity
     tracing: dict[str, Any] = field(default_factory=dict)
+    workers: int | None = None
+    cache: str | None = "default"
 
     def about(self) -> dict[str, object]:
         """Return how images are made, clustered and looked up."""
-        names = ("tau", "similarity", "views", "layouts")
         return {
             "images": {**self.settings.about(), "similarity": self.similarity.name},
             "similarity": self.similarity.digest,
             "sampling": {"steps": self.sampling.steps, "guidance": float(self.sampling.guidance)},
-            "tracing": {name: self.tracing[name] for name in names if name in self.tracing},
+            "tracing": self.tracing,
             "sources": [_about_source(each) for each in self.sources],
         }
 
@@ -267,7 +271,7 @@ class TracedImages:
             *(self.model, prompts, self.settings, folder / "images"),
             similarity=self.similarity,
             sampling=self.sampling,
-            pictures=False,
+            sheets=False,
             progress=progress,
             force=True,
         )
@@ -279,10 +283,11 @@ class TracedImages:
 
     def _traced(self, folder: Path, progress: Progress) -> tuple[Replayed, ...]:
         found = trace(
-            *(folder / "images", self.sources, folder / "trace"),
+            *(folder / "images", self.sources, folder / "trace", TraceSettings(**self.tracing)),
+            workers=self.workers,
+            cache=self.cache,
             progress=progress,
             force=True,
-            **self.tracing,
         )
         # of several sets references name their set already
         several = len(found.about["sets"]) > 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.benchmark.measuring import Judges, MemorizedImages
 from visleak.memorization.benchmark.records import (
-    DEVIATIONS,
     GENERAL,
     NONE,
     SCORES,
@@ -25,53 +24,18 @@ from visleak.memorization.benchmark.records import (
 )
 from visleak.memorization.benchmark.references import References
 from visleak.memorization.benchmark.statistics import bounded
-from visleak.memorization.extraction.images import Job, key_of, refuse_sampling, seeds_of
+from visleak.memorization.extraction.images import Job, key_of, seeds_of
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.metrics.copying import reference_performance
-from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.model import DiffusionModel
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
+from visleak.memorization.settings import BenchmarkSettings
 from visleak.pipeline.context import Progress
 from visleak.records import Bytes8
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
-
-
-#: What the text is that an image's CLIP score is against: the prompt as it was given, or as the
-#: network was given it, with what RNA and RTA put in (the authors' code).
-TEXTS: Final = ("original", "augmented")
-
-#: Images that a search for a prompt is asked for (Hong et al. 2024, appendix D).
-ASKED: Final = 100
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What is made of the images, where several ways are open.
-
-    Attributes:
-        clip_text: one of :data:`TEXTS`.
-        deviation: which deviation of the aesthetic score the tables show, of
-            :data:`visleak.memorization.benchmark.records.DEVIATIONS`; all are in ``benchmark.csv``.
-        asked: images a search for a prompt is asked for.
-        pictures: draw the sheet of the worst images.
-    """
-
-    clip_text: str = "original"
-    deviation: str = "images"
-    asked: int = ASKED
-    pictures: bool = True
-
-    def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("clip text", self.clip_text, TEXTS),
-            ("deviation", self.deviation, DEVIATIONS),
-        ):
-            if value not in allowed:
-                raise UsageError(f"{name} is one of {', '.join(allowed)}; got {value!r}")
-        if self.asked < 1:
-            raise UsageError(f"a search returns at least 1 image (paper: 100); got {self.asked}")
 
 
 @dataclass(frozen=True)
@@ -85,11 +49,7 @@ class Plan:
         mitigations: the methods with their settings; none is put first where it is missing.
         judges: by what images are judged.
         general: ordinary prompts; ``None`` leaves that scenario out.
-        images: a trigger prompt.
-        general_images: an ordinary prompt.
-        sampling: steps, guidance, images per batch.
-        seed: of the noises, which all prompts and methods share.
-        choices: where several ways are open.
+        settings: images, and what is made of them.
         skipped: methods that the model cannot have, with the reason, a line each.
     """
 
@@ -99,22 +59,10 @@ class Plan:
     mitigations: tuple[Mitigation, ...]
     judges: Judges
     general: Prompts | None = None
-    images: int = 10
-    general_images: int = 1
-    sampling: Sampling = field(default_factory=Sampling)
-    seed: int = 0
-    choices: Choices = field(default_factory=Choices)
+    settings: BenchmarkSettings = field(default_factory=BenchmarkSettings)
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse_sampling(self.sampling)
-        for name in ("images", "general_images"):
-            if not 1 <= getattr(self, name) <= 100_000:
-                raise UsageError(
-                    f"{name.replace('_', ' ')} is 1 to 100,000 a prompt; got {getattr(self, name)}"
-                )
-        if self.seed < 0:
-            raise UsageError(f"seed is 0 or more; got {self.seed}")
         if len(self.references.files) != len(self.triggers):
             raise UsageError("references are of other prompts than the trigger prompts")
         names = [(each.name, each.setting) for each in self.mitigations]
@@ -126,12 +74,12 @@ class Plan:
 
     def seeds(self, scenario_images: int) -> list[int]:
         """Return the seeds of a prompt's images: the same for all prompts and methods."""
-        return seeds_of(self.seed, scenario_images)
+        return seeds_of(self.settings.seed, scenario_images)
 
     @property
     def sheet(self) -> bool:
         """Whether the worst images by aesthetic score are to be drawn."""
-        return self.choices.pictures and self.judges.aesthetic is not None
+        return self.settings.sheets and self.judges.aesthetic is not None
 
     def groups(self, references: Sequence[Sequence[str]] = ()) -> npt.NDArray[np.int64]:
         """Return the group of each trigger prompt: those that share a memorized image.
@@ -148,7 +96,7 @@ class Plan:
 
     def about(self) -> dict[str, Any]:
         """Return all but prompts and methods, as plain data."""
-        judges = self.judges
+        judges, settings = self.judges, self.settings
         known = {
             "name": self.model.name,
             "digest": self.model.digest,
@@ -157,10 +105,10 @@ class Plan:
         return {
             "model": {**self.model.about(), **known},
             "sampling": {
-                "steps": self.sampling.steps,
-                "guidance": float(self.sampling.guidance),
+                "steps": settings.sampling.steps,
+                "guidance": float(settings.sampling.guidance),
             },
-            "seed": self.seed,
+            "seed": settings.seed,
             "similarity": {
                 "name": judges.similarity.name,
                 "number": judges.similarity.number,
@@ -169,8 +117,8 @@ class Plan:
             "alignment": _about(judges.alignment),
             "aesthetic": _about(judges.aesthetic),
             "real": None if judges.real is None else judges.real.about(),
-            "clip_text": self.choices.clip_text,
-            "deviation": self.choices.deviation,
+            "clip_text": settings.clip_text,
+            "deviation": settings.deviation,
         }
 
     def key(self, references: Sequence[Sequence[str]]) -> str:
@@ -187,11 +135,13 @@ class Plan:
         asked = None
         if self.judges.source is not None:
             told = dict(self.judges.source.about())
-            asked = [told.get("digest", [self.judges.source.name, told]), self.choices.asked]
+            asked = [told.get("digest", [self.judges.source.name, told]), self.settings.count]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         lists = [
-            [list(self.triggers.texts), self.groups(references).tolist(), self.images],
-            None if self.general is None else [list(self.general.texts), self.general_images],
+            [list(self.triggers.texts), self.groups(references).tolist(), self.settings.images],
+            None
+            if self.general is None
+            else [list(self.general.texts), self.settings.general_images],
         ]
         files = [list(own) for own in references]
         return key_of("benchmark", 1, about, methods, lists, files, asked)
@@ -274,10 +224,10 @@ class Scene:
 
 def scenes_of(plan: Plan, shelf: MemorizedImages) -> list[Scene]:
     """Return the scenarios, that of trigger prompts first."""
-    own, seeds = plan.groups(shelf.digests), plan.seeds(plan.images)
+    own, seeds = plan.groups(shelf.digests), plan.seeds(plan.settings.images)
     scenes = [Scene(TRIGGER, plan.triggers, own, seeds, shelf)]
     if plan.general is not None:
-        groups, seeds = plan.general.groups(), plan.seeds(plan.general_images)
+        groups, seeds = plan.general.groups(), plan.seeds(plan.settings.general_images)
         scenes.append(Scene(GENERAL, plan.general, groups, seeds, None))
     return scenes
 
@@ -333,7 +283,7 @@ def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> Referenc
         _Pictures(shelf),
         alignment,
         plan.judges.similarity,
-        plan.choices.asked,
+        plan.settings.count,
         progress=progress,
     )
     known = np.isfinite(found.similarity) & np.isfinite(found.clip)
@@ -346,7 +296,7 @@ def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> Referenc
     similarity = group_interval(found.similarity[known], groups)
     return ReferencePoint(
         source=source.name,
-        count=plan.choices.asked,
+        count=plan.settings.count,
         similarity=bounded(similarity, plan.judges.least, SCORES["top1"].most),
         clip=bounded(group_interval(found.clip[known], groups), clip.least, clip.most),
         about=dict(source.about()),

@@ -207,10 +207,12 @@ class _Run:
         result = Benchmark(
             folder=self.folder.path,
             about={**plan.about(), "references": key_of(*map(sorted, self.shelf.digests))},
-            triggers=listed(plan.triggers, groups[TRIGGER], plan.images, plan.references.known),
+            triggers=listed(
+                plan.triggers, groups[TRIGGER], plan.settings.images, plan.references.known
+            ),
             general=None
             if plan.general is None
-            else listed(plan.general, groups[GENERAL], plan.general_images, 0),
+            else listed(plan.general, groups[GENERAL], plan.settings.general_images, 0),
             rows=rows_of(entries, groups, plan.judges.least),
             curves=curves_of(entries, groups[TRIGGER]),
             reference=referred(plan, self.shelf, self.progress),
@@ -240,7 +242,7 @@ class _Run:
     def _announce(self, scenes: Sequence[Scene]) -> None:
         """Say what the run costs, before it begins."""
         total = sum(scene.count for scene in scenes) * len(self.plan.mitigations)
-        calls = calls_of(total, self.plan.sampling)
+        calls = calls_of(total, self.plan.settings.sampling)
         self.say(
             f"{len(self.plan.mitigations):,} methods and settings: {total:,} images,"
             f" {calls:,} passes of the network and those of the methods themselves; what is"
@@ -261,7 +263,12 @@ class _Run:
         for at, maker in makers.items():
             (scene,) = (each for each in scenes if each.name == at[1])
             made[at] = images_of(
-                images, plan.model, scene.jobs, plan.sampling, maker=maker, progress=steps.part
+                images,
+                plan.model,
+                scene.jobs,
+                plan.settings.sampling,
+                maker=maker,
+                progress=steps.part,
             )
             steps.done(scene.count)
         return made
@@ -314,7 +321,7 @@ class _Run:
 
     def _text(self, mitigation: Mitigation, job: Job) -> str:
         """Return what the CLIP score of an image is against."""
-        if self.plan.choices.clip_text == "original":
+        if self.plan.settings.clip_text == "original":
             return job.prompt
         return mitigation.prompt_of(job, self.plan.model)
 

@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.model import DiffusionModel
+from visleak.memorization.settings import Sampling
 from visleak.pipeline.context import Progress, silent
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import KeyValueStore
@@ -320,10 +321,8 @@ def images_of(
         progress: called with how many are there.
 
     Raises:
-        UsageError: the sampling cannot be.
         VisleakError: the model returned something that is not an image, or the disk refuses.
     """
-    refuse_sampling(sampling)
     made_by = maker or Plain()
     distinct = list(dict.fromkeys(jobs))
     keys = {job: key_of_job(model, job, sampling, made_by.key) for job in distinct}
@@ -355,19 +354,6 @@ def key_of_job(model: DiffusionModel, job: Job, sampling: Sampling, way: str = "
     """Return the key of an image: all that it depends on."""
     how = (sampling.steps, float(sampling.guidance), way)
     return key_of([model.digest, model.precision], *how, job.prompt, job.seed)
-
-
-def refuse_sampling(sampling: Sampling) -> None:
-    """Refuse a sampling that cannot be.
-
-    Raises:
-        UsageError: it is so.
-    """
-    for name in ("steps", "batch"):
-        if getattr(sampling, name) < 1:
-            raise UsageError(f"{name} is at least 1; got {getattr(sampling, name)}")
-    if not 0.0 <= sampling.guidance <= 1000.0:
-        raise UsageError(f"guidance is 0 to 1,000 (MemBench: 7.5); got {sampling.guidance}")
 
 
 def checked(

@@ -31,7 +31,8 @@ from visleak.memorization.mitigate.method import (
     Method,
     place_of,
 )
-from visleak.memorization.model import DiffusionModel, Sampling, Tensor, TokenModel
+from visleak.memorization.model import DiffusionModel, Tensor, TokenModel
+from visleak.memorization.settings import Sampling
 
 #: Processors of diffusers that read keys by ``to_k`` and add a mask to the logits.
 STOCK: Final = ("AttnProcessor", "AttnProcessor2_0")

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import Conditioning, Sampling, Tensor
+from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.models.parts import Layout, quiet
+from visleak.memorization.settings import Sampling
 
 
 def signal_at(signals: npt.ArrayLike, timestep: float) -> float:

@@ -20,8 +20,13 @@ import pyarrow.parquet as pq
 from visleak.auditing import Audit, audit
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.images import open_images, open_pictures, parse_set
+from visleak.images.addresses import redacted
+from visleak.images.request import writable
+from visleak.images.sides import Named, distinct_names
+from visleak.images.sources import derived_name
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
+from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.layout import (
     OTHER_COLOURS,
     LayoutPrints,
@@ -148,19 +153,13 @@ class AuditOptions:
     """Options of the audit of generated images.
 
     Attributes:
-        similarity: text of the encoder; empty takes that of fingerprints, or ``builtin``.
-        tau: below which no pair is listed for its similarity alone.
-        views: of the generated images that are compared: ``none``, ``mirror`` or ``all``.
-        layouts: also look for copies in other colours.
+        settings: how images are compared.
         workers, cache, device: as of :func:`visleak.auditing.audit`.
         force: replace another audit.
         command: to note in the audit.
     """
 
-    similarity: str
-    tau: float
-    views: str
-    layouts: bool
+    settings: TraceSettings
     workers: int | None
     cache: str | Path | None
     device: str
@@ -355,20 +354,21 @@ class Sets:
     def __init__(self, references: Sequence[AnySet], folder: Path, options: AuditOptions) -> None:
         self.references, self.folder, self.options = tuple(references), folder, options
         device = {} if options.device == "cpu" else {"device": options.device}
-        self.encoder: Encoder = encoder_for(self.references, options.similarity, device)
+        self.encoder: Encoder = encoder_for(self.references, options.settings.similarity, device)
         self.audited: Audit | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings of the audit: every pair above tau is listed."""
         soft = (self.encoder.thresholds or {}).get("soft")
-        lowest = self.options.tau if soft is None else min(float(soft), self.options.tau)
+        tau = self.options.settings.tau
+        lowest = tau if soft is None else min(float(soft), tau)
         # embeddings that pass by are listed by thresholds alone, unless asked
         rule = "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
         return Settings(
             encoder=self.encoder.name,
             soft=None if soft is not None and lowest == soft else lowest,
-            views=self.options.views,
+            views=self.options.settings.views,
             candidates=rule,
             within=False,
         )
@@ -409,7 +409,7 @@ class Sets:
         table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
         sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
         hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
-        if options.layouts:
+        if options.settings.layouts:
             search = Layouts(self.references, self.folder, self.options, made, sides)
             hits = search.added(queries, hits, progress)
         return Answer(hits, _nearest(made, queries.images.name), _unread(made))
@@ -457,3 +457,21 @@ def _unread(made: Audit) -> tuple[str, ...]:
                 f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
             )
     return tuple(lines)
+
+
+def training_sets(texts: Sequence[str]) -> list[AnySet]:
+    """Open training images by ``[NAME=]SOURCE``; one alone is called train unless it is named."""
+    asked = []
+    for text in texts:
+        dataset, name, source = parse_set(text)
+        names: tuple[str, ...] = (name,)
+        if source == text:
+            parent = Path(redacted(source).partition("#")[0]).resolve().parent.name
+            names = (derived_name(source), f"{parent}/{derived_name(source)}")
+            names = ("train", *names) if len(texts) == 1 else names
+        names = tuple(writable(each) for each in names)
+        asked.append(Named("--source", "training", writable(dataset), source, names))
+    return [
+        open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
+        for each, name in zip(asked, distinct_names(asked), strict=True)
+    ]
