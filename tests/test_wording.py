@@ -45,7 +45,10 @@ FORBIDDEN = re.compile(
 
 #: Phrases in which such a word is the right one: names of files, keys and options that users have,
 #: and terms of others.
-ALLOWED = re.compile(r"picture in picture")
+ALLOWED = re.compile(
+    r"picture in picture|\"pictures\"|pictures\.rgb|makeup(?=\.csv|[:=.,])|\.makeup"
+    r"|\.trainings|trainings(?=[:=\"])|\.alike|alike(?=[:=])"
+)
 
 #: Packages, modules and pages whose words have not been revised.
 PENDING = frozenset({

@@ -950,7 +950,7 @@ def trace(
 
 
 def _show(audit: Any, name: str, content: Any, *, private: bool) -> None:
-    from visleak.cli.pictures import show_in_report
+    from visleak.cli.page import show_in_report
 
     show_in_report(audit, name, content, private=private)
 

@@ -293,8 +293,8 @@ class Replace(Disputed, Applied):
     )
     select: str = option(
         "approved",
-        "approved: what people approved in visleak review AUDIT_DIR --pool SOURCE; auto: if there"
-        " is no approval, the first candidate of the class that is not a copy of its nearest"
+        "approved: what people approved in visleak review AUDIT_DIR --pool SOURCE; auto: without an"
+        " approval, the first candidate of the class that is not a copy of its nearest"
         " neighbours. No person checks those.",
         choices=("approved", "auto"),
         panel=METHOD,

@@ -288,7 +288,7 @@ class Budget(Options):
     """What a search may spend; whichever limit is reached first ends it.
 
     Attributes:
-        calls: passes of the diffusion network, one per row; ``None`` is no limit. A pass with
+        calls: passes of the diffusion network, one per row; ``None`` is unlimited. A pass with
             gradient counts as ``GRADIENT_CALLS``.
         seconds: of wall time.
     """
@@ -388,7 +388,7 @@ class GibbsSettings(MoveSettings):
         candidates: Q.
         temperature: K, in units of D.
         kappa: D at which a chain ends; ``None``: after one round (the code).
-        rounds: outer rounds at most; ``None`` is no limit, as printed: then the budget ends the
+        rounds: outer rounds at most; ``None`` is unlimited, as printed: then the budget ends the
             search of a chain that never reaches kappa.
         norm: of D, K and kappa.
         keep: prompts in the bank, at most.

@@ -373,7 +373,7 @@ class Search:
     def find_by_prompt(self, prompts: Any, count: int) -> list[list[str]]:
         return [["1", "2"], ["3"], [], ["2"]]
 
-    def pictures(self, ids: Any) -> list[np.ndarray]:
+    def pixels(self, ids: Any) -> list[np.ndarray]:
         return [picture(int(each)) for each in ids]
 
 

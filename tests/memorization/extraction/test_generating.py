@@ -66,7 +66,7 @@ def test_each_image_is_the_models_and_named_by_its_content(tmp_path: Path) -> No
         found = images_of(store, model, wanted, SAMPLING)
         for job, stored in zip(wanted, found, strict=True):
             assert (stored.prompt, stored.seed) == (job.prompt, job.seed)
-            assert np.array_equal(store.picture(stored.digest), model.image(job.prompt, job.seed))
+            assert np.array_equal(store.pixels(stored.digest), model.image(job.prompt, job.seed))
             data = (tmp_path / stored.path).read_bytes()
             assert content_digest(data).hex() == stored.digest
             assert stored.path == f"images/{stored.digest[:2]}/{stored.digest}.png"

@@ -234,7 +234,7 @@ def test_figures_of_another_verb_are_no_generated_images(world: World, tmp_path:
         trace(folder, [str(world.train)], tmp_path / "out")
     assert str(caught.value) == (
         f"{folder} is a result of visleak memorization search, not of extract; make images of its"
-        " prompts first (visleak memorization extract), or name a SOURCE of pictures"
+        " prompts first (visleak memorization extract), or name a SOURCE of images"
     )
     assert not (tmp_path / "out").exists()
 

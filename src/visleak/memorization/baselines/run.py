@@ -107,7 +107,7 @@ class Means:
         return self.proposer()
 
     def own(self, usual: int | None) -> int | None:
-        """Return the iterations of a method with a usual number; ``None`` is no limit."""
+        """Return the iterations of a method with a usual number; ``None`` is unlimited."""
         if self.iterations == "budget":
             return None
         return usual if self.iterations is None else self.iterations

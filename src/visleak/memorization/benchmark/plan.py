@@ -202,14 +202,14 @@ class Scene:
         prompts: of it.
         groups: of the prompts, (prompts,): those that share a memorized image.
         seeds: of the images of a prompt.
-        shelf: memorized images; ``None`` of ordinary prompts.
+        memorized: memorized images; ``None`` of ordinary prompts.
     """
 
     name: str
     prompts: Prompts
     groups: npt.NDArray[np.int64]
     seeds: list[int]
-    shelf: MemorizedImages | None
+    memorized: MemorizedImages | None
 
     @property
     def jobs(self) -> list[Job]:
@@ -222,10 +222,10 @@ class Scene:
         return len(self.prompts) * len(self.seeds)
 
 
-def scenes_of(plan: Plan, shelf: MemorizedImages) -> list[Scene]:
+def scenes_of(plan: Plan, memorized: MemorizedImages) -> list[Scene]:
     """Return the scenarios, that of trigger prompts first."""
-    own, seeds = plan.groups(shelf.digests), plan.seeds(plan.settings.images)
-    scenes = [Scene(TRIGGER, plan.triggers, own, seeds, shelf)]
+    own, seeds = plan.groups(memorized.digests), plan.seeds(plan.settings.images)
+    scenes = [Scene(TRIGGER, plan.triggers, own, seeds, memorized)]
     if plan.general is not None:
         groups, seeds = plan.general.groups(), plan.seeds(plan.settings.general_images)
         scenes.append(Scene(GENERAL, plan.general, groups, seeds, None))
@@ -265,7 +265,7 @@ class Steps:
         self.progress(self.name, self.before, self.total)
 
 
-def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> ReferencePoint | None:
+def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> ReferencePoint | None:
     """Return the reference performance; ``None`` where no search was named.
 
     Prompts whose memorized images are not at hand, and prompts for which nothing was found, are
@@ -280,7 +280,7 @@ def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> Referenc
     found = reference_performance(
         source,
         plan.triggers.texts,
-        _Pictures(shelf),
+        _MemorizedPixels(memorized),
         alignment,
         plan.judges.similarity,
         plan.settings.count,
@@ -289,10 +289,10 @@ def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> Referenc
     known = np.isfinite(found.similarity) & np.isfinite(found.clip)
     if not known.any():
         raise VisleakError(
-            f"{source.name} has no picture for any trigger prompt with its memorized images at"
+            f"{source.name} has no image for any trigger prompt with its memorized images at"
             " hand; leave --reference-source out, or name another"
         )
-    groups, clip = plan.groups(shelf.digests)[known], SCORES["clip"]
+    groups, clip = plan.groups(memorized.digests)[known], SCORES["clip"]
     similarity = group_interval(found.similarity[known], groups)
     return ReferencePoint(
         source=source.name,
@@ -303,14 +303,14 @@ def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> Referenc
     )
 
 
-class _Pictures(Sequence[Sequence[Bytes8]]):
+class _MemorizedPixels(Sequence[Sequence[Bytes8]]):
     """The memorized images of prompts, each read when it is asked for."""
 
-    def __init__(self, shelf: MemorizedImages) -> None:
-        self._shelf = shelf
+    def __init__(self, memorized: MemorizedImages) -> None:
+        self._memorized = memorized
 
     def __len__(self) -> int:
-        return len(self._shelf.digests)
+        return len(self._memorized.digests)
 
     @overload
     def __getitem__(self, at: int) -> Sequence[Bytes8]: ...
@@ -320,5 +320,5 @@ class _Pictures(Sequence[Sequence[Bytes8]]):
 
     def __getitem__(self, at: int | slice) -> Sequence[Bytes8] | Sequence[Sequence[Bytes8]]:
         if isinstance(at, slice):
-            return [self._shelf.pictures(row) for row in range(*at.indices(len(self)))]
-        return self._shelf.pictures(range(len(self))[at])
+            return [self._memorized.pixels(row) for row in range(*at.indices(len(self)))]
+        return self._memorized.pixels(range(len(self))[at])

@@ -277,8 +277,8 @@ def _reached(result: Detection) -> str:
         median = sorted(spread.median for spread in result.spreads if spread.count)
         middle = f", median {number(median[0])}" if len(result.spreads) == 1 else ""
         return (
-            f"{count}: the highest {d} is {number(first.d)}{middle}; without ordinary prompts there"
-            " is no threshold (--general FILE)"
+            f"{count}: the highest {d} is {number(first.d)}{middle}; the threshold needs ordinary"
+            " prompts (--general FILE)"
         )
     found = f"{result.reached:,} of {count} reach {d} >= {threshold_text(result.threshold)}"
     if result.known and result.threshold.negatives:

@@ -234,7 +234,7 @@ def sheet(cluster: Cluster, images: Sequence[Stored], store: ImageStore) -> byte
         store: with the pixels.
     """
     shown = images[1 : MOST + 1]
-    tiles = [Tile("", partial(store.picture, each.digest)) for each in images[: MOST + 1]]
+    tiles = [Tile("", partial(store.pixels, each.digest)) for each in images[: MOST + 1]]
     rows = [(f"medoid, seed {cluster.seed}", tiles[:1])]
     for start in range(1, len(tiles), ACROSS):
         rows.append(("by falling similarity" if start == 1 else "", tiles[start : start + ACROSS]))

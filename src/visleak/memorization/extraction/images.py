@@ -35,7 +35,7 @@ from visleak.storage import KeyValueStore
 
 #: The index, and the folder of the images.
 INDEX: Final = "images.sqlite"
-PICTURES: Final = "images"
+FOLDER: Final = "images"
 
 #: Similarities of images that were computed.
 SIMILARITIES: Final = "similarities.sqlite"
@@ -69,7 +69,7 @@ def path_of(digest: str) -> str:
     >>> path_of("abcdef")
     'images/ab/abcdef.png'
     """
-    return f"{PICTURES}/{digest[:2]}/{digest}.png"
+    return f"{FOLDER}/{digest[:2]}/{digest}.png"
 
 
 def key_of(*parts: object) -> str:
@@ -153,7 +153,7 @@ class ImageStore:
             beside.unlink(missing_ok=True)
         return digest
 
-    def picture(self, digest: str) -> Bytes8:
+    def pixels(self, digest: str) -> Bytes8:
         """Return the pixels of an image, (height, width, 3).
 
         Raises:
@@ -177,7 +177,7 @@ class ImageStore:
 
     # -- similarities that were computed ---------------------------------------------------------
 
-    def alike(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
+    def similarities(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
         """Return the kept similarities (n, n) under a key, ``None`` where there are none."""
         data = self._matrices.known([key]).get(key)
         if data is None:
@@ -190,13 +190,13 @@ class ImageStore:
         matrix[across, down] = matrix[down, across] = values
         return matrix
 
-    def keep_alike(self, key: str, matrix: npt.NDArray[np.floating]) -> None:
+    def keep_similarities(self, key: str, matrix: npt.NDArray[np.floating]) -> None:
         """Keep similarities (n, n), symmetric with ones on the diagonal."""
         values = matrix[np.triu_indices(len(matrix), 1)].astype("<f4").tobytes()
         self._matrices.add({key: values}, replace=True)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._index.close()
         self._matrices.close()
 

@@ -68,7 +68,7 @@ def eps_of(settings: ExtractSettings, similarity: CopySimilarity) -> float:
     """Return the largest distance of neighbours: as asked, else the similarity's own.
 
     Raises:
-        UsageError: nobody asked, and it has none.
+        UsageError: none was given, and it has none.
     """
     eps = similarity.eps if settings.eps is None else settings.eps
     if eps is None:
@@ -298,15 +298,15 @@ class _Work:
     def _groups(self, images: Sequence[Stored]) -> list[Group]:
         """Return the clusters of one prompt's images; similarities are computed once."""
         digests = [each.digest for each in images]
-        key = key_of("alike", self.similarity.digest, digests)
-        alike = self.store.alike(key, len(images))
-        if alike is None:
-            pixels = [self.store.picture(digest) for digest in digests]
-            self.store.keep_alike(key, self.similarity.matrix(pixels))
+        key = key_of("similarity", self.similarity.digest, digests)
+        similarity = self.store.similarities(key, len(images))
+        if similarity is None:
+            pixels = [self.store.pixels(digest) for digest in digests]
+            self.store.keep_similarities(key, self.similarity.matrix(pixels))
             # what was kept is what counts, so that a second run finds the same
-            alike = self.store.alike(key, len(images))
+            similarity = self.store.similarities(key, len(images))
         return clusters_of(
-            alike if alike is not None else (),
+            similarity if similarity is not None else (),
             [each.seed for each in images],
             eps=eps_of(self.settings, self.similarity),
             min_samples=self.settings.min_samples,

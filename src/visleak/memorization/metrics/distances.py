@@ -150,7 +150,7 @@ class KernelDistance:
         value: MMD^2, unbiased; may be below 0 where the two sets are similar.
         low, high: ends of the interval; NaN where a set has fewer than three groups.
         error: standard error.
-        pictures, others: in the two sets.
+        images, others: in the two sets.
         groups, other_groups: in which their images are.
         confidence: that the interval claims.
     """
@@ -159,7 +159,7 @@ class KernelDistance:
     low: float
     high: float
     error: float
-    pictures: int
+    images: int
     others: int
     groups: int
     other_groups: int

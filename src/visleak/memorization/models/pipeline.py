@@ -151,7 +151,7 @@ class Pipeline:
     family: ClassVar[str]
     #: What a folder of this family holds.
     layout: ClassVar[Layout]
-    #: Who schedules where nobody says: ``ddim`` or ``own``.
+    #: The scheduler by default: ``ddim`` or ``own``.
     scheduled: ClassVar[str] = "own"
 
     def __init__(self, loaded: Loaded) -> None:
@@ -271,7 +271,7 @@ class Pipeline:
         return self._drawn(seeds)[0]
 
     def _drawn(self, seeds: Sequence[int]) -> tuple[Tensor, list[Any]]:
-        """Return noises, and the generators that go on where they ended."""
+        """Return noises, and the generators that continue from there."""
         torch = self._torch
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
         rows = [torch.randn((1, *self.shape), generator=each) for each in generators]
@@ -382,7 +382,7 @@ class Pipeline:
     def _bytes(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
         if not np.isfinite(images).all():
             raise VisleakError(
-                f"model {self.name} makes images that are no numbers in precision"
+                f"model {self.name} makes images that are not finite in precision"
                 f" {self.precision}; use --precision bf16 or fp32"
             )
         return (images * 255).round().astype(np.uint8)

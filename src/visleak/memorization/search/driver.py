@@ -31,7 +31,7 @@ from visleak.storage import Database, claimed
 #: (measured on a small UNet2DConditionModel on a CPU: 2.03 times a pass without).
 GRADIENT_CALLS: Final = 2
 
-#: Prompts that a search keeps besides its best ones.
+#: Prompts that a search keeps in addition to its best ones.
 BANK: Final = 1000
 
 #: State is written again once this many times the time of the last writing has passed.

@@ -85,18 +85,18 @@ def _place(hit: Hit) -> tuple[bool, int, bool, float, float, str, str]:
 def originals(
     references: Sequence[tuple[str, str]],
     digests: Sequence[str],
-    alike: Iterable[tuple[int, int]],
+    tied: Iterable[tuple[int, int]],
 ) -> Int64:
     """Return a number for each reference: equal for those that are one memorized image.
 
     Args:
         references: source and id of each.
         digests: content of each; empty where it is not known.
-        alike: places of two references of one layout.
+        tied: places of two references of one layout.
     """
     first = {digest: at for at, digest in reversed(list(enumerate(digests))) if digest}
     codes = np.array([first.get(digest, -1) for digest in digests], np.int64)
-    pairs = np.array(list(alike), np.int64).reshape(-1, 2)
+    pairs = np.array(list(tied), np.int64).reshape(-1, 2)
     return components(len(references), [chained(codes), (pairs[:, 0], pairs[:, 1])])
 
 
@@ -209,15 +209,15 @@ def _numbers(
             digests.append(hit.digest)
     notes: list[str] = []
     references = list(places)
-    alike = list(_alike(references, made, notes)) if made is not None else []
-    group = originals(references, digests, alike)
+    tied = list(_same_layouts(references, made, notes)) if made is not None else []
+    group = originals(references, digests, tied)
     return [
         int(group[places[hit.source, hit.reference]]) if hit is not None and counts(hit) else None
         for hit in chosen
     ], notes
 
 
-def _alike(
+def _same_layouts(
     references: Sequence[tuple[str, str]], made: Audit, notes: list[str]
 ) -> Iterator[tuple[int, int]]:
     """Yield the places of references that have one layout."""
@@ -227,7 +227,7 @@ def _alike(
             f" up to {MOST_COMPARED} are compared with each other"
         )
         return
-    pictures: dict[tuple[str, str], Bytes8] = {}
+    read: dict[tuple[str, str], Bytes8] = {}
     for source in dict.fromkeys(source for source, _ in references):
         ids = [name for own, name in references if own == source]
         try:
@@ -235,11 +235,11 @@ def _alike(
         except UsageError as error:
             notes.append(f"images of {source} were not compared with each other: {error}")
             continue
-        pictures |= {(source, name): pixels for name, pixels in found.items()}
+        read |= {(source, name): pixels for name, pixels in found.items()}
     drawn = [
-        (at, edges(pictures[place]))
+        (at, edges(read[place]))
         for at, place in enumerate(references)
-        if place in pictures and not is_tiny(pictures[place])
+        if place in read and not is_tiny(read[place])
     ]
     for row, (at, one) in enumerate(drawn):
         for other_at, other in drawn[row + 1 :]:

@@ -96,7 +96,7 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
     if every:
         raise UsageError(
             f"--all is for a folder of visleak memorization extract; {os.fspath(target)} has no"
-            f" {EXTRACTION}, and of a SOURCE all pictures are traced anyway"
+            f" {EXTRACTION}, and of a SOURCE all images are traced anyway"
         )
     images = open_pictures(target, name=GENERATED, roles=("benchmark",))
     captions = [] if images.captions is None else images.captions.to_pylist()
@@ -113,7 +113,7 @@ def _refuse_other_verb(folder: Path) -> None:
             raise UsageError(
                 f"{folder} is a result of visleak memorization {found[1].decode()}, not of extract;"
                 " make images of its prompts first (visleak memorization extract), or name a SOURCE"
-                " of pictures"
+                " of images"
             )
 
 
@@ -194,7 +194,7 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
         agreement = in_place(one, other, hit.view)
         if agreement < COLOURS:
             refused[hit] = (
-                "no copy, though near: tiny pictures must agree in place and in colours;"
+                "no copy, though near: tiny images must agree in place and in colours;"
                 f" correlation {agreement:.2f}, at least {COLOURS:.2f} is asked"
             )
     return [replace(hit, refused=refused.get(hit, "")) for hit in listed]
@@ -288,8 +288,8 @@ class Layouts:
         references: dict[tuple[str, str], Bytes8] = {}
         for each in self._pictured:
             ids = {ref for pairs in block.values() for source, ref in pairs if source == each.name}
-            pictures = self.made.pictures(each.name, ids, complete=True)
-            references |= {(each.name, name): pixels for name, pixels in pictures.items()}
+            pixels_of = self.made.pictures(each.name, ids, complete=True)
+            references |= {(each.name, name): pixels for name, pixels in pixels_of.items()}
         drawn = {
             place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)
         }
@@ -302,10 +302,10 @@ class Layouts:
                 colour = colour_difference(queries[image], references[place])
                 hit = known.get((image, *place)) or self._unlisted(image, place)
                 hit = replace(hit, structure=score, colour=colour)
-                alike = same_layout(agreement, score) and colour >= OTHER_COLOURS
-                if alike and not hit.copy and hit.judged != "human":
+                same = same_layout(agreement, score) and colour >= OTHER_COLOURS
+                if same and not hit.copy and hit.judged != "human":
                     hit = replace(hit, grade=LAYOUT, reason=_reason(score, colour), refused="")
-                if alike or (image, *place) in known:
+                if same or (image, *place) in known:
                     yield hit
 
     def _unlisted(self, image: str, place: tuple[str, str]) -> Hit:
@@ -324,7 +324,7 @@ def _reason(score: float, colour: float) -> str:
 AUDIT_FOLDER: Final = "audit"
 
 #: Why two sides cannot be verified.
-NO_PICTURES: Final = "published fingerprints: there is no picture to verify with"
+NO_IMAGES: Final = "published fingerprints: there is no image to verify with"
 _COLUMNS: Final = (
     "query",
     "reference_set",
@@ -430,7 +430,7 @@ def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Itera
             similarity=math.nan if similarity is None else float(similarity),
             grade=row["grade"] or "",
             probability=None if row["probability"] is None else float(row["probability"]),
-            reason=row["reason"] if row["grade"] else NO_PICTURES,
+            reason=row["reason"] if row["grade"] else NO_IMAGES,
             judged=row["judged"] or "",
             view=row["view"] or "original",
             tiny=0 < longest[0] <= TINY and 0 < longest[1] <= TINY,
