@@ -176,8 +176,8 @@ def test_a_list_alone_has_no_threshold(tmp_path: Path) -> None:
     assert not {"roc.csv", "general.csv", "tokens.csv", "roc.svg"} & files(tmp_path / "out")
     (line,) = headlines(found)
     assert line == (
-        "2 prompts: the highest D is 1.574, median 1.18; without ordinary prompts there is no"
-        " threshold (--general FILE)"
+        "2 prompts: the highest D is 1.574, median 1.18; the threshold needs ordinary prompts"
+        " (--general FILE)"
     )
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["reached"].null_count == 2
 

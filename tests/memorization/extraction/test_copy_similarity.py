@@ -87,7 +87,7 @@ def test_pixels_less_a_mean_picture_are_what_the_first_experiment_measured() -> 
     assert measure.digest != PixelSimilarity().digest
     with pytest.raises(UsageError) as error:
         PixelSimilarity(mean[:16])
-    assert str(error.value) == "mean is a picture 32 x 32 x 3; got an array (16, 32, 3)"
+    assert str(error.value) == "mean must be an image 32 x 32 x 3; got an array (16, 32, 3)"
 
 
 def test_pixels_are_blind_to_light() -> None:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from visleak.documents import digest_of
 from visleak.memorization.detection.attribution import attribution
 from visleak.memorization.detection.blocks import (
-    Known,
     Progress,
     forget,
     known_scores,
@@ -90,7 +89,7 @@ def detect(
             say(f"reused: {run.path} holds this very result")
         return found
     same = run.finished and run.content().get("scores_key") == scores_key
-    known = known_scores(run.path, score.settings.noises) if same else Known()
+    known = known_scores(run.path, score.settings.noises) if same else {}
     with run.claimed():
         scores, cost = scored(score, listing.texts, run.path, scores_key, known, progress)
         result = _result(
