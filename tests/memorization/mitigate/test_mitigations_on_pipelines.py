@@ -33,7 +33,7 @@ TEXTS = (
     "wen:0.01,scope=prompt,steps=2",
     "wen:0.01,scope=batch,steps=2,optimiser=adamw",
     "ren:1.2",
-    "ren:1.2,rows=every_other,summary=padding,mask=both",
+    "ren:1.2,summary=padding,mask=both",
 )
 
 
