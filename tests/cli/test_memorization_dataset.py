@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
-from visleak.cli.memorization import FORMATS
 from visleak.memorization import read_prompts
+from visleak.memorization.inputs import FORMATS
 from visleak.memorization.prompt_files.reading import FORMATS as READ
 from visleak.memorization.tracing import read_trace
 from visleak.memorization.tracing.document import content

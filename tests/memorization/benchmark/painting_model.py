@@ -15,9 +15,9 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from visleak.memorization.benchmark import Judges, Plan, references_of, with_none
+from visleak.memorization.benchmark import Judges, Plan, references_of
 from visleak.memorization.extraction.similarity import PixelSimilarity
-from visleak.memorization.mitigate import Unmitigated, mitigation
+from visleak.memorization.mitigate import mitigation, with_none
 from visleak.memorization.model import Conditioning
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings, Sampling
@@ -137,7 +137,7 @@ def plan_of(folder: Path, *methods: str, **more: Any) -> Plan:
         "model": PaintingModel(),
         "triggers": triggers,
         "references": references_of(triggers, planted(folder)),
-        "mitigations": with_none([mitigation(each) for each in methods], Unmitigated()),
+        "mitigations": with_none([mitigation(each) for each in methods]),
         "judges": judges,
         "general": Prompts(GENERAL, origin="general.txt"),
     }

@@ -151,11 +151,6 @@ def _about(judge: Any) -> dict[str, str] | None:
     return None if judge is None else {"name": judge.name, "digest": judge.digest}
 
 
-def with_none(mitigations: Sequence[Mitigation], none: Mitigation) -> tuple[Mitigation, ...]:
-    """Return methods with none in front, once."""
-    return (none, *(each for each in mitigations if each.name != NONE))
-
-
 def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
     """Yield the images of prompts, prompt by prompt."""
     for prompt in prompts:

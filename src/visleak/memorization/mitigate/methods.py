@@ -159,3 +159,27 @@ def usual_methods(
         else:
             methods.append(each)
     return tuple(methods), tuple(f"{name} is skipped: {why}" for name, why in skipped.items())
+
+
+def methods_of(
+    texts: Sequence[str], model: DiffusionModel, seeds: Sequence[int]
+) -> tuple[tuple[Mitigation, ...], tuple[str, ...]]:
+    """Return the methods of a benchmark, none in front, and which the model cannot have.
+
+    Args:
+        texts: as of :func:`mitigation`, or ``paper`` for :func:`paper_settings`; without any the
+            methods of :func:`usual_methods`.
+        model: that makes the images.
+        seeds: of the images of a prompt.
+    """
+    if texts:
+        named = (each for t in texts for each in (paper_settings(model) if t == "paper" else (t,)))
+        return with_none(list(dict.fromkeys(map(mitigation, named)))), ()
+    usual, skipped = usual_methods(model, seeds)
+    return with_none(usual), skipped
+
+
+def with_none(methods: Sequence[Mitigation]) -> tuple[Mitigation, ...]:
+    """Return methods with none in front, once."""
+    none = Unmitigated()
+    return (none, *(each for each in methods if each.name != none.name))
