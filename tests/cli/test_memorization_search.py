@@ -68,11 +68,6 @@ def test_a_search_says_one_line_and_writes_its_files(tmp_path: Path, asked: dict
     assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
 
 
-def test_json_is_the_file(tmp_path: Path, asked: dict[str, Any]) -> None:
-    ran = search(tmp_path, *ON_L2, "--json")
-    assert ran.out.encode() == (tmp_path / "search.json").read_bytes()
-
-
 def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
     asked["model"] = PaperWords()
     search(tmp_path / "paper", "--max-calls", "200", "--rounds", "1")

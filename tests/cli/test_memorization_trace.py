@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -57,12 +56,6 @@ def test_the_summary(folders: Path, traced: Path) -> None:
     ]
     page = (traced / "audit" / "report.html").read_text()
     assert "sources of the generated images" in page
-
-
-def test_json_is_the_file(folders: Path, traced: Path) -> None:
-    asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
-    ran = run(*asked, "--json", "-o", traced)
-    assert json.loads(ran.out) == json.loads((traced / "trace.json").read_text())
 
 
 def test_the_gate(folders: Path, traced: Path) -> None:

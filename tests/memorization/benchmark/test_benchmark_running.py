@@ -235,15 +235,6 @@ def test_a_sheet_of_pictures_goes_and_comes_as_it_is_asked_for(tmp_path: Path) -
     assert len(plan.model.made) == made
 
 
-def test_a_judge_whose_files_were_moved_is_the_same(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
-    moved = dataclasses.replace(plan.judges, alignment=WordAlignment())
-    moved.alignment.name = "elsewhere/clip"
-    assert moved.alignment.digest == plan.judges.alignment.digest
-    key = plan.key([[]] * len(TRIGGERS))
-    assert dataclasses.replace(plan, judges=moved).key([[]] * len(TRIGGERS)) == key
-
-
 def test_another_method_makes_its_own_images_and_another_judge_none(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
     first = benchmark(plan, tmp_path / "out")

@@ -15,7 +15,6 @@ from visleak.memorization.settings import ScoreSettings
 from visleak.storage import KeyValueStore
 
 TEXTS = tuple(f"prompt {number / 100}" for number in range(3 * BLOCK + 17))
-SETTINGS = ScoreSettings(noises=2, batch=32)
 
 
 def score(fail_after: int | None = None, batch: int = 32) -> TriggerScore:

@@ -99,19 +99,6 @@ def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped)
 # -- resuming ------------------------------------------------------------------------------------
 
 
-class Killed:
-    """A maker that is killed in its second batch."""
-
-    def __init__(self, maker):
-        self.key, self.maker, self.calls = maker.key, maker, 0
-
-    def __call__(self, model, jobs, sampling):
-        self.calls += 1
-        if self.calls == 2:
-            raise KeyboardInterrupt
-        return self.maker(model, jobs, sampling)
-
-
 def test_methods_have_images_of_their_own_in_one_store(model, tmp_path):
     seeds = seeds_of(0, 2)
     jobs = jobs_of(seeds)

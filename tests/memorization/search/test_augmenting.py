@@ -14,7 +14,7 @@ from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.search import gibbs
 from visleak.memorization.search.driver import Banked, Progress, SearchTask, generator
 from visleak.memorization.search.gibbs import Augmented, AugmentSettings, augment
-from visleak.memorization.settings import Budget, ScoreSettings
+from visleak.memorization.settings import ScoreSettings
 
 SETTINGS = AugmentSettings(
     iterations=6, candidates=4, temperature=0.4, kappa=1.0, patience=2, top=None, norm="l2"
@@ -189,16 +189,6 @@ def test_an_interrupted_augmentation_ends_with_identical_results(
     again = augment(task(model := FiveWords(), folder=tmp_path), FiveProposer(), TRIGGERS, CODE)
     assert again == made
     assert model.rows == 0
-
-
-def test_a_budget_ends_it_and_a_larger_one_goes_on(tmp_path: Path) -> None:
-    whole = augment(task(), FiveProposer(), TRIGGERS, SETTINGS)
-    small = task(model := FiveWords(), folder=tmp_path, budget=Budget(calls=60))
-    part = augment(small, FiveProposer(), TRIGGERS, SETTINGS)
-    assert not part.complete
-    assert part.calls == model.rows <= 60
-    made = augment(task(folder=tmp_path), FiveProposer(), TRIGGERS, SETTINGS)
-    assert without_time(made) == without_time(whole)
 
 
 def test_words_that_nobody_knows_are_left_out_and_counted() -> None:

@@ -25,7 +25,6 @@ from visleak.memorization.recall import recall_of
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing import Trace, read_trace, trace
 from visleak.memorization.tracing.document import headlines, table
-from visleak.report import write_report
 from visleak.verdicts import Ledger, Verdict, digests_of
 
 
@@ -94,22 +93,6 @@ def test_the_files_say_the_same(traced: Trace) -> None:
     assert back.originals == traced.originals
     assert back.key == traced.key
     assert back.share == traced.share
-
-
-def test_the_report_shows_the_section(traced: Trace, tmp_path: Path) -> None:
-    page = write_report(traced.folder / "audit", tmp_path / "page.html").read_text()
-    assert "Memorization: sources of the generated images" in page
-    assert "2 of 4 clusters are near-duplicates of 1 training image in train." in page
-    assert "a cat &lt;b&gt;" in page
-    assert "a cat <b>" not in page
-
-
-def test_run_again_nothing_changes(world: World, traced: Trace) -> None:
-    before = {p.name: p.read_bytes() for p in traced.folder.iterdir() if p.is_file()}
-    stamp = (traced.folder / "audit" / "pairs.parquet").stat().st_mtime_ns
-    trace(world.extraction, [str(world.train)], traced.folder, workers=1)
-    assert {p.name: p.read_bytes() for p in traced.folder.iterdir() if p.is_file()} == before
-    assert (traced.folder / "audit" / "pairs.parquet").stat().st_mtime_ns == stamp
 
 
 def test_people_decide(world: World, traced: Trace, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,6 @@ from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
 from visleak.pipeline.context import Progress
-from visleak.records import Bytes8
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
@@ -275,7 +274,7 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
     found = reference_performance(
         source,
         plan.triggers.texts,
-        _MemorizedPixels(memorized),
+        memorized.pixels,
         alignment,
         plan.judges.similarity,
         plan.settings.count,
@@ -296,24 +295,3 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
         clip=bounded(group_interval(found.clip[known], groups), clip.least, clip.most),
         about=dict(source.about()),
     )
-
-
-class _MemorizedPixels(Sequence[Sequence[Bytes8]]):
-    """The memorized images of prompts, each read when it is asked for."""
-
-    def __init__(self, memorized: MemorizedImages) -> None:
-        self._memorized = memorized
-
-    def __len__(self) -> int:
-        return len(self._memorized.digests)
-
-    @overload
-    def __getitem__(self, at: int) -> Sequence[Bytes8]: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Sequence[Bytes8]]: ...
-
-    def __getitem__(self, at: int | slice) -> Sequence[Bytes8] | Sequence[Sequence[Bytes8]]:
-        if isinstance(at, slice):
-            return [self._memorized.pixels(row) for row in range(*at.indices(len(self)))]
-        return self._memorized.pixels(range(len(self))[at])

@@ -201,14 +201,31 @@ class CopySimilarity(Protocol):
         ...
 
 
-class EncoderSimilarity:
+class _VectorSimilarity:
+    """The cosine of unit vectors of images."""
+
+    least: float = -1.0
+
+    def vectors(self, images: Sequence[Bytes8]) -> Float64:
+        """Return unit vectors (n, width)."""
+        raise NotImplementedError
+
+    def matrix(self, images: Sequence[Bytes8]) -> Float64:
+        """Return the cosines among images, see :class:`CopySimilarity`."""
+        return among(self.vectors(images))
+
+    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
+        """Return the cosines to other images."""
+        return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
+
+
+class EncoderSimilarity(_VectorSimilarity):
     """Cosine similarity of an encoder's vectors: with SSCD, what MemBench does (section 4).
 
     Its eps is 0.5 for SSCD, else that of the soft threshold which came with the encoder.
     """
 
     number = "cosine of the encoder's vectors"
-    least: float = -1.0
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -229,16 +246,8 @@ class EncoderSimilarity:
             parts.append(self.encoder.encode(some)[0].astype(np.float64))
         return np.concatenate(parts)
 
-    def matrix(self, images: Sequence[Bytes8]) -> Float64:
-        """Return the cosines among images, see :class:`CopySimilarity`."""
-        return among(self.vectors(images))
 
-    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the cosines to other images."""
-        return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
-
-
-class PixelSimilarity:
+class PixelSimilarity(_VectorSimilarity):
     """Normalised cross-correlation of pixels at 32 x 32, exact and without a model.
 
     Blind to brightness and contrast, and to nothing else: a shift by a few pixels is another
@@ -250,7 +259,6 @@ class PixelSimilarity:
     """
 
     name = "pixels"
-    least: float = -1.0
     eps: float | None = PIXEL_EPS
 
     def __init__(self, mean: npt.ArrayLike | None = None) -> None:
@@ -273,14 +281,6 @@ class PixelSimilarity:
             mean = square.mean((0, 1)) if self._mean is None else self._mean
             rows[row] = _unit_or_one_colour((square - mean).ravel(), square)
         return rows
-
-    def matrix(self, images: Sequence[Bytes8]) -> Float64:
-        """Return the correlations among images, see :class:`CopySimilarity`."""
-        return among(self.vectors(images))
-
-    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the correlations with other images."""
-        return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
 
 
 def squeezed(pixels: Bytes8) -> Float64:

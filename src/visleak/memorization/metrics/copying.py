@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Protocol
@@ -291,7 +291,7 @@ class ReferencePerformance:
 def reference_performance(
     source: ImagesByPrompt,
     prompts: Sequence[str],
-    references: Sequence[Sequence[Bytes8]],
+    references: Callable[[int], Sequence[Bytes8]],
     alignment: Alignment,
     similarity: CopySimilarity,
     count: int = 100,
@@ -303,27 +303,24 @@ def reference_performance(
     Args:
         source: the search.
         prompts: trigger prompts.
-        references: the memorized images of each prompt; empty where none is at hand.
+        references: returns the memorized images of a prompt by its number; empty where none is at
+            hand.
         alignment: makes the CLIP scores.
         similarity: the measure of copying.
         count: images to ask for; of ties the first that was found is kept.
         progress: called with how many prompts are done.
 
     Raises:
-        UsageError: there is not one list of references a prompt, or nothing is asked for.
+        UsageError: nothing is asked for.
     """
-    if len(references) != len(prompts):
-        raise UsageError(
-            f"references are one list of memorized images per prompt; got {len(references)} for"
-            f" {len(prompts)} prompts"
-        )
     if count < 1:
         raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
     found = source.find_by_prompt(prompts, count)
     vectors = _Vectors(source, alignment)
     best = []
     texts = alignment.texts(prompts)
-    for number, (prompt, own) in enumerate(zip(prompts, references, strict=True)):
+    for number, prompt in enumerate(prompts):
+        own = references(number)
         image, clip, candidates = vectors.best(texts[number], found[number][:count])
         value = math.nan
         if image and len(own):
