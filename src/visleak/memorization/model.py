@@ -146,6 +146,12 @@ def version_of(model: DiffusionModel) -> str | None:
     return name if model.family == "sd" and fits else None
 
 
+def about_model(model: DiffusionModel) -> dict[str, object]:
+    """Return what a model says of itself, and at least its name, digest, device and precision."""
+    names = ("name", "family", "prediction", "digest", "device", "precision")
+    return {**{name: getattr(model, name) for name in names}, **model.about()}
+
+
 class TokenModel(DiffusionModel, Protocol):
     """A model whose prompts can be taken apart into tokens, and put together from embeddings."""
 

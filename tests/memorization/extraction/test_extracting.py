@@ -302,11 +302,11 @@ def test_the_recall_of_the_similarity_is_quoted(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "builtin" / "extract.json").read_text())
     recall = recall_of("builtin", "extract")
     assert recall is not None
-    assert content["recall"] == recall.as_dict()
+    assert content["recall"] == recall
     assert "reproductions.json" in content["recall"]["source"]
     page = (tmp_path / "builtin" / "extract.md").read_text()
     assert "non-verbatim reproductions" in page
-    assert f"{100 * recall.share:.2f} %" in page
+    assert f"{100 * recall['share']:.2f} %" in page
     assert found.unclustered == ()
     made(tmp_path / "pixels")
     other = json.loads((tmp_path / "pixels" / "extract.json").read_text())
@@ -321,8 +321,8 @@ def test_quoted_figures_are_those_that_were_measured(step: str) -> None:
     measured = content["figures"][step]["by kind"]
     quoted = recall_of("builtin", step)  # type: ignore[arg-type]
     assert quoted is not None
-    kinds = quoted.as_dict()["by_kind"]
+    kinds = quoted["by_kind"]
     assert {kind: (each["found"], each["of"]) for kind, each in kinds.items()} == {
         kind: (each["count"], each["total"]) for kind, each in measured.items()
     }
-    assert content["date"] in quoted.as_dict()["source"]
+    assert content["date"] in quoted["source"]

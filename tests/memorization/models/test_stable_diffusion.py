@@ -100,7 +100,8 @@ def test_asking_for_the_first_timestep_disturbs_no_sampler(model):
     assert torch.equal(scheduler.timesteps, before)
 
 
-def test_steps_that_cannot_be_are_refused(model, steps=2000):
+def test_steps_that_cannot_be_are_refused(model):
+    steps = 2000
     text = f"steps must be a number of steps that DDIMScheduler can make, 1 to 1000; got {steps}"
     with pytest.raises(UsageError, match=text):
         model.first_timestep(steps)

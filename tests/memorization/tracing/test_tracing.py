@@ -70,11 +70,11 @@ def test_what_is_not_found_is_not_shown_to_be_new(traced: Trace) -> None:
     recall = recall_of("builtin", "trace")
     assert recall is not None
     content = json.loads((traced.folder / "trace.json").read_text(encoding="utf-8"))
-    assert content["recall"] == recall.as_dict()
+    assert content["recall"] == recall
     text = (traced.folder / "trace.md").read_text(encoding="utf-8")
     section = (traced.folder / "audit" / "sections" / "memorization.json").read_text("utf-8")
     for page in (text, json.loads(section)["markdown"]):
-        assert f"{100 * recall.share:.2f} % of non" in page.replace("\\", "")
+        assert f"{100 * recall['share']:.2f} % of non" in page.replace("\\", "")
         assert "reproductions" in page
 
 

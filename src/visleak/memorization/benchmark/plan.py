@@ -27,7 +27,7 @@ from visleak.memorization.benchmark.statistics import bounded
 from visleak.memorization.extraction.images import Job, key_of, seeds_of
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.metrics.copying import reference_performance
-from visleak.memorization.model import DiffusionModel
+from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
@@ -96,13 +96,8 @@ class Plan:
     def about(self) -> dict[str, Any]:
         """Return all but prompts and methods, as plain data."""
         judges, settings = self.judges, self.settings
-        known = {
-            "name": self.model.name,
-            "digest": self.model.digest,
-            "precision": self.model.precision,
-        }
         return {
-            "model": {**self.model.about(), **known},
+            "model": about_model(self.model),
             "sampling": {
                 "steps": settings.sampling.steps,
                 "guidance": float(settings.sampling.guidance),

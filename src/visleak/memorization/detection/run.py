@@ -35,6 +35,7 @@ from visleak.memorization.detection.statistics import (
     threshold_at,
     threshold_given,
 )
+from visleak.memorization.model import about_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Scores, TriggerScore
 from visleak.memorization.settings import Analysis
@@ -162,7 +163,7 @@ def _result(
         scores_key=keys[1],
         settings=score.settings.about(),
         timestep=score.timestep,
-        model=_about_model(score),
+        model=about_model(score.model),
         origin=prompts.origin,
         general_origin="" if general is None else general.origin,
         prompts=int((~listing.general).sum()),
@@ -187,20 +188,6 @@ def _result(
             *_notes(listing, threshold, apart),
         ),
     )
-
-
-def _about_model(score: TriggerScore) -> dict[str, Any]:
-    """Return what the model says of itself, and at least its name, device and precision."""
-    model = score.model
-    least = {
-        "name": model.name,
-        "family": model.family,
-        "prediction": model.prediction,
-        "digest": model.digest,
-        "device": model.device,
-        "precision": model.precision,
-    }
-    return {**least, **model.about()}
 
 
 def _threshold(ordinary: Float64, analysis: Analysis) -> Threshold | None:

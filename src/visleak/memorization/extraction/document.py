@@ -165,11 +165,10 @@ def name_of(result: Extraction, cluster: Cluster) -> str:
 
 def content(run: RunFolder, result: Extraction) -> dict[str, Any]:
     """Return the content of ``extract.json``."""
-    recall = recall_of(_similarity_of(result), "extract")
     return run.document(headline(result), result) | {
         "high_d": result.high_rule,
         "unclustered": [{"prompt": each.prompt, "d": each.d} for each in result.unclustered],
-        "recall": None if recall is None else recall.as_dict(),
+        "recall": recall_of(_similarity_of(result), "extract"),
         "cautions": cautions(result),
     }
 

@@ -30,7 +30,7 @@ from visleak.memorization.extraction.similarity import (
     clusters_of,
     load_similarity,
 )
-from visleak.memorization.model import DiffusionModel
+from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompts import PromptScores
 from visleak.memorization.settings import ExtractSettings, Sampling
 from visleak.pipeline.context import Progress, silent
@@ -44,12 +44,6 @@ def request_key(about: dict[str, Any], prompts: Sequence[str]) -> str:
     parts = (model["digest"], model["precision"], similarity["digest"])
     d = [about["d"]] if "d" in about else []
     return key_of("extract", 1, *parts, about["sampling"], asked, list(prompts), *d)
-
-
-def about_model(model: DiffusionModel) -> dict[str, object]:
-    """Return what a model says of itself, and at least its name, digest and precision."""
-    known = {"name": model.name, "digest": model.digest, "precision": model.precision}
-    return {**model.about(), **known}
 
 
 def about_clusters(similarity: CopySimilarity, settings: ExtractSettings) -> dict[str, object]:
