@@ -113,12 +113,8 @@ class Means:
         return usual if self.iterations is None else self.iterations
 
 
-def gibbs(means: Means) -> GibbsSearch:
-    """Return Algorithm 1: one round without a kappa, as for table 2 (200 runs, 150 iterations).
-
-    Raises:
-        UsageError: D is on another scale than the paper's K, and no K was given.
-    """
+def _gibbs(means: Means) -> GibbsSearch:
+    # one round without a kappa, as for table 2 (200 runs, 150 iterations)
     usual, temperature = GibbsSettings(), means.temperature
     if temperature is None:
         if means.norm != usual.norm:
@@ -141,58 +137,47 @@ def gibbs(means: Means) -> GibbsSearch:
     return GibbsSearch(means.masked("gibbs"), settings)
 
 
-def random_words(means: Means) -> RandomWords:
-    """Return strings of random words; without a budget as many as Algorithm 1 scores."""
+def _random(means: Means) -> RandomWords:
+    # without a budget as many as Algorithm 1 scores
     usual = GibbsSettings()
     wanted = means.own(usual.iterations)
     prompts = None if wanted is None else wanted * (means.candidates or usual.candidates)
     return RandomWords(means.masked("random"), RandomSettings(means.length, prompts))
 
 
-def greedy(means: Means) -> Greedy:
-    """Return the best of a list.
-
-    Raises:
-        UsageError: no list was given.
-    """
+def _greedy(means: Means) -> Greedy:
     if means.prompts is None:
         raise UsageError("greedy needs a list of prompts: give --prompts FILE")
     return Greedy(means.prompts)
 
 
-def conzic(means: Means) -> Conzic:
-    """Return ConZIC with D."""
+def _conzic(means: Means) -> Conzic:
     usual = ConzicSettings()
     candidates = means.candidates or usual.candidates
     settings = ConzicSettings(means.length, means.own(usual.iterations), candidates)
     return Conzic(means.masked("conzic"), settings)
 
 
-def zerocap(means: Means) -> Zerocap:
-    """Return ZeroCap with D; the budget, not a number of iterations, ends its chains early.
-
-    Raises:
-        UsageError: no causal language model was given.
-    """
+def _zerocap(means: Means) -> Zerocap:
+    # the budget, not a number of iterations, ends its chains early
     if means.causal is None:
         raise UsageError("zerocap needs a causal language model: give --causal-lm FOLDER")
     top = means.candidates or ZerocapSettings().top
     return Zerocap(means.causal(), ZerocapSettings(means.length, means.beams, top=top))
 
 
-def pez(means: Means) -> Pez:
-    """Return PEZ with D."""
+def _pez(means: Means) -> Pez:
     return Pez(means.model, PezSettings(means.length, means.own(PezSettings().iterations)))
 
 
 #: Functions that make a method, by its name.
 SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
-    "gibbs": gibbs,
-    "random": random_words,
-    "greedy": greedy,
-    "conzic": conzic,
-    "zerocap": zerocap,
-    "pez": pez,
+    "gibbs": _gibbs,
+    "random": _random,
+    "greedy": _greedy,
+    "conzic": _conzic,
+    "zerocap": _zerocap,
+    "pez": _pez,
 }
 
 

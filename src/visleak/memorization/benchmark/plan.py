@@ -25,7 +25,7 @@ from visleak.memorization.benchmark.records import (
 from visleak.memorization.benchmark.references import References
 from visleak.memorization.benchmark.statistics import bounded
 from visleak.memorization.extraction.images import Job, key_of, seeds_of
-from visleak.memorization.intervals import group_interval
+from visleak.memorization.intervals import effective_groups, group_interval
 from visleak.memorization.metrics.copying import reference_performance
 from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept
@@ -154,12 +154,12 @@ def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
 
 def listed(prompts: Prompts, groups: npt.NDArray[np.int64], images: int, referenced: int) -> Listed:
     """Return what is told of a list of prompts."""
-    sizes = np.bincount(groups).astype(np.float64)
+    sizes = np.bincount(groups)
     return Listed(
         origin=prompts.origin,
         prompts=len(prompts),
         groups=len(sizes),
-        effective=float(sizes.sum() ** 2 / (sizes**2).sum()),
+        effective=effective_groups(sizes),
         images=images,
         referenced=referenced,
         digest=key_of("prompts", list(prompts.texts)),

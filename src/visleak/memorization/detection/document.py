@@ -166,6 +166,8 @@ def roc_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, byt
 
 def tokens_figure(result: Detection) -> dict[str, bytes]:
     """Return prompts with coloured tokens as SVG and PNG; nothing where none was attributed."""
+    from matplotlib.colors import to_rgb
+
     shown = result.tokens[:PROMPTS]
     if not shown:
         return {}
@@ -198,11 +200,6 @@ def tokens_figure(result: Detection) -> dict[str, bytes]:
                     )  # fmt: skip
             at -= LINE + BETWEEN
         return saved(figure, "detect tokens")
-
-
-def to_rgb(colour: str) -> tuple[float, ...]:
-    """Return the red, green and blue of ``#rrggbb``, 0 to 1."""
-    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
 
 
 def _lines(figure: Any, each: Attribution) -> list[list[tuple[float, str, float]]]:
