@@ -154,7 +154,7 @@ class Audit:
         """Return what could not be read."""
         return read_problems(self.folder / UNREADABLE)
 
-    def pictures(
+    def decoded_images(
         self,
         set_name: str,
         ids: Iterable[str],
@@ -203,6 +203,9 @@ class Audit:
                 f" changed since the audit, such as {missing[0]!r}; restore them, or run again"
             )
         return result
+
+    #: The former name, for packages that have not been revised.
+    pictures = decoded_images
 
     def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:
         """Return the content digests of some images when they were audited."""

@@ -114,8 +114,8 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A decoded picture as people see it.
+class DecodedImage:
+    """A decoded image as people see it.
 
     Attributes:
         pixels: ``uint8`` array of shape (height, width, 3), RGB, after EXIF orientation, alpha
@@ -127,6 +127,10 @@ class Picture:
     pixels: Bytes8
     width: int
     height: int
+
+
+#: The former name, for packages that have not been revised.
+Picture = DecodedImage
 
 
 class Opener(Protocol):
@@ -484,17 +488,17 @@ class Grades:
 
 
 class Encoder(Protocol):
-    """Turns pictures into fingerprints: weights, preprocessing, normalisation and thresholds.
+    """Turns images into embeddings: weights, preprocessing, normalisation and thresholds.
 
     Attributes:
         name: how the command line calls it.
         digest: text that changes whenever any vector it makes could change.
-        width: number of coordinates of a fingerprint.
-        enough: a picture whose short side has this many pixels is large enough (0: decode all).
+        width: number of coordinates of an embedding.
+        enough: an image whose short side has this many pixels is large enough (0: decode all).
         views: how many of :data:`VIEWS` :meth:`view` can make of stored vectors; 1 is none.
         thresholds: ``{"hard": .., "soft": .., "provenance": ..}`` or ``None``.
-        cohort: ``float32`` (m, width) unit rows of just any pictures, or ``None``: the yardstick
-            of the background correction.
+        cohort: ``float32`` (m, width) unit rows of a fixed set of unrelated images, or ``None``:
+            the reference of the background similarity.
     """
 
     name: str
@@ -505,39 +509,39 @@ class Encoder(Protocol):
     thresholds: Mapping[str, Any] | None
     cohort: Float32 | None
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
+    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, width) and whether each image is flat (n,)."""
         ...
 
     def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors that the given view of the same pictures would have."""
+        """Return the vectors that the given view of the same images would have."""
         ...
 
 
 class Encodes(Protocol):
-    """The one method that makes an object an encoder of ``load_encoder``."""
+    """Minimal encoder interface of ``load_encoder``: one method."""
 
-    def encode(self, pictures: list[Bytes8], /) -> Any:
-        """Return an array of floats (n, width), one row a picture of ``uint8`` RGB."""
+    def encode(self, images: list[Bytes8], /) -> Any:
+        """Return an array of floats (n, width), one row per image of ``uint8`` RGB."""
         ...
 
 
 class Preparation(Protocol):
-    """Makes of a picture what a network takes. Picklable: it runs where pictures are decoded."""
+    """Turns an image into the input of a network. Picklable: it runs where images are decoded."""
 
-    def __call__(self, picture: Picture) -> npt.NDArray[Any]:
-        """Return the network's input for one picture, without a batch axis."""
+    def __call__(self, image: DecodedImage) -> npt.NDArray[Any]:
+        """Return the network's input for one image, without a batch axis."""
         ...
 
 
 class BatchEncoder(Encoder, Protocol):
-    """An encoder that wants many pictures at a time in one place: a network, perhaps on a GPU.
+    """An encoder that takes many images at a time in one place: a network, perhaps on a GPU.
 
     Workers decode and prepare; :meth:`forward` is called in the process that began the run.
 
     Attributes:
-        batch: pictures a call of :meth:`forward`.
-        preparation: makes the network's input of a picture.
+        batch: images per call of :meth:`forward`.
+        preparation: makes the network's input of an image.
         precision: of the arithmetic (``fp32``, ``fp16``, ``bf16``). Not part of the digest, which
             tells what the vectors mean; part of the key under which they are cached.
         device: where the network runs, for people (``cpu``, ``cuda:0``).
@@ -549,5 +553,5 @@ class BatchEncoder(Encoder, Protocol):
     device: str
 
     def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return unit vectors (n, width) of prepared pictures."""
+        """Return unit vectors (n, width) of prepared images."""
         ...

@@ -18,9 +18,8 @@ from visleak.pipeline.stored import Taken, take_in
 from visleak.pipeline.thresholds import Thresholds
 from visleak.records import AnySet, EmbeddingSet, Encoder, Int64, Pairs
 from visleak.search import load_partition_search
-from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Wanted
+from visleak.search.hits import Account, Wanted
 from visleak.settings import Settings
 
 #: Seed of the draw behind ``sample``.

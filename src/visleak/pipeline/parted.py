@@ -15,11 +15,9 @@ import numpy as np
 from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.records import Float32, Int64
 from visleak.search import load_search
-from visleak.search.account import Account
-from visleak.search.chosen import chosen, joined
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Hits, Search, Sides, ViewMaker, Wanted
-from visleak.search.rescore import Scored
+from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
+from visleak.search.rescore import Scored, chosen, joined
 
 #: References a task: large enough to pay for the hand-over of 37 MB of the built-in vectors.
 PART: Final = 16_384

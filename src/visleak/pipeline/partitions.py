@@ -61,7 +61,7 @@ def streamed(
 
 
 class KeptHits:
-    """What was found in partitions, in the cache; see :class:`visleak.search.streaming.Kept`.
+    """What was found in partitions, in the cache; see :class:`visleak.search.streaming.HitStore`.
 
     Args:
         cache: where it is kept.

@@ -28,8 +28,8 @@ from visleak.pipeline.windows import with_windows
 from visleak.pipeline.yardstick import measured
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Pairs
 from visleak.search import load_search
-from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
+from visleak.search.hits import Account
 from visleak.search.streaming_device import torch_device
 from visleak.settings import Settings
 from visleak.storage.summary import ChanceSummary

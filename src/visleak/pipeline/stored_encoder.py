@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from visleak.encoders import known_request, load_encoder
-from visleak.encoders.published import published
 from visleak.encoders.request import parse
+from visleak.encoders.thresholds import published
 from visleak.errors import UsageError, VisleakError
 from visleak.records import AnySet, Bool, EmbeddingSet, Encoder, Encodes, Float32, Picture
 

@@ -42,7 +42,17 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprinting import fingerprint
 from visleak.pipeline.material import Material
 from visleak.pipeline.verification import equal_bytes, verify
-from visleak.records import GRADES, Bool, Bytes8, Encoder, Float32, Grade, Int64, Pairs, Picture
+from visleak.records import (
+    GRADES,
+    Bool,
+    Bytes8,
+    DecodedImage,
+    Encoder,
+    Float32,
+    Grade,
+    Int64,
+    Pairs,
+)
 from visleak.search.exact import ExactSearch
 from visleak.verify import check
 
@@ -240,7 +250,7 @@ class EncoderSimilarity(_VectorSimilarity):
         parts = [np.empty((0, self.encoder.width))]
         for start in range(0, len(images), CHUNK):
             some = [
-                Picture(each, each.shape[1], each.shape[0])
+                DecodedImage(each, each.shape[1], each.shape[0])
                 for each in images[start : start + CHUNK]
             ]
             parts.append(self.encoder.encode(some)[0].astype(np.float64))
