@@ -46,10 +46,11 @@ FORBIDDEN = re.compile(
 #: Phrases in which such a word is the right one: names of files, keys and options that users have,
 #: and terms of others.
 ALLOWED = re.compile(
-    r"""picture in picture|["']pictures["']|pictures\.rgb|makeup(?=\.csv|[:=.,])|\.makeup"""
-    r"""|\.trainings|trainings(?=[:=\"])|\.alike|alike(?=[:=])"""
+    r"""picture in picture|["']pictures["']|twins_by_pictures|pairs_of_pictures|upper_95_pictures"""
+    r"""|pictures\.rgb|makeup(?=\.csv|[:=.,])|\.makeup|\.trainings|trainings(?=[:=\"])|\.alike"""
+    r"""|alike(?=[:=])"""
     # interfaces of packages in PENDING
-    r"""|open_pictures|(?:each|images|references)\.pictures|pictures=images|pipeline\.afar"""
+    r"""|open_pictures|(?:each|images|references)\.pictures|pipeline\.afar"""
 )
 
 #: Packages, modules and pages whose words have not been revised.
@@ -60,11 +61,9 @@ PENDING = frozenset({
     "cache",
     "counts",
     "delimited",
-    "diff",
     "documents",
     "errors",
     "gallery",
-    "gating",
     "grading",
     "groups",
     "images",
@@ -75,16 +74,12 @@ PENDING = frozenset({
     "records",
     "remedy",
     "replacements",
-    "report",
     "reporting",
     "review",
     "robustness",
     "settings",
-    "stats",
     "storage",
-    "study",
     "vectors",
-    "verdicts",
     "verify",
 })  # fmt: skip
 

@@ -61,7 +61,7 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
         return
     progress("writing the report", 0, 0)
     images = None if private else reader_for_page(result)
-    write_report(result.folder, pictures=images, private=private)
+    write_report(result.folder, loader=images, private=private)
     progress("writing the report", 1, 1)
 
 
@@ -80,4 +80,4 @@ def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, priva
     write_json(audit.folder / SECTIONS / name, content)
     private = private or is_private(audit.folder)
     images = None if private else reader_for_page(audit)
-    write_report(audit.folder, pictures=images, private=private)
+    write_report(audit.folder, loader=images, private=private)
