@@ -30,7 +30,8 @@ import torch
 from record import Bar, write
 
 from visleak.memorization.models import load_model
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import ScoreSettings
 
 WORDS = tuple(f"word{number}" for number in range(500))
 

@@ -71,7 +71,7 @@ from visleak.memorization.extraction import (  # noqa: E402
 )
 from visleak.memorization.models import load_model  # noqa: E402
 from visleak.memorization.search.diversity import diversify  # noqa: E402
-from visleak.memorization.search.driver import Budget, Searcher, SearchTask  # noqa: E402
+from visleak.memorization.search.driver import Searcher, SearchTask  # noqa: E402
 from visleak.memorization.search.gibbs import AugmentSettings, GibbsSearch, GibbsSettings, augment  # noqa: E402  # noqa: E402
 from visleak.memorization.search.lists import (  # noqa: E402
     Greedy,
@@ -79,6 +79,7 @@ from visleak.memorization.search.lists import (  # noqa: E402
     RandomWords,
 )
 from visleak.memorization.search.proposals import Rules, load_language_model  # noqa: E402
+from visleak.memorization.settings import Budget  # noqa: E402
 from visleak.memorization.tracing import trace  # noqa: E402
 
 Float64 = npt.NDArray[np.float64]
@@ -248,7 +249,7 @@ def by_pixels(work: Path, size: Size) -> dict[str, Any]:
     for name in ("memorised", "general"):
         folder = work / f"pixels-{name}"
         shutil.copytree(work / f"extract-{name}", folder, dirs_exist_ok=True)
-        made = reclustered(folder, settings, similarity="pixels", pictures=False)
+        made = reclustered(folder, settings, similarity="pixels", sheets=False)
         found[name] = {
             "prompts_with_a_cluster": len({cluster.prompt for cluster in made.clusters}),
             "sizes": [cluster.size for cluster in made.clusters],
@@ -296,7 +297,10 @@ def searches(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
     causal = load_causal(str(toy.folder / "clm"))
     chains, steps, candidates, length = size.chains, size.iterations, size.candidates, size.length
     budget = Budget(calls=chains * steps * candidates + steps)
-    settings = GibbsSettings("paper", length, steps, candidates, 0.05, None, 1, norm="l2")
+    settings = GibbsSettings(
+        length=length, iterations=steps, candidates=candidates, temperature=0.05, kappa=None,
+        rounds=1, norm="l2",
+    )  # fmt: skip
     methods: list[Searcher] = [
         GibbsSearch(proposer, settings),
         RandomWords(proposer, RandomSettings(length)),
@@ -356,7 +360,9 @@ def multiplied(toy: Toy, size: Size, seed: int, work: Path, kappa: float) -> dic
     proposer = load_language_model(str(toy.folder / "mlm"), rules=rules(toy))
     trigger = toy.world["memorised"][0]["caption"]
     # a higher temperature than the search's, as in the paper: many prompts are wanted, not the best
-    settings = AugmentSettings(steps, candidates, 0.15, kappa, top=None, norm="l2")
+    settings = AugmentSettings(
+        iterations=steps, candidates=candidates, temperature=0.15, kappa=kappa, top=None, norm="l2"
+    )
     score = TriggerScore(toy.model, ScoreSettings(timestep=999, seed=seed, batch=64))
     made = augment(
         SearchTask(score, seed=seed, folder=work / "augment"), proposer, [trigger], settings

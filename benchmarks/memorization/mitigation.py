@@ -53,6 +53,7 @@ from visleak.memorization.benchmark.references import References  # noqa: E402
 from visleak.memorization.extraction.similarity import PixelSimilarity, squeezed  # noqa: E402
 from visleak.memorization.metrics import load_alignment  # noqa: E402
 from visleak.memorization.mitigate import mitigation  # noqa: E402
+from visleak.memorization.settings import BenchmarkSettings  # noqa: E402
 
 #: Shares of the triggers' median D that Wen's l is asked for as; the first leaves all as it is.
 SHARES = (2.0, 0.75, 0.5, 0.35, 0.25)
@@ -128,9 +129,7 @@ def planned(toy: Toy, size: Size, clip: Path, seed: int) -> tuple[Plan, dict[str
             alignment=load_alignment(str(clip), device="cpu"),
         ),
         general=Prompts(tuple(toy.world["held_out"][: size.general])),
-        images=size.images,
-        sampling=SAMPLING,
-        seed=seed,
+        settings=BenchmarkSettings(images=size.images, sampling=SAMPLING, seed=seed),
     )
     return plan, methods, level
 

@@ -135,10 +135,7 @@ def test_an_interrupted_augmentation_says_what_is_kept(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (
-            ("--preset", "sd3"),
-            "--preset is paper, paper-sd2, official-code for augmentation; got 'sd3'",
-        ),
+        (("--preset", "sd3"), "preset must be one of paper, paper-sd2, official-code; got 'sd3'"),
         (
             ("--norm", "l2", "--kappa", "1"),
             "--norm l2 needs --temperature: the preset's are on the squared scale, and cannot be"

@@ -169,9 +169,7 @@ def test_without_methods_every_pipeline_has_what_it_can(
         (("--reference-source", "x"), "--reference-source keeps images by CLIP score"),
         (("--aesthetic-clip", "x"), "--aesthetic-clip goes with --aesthetic FILE"),
         (("--general-column", "x"), "--general-column goes with --general FILE"),
-        (("--clip-text", "both"), "clip text is one of original, augmented; got 'both'"),
-        (("--std", "x"), "deviation is one of images, prompts, within; got 'x'"),
-        (("--steps", 0), "steps is at least 1; got 0"),
+        (("--std", "x"), "deviation must be one of images, prompts, within"),
         (("--trigger-sample", 0), "a sample has at least 1 prompt; got 0"),
     ],
 )

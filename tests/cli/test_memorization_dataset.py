@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from calling import refused, run
 
-from visleak.cli.memorization import FORMATS
 from visleak.memorization import read_prompts
-from visleak.memorization.prompt_files.reading import FORMATS as READ
 from visleak.memorization.tracing import read_trace
 from visleak.memorization.tracing.document import content
 from visleak.memorization.tracing.records import Match, Original, Replication, Trace
@@ -114,21 +112,6 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
     assert "; 3 unverified" in ran.out
     assert (tmp_path / "set" / "prompts-unverified.parquet").is_file()
     assert not (tmp_path / "set" / "prompts.parquet").exists()
-
-
-def test_help_names_every_format_that_is_read() -> None:
-    # the two others are second names
-    assert set(FORMATS.replace(" or ", ", ").split(", ")) == set(READ) - {".ndjson", ".pkl"}
-
-
-@pytest.mark.parametrize(
-    "verb", ["detect", "extract", "compare", "augment", "diversify", "dataset"]
-)
-def test_every_verb_that_reads_a_list_says_what_it_may_be(
-    verb: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    assert FORMATS in " ".join(run("memorization", verb, "--help").out.split())
 
 
 def test_refusals(tmp_path: Path, listed: Path) -> None:

@@ -108,7 +108,8 @@ def test_clusters_made_anew_have_to_fit_the_images_that_are_there(
     assert ran.out.startswith("1 of 2 prompts gave a cluster of at least 105 of 110 images")
     assert refused(*anew, 111) == (
         2,
-        "min-cluster is 1 to the number of images (110), or no cluster could be found; got 111",
+        "min_cluster must be at most the number of images (110), or no cluster could be found;"
+        " got 111",
     )
 
 
@@ -138,14 +139,18 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--extract-rule", "mine"), "extract_rule must be one of paper, code; got 'mine'"),
-        (("--images", "0"), "images is 1 to 100,000 a prompt; got 0"),
+        (("--extract-rule", "mine"), "rule must be one of paper, code; got 'mine'"),
+        (("--images", "0"), "images must be from 1 to 100000; got 0"),
         (
             ("--images", "10"),
-            "min-cluster is 1 to the number of images (10), or no cluster could be found; got 20",
+            "min_cluster must be at most the number of images (10), or no cluster could be found;"
+            " got 20",
         ),
-        (("--steps", "0"), "steps is at least 1; got 0"),
-        (("--eps", "3"), "eps, a distance (1 - similarity), is above 0 to 2; got 3.0"),
+        (("--steps", "0"), "steps must be 1 or more; got 0"),
+        (
+            ("--eps", "3"),
+            "eps, a distance (1 - similarity), must be above 0 and at most 2; got 3.0",
+        ),
         (
             ("--recluster",),
             "--model, --prompts cannot be used with --recluster; leave it out",

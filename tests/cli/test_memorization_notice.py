@@ -29,12 +29,6 @@ def test_it_is_said_once(fresh: Path, tmp_path: Path) -> None:
     assert [each.name for each in fresh.iterdir()] == ["memorization-notice-1"]
 
 
-def test_it_says_what_counts() -> None:
-    for word in ("authorised to audit", "private", "do not publish or train on them", "licences"):
-        assert word in NOTICE
-    assert "\n" not in NOTICE
-
-
 def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh: Path) -> None:
     for call in (
         ("memorization",),
@@ -44,15 +38,6 @@ def test_asking_for_help_says_nothing_and_uses_nothing_up(fresh: Path) -> None:
         ran = run(*call)
         assert (ran.code, ran.err) == (0, "")
     assert not fresh.exists()
-
-
-def test_it_is_no_part_of_what_is_printed(fresh: Path, tmp_path: Path) -> None:
-    file = tmp_path / "list.csv"
-    file.write_text("prompt,urls\na,['u']\n")
-    out = tmp_path / "set"
-    ran = run("memorization", "dataset", file, "--verified-by", "Ann", "--json", "-o", out)
-    assert ran.out == (out / "dataset.json").read_text()
-    assert ran.err.splitlines() == [NOTICE]
 
 
 def test_a_file_in_the_place_of_the_folder_is_no_error(fresh: Path) -> None:

@@ -68,11 +68,6 @@ def test_a_search_says_one_line_and_writes_its_files(tmp_path: Path, asked: dict
     assert len(read_prompts(tmp_path / "prompts.csv")) >= 1
 
 
-def test_json_is_the_file(tmp_path: Path, asked: dict[str, Any]) -> None:
-    ran = search(tmp_path, *ON_L2, "--json")
-    assert ran.out.encode() == (tmp_path / "search.json").read_bytes()
-
-
 def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, Any]) -> None:
     asked["model"] = PaperWords()
     search(tmp_path / "paper", "--max-calls", "200", "--rounds", "1")
@@ -189,9 +184,9 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
             "--norm l2 needs --temperature and --kappa: the preset's are on the squared scale, and"
             " cannot be converted",
         ),
-        (("--preset", "mine"), "--preset is paper or official-code for a search; got 'mine'"),
-        (("--kappa", "high"), "--kappa is a number, or none; got 'high'"),
-        (("--rounds", "-1"), "--rounds is a whole number, or none; got '-1'"),
+        (("--preset", "mine"), "preset must be one of paper, official-code; got 'mine'"),
+        (("--kappa", "high"), "--kappa must be a number, or none; got 'high'"),
+        (("--rounds", "-1"), "rounds must be 1 or more; got -1"),
         (
             ("--method", "pez"),
             "method must be one of gibbs, random; got 'pez'",
@@ -201,8 +196,11 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
             "--banned no/such.txt: there is no such file; give a text file with one word per line,"
             " own or none",
         ),
-        (("--timestep", "last"), "--timestep is first or a whole number, such as 999; got 'last'"),
-        (("--max-seconds", "0"), "a budget of seconds must be above 0, or none; got 0.0"),
+        (
+            ("--timestep", "last"),
+            "--timestep must be first or a whole number, such as 999; got 'last'",
+        ),
+        (("--max-seconds", "0"), "seconds must be above 0; got 0.0"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(

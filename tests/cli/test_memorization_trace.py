@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -59,12 +58,6 @@ def test_the_summary(folders: Path, traced: Path) -> None:
     assert "sources of the generated images" in page
 
 
-def test_json_is_the_file(folders: Path, traced: Path) -> None:
-    asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
-    ran = run(*asked, "--json", "-o", traced)
-    assert json.loads(ran.out) == json.loads((traced / "trace.json").read_text())
-
-
 def test_the_gate(folders: Path, traced: Path) -> None:
     asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
     ran = run(*asked, "--fail-on", "memorized", "-o", traced)
@@ -103,7 +96,7 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
         ),
         (
             ("--unverified", "--fail-on", "near"),
-            "--fail-on is memorized or memorized=RATE; got 'near'",
+            "--fail-on must be memorized or memorized=RATE; got 'near'",
         ),
         (
             ("--unverified", "--fail-on", "memorized=5"),
@@ -113,7 +106,7 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
             ("--unverified", "--kappa-share", "much"),
             "--kappa-share: a share is a number from 0 to 1 or a percentage (1%); got 'much'",
         ),
-        (("--unverified", "--tau", "2"), "tau is a similarity from -1 to below 1; got 2"),
+        (("--unverified", "--tau", "2"), "tau must be a similarity from -1 to below 1; got 2"),
     ],
 )
 def test_refused(folders: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.model import Conditioning
+from visleak.memorization.settings import Sampling
 
 #: Tokens a prompt is padded to, begin and end included, and the width of their states.
 TOKENS, WIDTH = 12, 4

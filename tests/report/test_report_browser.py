@@ -13,7 +13,7 @@ from made_audit import HOSTILE_NAME, Made, Pixels, make_audit
 
 from invoices import audited
 from visleak.auditing import Audit
-from visleak.cli.pictures import shown_pictures
+from visleak.cli.page import reader_for_page
 from visleak.report import write_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -142,7 +142,7 @@ def test_controls_work_from_the_keyboard(page: Any) -> None:
 def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium: Any, tmp_path: Path) -> None:
     audit = Audit(audited(tmp_path))
     page = chromium.new_page(viewport={"width": 1000, "height": 900})
-    page.goto(write_report(audit.folder, loader=shown_pictures(audit)).as_uri())
+    page.goto(write_report(audit.folder, loader=reader_for_page(audit)).as_uri())
     marks = page.locator("#cards svg.marks").first
     assert marks.bounding_box() == pytest.approx(
         page.locator("#cards .marked:has(svg) img").first.bounding_box(), abs=1

@@ -11,7 +11,7 @@ import pytest
 
 from invoices import OTHER, audited, covered, difference_box, invoice
 from visleak.auditing import Audit
-from visleak.cli.pictures import shown_pictures
+from visleak.cli.page import reader_for_page
 from visleak.report import build
 
 Boxes = list[tuple[float, float, float, float]]
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def html(folder: Path) -> str:
-    return build(folder, shown_pictures(Audit(folder)))
+    return build(folder, reader_for_page(Audit(folder)))
 
 
 def card(html: str, query: str) -> str:
@@ -79,7 +79,7 @@ def test_without_images_there_are_no_marks(folder: Path, tmp_path: Path) -> None
     audit = Audit(gone / "audit")
     sets = [replace(s, source=str(gone / Path(s.source).name)) for s in audit.summary.sets]
     audit.summary = replace(audit.summary, opened_in=str(gone), sets=tuple(sets))
-    html = build(gone / "audit", shown_pictures(audit))
+    html = build(gone / "audit", reader_for_page(audit))
     assert marked(card(html, "changed.png")) == {}
     assert marked(card(html, "turned.png"))
     private = build(folder, private=True)

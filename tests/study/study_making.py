@@ -76,7 +76,7 @@ def quick(**options: object) -> Options:
 
 def with_reports() -> dict[str, object]:
     """Return options that write each audit's report, as the verb does."""
-    from visleak.cli.pictures import write_page
+    from visleak.cli.page import write_page
     from visleak.pipeline.context import silent
 
     return {"finished": lambda audit: write_page(audit, private=True, progress=silent)}

@@ -16,15 +16,17 @@ from visleak.cli.command import add
 from visleak.cli.dlede_verb import dlede
 from visleak.cli.evaluate_verb import evaluate
 from visleak.cli.impact_verb import impact
-from visleak.cli.memorization import memorization
-from visleak.cli.memorization_images import benchmark, extract, trace
-from visleak.cli.memorization_prompts import (
+from visleak.cli.memorization import (
     augment,
+    benchmark,
     compare,
     dataset,
     detect,
     diversify,
+    extract,
+    memorization,
     search,
+    trace,
 )
 
 app = typer.Typer(

@@ -29,7 +29,7 @@ class Report(Replaced):
 def report(audit: AuditFolder, options: Report) -> Reply:
     """Write the report of an audit again, including what was added to the folder since."""
     from visleak.auditing import Audit
-    from visleak.cli.pictures import shown_pictures
+    from visleak.cli.page import reader_for_page
     from visleak.report import write_report
     from visleak.storage import REPORT, free_file, refuse_sets
 
@@ -38,7 +38,7 @@ def report(audit: AuditFolder, options: Report) -> Reply:
     if out is not None and out.absolute() != (audit.folder / REPORT).absolute():
         free_file(out, force=options.force, audit=audit.folder)
         refuse_sets(opened.summary, out)
-    images = None if options.no_images else shown_pictures(opened)
+    images = None if options.no_images else reader_for_page(opened)
     path = write_report(audit.folder, out, loader=images, private=options.no_images)
     return Reply(files=[path])
 

@@ -33,7 +33,7 @@ OF_STUDIES: Final = (
 
 @dataclass(frozen=True)
 class AuditOptions(Options):
-    """What an audit is made of besides its sets and settings, and what comes out."""
+    """Further inputs of an audit, and its output."""
 
     config: Path | None = option(
         None,
@@ -92,7 +92,7 @@ def audit(
     Reports how many there are, and writes a folder with every pair, including report.html.
     """
     from visleak.auditing import prepare
-    from visleak.cli.pictures import write_page
+    from visleak.cli.page import write_page
     from visleak.formats.sides import FRAME_BOUNDS, frame_notes, open_sides
     from visleak.gating import gates, read_baseline
     from visleak.pipeline.cost import describe
@@ -209,7 +209,7 @@ def _study(
     call: Call,
 ) -> Reply:
     """Compare the sets of a file."""
-    from visleak.cli.pictures import write_page
+    from visleak.cli.page import write_page
     from visleak.gating import gates
     from visleak.pipeline.engines import engine_of
     from visleak.quantities import counted

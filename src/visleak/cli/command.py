@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -202,6 +202,9 @@ def _parameter(own: Any, hint: Any, declared: Option) -> inspect.Parameter:
     elif get_origin(hint) is tuple:
         kind = list[get_args(hint)[0]] | None  # type: ignore[misc]
         default = default or None
+    elif get_origin(hint) is Literal:
+        # settings check their choices
+        kind = str
     elif hint is bool:
         default = False
     keywords: dict[str, Any] = {
@@ -229,7 +232,7 @@ def _text(default: Any) -> Any:
     """Return the default of an option as the user would write it."""
     if isinstance(default, tuple):
         return ",".join(map(str, default))
-    return default if default in (None, MISSING) else f"{default:g}"
+    return f"{default:g}" if isinstance(default, int | float) else default
 
 
 def _value(name: str, value: Any, default: Any, hint: Any, declared: Option) -> Any:

@@ -48,7 +48,7 @@ def complain(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line that is no complaint to stderr."""
+    """Write a line that is not a warning to stderr."""
     print(plain(text), file=sys.stderr, flush=True)
 
 
@@ -133,7 +133,7 @@ def verdict(error: BaseException, verb: str = "") -> tuple[str, int]:
 
 
 def _unforeseen(error: BaseException) -> str:
-    """Return the line that tells of an error nobody raised on purpose."""
+    """Return the line for an unexpected error."""
     if _is_lack_of_memory(error):
         return f"not enough memory{_limit()}; use fewer --workers, or audit in parts"
     if isinstance(error, FileNotFoundError) and not _where(error) and _is_nowhere():

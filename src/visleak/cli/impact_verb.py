@@ -148,7 +148,7 @@ def impact(
     Writes tables, figures and impact.json to a folder, and a section into the report of the audit.
     """
     from visleak.auditing import Audit
-    from visleak.cli.pictures import show_in_report
+    from visleak.cli.page import show_in_report
     from visleak.impact import impact as measured
     from visleak.impact.document import (
         KIND,

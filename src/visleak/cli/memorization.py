@@ -1,10 +1,12 @@
-"""``visleak memorization``: the group, and the options that its commands share."""
+"""``visleak memorization``: its commands."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,21 +15,54 @@ import typer
 from visleak.cli import edges
 from visleak.cli.command import Call, Reply
 from visleak.errors import UsageError
-from visleak.options import OUTPUT, Options, Printed, Replaced, option
+from visleak.memorization.inputs import (
+    BenchmarkLists,
+    Compare,
+    Dataset,
+    Extract,
+    General,
+    Listed,
+    Measures,
+    Mitigating,
+    Searching,
+    Tracing,
+    Triggers,
+)
+from visleak.memorization.settings import (
+    Analysis,
+    AugmentSettings,
+    BenchmarkSettings,
+    Budget,
+    Device,
+    DiversifySettings,
+    ExtractSettings,
+    GibbsSettings,
+    Guidance,
+    LanguageModel,
+    Model,
+    OptionalModel,
+    Sampling,
+    ScoreSettings,
+    SearchScore,
+    TraceSettings,
+    by_preset,
+)
+from visleak.options import (
+    OUTPUT,
+    Execution,
+    Printed,
+    Replaced,
+    option,
+    share,
+)
 
 if TYPE_CHECKING:
+    from visleak.memorization.benchmark import Benchmark
     from visleak.memorization.model import TokenModel
-    from visleak.memorization.prompts import Prompts
-    from visleak.memorization.scores import ScoreSettings
+    from visleak.memorization.search.driver import Progress, SearchTask
+    from visleak.memorization.tracing import Trace
+    from visleak.pipeline.context import Progress as Bar
     from visleak.reporting import Document
-
-MODEL: Final = "Model"
-PROMPTS: Final = "Prompts"
-SCORE: Final = "Trigger score D"
-IMAGES: Final = "Images"
-
-#: Files of prompts, as `read_prompts` takes them; named here, for help must not load pyarrow.
-FORMATS: Final = ".csv, .tsv, .txt, .jsonl, .json, .parquet or .pickle"
 
 #: Commands whose results are folders; their tables share names, so that each needs its own.
 COMMANDS: Final = (
@@ -42,222 +77,8 @@ NOTICE: Final = (
     " (docs/memorization.md, Responsible use). (Shown once.)"
 )
 
-_PIPELINE: Final = "A diffusers pipeline: a folder, or hub:OWNER/NAME, which is fetched once."
-
-
-@dataclass(frozen=True)
-class Device(Options):
-    """Where a model runs."""
-
-    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.", metavar="DEVICE", panel=MODEL)
-    precision: str = option(
-        "auto",
-        "Default: fp16 on a GPU, else fp32.",
-        panel=MODEL,
-        choices=("auto", "fp32", "fp16", "bf16"),
-    )
-
-    def load(self, name: str, call: Call) -> TokenModel:
-        """Return the model of a name."""
-        from visleak.memorization import models
-
-        call.progress("loading the model", 0, 0)
-        loaded = models.load_model(name, device=self.device, precision=self.precision)
-        call.progress("loading the model", 1, 1)
-        return loaded
-
-
-@dataclass(frozen=True)
-class Model(Device):
-    """The diffusion model."""
-
-    model: str = option(..., _PIPELINE, metavar="MODEL", panel=MODEL)
-
-    def loaded(self, call: Call) -> TokenModel:
-        """Return the model."""
-        return self.load(self.model, call)
-
-
-@dataclass(frozen=True)
-class OptionalModel(Device):
-    """The diffusion model of a command that may do without."""
-
-    model: str | None = option(None, _PIPELINE, metavar="MODEL", panel=MODEL)
-
-
-def timestep(text: str) -> str:
-    """Return a timestep as it came.
-
-    Raises:
-        UsageError: it is neither ``first`` nor a whole number.
-    """
-    if text != "first" and not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"--timestep is first or a whole number, such as 999; got {text!r}")
-    return text
-
-
-@dataclass(frozen=True)
-class Score(Options):
-    """Settings of D, where no preset has its own timestep and norm."""
-
-    noises: int = option(
-        1,
-        "Noises D is averaged over; each costs one pass per prompt, plus one.",
-        metavar="N",
-        panel=SCORE,
-        least=1,
-    )
-    timestep: str | None = option(
-        None,
-        "first: the sampler's first step (the paper); or a number, such as 999 (the authors'"
-        " search code). Default: by preset, else first.",
-        metavar="first|N",
-        panel=SCORE,
-        parse=timestep,
-    )
-    norm: str | None = option(
-        None,
-        "Which is called D: l2 (equation 4) or squared (the authors' code). Default: squared for"
-        " searches, whose constants are on that scale; else l2.",
-        panel=SCORE,
-        choices=("l2", "squared"),
-    )
-    score_output: str = option(
-        "raw",
-        "raw: the network's output; epsilon: the noise it stands for (v-prediction).",
-        panel=SCORE,
-        choices=("raw", "epsilon"),
-    )
-    seed: int = option(0, "Of all random numbers.", metavar="N", least=0)
-    batch: int | None = option(
-        None, "Rows per call of the network. Default: 16, on a GPU 128.", metavar="N", least=1
-    )
-
-    def settings(self, model: TokenModel, norm: str, usual: int | str = "first") -> ScoreSettings:
-        """Return the settings of D.
-
-        Args:
-            model: whose D it is.
-            norm: where none was given.
-            usual: timestep where none was given.
-
-        Raises:
-            UsageError: the model was not trained on the timestep.
-        """
-        from visleak.memorization.scores import ScoreSettings
-
-        given = self.timestep or str(usual)
-        trained = model.about().get("train_timesteps")
-        if given != "first" and isinstance(trained, int):
-            # the times of a flow run to the number itself, steps are counted from 0
-            most = trained if model.prediction == "flow" else trained - 1
-            if int(given) > most:
-                raise UsageError(f"--timestep is at most {most:,} for this model; got {given}")
-        return ScoreSettings(
-            noises=self.noises,
-            timestep="first" if given == "first" else int(given),
-            output="epsilon" if self.score_output == "epsilon" else "raw",
-            norm="squared" if (self.norm or norm) == "squared" else "l2",
-            seed=self.seed,
-            batch=self.batch or (128 if model.device.startswith("cuda") else 16),
-        )
-
-
-@dataclass(frozen=True)
-class Result(Printed, Replaced):
-    """The folder of a result."""
-
-    out: Path | None = option(
-        None,
-        "Folder of the result. Default: visleak- and the name of the command.",
-        "--output -o",
-        metavar="DIR",
-        panel=OUTPUT,
-    )
-
-    def folder(self, command: str) -> Path:
-        """Return the folder.
-
-        Raises:
-            UsageError: it holds the result of another command, some of whose files would be
-                replaced.
-        """
-        out = self.out or Path(f"visleak-{command}")
-        for other in COMMANDS:
-            if other != command and (out / f"{other}.json").is_file():
-                raise UsageError(
-                    f"{out} holds a result of visleak memorization {other}, whose tables would be"
-                    " replaced; choose another folder with -o DIR"
-                )
-        return out
-
-
-def column_option(file: str, flags: str = "") -> Any:
-    """Return an option for the column of the prompts in a file."""
-    return option(
-        None,
-        f"Column of the prompts in {file}. Default: prompt, caption or text.",
-        flags,
-        metavar="COLUMN",
-        panel=PROMPTS,
-    )
-
-
-@dataclass(frozen=True)
-class General(Options):
-    """A list of ordinary prompts."""
-
-    general: Path | None = option(
-        None,
-        "Ordinary prompts, such as COCO's captions, in any of these formats: they set the"
-        " threshold of detect, and are the cost of a mitigation.",
-        metavar="FILE",
-        panel=PROMPTS,
-    )
-    general_column: str | None = column_option("the file of --general")
-
-    def read(self) -> Prompts | None:
-        """Return the prompts.
-
-        Raises:
-            UsageError: a column was given without its file.
-        """
-        from visleak.errors import VisleakError
-        from visleak.memorization.prompt_files import read_prompts
-
-        if self.general is None:
-            if self.general_column is not None:
-                raise UsageError("--general-column goes with --general FILE")
-            return None
-        try:
-            return read_prompts(self.general, column=self.general_column)
-        except VisleakError as error:
-            # the reader does not know that this file's column has an option of its own
-            raise type(error)(str(error).replace("--column", "--general-column")) from error
-
-
-def reply(
-    document: Document,
-    file: Path,
-    *,
-    notes: tuple[str, ...] = (),
-    more: tuple[Any, ...] = (),
-    **table: Any,
-) -> Reply:
-    """Return the reply of a command: the summary of its result and the folder, or its JSON.
-
-    Args:
-        document: of the result.
-        file: its JSON.
-        notes: lines for stderr.
-        more: lines after the folder.
-        table: as of :func:`visleak.reporting.terminal`.
-    """
-    from visleak.reporting import terminal
-
-    shown = (*terminal(document, **table), str(file.parent), *more)
-    return Reply(shown, content=file, notes=notes)
-
+#: The only gate of ``trace``.
+GATE: Final = "memorized"
 
 memorization = typer.Typer(
     help="Memorized training images of text-to-image models.",
@@ -291,3 +112,678 @@ def _memorization(context: typer.Context) -> None:
     # a request for help is not a run
     if not {"--help", "-h"} & set(context.obj or ()):
         say_once()
+
+
+# -- what several commands have -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Result(Printed, Replaced):
+    """The folder of a result."""
+
+    out: Path | None = option(
+        None,
+        "Folder of the result. Default: visleak- and the name of the command.",
+        "--output -o",
+        metavar="DIR",
+        panel=OUTPUT,
+    )
+
+    def folder(self, command: str) -> Path:
+        """Return the folder.
+
+        Raises:
+            UsageError: it holds the result of another command, some of whose files would be
+                replaced.
+        """
+        out = self.out or Path(f"visleak-{command}")
+        for other in COMMANDS:
+            if other != command and (out / f"{other}.json").is_file():
+                raise UsageError(
+                    f"{out} holds a result of visleak memorization {other}, whose tables would be"
+                    " replaced; choose another folder with -o DIR"
+                )
+        return out
+
+
+def reply(
+    document: Document,
+    file: Path,
+    *,
+    notes: tuple[str, ...] = (),
+    more: tuple[Any, ...] = (),
+    **table: Any,
+) -> Reply:
+    """Return the reply of a command: the summary of its result and the folder, or its JSON.
+
+    Args:
+        document: of the result.
+        file: its JSON.
+        notes: lines for stderr.
+        more: lines after the folder.
+        table: as of :func:`visleak.reporting.terminal`.
+    """
+    from visleak.reporting import terminal
+
+    shown = (*terminal(document, **table), str(file.parent), *more)
+    return Reply(shown, content=file, notes=notes)
+
+
+def load(device: Device, name: str, call: Call) -> TokenModel:
+    """Return the model of a name."""
+    from visleak.memorization import models
+
+    call.progress("loading the model", 0, 0)
+    loaded = models.load_model(name, device=device.device, precision=device.precision)
+    call.progress("loading the model", 1, 1)
+    return loaded
+
+
+def score_for(
+    model: TokenModel, settings: ScoreSettings, call: Call, **usual: Any
+) -> ScoreSettings:
+    """Return the settings of D for a model.
+
+    Args:
+        model: whose D it is.
+        settings: that were given.
+        call: of the command.
+        usual: values of settings that were not given.
+
+    Raises:
+        UsageError: the model was not trained on the timestep.
+    """
+    usual = {"batch": 128 if model.device.startswith("cuda") else 16, **usual}
+    given = {name: value for name, value in usual.items() if name not in call.given}
+    settings = replace(settings, **given)
+    trained = model.about().get("train_timesteps")
+    if settings.timestep != "first" and isinstance(trained, int):
+        # the times of a flow run to the number itself, steps are counted from 0
+        most = trained if model.prediction == "flow" else trained - 1
+        if settings.timestep > most:
+            raise UsageError(
+                f"--timestep must be at most {most:,} for this model; got {settings.timestep}"
+            )
+    return settings
+
+
+def _missing(model: str | None, file: str) -> UsageError:
+    name = "model" if model is None else file
+    return UsageError(f"--{name} is missing: give --model MODEL and --{file} FILE")
+
+
+# -- detect ---------------------------------------------------------------------------------------
+
+
+def detect(
+    model: Model,
+    prompts: Listed,
+    analysis: Analysis,
+    general: General,
+    score: ScoreSettings,
+    result: Result,
+    call: Call,
+) -> Reply:
+    """Score prompts by D, and report which reach a threshold with a stated rate of false alarms.
+
+    Writes tables sorted by D, figures and detect.json. An interrupted run resumes.
+    """
+    from visleak.memorization.detection import detect as detected
+    from visleak.memorization.detection.document import document
+    from visleak.memorization.scores import TriggerScore
+
+    out = result.folder("detect")
+    listed, ordinary = prompts.read(), general.read()
+    loaded = load(model, model.model, call)
+    found = detected(
+        TriggerScore(loaded, score_for(loaded, score, call)),
+        listed,
+        out,
+        general=ordinary,
+        analysis=analysis,
+        force=result.force,
+        progress=call.progress,
+        say=edges.note,
+    )
+    return reply(document(found), out / "detect.json")
+
+
+# -- searches -------------------------------------------------------------------------------------
+
+
+def _say(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
+    """Return what shows a search's progress, with the highest D so far."""
+    last = [""]
+
+    def say(progress: Progress) -> None:
+        best = progress.best
+        # a bar keeps its name: the best so far is reported in lines of its own
+        if best is not None and best.prompt and best.prompt != last[0]:
+            last[0] = best.prompt
+            bar(f"highest D so far {best.score:.4g}: {best.prompt[:60]}", 0, 0)
+        if calls is not None:
+            bar(step, min(progress.calls, calls), calls)
+        else:
+            bar(step, progress.done, progress.total or 0)
+
+    return say
+
+
+def _task(
+    loaded: TokenModel,
+    score: ScoreSettings,
+    step: str,
+    budget: Budget,
+    call: Call,
+    chains: int = 1,
+) -> SearchTask:
+    """Return a search."""
+    from visleak.memorization.scores import TriggerScore
+    from visleak.memorization.search.driver import SearchTask
+
+    say = _say(call.progress, step, budget.calls)
+    return SearchTask(TriggerScore(loaded, score), chains, score.seed, budget, say=say)
+
+
+def _keeps(out: Path) -> str:
+    return f"finished steps are kept in {out}; the same command resumes"
+
+
+def _norm(score: ScoreSettings, call: Call) -> Any:
+    """Return the norm of D that was given; ``None`` leaves it to the preset."""
+    return score.norm if "norm" in call.given else None
+
+
+def search(
+    model: Model,
+    options: Searching,
+    given: GibbsSettings,
+    words: LanguageModel,
+    budget: Budget,
+    score: SearchScore,
+    result: Result,
+    call: Call,
+) -> Reply:
+    """Search for prompts of high D, word by word, from nothing but masks (Algorithm 1).
+
+    Writes search.json, the best prompt of each chain, and a bank. An interrupted search resumes; so
+    does one that its budget ended, with a larger one.
+    """
+    from visleak.memorization.model import version_of
+    from visleak.memorization.search import presets, proposals
+    from visleak.memorization.search.gibbs import GibbsSearch
+    from visleak.memorization.search.lists import RandomSettings, RandomWords
+    from visleak.memorization.search.run import document, search_into
+    from visleak.memorization.settings import preset_of
+
+    out, random = result.folder("search"), options.method == "random"
+    preset, norm = preset_of(given), _norm(score, call)
+    # random words have no temperature, and are only counted by kappa
+    settings = by_preset(given, call.given, None if random else norm)
+    if random:
+        settings = replace(settings, norm=norm or settings.norm)
+    rules = presets.rules_of(given.preset).banning(words.banned)
+    call.kept = _keeps(out)
+    loaded = load(model, model.model, call)
+    if not random:
+        presets.refuse_other_scale(loaded, preset, call.given)
+    counted = settings.kappa
+    fits = version_of(loaded) == presets.version_of_preset(given.preset)
+    if random and "kappa" not in call.given and not (fits and settings.norm == preset.norm):
+        edges.note("the preset's kappa is on another scale of D: chains are not counted by it")
+        counted = None
+    presets.refuse_longer(loaded, settings.length)
+    timestep = presets.timestep_of(given.preset)
+    d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
+    proposer = proposals.load_language_model(words.lm, rules=rules, device=loaded.device)
+    found = search_into(
+        RandomWords(proposer, RandomSettings(settings.length, keep=settings.keep))
+        if random
+        else GibbsSearch(proposer, settings),
+        _task(loaded, d, "searching", budget, call, options.chains),
+        out,
+        kappa=counted,
+        about=presets.about_preset(preset, settings, rules, d.timestep),
+        force=result.force,
+        say=edges.note,
+    )
+    return reply(document("search", found), out / "search.json", rows=20)
+
+
+def augment(
+    model: Model,
+    lists: Triggers,
+    given: AugmentSettings,
+    words: LanguageModel,
+    budget: Budget,
+    score: SearchScore,
+    result: Result,
+    call: Call,
+) -> Reply:
+    """Change known triggers word by word into many others of high D (Algorithm 2).
+
+    Writes augment.json, the best prompts of each trigger, and the bank of all that were scored.
+    """
+    from visleak.memorization.prompt_files import read_prompts
+    from visleak.memorization.search import presets, proposals
+    from visleak.memorization.search.run import augment_into, document
+    from visleak.memorization.settings import preset_of
+
+    out, preset = result.folder("augment"), preset_of(given)
+    settings = by_preset(given, call.given, _norm(score, call))
+    rules = presets.rules_of(given.preset).banning(words.banned)
+    listed = read_prompts(lists.triggers, column=lists.column)
+    call.kept = _keeps(out)
+    loaded = load(model, model.model, call)
+    presets.refuse_other_scale(loaded, preset, call.given)
+    timestep = presets.timestep_of(given.preset)
+    d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
+    about = presets.about_preset(preset, settings, rules, d.timestep)
+    made = augment_into(
+        _task(loaded, d, "augmenting", budget, call),
+        proposals.load_language_model(words.lm, rules=rules, device=loaded.device),
+        listed,
+        settings,
+        out,
+        about={**about, "origin": listed.origin},
+        force=result.force,
+        say=edges.note,
+    )
+    return reply(document("augment", made), out / "augment.json", rows=20)
+
+
+def diversify(
+    model: Model, prompts: Listed, settings: DiversifySettings, result: Result, call: Call
+) -> Reply:
+    """Pick prompts that are far from one another in the model's text encoder (Algorithm 3).
+
+    Writes diversify.json and prompts.parquet, prompts.csv.
+    """
+    from visleak.memorization.prompt_files import read_values
+    from visleak.memorization.search.run import TRIGGER, diversify_into, document
+
+    out, listed = result.folder("diversify"), prompts.read()
+    # a prompt that was made from several triggers has a row for each
+    triggers: tuple[tuple[str, str], ...] = ()
+    if settings.per_source:
+        triggers = read_values(prompts.prompts, TRIGGER, column=prompts.column)
+    made = diversify_into(
+        load(model, model.model, call),
+        listed,
+        out,
+        **vars(settings),
+        triggers=triggers,
+        force=result.force,
+        say=edges.note,
+    )
+    return reply(document("diversify", made), out / "diversify.json", rows=20)
+
+
+# -- compare --------------------------------------------------------------------------------------
+
+
+def compare(
+    model: Model,
+    options: Compare,
+    guidance: Guidance,
+    words: LanguageModel,
+    budget: Budget,
+    score: SearchScore,
+    result: Result,
+    call: Call,
+) -> Reply:
+    """Let searches for trigger prompts spend the same budget, and count what they find.
+
+    A candidate counts when its images replay a training image: images are made, clustered and
+    searched for in the sources. High D alone is not memorization.
+    """
+    from visleak.memorization import baselines
+    from visleak.memorization.baselines.document import document
+    from visleak.memorization.extraction import load_similarity
+    from visleak.memorization.search.presets import refuse_longer
+    from visleak.memorization.search.proposals import Rules, load_language_model
+    from visleak.memorization.tracing.sources import training_sets
+
+    out = result.folder("compare")
+    names = [name.strip() for name in options.methods.split(",")]
+    rules = Rules().banning(words.banned)
+    listed = options.listed(names)
+    settings = ExtractSettings(
+        images=options.images,
+        min_cluster=options.min_cluster,
+        eps=options.eps,
+        seed=score.seed,
+    )
+    settings.refuse_small()
+    similarity = load_similarity(options.similarity)
+    call.kept = _keeps(out)
+    loaded = load(model, model.model, call)
+    refuse_longer(loaded, options.length)
+    d, device, causal = score_for(loaded, score, call), loaded.device, options.causal_lm
+    moves: Any = "budget" if options.iterations is None else options.iterations
+    means = baselines.Means(
+        model=loaded,
+        norm=d.norm,
+        proposer=cache(partial(load_language_model, words.lm, rules=rules, device=device)),
+        causal=None if causal is None else partial(baselines.load_causal, causal, device=device),
+        prompts=listed,
+        length=options.length,
+        candidates=options.candidates,
+        iterations=None if moves == "paper" else moves,
+        temperature=options.temperature,
+        beams=options.beams,
+    )
+    searchers = baselines.load_searchers(names, means)
+    batch = score.batch if "batch" in call.given else 32 if device.startswith("cuda") else 8
+    # a trace is by the same network where clusters are, and else by the project's own fingerprint
+    by = options.similarity if options.similarity.startswith("sscd:") else ""
+    verifier = baselines.TracedImages(
+        loaded,
+        training_sets(options.source),
+        settings,
+        Sampling(guidance.steps, guidance.guidance, batch),
+        similarity,
+        {"similarity": by},
+        options.workers,
+    )
+    seeds = tuple(range(score.seed, score.seed + options.seeds))
+    found = baselines.compare(
+        baselines.Contest(loaded, d, budget, options.chains, seeds),
+        searchers,
+        verifier,
+        out,
+        force=result.force,
+        progress=call.progress,
+        say=edges.note,
+    )
+    columns = (
+        *("method", "memorized images", "candidates with a cluster", "passes of the search"),
+        *("passes of the images", "passes per image", "best D"),
+    )
+    return reply(document(found), out / "compare.json", columns=columns)
+
+
+# -- dataset --------------------------------------------------------------------------------------
+
+
+def dataset(options: Dataset, result: Result) -> Reply:
+    """Write verified trigger prompts as a data set, with a datasheet and groups of shared images.
+
+    Only prompts with a record of verification enter: a high D is none. No image is fetched or
+    copied.
+    """
+    from visleak.memorization import prompt_files
+    from visleak.memorization.prompt_files.dataset import headline
+    from visleak.memorization.tracing import read_trace
+
+    if not options.prompts and not options.trace:
+        raise UsageError("dataset needs prompts: name a list of them, or --trace DIR")
+    # what is quick to refuse comes first
+    out = result.folder("dataset")
+    found = [read_trace(folder) for folder in options.trace]
+    lists = [prompt_files.read_prompts(path, column=options.column) for path in options.prompts]
+    merged = prompt_files.joined([*lists, *map(prompt_files.prompts_of, found)])
+    merged = prompt_files.traced(merged, *found)
+    if options.verified_by is not None:
+        merged = prompt_files.vouched(merged, options.verified_by)
+    files = [*options.prompts, *(folder / "trace.json" for folder in options.trace)]
+    made = prompt_files.write_prompts(
+        merged,
+        out,
+        origins=[prompt_files.provenance_of(file) for file in files],
+        unverified=options.unverified,
+        force=result.force,
+        say=edges.note,
+    )
+    lines = (
+        headline(made),
+        *(f"  verified by {name}: {count:,}" for name, count in made.verified_by.items()),
+        *(f"  left out, {reason}: {count:,}" for reason, count in made.left_out.items()),
+        *(f"  {note}" for note in made.notes),
+        str(out),
+    )
+    return Reply(lines, content=out / "dataset.json")
+
+
+# -- extract --------------------------------------------------------------------------------------
+
+
+def extract(
+    model: OptionalModel,
+    options: Extract,
+    given: ExtractSettings,
+    sampling: Sampling,
+    result: Result,
+    call: Call,
+) -> Reply:
+    """Generate many images of each prompt, and cluster those that are nearly the same.
+
+    A prompt whose images keep coming out the same may reproduce a training image: the medoid of
+    each cluster is a candidate, which [bold]visleak memorization trace[/] searches for. Images are
+    kept: interrupted runs resume, and other clusters need no new images.
+    """
+    from visleak.memorization import extraction
+    from visleak.memorization.extraction.document import document
+    from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
+
+    out, settings = result.folder("extract"), given.by_rule(call.given)
+    notes: tuple[str, ...] = ()
+    shared: dict[str, Any] = {"sheets": options.sheets, "progress": call.progress}
+    if options.recluster:
+        allowed = ("similarity", "eps", "min_samples", "min_cluster", "rule", "sheets")
+        call.only_with("--recluster", ("recluster", "out", "json", "force", *allowed))
+        found = extraction.reclustered(out, settings, similarity=options.similarity, **shared)
+    else:
+        # what is quick to refuse comes before the model is loaded
+        settings.refuse_small()
+        if model.model is None or options.prompts is None:
+            raise _missing(model.model, "prompts")
+        file = options.prompts
+        choice = Choice(options.top, options.above_threshold_only)
+        listed = chosen(read_prompts(file, column=options.column), file, choice)
+        scores, notes = scores_of(listed, file), listed.notes
+        measure = extraction.load_similarity(options.similarity)
+        found = extraction.extract(
+            load(model, model.model, call),
+            listed.texts,
+            settings,
+            out,
+            similarity=measure,
+            sampling=sampling,
+            scores=scores,
+            force=result.force,
+            **shared,
+        )
+    columns = ("prompt", "cluster", "size", "images", "cohesion")
+    return reply(document(found), out / "extract.json", notes=notes, columns=columns)
+
+
+# -- trace ----------------------------------------------------------------------------------------
+
+
+def _gate(text: str) -> float:
+    """Return the largest share that passes ``memorized[=RATE]``.
+
+    Raises:
+        UsageError: it is another gate, or RATE is not a share.
+    """
+    name, equals, rate = text.partition("=")
+    if name != GATE:
+        raise UsageError(f"--fail-on must be memorized or memorized=RATE; got {text!r}")
+    return share(rate) if equals else 0.0
+
+
+def trace(
+    options: Tracing, settings: TraceSettings, execution: Execution, result: Result, call: Call
+) -> Reply:
+    """Match generated images to training images.
+
+    Writes the matches, and an audit folder whose pairs visleak review opens; run the command again
+    to count the verdicts.
+    """
+    from visleak.auditing import Audit
+    from visleak.memorization import tracing
+    from visleak.memorization.tracing.document import SECTION, document
+    from visleak.memorization.tracing.sources import AUDIT_FOLDER, training_sets
+    from visleak.reporting import section
+    from visleak.storage import AUDIT, REPORT
+
+    gates = [_gate(text) for text in options.fail_on]
+    out = result.folder("trace")
+    if not options.source and not options.unverified:
+        raise UsageError(
+            "--source is missing: give the training images, or --unverified if they are not known"
+        )
+    found = tracing.trace(
+        options.target,
+        training_sets(options.source),
+        out,
+        settings,
+        **execution.chosen(),
+        device=options.device,
+        progress=call.progress,
+        force=result.force,
+        command=call.line,
+    )
+    audit = out / AUDIT_FOLDER
+    more: tuple[str, ...] = ()
+    if (audit / AUDIT).is_file():
+        _show(Audit(audit), SECTION, section(document(found)), private=options.no_images)
+        more = (str(audit / REPORT), f"judge the pairs: visleak review {audit}")
+    shown = reply(document(found), out / "trace.json", more=more)
+    failed = tuple(_failures(gates, found))
+    return Reply(shown.shown, shown.content, complaints=failed, code=3 if failed else 0)
+
+
+def _show(audit: Any, name: str, content: Any, *, private: bool) -> None:
+    from visleak.cli.page import show_in_report
+
+    show_in_report(audit, name, content, private=private)
+
+
+def _failures(gates: Sequence[float], result: Trace) -> list[str]:
+    from visleak.stats import Rate, percent
+
+    rate = Rate.of(len(result.verified), len(result.matches))
+    return [
+        f"gate {GATE}: {rate.count:,} of {rate.total:,} traced images ({percent(rate.share)} %)"
+        f" count as memorized; allowed {percent(allowed)} %"
+        for allowed in gates
+        if rate.total and rate.share > allowed
+    ]
+
+
+# -- benchmark ------------------------------------------------------------------------------------
+
+
+def benchmark(
+    model: OptionalModel,
+    lists: BenchmarkLists,
+    options: Mitigating,
+    settings: BenchmarkSettings,
+    measures: Measures,
+    result: Result,
+    call: Call,
+) -> Reply:
+    """Measure what mitigations do against replaying, and what they cost in fit and quality.
+
+    Every method makes images of the same noises: of trigger prompts, which replay training images,
+    and of ordinary ones. Images and measurements are kept: an interrupted run resumes, and another
+    method or judge makes only what is missing. Without --model, the finished benchmark in DIR is
+    shown.
+    """
+    from visleak.memorization.benchmark import read_benchmark
+    from visleak.memorization.benchmark.document import document
+    from visleak.memorization.benchmark.leaderboard import table_beside
+
+    out = result.folder("benchmark")
+    if options.leaderboard is not None:
+        table_beside(options.leaderboard)  # refused now rather than after hours
+    if model.model is None and lists.triggers is None:
+        if set(call.given) - {"out", "leaderboard", "audit", "json", "force"}:
+            raise _missing(None, "triggers")
+        if not (out / "benchmark.json").is_file():
+            raise UsageError(
+                f"{out} holds no finished benchmark to show; give --model MODEL and --triggers"
+                " FILE to make one, or to resume one"
+            )
+        found = read_benchmark(out)
+    else:
+        found = _measured(model, lists, options, settings, measures, out, call, force=result.force)
+    notes = _publish(found, options.leaderboard, options.audit)
+    file = out / "benchmark.json"
+    return reply(document(found), file, notes=notes, rows=100, intervals=False)
+
+
+def _measured(
+    model: OptionalModel,
+    lists: BenchmarkLists,
+    options: Mitigating,
+    settings: BenchmarkSettings,
+    measures: Measures,
+    out: Path,
+    call: Call,
+    *,
+    force: bool,
+) -> Benchmark:
+    """Load, make images, measure, write."""
+    from visleak.memorization import benchmark
+    from visleak.memorization.extraction import seeds_of
+    from visleak.memorization.mitigate import methods_of, mitigation
+    from visleak.memorization.prompt_files import read_prompts
+
+    if model.model is None or lists.triggers is None:
+        raise _missing(model.model, "triggers")
+    # what is quick to refuse comes before anything is loaded
+    measures.refuse_halves()
+    for text in options.method:
+        if text != "paper":
+            mitigation(text)
+    listed = read_prompts(lists.triggers, column=lists.column)
+    triggers = benchmark.sampled(listed, lists.trigger_sample, settings.seed)
+    general = lists.read()
+    if general is not None:
+        general = benchmark.sampled(general, lists.general_sample, settings.seed)
+        if measures.clip is None and measures.aesthetic is None:
+            edges.note(
+                "without --clip or --aesthetic nothing is measured of general prompts but seconds"
+            )
+    found = benchmark.references_of(
+        triggers, lists.references, lists.reference_map, beside=lists.triggers.parent
+    )
+    # the model is the largest: a judge that is missing is reported before it is read
+    judges = measures.load(model.device, options.workers, call.progress)
+    loaded = load(model, model.model, call)
+    seeds = seeds_of(settings.seed, settings.images)
+    methods, skipped = methods_of(options.method, loaded, seeds)
+    plan = benchmark.Plan(
+        model=loaded,
+        triggers=triggers,
+        references=found,
+        mitigations=methods,
+        judges=judges,
+        general=general,
+        settings=settings,
+        skipped=skipped,
+    )
+    return benchmark.benchmark(plan, out, force=force, progress=call.progress, say=edges.note)
+
+
+def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> tuple[str, ...]:
+    """Add a result to a leaderboard, and to the report of an audit; return notes."""
+    from visleak.memorization.benchmark import add_to
+    from visleak.memorization.benchmark.document import SECTION, document
+    from visleak.memorization.benchmark.leaderboard import leaderboard_markdown, table_beside
+    from visleak.reporting import section
+    from visleak.storage import write_text
+
+    if audit is not None:
+        from visleak.auditing import Audit
+
+        _show(Audit(audit), SECTION, section(document(result, columns=1)), private=False)
+    if leaderboard is None:
+        return ()
+    table = table_beside(leaderboard)
+    entries = add_to(leaderboard, result)
+    write_text(table, leaderboard_markdown(entries))
+    return (f"{leaderboard}: {len(entries):,} entries; {table}",)

@@ -80,7 +80,7 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
     return Reply([f"{counted(agreed.judged, 'pair')} judged{disputed}{where}"])
 
 
-#: Options of each action of ``verdicts``, besides its arguments.
+#: Options of each action of ``verdicts``, in addition to its arguments.
 ACTIONS: Final = {
     "import": ("reviewer", "within", "test", "train", "strict"),
     "export": ("reviewer", "test", "train", "format", "force"),
@@ -187,7 +187,7 @@ class Stats(Printed, Replaced):
 def stats(audit: AuditFolder, options: Stats) -> Reply:
     """Count the duplicates by type and class, with and without the verdicts of people."""
     from visleak.auditing import Audit
-    from visleak.cli.pictures import shown_pictures
+    from visleak.cli.page import reader_for_page
     from visleak.counts import COUNTS, count, documents, write_counts
     from visleak.storage import claimed, free_folder, refuse_sets
 
@@ -199,6 +199,6 @@ def stats(audit: AuditFolder, options: Stats) -> Reply:
     written: tuple[Path, ...] = ()
     if out is not None:
         with claimed(out):
-            written = write_counts(counts, out, shown_pictures(opened))
+            written = write_counts(counts, out, reader_for_page(opened))
     parts = [part for each in documents(counts) for part in (*whole(each), "")]
     return Reply(parts, counts.as_dict(), files=written)

@@ -16,7 +16,7 @@ from visleak.errors import VisleakError
 class Outlet(io.RawIOBase):
     """A stream's bytes on their way out; after a failure they go nowhere.
 
-    A reader that went away (``| head``) is no error.
+    A reader that went away (``| head``) is not an error.
 
     Args:
         raw: what is written to, ``None`` for a stream that was closed before the program began.
@@ -52,7 +52,7 @@ class Outlet(io.RawIOBase):
                 if self._raw is None:
                     raise OSError(0, "it is closed")
                 written = self._raw.write(left)
-                if written is None:  # whoever began this program made writing wait for nothing
+                if written is None:  # the parent process made writing non-blocking
                     select.select([], [self._raw], [])
                 left = left[written or 0 :]
         except BrokenPipeError:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-#: Columns of what is no terminal.
+#: Columns where the output is not a terminal.
 WIDEST: Final = 10_000
 
 #: So narrow a column of texts may become on a narrow terminal.
@@ -87,19 +87,19 @@ def _narrow(table: Table, console: Console) -> None:
     numbers = [column for column in table.columns if column.no_wrap]
     texts = [column for column in table.columns if not column.no_wrap]
     room = console.width - _BETWEEN * (len(table.columns) - 1)
-    wishes = []
+    wanted = []
     for column in numbers:
         widest = max((len(str(cell)) for cell in column.cells), default=0)
         lines = textwrap.wrap(str(column.header), max(widest, NARROWEST)) or [""]
         column.header = "\n".join(lines)
-        wishes.append(max(widest, *map(len, lines)))
+        wanted.append(max(widest, *map(len, lines)))
     for column in texts:
         own = (column.header, *column.cells)
         column.min_width = min(NARROWEST, max(len(str(cell)) for cell in own))
         room -= column.min_width
-    if sum(wishes) > room:
+    if sum(wanted) > room:
         # the narrowest first: what one does not need, wider ones may have
-        ranked = sorted(zip(wishes, numbers, strict=True), key=lambda each: each[0])
+        ranked = sorted(zip(wanted, numbers, strict=True), key=lambda each: each[0])
         for place, (wish, column) in enumerate(ranked):
             column.max_width = max(1, min(wish, room // (len(ranked) - place)))
             room -= column.max_width

@@ -209,7 +209,7 @@ class DecisionSettings(Options):
 
 @dataclass(frozen=True)
 class ControlSettings(Options):
-    """Controls and evidence besides the curve.
+    """Controls and evidence in addition to the curve.
 
     Attributes:
         calibrate: number of clean grouped splits on which the threshold is calibrated; 0 for none.

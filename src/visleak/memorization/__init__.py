@@ -4,10 +4,31 @@ The search half of MemBench (Hong et al. 2024): the trigger score D, searches fo
 it, images made of them, clusters among these, and the sources they are copies of.
 """
 
-from visleak.memorization.model import Conditioning, DiffusionModel, Sampling, TokenModel
-from visleak.memorization.prompt_files import read_prompts
-from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import Scores, ScoreSettings, TriggerScore
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from visleak.lazy import on_use
+
+if TYPE_CHECKING:
+    from visleak.memorization.model import Conditioning, DiffusionModel, TokenModel
+    from visleak.memorization.prompt_files import read_prompts
+    from visleak.memorization.prompts import Prompts
+    from visleak.memorization.scores import Scores, TriggerScore
+    from visleak.memorization.settings import Sampling, ScoreSettings
+
+#: Public name -> its module, imported on use: settings are imported by the command line.
+_HOMES: Final = {
+    "Conditioning": "visleak.memorization.model",
+    "DiffusionModel": "visleak.memorization.model",
+    "Prompts": "visleak.memorization.prompts",
+    "Sampling": "visleak.memorization.settings",
+    "ScoreSettings": "visleak.memorization.settings",
+    "Scores": "visleak.memorization.scores",
+    "TokenModel": "visleak.memorization.model",
+    "TriggerScore": "visleak.memorization.scores",
+    "read_prompts": "visleak.memorization.prompt_files",
+}
 
 __all__ = [
     "Conditioning",
@@ -20,3 +41,5 @@ __all__ = [
     "TriggerScore",
     "read_prompts",
 ]
+
+__getattr__, __dir__ = on_use(__name__, _HOMES)

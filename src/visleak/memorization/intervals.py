@@ -57,6 +57,29 @@ class GroupInterval:
     confidence: float
 
 
+def effective_groups(sizes: npt.ArrayLike) -> float:
+    """Return how many groups of one size have the same information (Kish).
+
+    >>> effective_groups([1, 1]), effective_groups([3, 1])
+    (2.0, 1.6)
+    """
+    known = np.asarray(sizes, np.float64)
+    return float(known.sum() ** 2 / (known**2).sum())
+
+
+def jackknife_variance(others: Float64, least: int = 2) -> float:
+    """Return the variance of a number from its values without each group.
+
+    Args:
+        others: (groups,).
+        least: groups, below which it is unknown (NaN).
+    """
+    count = len(others)
+    if count < least or not np.isfinite(others).all():
+        return math.nan
+    return float(((others - others.mean()) ** 2).sum() * (count - 1) / count)
+
+
 def group_interval(
     values: npt.ArrayLike,
     groups: npt.ArrayLike,
@@ -93,7 +116,7 @@ def group_interval(
     rows = np.asarray(values, np.float64)
     owner = _owners(rows, groups)
     sizes = np.bincount(owner).astype(np.float64)
-    effective = float(sizes.sum() ** 2 / (sizes**2).sum())
+    effective = effective_groups(sizes)
     found = _Rows(rows, owner, sizes, effective, confidence)
     if statistic is None:
         value, (low, high), method = found.of_mean()
@@ -144,7 +167,7 @@ class _Rows:
         )
         if not np.isin(self.rows, (0.0, 1.0)).all():
             return value, self.around(value, others), "mean"
-        return value, self._of_share(value, self._variance(others)), "share"
+        return value, self._of_share(value, jackknife_variance(others)), "share"
 
     def left_out(self, statistic: Statistic) -> Float64:
         """Return the statistic without each group in turn, (groups,)."""
@@ -156,17 +179,11 @@ class _Rows:
 
     def around(self, value: float, others: Float64) -> tuple[float, float]:
         """Return the interval of a value from what it is without each group."""
-        variance = self._variance(others)
+        variance = jackknife_variance(others)
         if not variance > 0:
             return math.nan, math.nan
         reach = self._quantile() * math.sqrt(variance)
         return value - reach, value + reach
-
-    def _variance(self, others: Float64) -> float:
-        count = len(others)
-        if count < 2 or not np.isfinite(others).all():
-            return math.nan
-        return float(((others - others.mean()) ** 2).sum() * (count - 1) / count)
 
     def _of_share(self, value: float, variance: float) -> tuple[float, float]:
         """Return Wilson's interval with the standard error of groups and the quantile of t."""

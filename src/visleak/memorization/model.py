@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from visleak.memorization.settings import Sampling
+
 #: A tensor of torch, which is not typed here.
 Tensor = Any
 
@@ -53,21 +55,6 @@ class Conditioning:
     def with_states(self, states: Tensor) -> Conditioning:
         """Return the same with other token states, as mitigations make them."""
         return replace(self, states=states)
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How images are made of prompts.
-
-    Attributes:
-        steps: of the sampler (MemBench: 50).
-        guidance: scale of classifier-free guidance (MemBench: 7.5); 1 is none.
-        batch: images per call of the network.
-    """
-
-    steps: int = 50
-    guidance: float = 7.5
-    batch: int = 8
 
 
 class DiffusionModel(Protocol):
@@ -157,6 +144,12 @@ def version_of(model: DiffusionModel) -> str | None:
     name, sides = _VERSIONS.get(getattr(config, "cross_attention_dim", 0), ("", ()))
     fits = tuple(model.shape) in {(4, side, side) for side in sides}
     return name if model.family == "sd" and fits else None
+
+
+def about_model(model: DiffusionModel) -> dict[str, object]:
+    """Return what a model says of itself, and at least its name, digest, device and precision."""
+    names = ("name", "family", "prediction", "digest", "device", "precision")
+    return {**{name: getattr(model, name) for name in names}, **model.about()}
 
 
 class TokenModel(DiffusionModel, Protocol):

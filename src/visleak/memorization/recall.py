@@ -9,7 +9,6 @@ an image that was not found is not shown to be new.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -67,48 +66,25 @@ _WORDS: Final[Mapping[Step, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """What a similarity finds of non-verbatim reproductions.
-
-    Attributes:
-        step: that the figures are of.
-        found: by kind of reproduction, of :data:`EACH`.
-    """
-
-    step: Step
-    found: Mapping[str, int]
-
-    @property
-    def share(self) -> float:
-        """Of all kinds, in equal parts."""
-        return sum(self.found.values()) / (EACH * len(self.found))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figures as plain data."""
-        return {
-            "share": self.share,
-            "by_kind": {kind: {"found": n, "of": EACH} for kind, n in self.found.items()},
-            "source": SOURCE,
-        }
-
-    def __str__(self) -> str:
-        words = _WORDS[self.step].format(share=percent(self.share))
-        kinds = ", ".join(f"{kind}: {round(100 * n / EACH)}" for kind, n in self.found.items())
-        return (
-            f"recall: the default similarity {words}, kinds in equal parts (in % of {EACH} each:"
-            f" {kinds}; {SOURCE}); an image that is not found is not shown to be new"
-        )
-
-
-def recall_of(similarity: str, step: Step) -> Recall | None:
-    """Return the measured recall of a similarity; ``None`` where none was measured.
+def recall_of(similarity: str, step: Step) -> dict[str, Any] | None:
+    """Return the measured recall of a similarity as plain data; ``None`` if it was not measured.
 
     Args:
         similarity: its name; figures exist for ``builtin``.
         step: ``extract`` or ``trace``.
     """
-    return Recall(step, _FOUND[step]) if similarity == "builtin" else None
+    if similarity != "builtin":
+        return None
+    return {
+        "share": _share(step),
+        "by_kind": {kind: {"found": n, "of": EACH} for kind, n in _FOUND[step].items()},
+        "source": SOURCE,
+    }
+
+
+def _share(step: Step) -> float:
+    """Return the recall over all kinds, in equal parts."""
+    return sum(_FOUND[step].values()) / (EACH * len(_FOUND[step]))
 
 
 def recall_line(similarity: str, step: Step) -> str:
@@ -117,7 +93,11 @@ def recall_line(similarity: str, step: Step) -> str:
     >>> recall_line("pixels", "extract")
     'recall: not measured for the similarity pixels on non-verbatim reproductions'
     """
-    found = recall_of(similarity, step)
-    if found is not None:
-        return str(found)
-    return f"recall: not measured for the similarity {similarity} on non-verbatim reproductions"
+    if similarity != "builtin":
+        return f"recall: not measured for the similarity {similarity} on non-verbatim reproductions"
+    words = _WORDS[step].format(share=percent(_share(step)))
+    kinds = ", ".join(f"{kind}: {round(100 * n / EACH)}" for kind, n in _FOUND[step].items())
+    return (
+        f"recall: the default similarity {words}, kinds in equal parts (in % of {EACH} each:"
+        f" {kinds}; {SOURCE}); an image that is not found is not shown to be new"
+    )

@@ -11,69 +11,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.libraries import library
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
+from visleak.memorization.settings import Norm, ScoreSettings
 
 Float64 = npt.NDArray[np.float64]
-Norm = Literal["l2", "squared"]
-
-NORMS: Final = ("l2", "squared")
-OUTPUTS: Final = ("raw", "epsilon")
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreSettings:
-    """What D is made of; stored next to every score and threshold.
-
-    Attributes:
-        noises: how many x_T the expectation is over. Each costs one pass per prompt, plus one.
-        timestep: ``"first"``, the first step of the sampler (the paper), or an integer such as 999
-            (the authors' search code).
-        steps: of the sampler that ``"first"`` refers to.
-        output: ``"raw"``, the network's output as it is, or ``"epsilon"``, the noise it stands for:
-            for v-prediction these differ by a factor that is the same for all prompts.
-        norm: which of the two is called D: ``"l2"`` (equation 4) or ``"squared"`` (the code).
-        seed: of the noises.
-        batch: prompts per call of the network.
-    """
-
-    noises: int = 1
-    timestep: Literal["first"] | int = "first"
-    steps: int = 50
-    output: Literal["raw", "epsilon"] = "raw"
-    norm: Norm = "l2"
-    seed: int = 0
-    batch: int = 16
-
-    def __post_init__(self) -> None:
-        for name in ("noises", "steps", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is at least 1; got {getattr(self, name)}")
-        if self.norm not in NORMS or self.output not in OUTPUTS:
-            raise UsageError(
-                f"norm is one of {', '.join(NORMS)} and output one of {', '.join(OUTPUTS)}; got"
-                f" {self.norm!r} and {self.output!r}"
-            )
-        if self.seed < 0:
-            raise UsageError(f"seed is 0 or more; got {self.seed}")
-        if self.timestep != "first" and not (
-            type(self.timestep) is int and 0 <= self.timestep < 1_000_000
-        ):
-            raise UsageError(
-                f"timestep is 'first' or a whole number from 0, such as 999; got {self.timestep!r}"
-            )
-
-    def about(self) -> dict[str, object]:
-        """Return what determines the scores, as plain data."""
-        return {name: value for name, value in asdict(self).items() if name != "batch"}
 
 
 @dataclass(frozen=True, slots=True)

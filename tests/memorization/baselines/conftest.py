@@ -10,7 +10,8 @@ pytest.importorskip("torch", reason="needs torch")
 
 from linear_model import WordProposer, linear_model
 
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import ScoreSettings
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from visleak.memorization.baselines.run import (
     compare,
     read_comparison,
 )
-from visleak.memorization.scores import ScoreSettings
-from visleak.memorization.search.driver import Budget, Candidate, Found
+from visleak.memorization.search.driver import Candidate, Found
+from visleak.memorization.settings import Budget, ScoreSettings
 
 
 @pytest.fixture(autouse=True)

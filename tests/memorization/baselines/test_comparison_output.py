@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from visleak.memorization.baselines.document import (
     content,
-    discoveries,
     document,
     files,
     mean_curve,
     methods,
-    reading,
 )
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.run import KIND
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search.driver import Candidate
-from visleak.reporting import latex, markdown
+from visleak.reporting import markdown
 from visleak.storage import RunFolder
 
 HOSTILE = "=cmd() <img src=x onerror=alert(1)> | $x_1$ \\input{a}"
@@ -99,15 +96,6 @@ def test_candidates_are_a_list_of_prompts_for_other_verbs(result, tmp_path):
     assert set(listed.texts) == {each.prompt for each in one.attempts[0].candidates}
 
 
-def test_markdown_and_latex_say_how_to_read_them(result):
-    assert "high D alone is not memorization" in markdown(document(result))
-    assert "Student's 95 % over 2 seeds" in markdown(document(result))
-    assert "budget ended" not in markdown(document(result))
-    ended = replace(result, attempts=(replace(result.attempts[0], complete=False),))
-    assert reading(ended)[-1].endswith("Gibbs (Algorithm 1)")
-    assert latex(document(result)).count("\\begin{table}") == 2
-
-
 def test_nothing_found_is_a_table_without_images(result):
     none = replace(result, attempts=tuple(attempt("pez", seed, 0) for seed in (0, 1)))
     assert "Memorized images found" not in markdown(document(none))
@@ -121,12 +109,3 @@ def test_the_mean_curve_is_that_of_the_attempts(result):
     assert (x[-1], y[-1]) == (13001.0, 1.5)
     assert dict(zip(x, y, strict=True))[10001.0] == 1.0
     assert y == sorted(y)
-
-
-def test_the_figure_is_the_same_bytes_again(result):
-    one, two = discoveries(result), discoveries(result)
-    assert one == two
-    assert set(one) == {"svg", "png"}
-    assert b"<img" not in one["svg"]
-    Path(result.folder / "figure.png").write_bytes(one["png"])
-    assert discoveries(replace(result, attempts=())) == {}

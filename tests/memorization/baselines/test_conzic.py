@@ -7,8 +7,9 @@ import pytest
 
 from visleak.errors import UsageError
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings, weighed
-from visleak.memorization.search.driver import Budget, SearchTask, generator
+from visleak.memorization.search.driver import SearchTask, generator
 from visleak.memorization.search.proposals import Candidates
+from visleak.memorization.settings import Budget
 
 
 def plain(model, proposer, settings, order):

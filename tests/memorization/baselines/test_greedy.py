@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search import lists
-from visleak.memorization.search.driver import FILE, Budget, SearchTask
+from visleak.memorization.search.driver import FILE, SearchTask
 from visleak.memorization.search.lists import Greedy
+from visleak.memorization.settings import Budget
 
 TEXTS = tuple(
     " ".join(two) for two in itertools.permutations(("ant", "bee", "cow", "dog", "elk"), 2)
@@ -54,32 +54,6 @@ def test_a_budget_scores_a_random_part_and_says_so(make_model, make_score):
         assert len(found.bank) == 7
         parts.append({each.prompt for each in found.bank})
     assert parts[0] != parts[1]
-
-
-def test_a_larger_budget_goes_on_where_the_smaller_one_ended(make_model, make_score, tmp_path):
-    def search(calls, folder):
-        model = make_model(wobble=0.5)
-        task = SearchTask(make_score(model), 3, 7, Budget(calls=calls), folder)
-        return Greedy(Prompts(TEXTS)).search(task), model.passes
-
-    search(9, tmp_path)
-    longer, passes = search(None, tmp_path)
-    straight, _ = search(None, None)
-    assert (longer.best, longer.bank, longer.calls) == (
-        straight.best,
-        straight.bank,
-        straight.calls,
-    )
-    # the empty prompt is passed again
-    assert passes == len(TEXTS) - 8 + 1
-
-
-def test_progress_names_the_best_so_far(make_model, make_score):
-    said = []
-    Greedy(Prompts(TEXTS)).search(SearchTask(make_score(make_model()), 1, say=said.append))
-    assert [each.done for each in said] == [4, 8, 12, 16, 20]
-    assert all(each.total == 20 for each in said)
-    assert np.all(np.diff([each.best.score for each in said]) >= 0)
 
 
 def test_errors(make_model, make_score, tmp_path):

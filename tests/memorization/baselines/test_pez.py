@@ -18,11 +18,8 @@ from visleak.memorization.baselines.pez import (  # noqa: E402
     adamw,
     ascent,
 )
-from visleak.memorization.search.driver import (  # noqa: E402
-    GRADIENT_CALLS,
-    Budget,
-    SearchTask,
-)
+from visleak.memorization.search.driver import GRADIENT_CALLS, SearchTask  # noqa: E402
+from visleak.memorization.settings import Budget  # noqa: E402
 
 
 def test_the_projection_is_the_nearest_by_cosine_of_the_allowed(make_model):

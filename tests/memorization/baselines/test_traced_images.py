@@ -15,10 +15,8 @@ from visleak.memorization.baselines import Contest, Means, TracedImages, compare
 from visleak.memorization.baselines.records import Replayed, Verified, rows_of
 from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
-from visleak.memorization.model import Sampling
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import ScoreSettings
-from visleak.memorization.search.driver import Budget
+from visleak.memorization.settings import Budget, Sampling, ScoreSettings
 from visleak.pipeline.context import silent
 
 TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
@@ -44,7 +42,7 @@ def verifier(model, folder):
         ExtractSettings(images=12, min_cluster=6),
         Sampling(2, 1.0, 12),
         load_similarity("builtin"),
-        {"cache": None},
+        cache=None,
     )
 
 

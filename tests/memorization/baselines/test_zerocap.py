@@ -24,7 +24,8 @@ from visleak.memorization.baselines.zerocap import (  # noqa: E402  # noqa: E402
     shifted,
     target,
 )
-from visleak.memorization.search.driver import Budget, SearchTask  # noqa: E402
+from visleak.memorization.search.driver import SearchTask  # noqa: E402
+from visleak.memorization.settings import Budget  # noqa: E402
 
 WORDS = ("<begin>", "<unknown>", ".", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen")
 PLAIN = ZerocapSettings(4, 3, prefix="", end="", steps=2, top=6)

@@ -6,7 +6,7 @@ The model replays a picture for a trigger prompt; each word that is put in halve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from visleak.memorization.benchmark import Choices, Judges, Plan, references_of, with_none
+from visleak.memorization.benchmark import Judges, Plan, references_of
 from visleak.memorization.extraction.similarity import PixelSimilarity
-from visleak.memorization.mitigate import Unmitigated, mitigation
-from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.mitigate import mitigation, with_none
+from visleak.memorization.model import Conditioning
 from visleak.memorization.prompts import Prompts
+from visleak.memorization.settings import BenchmarkSettings, Sampling
 
 SIDE = 16
 TRIGGERS = ("a red bag", "the old house", "one blue lamp", "a grey wall")
@@ -136,11 +137,11 @@ def plan_of(folder: Path, *methods: str, **more: Any) -> Plan:
         "model": PaintingModel(),
         "triggers": triggers,
         "references": references_of(triggers, planted(folder)),
-        "mitigations": with_none([mitigation(each) for each in methods], Unmitigated()),
+        "mitigations": with_none([mitigation(each) for each in methods]),
         "judges": judges,
         "general": Prompts(GENERAL, origin="general.txt"),
-        "images": 5,
-        "sampling": Sampling(2, 7.5, 4),
-        "choices": Choices(),
     }
-    return Plan(**{**given, **more})
+    chosen: dict[str, Any] = {"images": 5, "sampling": Sampling(2, 7.5, 4)}
+    names = {each.name for each in fields(BenchmarkSettings)}
+    chosen |= {name: more.pop(name) for name in names & set(more)}
+    return Plan(**{**given, "settings": BenchmarkSettings(**chosen), **more})

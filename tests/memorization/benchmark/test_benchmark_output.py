@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from made_benchmark import HOSTILE, benchmark_of_the_paper
-from PIL import Image
+from made_benchmark import benchmark_of_the_paper
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.benchmark import add_to, read_leaderboard
@@ -24,8 +20,6 @@ from visleak.memorization.benchmark.document import (
     lines_table,
     main_grid,
     meets,
-    reading,
-    tradeoff,
     verdicts,
     worst_of,
 )
@@ -34,9 +28,7 @@ from visleak.memorization.benchmark.leaderboard import (
     leaderboard_markdown,
     table_beside,
 )
-from visleak.memorization.benchmark.records import Score
 from visleak.memorization.benchmark.statistics import Measured
-from visleak.report import sections
 from visleak.reporting import latex, markdown, section
 
 
@@ -57,19 +49,6 @@ def test_a_distance_by_other_features_is_no_fid(tmp_path: Path) -> None:
     rows = rows_of_csv(other)
     found = [row for row in rows if row["number"] == "frechet_distance"]
     assert {row["judge"] for row in found} == {"dinov2"}
-
-
-def test_every_table_says_what_similarity_stands_in(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path, similarity="pixels")
-    rows = rows_of_csv(result)
-    copying = [row for row in rows if row["number"] in ("top1", "top3", "share")]
-    assert {row["judge"] for row in copying} == {"pixels"}
-    clip = {row["judge"] for row in rows if row["number"] == "clip"}
-    assert clip == {"open_clip:ViT-g-14/laion2b_s12b_b42k"}
-    captions = re.findall(r"\\caption\{(.*)", latex(document(result)))
-    about_similarity = [each for each in captions if "Cost" not in each and "Distance" not in each]
-    assert len(about_similarity) >= 3
-    assert all("imilarity: pixels" in each for each in about_similarity)
 
 
 def test_a_leaderboard_replaces_nothing_but_its_own_table(tmp_path: Path) -> None:
@@ -98,42 +77,6 @@ def test_floor_and_reference_stand_beneath_no_mitigation(tmp_path: Path) -> None
     assert grid.rows[3][2] == ".479* (.419 to .539)"
 
 
-def test_one_l_for_ten_images_and_for_one_is_said_to_be_two(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path)
-    floor, said = cautions(result)
-    assert floor.startswith("floor of the similarity: ")
-    assert "10 of a trigger prompt, 1 of a general one" in said
-    assert "a D 3.2 times as large" in said
-    assert result.general is not None
-    alike = dataclasses.replace(result, general=dataclasses.replace(result.general, images=10))
-    other = tuple(row for row in result.rows if row.method != "wen")
-    for each in (alike, dataclasses.replace(result, rows=other)):
-        assert cautions(each) == [floor]
-    assert cautions(dataclasses.replace(result, general=None)) == [floor]
-
-
-def test_numbers_that_say_less_than_their_name_are_named(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path)
-    few = dataclasses.replace(result.triggers, images=2)
-    assert cautions(dataclasses.replace(result, general=None, triggers=few))[1:] == [
-        "with 2 images per trigger prompt top-3 is the mean of all"
-    ]
-    about = {**result.about, "alignment": None, "aesthetic": None}
-    assert any(
-        line.startswith("of general prompts only seconds were measured")
-        for line in cautions(dataclasses.replace(result, about=about))
-    )
-    scores = tuple(
-        dataclasses.replace(each, interval=dataclasses.replace(each.interval, value=0.0))
-        if each.name == "share"
-        else each
-        for each in result.base.scores
-    )
-    base = dataclasses.replace(result.base, scores=scores)
-    nothing = dataclasses.replace(result, rows=(base, *result.rows[1:]))
-    assert cautions(nothing)[1].startswith("without mitigation no image is more similar than 0.5")
-
-
 def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> None:
     result = benchmark_of_the_paper(tmp_path)
     told = cautions(result)[0]
@@ -155,28 +98,6 @@ def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> 
     high = dataclasses.replace(result.floor.share, value=0.4, low=0.3, high=0.5)
     low = dataclasses.replace(result, floor=dataclasses.replace(result.floor, share=high))
     assert any("within the interval of the floor" in line for line in cautions(low))
-
-
-def test_a_verdict_quotes_the_probability_of_its_own_number(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path)
-    chances = {"top1": 0.211, "clip": 0.033}
-
-    def told(score: Score) -> Score:
-        if score.scenario != "trigger" or score.name not in chances or score.change is None:
-            return score
-        change = dataclasses.replace(score.change, p_holm=chances[score.name])
-        return dataclasses.replace(score, change=change)
-
-    rows = tuple(
-        dataclasses.replace(row, scores=tuple(map(told, row.scores))) for row in result.rows
-    )
-    for line in verdicts(dataclasses.replace(result, rows=rows)):
-        top, clip = line.partition(", CLIP by ")[::2]
-        assert "p = .211" in top
-        assert "p = .033" not in top
-        assert clip.partition(")")[0].endswith("(p = .033")
-        # what is reached with another setting has a probability of its own
-        assert ("kept it reaches" in clip) == ("p = .211" in clip)
 
 
 def test_the_rule_of_the_paper_is_said_of_each_method(tmp_path: Path) -> None:
@@ -249,88 +170,11 @@ def test_without_a_reference_success_is_not_judged(tmp_path: Path) -> None:
     assert verdicts(result)[0].endswith("cannot be judged without a reference performance")
 
 
-def test_another_similarity_than_the_papers_is_said_everywhere(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path, similarity="builtin")
-    told = "similarity is builtin, not SSCD as in the paper"
-    assert told in cautions(result)[0]
-    assert told in markdown(document(result))
-    assert told[1:] in latex(document(result))
-    assert told in section(document(result))["markdown"]
-    assert [line[:20] for line in cautions(benchmark_of_the_paper(tmp_path))] == [
-        "floor of the similar",
-        "wen with scope=batch",
-    ]
-    few = dataclasses.replace(result.triggers, groups=1)
-    lone = cautions(dataclasses.replace(result, triggers=few))
-    assert "nothing can be said with confidence" in lone[1]
-
-
 def test_csv_has_every_number_once(tmp_path: Path) -> None:
     rows = rows_of_csv(benchmark_of_the_paper(tmp_path))
     keys = [tuple(list(row.values())[:5]) for row in rows]
     assert len({repr(key) for key in keys}) == len(keys)
     assert (rows[0]["method"], rows[0]["number"], rows[0]["value"]) == ("none", "top1", 0.641)
-
-
-def test_names_of_anybody_begin_no_markup(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path, model=HOSTILE, similarity=HOSTILE)
-    tex = latex(document(result))
-    assert "\\input{x}" not in tex
-    assert "\x1b" not in tex + markdown(document(result))
-    assert "<b>" not in markdown(document(result)).replace("\\<b\\>", "")
-    ElementTree.fromstring(tradeoff(result)["svg"])
-    shown = sections_of(section(document(result)), tmp_path)
-    assert shown.trouble == ()
-    assert "<b>" not in str(shown.body)
-
-
-def sections_of(content: dict, folder: Path) -> sections.Section:
-    (folder / "sections").mkdir(exist_ok=True)
-    path = folder / "sections" / "memorization-benchmark.json"
-    path.write_text(json.dumps(content))
-    (found,) = sections.load(folder)
-    return found
-
-
-def test_the_section_is_shown_whole(tmp_path: Path) -> None:
-    shown = sections_of(section(document(benchmark_of_the_paper(tmp_path), columns=1)), tmp_path)
-    by = " (similarity: sscd:sscd_disc_large.torchscript.pt)"
-    assert shown.title == "Mitigations: effect on memorization and cost"
-    assert shown.headline.startswith("Top-1 similarity .641 without mitigation")
-    assert [grid.caption for grid in shown.tables][:2] == [
-        f"Mitigations on trigger and general prompts{by}",
-        f"Hypervolume of each trade-off{by}",
-    ]
-    assert len(shown.drawings) == 1
-    assert len(shown.drawings[0].source) < 540_000
-
-
-def test_latex_has_as_many_cells_a_row_as_columns(tmp_path: Path) -> None:
-    tex = latex(document(benchmark_of_the_paper(tmp_path)))
-    for part in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", tex, re.DOTALL):
-        rows = [line for line in part[1].splitlines() if line.endswith(r"\\")]
-        for row in rows:
-            spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d)\}", row))
-            assert len(re.findall(r"(?<!\\)&", row)) + 1 + spans == len(part[0]), row
-    assert tex.count("{") == tex.count("}")
-    assert r"$.479{}_{\,.419}^{\,.539}$\rlap{*}" in tex
-
-
-def test_figures_are_the_same_bytes_and_small(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path)
-    one, other = tradeoff(result), tradeoff(result)
-    assert one == other
-    picture = Image.open(io.BytesIO(one["png"]))
-    assert picture.width < 1600
-    only = dataclasses.replace(result, rows=result.rows[:1])
-    assert tradeoff(only) == {}
-
-
-def test_how_to_read_it_names_what_is_shown(tmp_path: Path) -> None:
-    result = benchmark_of_the_paper(tmp_path)
-    lines = "\n".join(reading(result))
-    assert "standard deviation of the aesthetic score over all images" in lines
-    assert "they rank nothing" in lines
 
 
 def test_the_worst_images_are_one_a_prompt() -> None:

@@ -25,8 +25,8 @@ from PIL import Image
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.memorization.benchmark import (
-    Choices,
     Judges,
+    Plan,
     RealImages,
     References,
     benchmark,
@@ -38,8 +38,16 @@ from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.metrics import distances
 from visleak.memorization.mitigate import mitigation
 from visleak.memorization.prompts import Prompts
+from visleak.memorization.settings import BenchmarkSettings
 
 METHODS = ("rna:1", "rna:3")
+
+
+def with_settings(plan: Plan, **changes: Any) -> Plan:
+    """Return a plan with other settings."""
+    return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, **changes))
+
+
 SEEDS = seeds_of(0, 5)
 
 
@@ -216,7 +224,7 @@ def test_what_is_written_can_be_read_back(done: Any) -> None:
 def test_a_sheet_of_pictures_goes_and_comes_as_it_is_asked_for(tmp_path: Path) -> None:
     """The worst images may be replayed ones, which not everybody may keep."""
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
-    without = dataclasses.replace(plan, choices=dataclasses.replace(plan.choices, pictures=False))
+    without = with_settings(plan, sheets=False)
     out = tmp_path / "out"
     benchmark(plan, out)
     made = len(plan.model.made)
@@ -225,15 +233,6 @@ def test_a_sheet_of_pictures_goes_and_comes_as_it_is_asked_for(tmp_path: Path) -
         assert (out / "worst.png").exists() == there
         assert ("worst.png" in (out / "benchmark.md").read_text()) == there
     assert len(plan.model.made) == made
-
-
-def test_a_judge_whose_files_were_moved_is_the_same(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
-    moved = dataclasses.replace(plan.judges, alignment=WordAlignment())
-    moved.alignment.name = "elsewhere/clip"
-    assert moved.alignment.digest == plan.judges.alignment.digest
-    key = plan.key([[]] * len(TRIGGERS))
-    assert dataclasses.replace(plan, judges=moved).key([[]] * len(TRIGGERS)) == key
 
 
 def test_another_method_makes_its_own_images_and_another_judge_none(tmp_path: Path) -> None:
@@ -310,7 +309,7 @@ def test_a_similarity_of_half_precision_has_measurements_of_its_own(tmp_path: Pa
 def test_the_clip_score_may_be_against_what_the_network_was_given(tmp_path: Path) -> None:
     plan = plan_of(tmp_path / "refs", "rna:2", general=None)
     given = benchmark(plan, tmp_path / "out")
-    other = dataclasses.replace(plan, choices=Choices(clip_text="augmented"))
+    other = with_settings(plan, clip_text="augmented")
     augmented = benchmark(other, tmp_path / "out", force=True)
     assert augmented.base.value("trigger", "clip") == given.base.value("trigger", "clip")
     text = plan.mitigations[1].prompt_of(Job(TRIGGERS[0], SEEDS[0]))
@@ -365,7 +364,7 @@ class Search:
     def find_by_prompt(self, prompts: Any, count: int) -> list[list[str]]:
         return [["1", "2"], ["3"], [], ["2"]]
 
-    def pictures(self, ids: Any) -> list[np.ndarray]:
+    def pixels(self, ids: Any) -> list[np.ndarray]:
         return [picture(int(each)) for each in ids]
 
 
@@ -385,8 +384,8 @@ def test_the_reference_performance_is_of_the_prompts_that_have_one(tmp_path: Pat
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"images": 0}, "images is 1 to 100,000 a prompt; got 0"),
-        ({"seed": -1}, "seed is 0 or more; got -1"),
+        ({"images": 0}, "images must be from 1 to 100000; got 0"),
+        ({"seed": -1}, "seed must be 0 or more; got -1"),
         ({"mitigations": ()}, "the first method is none, which all others are compared with"),
     ],
 )
@@ -399,8 +398,8 @@ def test_a_plan_that_cannot_be(given: dict[str, Any], said: str, tmp_path: Path)
 def test_what_else_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"method rna n=1 is given twice; give it once"):
         plan_of(tmp_path / "refs", "rna:1", "rna:1")
-    with pytest.raises(UsageError, match="clip text is one of original, augmented; got 'both'"):
-        Choices(clip_text="both")
+    with pytest.raises(UsageError, match="clip_text must be one of original, augmented"):
+        BenchmarkSettings(clip_text="both")
     with pytest.raises(UsageError, match="give an alignment model with --clip"):
         Judges(PixelSimilarity(), None, Contrast(), source=Search())  # type: ignore[arg-type]
 

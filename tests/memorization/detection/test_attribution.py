@@ -15,7 +15,8 @@ from visleak.memorization.detection import leave_one_out, token_significance
 from visleak.memorization.detection.attribution import attribution
 from visleak.memorization.model import Conditioning
 from visleak.memorization.models import load_model
-from visleak.memorization.scores import ScoreSettings, TriggerScore, seeds_of
+from visleak.memorization.scores import TriggerScore, seeds_of
+from visleak.memorization.settings import ScoreSettings
 
 
 class Curved(ClosedForm):

@@ -10,7 +10,8 @@ import pytest
 from visleak.memorization.detection import Analysis, detect, token_significance
 from visleak.memorization.models import load_model
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import ScoreSettings
 
 
 @pytest.mark.parametrize(("others", "least"), [("held_out", 0.95), ("hard", 0.85)])

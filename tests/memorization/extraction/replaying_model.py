@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 from skimage import data
 
-from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.model import Conditioning
+from visleak.memorization.settings import Sampling
 
 SOURCES = (data.astronaut, data.coffee, data.chelsea, data.rocket, data.immunohistochemistry)
 

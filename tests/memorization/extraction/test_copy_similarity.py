@@ -87,7 +87,7 @@ def test_pixels_less_a_mean_picture_are_what_the_first_experiment_measured() -> 
     assert measure.digest != PixelSimilarity().digest
     with pytest.raises(UsageError) as error:
         PixelSimilarity(mean[:16])
-    assert str(error.value) == "mean is a picture 32 x 32 x 3; got an array (16, 32, 3)"
+    assert str(error.value) == "mean must be an image 32 x 32 x 3; got an array (16, 32, 3)"
 
 
 def test_pixels_are_blind_to_light() -> None:
@@ -246,8 +246,8 @@ def test_what_a_similarity_is_called_and_says_of_itself() -> None:
     measure = load_similarity("builtin")
     assert measure.name == "builtin"
     assert measure.number == (
-        "cosine of built-in fingerprints from 0.5 on where verification finds the two pictures"
-        " near or exact, or both so to a third, else 0 (looked at within 128 pixels)"
+        "cosine of built-in fingerprints from 0.5 on where verification finds the two images"
+        " near or exact, or both so to a third, else 0 (verified within 128 pixels)"
     )
     assert measure.digest == load_similarity("builtin").digest
     names = [load_similarity(name) for name in ("builtin", "pixels", "pdq", "phash")]

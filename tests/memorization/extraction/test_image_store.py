@@ -24,7 +24,7 @@ def test_any_prompt_comes_back_as_it_was(tmp_path: Path, prompt: str) -> None:
     with ImageStore(tmp_path) as store:
         (found,) = store.known(["k"]).values()
         assert (found.prompt, found.seed, found.seconds) == (prompt, 1, 2.0)
-        assert np.array_equal(store.picture(found.digest), PICTURE)
+        assert np.array_equal(store.pixels(found.digest), PICTURE)
 
 
 def test_thousands_of_keys_are_asked_for_at_once(tmp_path: Path) -> None:
@@ -41,14 +41,14 @@ def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
         path = tmp_path / found.path
         path.write_bytes(path.read_bytes()[:-20])
         with pytest.raises(VisleakError) as error:
-            store.picture(found.digest)
+            store.pixels(found.digest)
         assert str(error.value) == (
             f"{path} is damaged: its content is not what its name says; delete it and run the same"
             " command again"
         )
         path.unlink()
         with pytest.raises(VisleakError) as error:
-            store.picture(found.digest)
+            store.pixels(found.digest)
         assert str(error.value) == (
             f"{path} cannot be read (No such file or directory); run the same command again to"
             " generate it"
@@ -60,9 +60,9 @@ def test_similarities_come_back_as_they_were(tmp_path: Path) -> None:
     matrix = (draw + draw.T) / 2
     np.fill_diagonal(matrix, 1.0)
     with ImageStore(tmp_path) as store:
-        assert store.alike("x", 5) is None
-        store.keep_alike("x", matrix)
-        assert np.array_equal(store.alike("x", 5), matrix)
-        assert store.alike("x", 6) is None  # another number of images
-        store.keep_alike("one", np.ones((1, 1), np.float32))
-        assert np.array_equal(store.alike("one", 1), np.ones((1, 1)))
+        assert store.similarities("x", 5) is None
+        store.keep_similarities("x", matrix)
+        assert np.array_equal(store.similarities("x", 5), matrix)
+        assert store.similarities("x", 6) is None  # another number of images
+        store.keep_similarities("one", np.ones((1, 1), np.float32))
+        assert np.array_equal(store.similarities("one", 1), np.ones((1, 1)))

@@ -125,7 +125,7 @@ def wrong_files(folder: Path) -> dict[str, tuple[Path, str]]:
     import torch
 
     made: dict[str, tuple[Any, str]] = {
-        "norm": ({"0.weight": torch.ones(4), "0.bias": torch.ones(4)}, "0 is no linear layer"),
+        "norm": ({"0.weight": torch.ones(4), "0.bias": torch.ones(4)}, "0 is not a linear layer"),
         "two outputs": (torch.nn.Linear(4, 2).state_dict(), "has layers 4 to 2; it must be a"),
         "gap": (
             {"0.weight": torch.ones(3, 4), "1.weight": torch.ones(1, 5)},

@@ -145,7 +145,7 @@ def test_names_of_no_model(spec: str, error: type[Exception], said: str) -> None
 
 def test_pairs_must_be_pairs(word_clip: Path, small_pictures: list[np.ndarray]) -> None:
     """Two lists of different lengths would be broadcast to a number of nothing."""
-    with pytest.raises(UsageError, match="got 1 prompts for 2 pictures"):
+    with pytest.raises(UsageError, match="got 1 prompts for 2 images"):
         clip_scores(on_cpu(str(word_clip)), ["a red circle"], small_pictures[:2])
 
 

@@ -49,7 +49,7 @@ def test_a_network_that_makes_no_vector(tmp_path: Path, word_clip: Path) -> None
     weights["visual_projection.weight"].fill_(float("inf"))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     found = load_features(f"clip:{folder}", device="cpu")
-    with pytest.raises(VisleakError, match="makes no vector of 1 of 1 pictures; try precision="):
+    with pytest.raises(VisleakError, match="makes no vector of 1 of 1 images; try precision="):
         found.images([np.zeros((16, 16, 3), np.uint8)])
 
 

@@ -102,7 +102,7 @@ def test_the_error_is_that_of_leaving_out_groups() -> None:
         for each in (left, left_b)
     )
     assert found.error == pytest.approx(variance**0.5, rel=1e-9)
-    assert (found.groups, found.other_groups, found.pictures, found.others) == (6, 6, 14, 12)
+    assert (found.groups, found.other_groups, found.images, found.others) == (6, 6, 14, 12)
     assert found.low < found.value < found.high
     assert found.value - found.low == pytest.approx(found.high - found.value)
     # images of one prompt are no independent ones

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from visleak.memorization.model import Conditioning, Sampling
+from visleak.memorization.model import Conditioning
+from visleak.memorization.settings import Sampling
 
 TOKENS, WIDTH, SHAPE = 5, 3, (2, 2, 2)
 

@@ -20,7 +20,7 @@ from visleak.memorization.mitigate.insertion import (
     vocabulary_size,
     with_insertions,
 )
-from visleak.memorization.model import Sampling
+from visleak.memorization.settings import Sampling
 
 PROMPT = "the red house on a hill"
 

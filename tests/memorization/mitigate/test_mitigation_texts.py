@@ -62,9 +62,9 @@ class Countable(SmoothModel):
         ),
         ("ren:1.1", AttentionRescaling(1.1), "C=1.1", 1.1),
         (
-            "ren:C=1,rows=every_other,summary=padding,mask=both",
-            AttentionRescaling(1.0, "every_other", "padding", "both"),
-            "C=1, rows=every_other, summary=padding, mask=both",
+            "ren:C=1,summary=padding,mask=both",
+            AttentionRescaling(1.0, "padding", "both"),
+            "C=1, summary=padding, mask=both",
             1.0,
         ),
     ],
@@ -114,7 +114,7 @@ def variants(name):
     """Yield a method, and the same with each of its settings changed."""
     base = mitigation(name if name == "none" else f"{name}:2")
     other = {"draw": "image", "numbers": "paper", "tokens": "words", "scope": "batch"}
-    other |= {"optimiser": "adamw", "output": "epsilon", "rows": "every_other"}
+    other |= {"optimiser": "adamw", "output": "epsilon"}
     other |= {"summary": "padding", "mask": "both"}
     yield base
     for field in dataclasses.fields(base):
@@ -147,7 +147,6 @@ def test_every_setting_is_told_and_part_of_the_key():
         ("wen:3,scope=prompt", True),
         ("wen:3,scope=batch", True),
         ("ren:1.1", False),
-        ("ren:1.1,rows=every_other", True),
     ],
 )
 def test_seeds_are_part_of_the_key_where_images_depend_on_each_other(text, depends):
@@ -175,14 +174,6 @@ def test_the_paper_has_the_settings_of_its_tables():
     assert second[11:15] == [f"l={n}, batch" for n in (70, 60, 50, 40)]
     strengths = [each.strength for each in first if each.name == "wen"]
     assert strengths == sorted(strengths), "a curve runs from weak to strong"
-
-
-def test_the_settings_of_the_code_are_asked_for_by_name():
-    found = paper_settings("sd1", code=True)
-    assert found[:13] == paper_settings("sd1")[:13]
-    assert found[13] == "wen:7,scope=batch,optimiser=adamw"
-    assert found[-1] == "ren:1.3,rows=every_other,summary=padding,mask=both"
-    assert all(mitigation(text) for text in found)
 
 
 @pytest.mark.parametrize(("width", "known"), [(768, "sd1"), (1024, "sd2")])

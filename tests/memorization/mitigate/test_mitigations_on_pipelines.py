@@ -15,8 +15,8 @@ from visleak.memorization.mitigate.wen import (
     optimised_each,
     optimised_together,
 )
-from visleak.memorization.model import Sampling
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import Sampling, ScoreSettings
 
 torch = pytest.importorskip("torch")
 
@@ -33,7 +33,7 @@ TEXTS = (
     "wen:0.01,scope=prompt,steps=2",
     "wen:0.01,scope=batch,steps=2,optimiser=adamw",
     "ren:1.2",
-    "ren:1.2,rows=every_other,summary=padding,mask=both",
+    "ren:1.2,summary=padding,mask=both",
 )
 
 
@@ -97,19 +97,6 @@ def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped)
 
 
 # -- resuming ------------------------------------------------------------------------------------
-
-
-class Killed:
-    """A maker that is killed in its second batch."""
-
-    def __init__(self, maker):
-        self.key, self.maker, self.calls = maker.key, maker, 0
-
-    def __call__(self, model, jobs, sampling):
-        self.calls += 1
-        if self.calls == 2:
-            raise KeyboardInterrupt
-        return self.maker(model, jobs, sampling)
 
 
 def test_methods_have_images_of_their_own_in_one_store(model, tmp_path):

@@ -19,8 +19,9 @@ from visleak.memorization.mitigate.wen import (
     optimised_together,
     slope,
 )
-from visleak.memorization.model import Conditioning, Sampling
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.model import Conditioning
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import Sampling, ScoreSettings
 
 torch = pytest.importorskip("torch")
 

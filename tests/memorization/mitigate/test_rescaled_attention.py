@@ -10,10 +10,10 @@ from mitigated_models import many_heads, tiny
 from smooth_model import SmoothModel
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.images import Job, seeds_of
+from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import mitigation
-from visleak.memorization.mitigate.ren import Branch, Change, Rescaling, processors
-from visleak.memorization.model import Sampling
+from visleak.memorization.mitigate.ren import Change, Rescaling, processors
+from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
 
@@ -69,16 +69,17 @@ def by_hand(module, hidden, states, factors, kept):
 
 @pytest.mark.parametrize("kind", ["AttnProcessor", "AttnProcessor2_0"])
 @pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("tokens", [3, 7])
-def test_attention_is_the_softmax_of_equation_16(kind, heads, tokens):
+@pytest.mark.parametrize(("tokens", "both"), [(3, False), (7, True)])
+def test_attention_is_the_softmax_of_equation_16(kind, heads, tokens, both):
     module = attention(heads)
     draw = torch.Generator().manual_seed(4)
     hidden = torch.randn((4, 6, 4), generator=draw, dtype=torch.float64)
     states = torch.randn((4, tokens, 3), generator=draw, dtype=torch.float64)
-    change = Change(Branch([1.3, 0.7], [2, 1]), Branch([1.0, 1.2], [None, 3]))
+    change = Change(1.3, [2, 1], both)
     found = Rescaling(stock(kind), change)(module, hidden, states)
     # rows with the empty prompt come first
-    expected = by_hand(module, hidden, states, [1.0, 1.2, 1.3, 0.7], [tokens, 3, 2, 1])
+    empty = [2, 1] if both else [tokens, tokens]
+    expected = by_hand(module, hidden, states, [1.0, 1.0, 1.3, 1.3], [*empty, 2, 1])
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     alone = Rescaling(stock(kind), change)(module, hidden[2:], states[2:])
     torch.testing.assert_close(alone, expected[2:], atol=1e-12, rtol=0)
@@ -91,7 +92,7 @@ def test_a_mask_of_the_pipeline_stays(kind):
     hidden = torch.randn((1, 6, 4), generator=draw, dtype=torch.float64)
     states = torch.randn((1, 5, 3), generator=draw, dtype=torch.float64)
     given = torch.tensor([[[0.0, -math.inf, 0, 0, 0]]], dtype=torch.float64)
-    change = Change(Branch([1.5], [4]), Branch([1.0], [None]))
+    change = Change(1.5, [4])
     found = Rescaling(stock(kind), change)(module, hidden, states, given)
     left = states[:, [0, 2, 3]]
     expected = by_hand(module, hidden, left, [1.5], [3])
@@ -102,7 +103,7 @@ def test_a_mask_of_the_pipeline_stays(kind):
 def test_with_c_of_1_and_nothing_hidden_it_is_the_stock_processor_bit_for_bit(kind):
     module = attention()
     hidden, states = torch.randn(2, 6, 4).double(), torch.randn(2, 5, 3).double()
-    change = Change(Branch([1.0], [5]), Branch([1.0], [None]))
+    change = Change(1.0, [5])
     assert torch.equal(
         Rescaling(stock(kind), change)(module, hidden, states), stock(kind)(module, hidden, states)
     )
@@ -111,13 +112,13 @@ def test_with_c_of_1_and_nothing_hidden_it_is_the_stock_processor_bit_for_bit(ki
 def test_self_attention_is_left_alone():
     module = attention(width=None)
     hidden = torch.randn(2, 6, 4).double()
-    change = Change(Branch([3.0], [2]), Branch([3.0], [2]))
+    change = Change(3.0, [2], both=True)
     kind = stock("AttnProcessor2_0")
     assert torch.equal(Rescaling(kind, change)(module, hidden), kind(module, hidden))
 
 
-def test_rows_that_nobody_knows_are_refused():
-    change = Change(Branch([1.0, 1.0], [2, 2]), Branch([1.0, 1.0], [None, None]))
+def test_unknown_rows_are_refused():
+    change = Change(1.0, [2, 2])
     with pytest.raises(VisleakError, match="asked for 3 rows at once for 2 images"):
         change.of(torch.zeros((3, 5, 2)))
 
@@ -126,49 +127,7 @@ def test_rows_that_nobody_knows_are_refused():
 
 
 class AsPublished:
-    """What the authors' processor does: explicit logits, rows 1::2, one mask for all rows."""
-
-    def __init__(self, factor, length):
-        self.factor, self.length = factor, length
-
-    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None):
-        crossed = encoder_hidden_states is not None
-        states = encoder_hidden_states if crossed else hidden_states
-        query = attn.head_to_batch_dim(attn.to_q(hidden_states))
-        key = attn.head_to_batch_dim(attn.to_k(states))
-        value = attn.head_to_batch_dim(attn.to_v(states))
-        logits = torch.baddbmm(
-            torch.zeros(query.shape[0], query.shape[1], key.shape[1]),
-            query,
-            key.transpose(-1, -2),
-            beta=0,
-            alpha=attn.scale,
-        )
-        if crossed:
-            logits = logits.reshape(len(hidden_states), attn.heads, *logits.shape[1:])
-            logits[..., self.length :] = -math.inf
-            logits[1::2, :, :, 0] *= self.factor
-            logits = logits.flatten(0, 1)
-        out = attn.batch_to_head_dim(logits.softmax(-1) @ value)
-        return attn.to_out[1](attn.to_out[0](out)) / attn.rescale_output_factor
-
-
-@pytest.mark.parametrize("images", [4, 3, 1])
-def test_the_authors_way_is_theirs_on_all_images_of_a_prompt(model, images):
-    """Their one batch holds every image of the prompt; ours may be smaller."""
-    seeds = seeds_of(0, images)
-    method = mitigation("ren:1.6,rows=every_other,summary=padding,mask=both")
-    jobs = [Job(PROMPTS[0], seed) for seed in seeds]
-    length = len(model.pipeline.tokenizer(PROMPTS[0]).input_ids)
-    with processors(model.network, lambda _: AsPublished(1.6, length)):
-        encoded = model.encode_prompt([job.prompt for job in jobs])
-        expected = model.sample(encoded, seeds, QUICK)
-    for batch in (4, 2):
-        maker = method.prepared(model, seeds)
-        found = maker(model, jobs, Sampling(3, 7.5, batch))
-        assert np.abs(found.astype(int) - expected).max() <= 1
-    plain = model.sample(encoded, seeds, QUICK)
-    assert np.abs(plain.astype(int) - expected).max() > 4
+    """A processor of others."""
 
 
 def outputs(model, text, guidance, prompts=PROMPTS):
@@ -206,26 +165,11 @@ def test_without_guidance_all_rows_have_a_prompt(model):
     assert far(with_ren, without).all()
 
 
-def test_every_other_row_counts_places_among_the_images_of_a_prompt(model):
-    """Without a mask to see: with 3 images, rows 1, 3 and 5 of 6; no guidance, row 1 of 3."""
-    model_jobs = [Job(PROMPTS[0], seed) for seed in (7, 8, 9)]
-    method = mitigation("ren:1.3,rows=every_other")
-    guided = method.change(model, model_jobs, [7, 8, 9], guided=True)
-    assert guided.unconditional.factors == [1.0, 1.3, 1.0]
-    assert guided.conditional.factors == [1.3, 1.0, 1.3]
-    alone = method.change(model, model_jobs[::-1], [7, 8, 9], guided=False)
-    assert alone.conditional.factors == [1.0, 1.3, 1.0]
-    even = method.change(model, model_jobs[1:2], [7, 8, 9, 10], guided=True)
-    assert even.conditional.factors == even.unconditional.factors == [1.3]
-
-
 @pytest.mark.parametrize(("summary", "around"), [("all", 1), ("padding", 2)])
 def test_tokens_up_to_the_summary_are_seen(model, summary, around):
     method = mitigation(f"ren:1.1,summary={summary}")
     jobs = [Job(prompt, 0) for prompt in (*PROMPTS, "cat " * 50)]
-    change = method.change(model, jobs, [], guided=True)
-    assert change.conditional.kept == [5 + around, 2 + around, around, 8 + around]
-    assert change.unconditional.kept == [None] * 4
+    assert method.change(model, jobs).kept == [5 + around, 2 + around, around, 8 + around]
 
 
 def test_nothing_that_is_hidden_changes_an_image(model, monkeypatch):
@@ -331,16 +275,7 @@ def test_models_that_lack_something_are_refused():
 
 
 def test_other_processors_are_refused(model):
-    odd = AsPublished(1.0, 3)
+    odd = AsPublished()
     error = pytest.raises(UsageError, match="which AsPublished computes; load the model without")
     with processors(model.network, lambda _: odd), error:
         mitigation("ren:1.1").prepared(model, [])
-
-
-def test_seeds_are_needed_to_count_places(model):
-    method = mitigation("ren:1.1,rows=every_other")
-    with pytest.raises(UsageError, match="ren with rows=every_other needs the seeds"):
-        method.prepared(model, [])
-    maker = method.prepared(model, [1, 2])
-    with pytest.raises(UsageError, match="seed 3 is none of the 2 that it was prepared for"):
-        maker(model, [Job("a cat", 3)], QUICK)

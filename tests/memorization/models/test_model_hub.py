@@ -14,7 +14,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
-from visleak.memorization.models.loading import HubName
+from visleak.memorization.models.loading import hub_name
 
 pytest.importorskip("diffusers")
 
@@ -202,7 +202,5 @@ def test_names_that_cannot_be(text):
 
 
 def test_names_that_can_be():
-    assert HubName.parsed("hub:CompVis/stable-diffusion-v1-4") == HubName(
-        "CompVis/stable-diffusion-v1-4"
-    )
-    assert HubName.parsed("hub:a/b@refs/pr/1").revision == "refs/pr/1"
+    assert hub_name("hub:CompVis/stable-diffusion-v1-4") == ("CompVis/stable-diffusion-v1-4", None)
+    assert hub_name("hub:a/b@refs/pr/1") == ("a/b", "refs/pr/1")

@@ -9,12 +9,12 @@ import pytest
 from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import Sampling
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import StableDiffusion
 from visleak.memorization.models.parts import quiet
 from visleak.memorization.models.pipeline import Loaded
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import Sampling, ScoreSettings
 
 torch = pytest.importorskip("torch")
 
@@ -100,8 +100,8 @@ def test_asking_for_the_first_timestep_disturbs_no_sampler(model):
     assert torch.equal(scheduler.timesteps, before)
 
 
-@pytest.mark.parametrize("steps", [0, 2000])
-def test_steps_that_cannot_be_are_refused(model, steps):
+def test_steps_that_cannot_be_are_refused(model):
+    steps = 2000
     text = f"steps must be a number of steps that DDIMScheduler can make, 1 to 1000; got {steps}"
     with pytest.raises(UsageError, match=text):
         model.first_timestep(steps)
@@ -145,8 +145,6 @@ def test_an_image_does_not_depend_on_its_neighbours(model):
 def test_seeds_and_rows_must_agree(model):
     with pytest.raises(UsageError, match="seeds must be one per row of conditioning; got 1 for 2"):
         model.sample(model.encode_prompt(["a", "the"]), [0], QUICK)
-    with pytest.raises(UsageError, match="batch must be at least 1; got 0"):
-        model.sample(model.encode_prompt(["a"]), [0], Sampling(5, 7.5, 0))
 
 
 def signal_by_hand(timestep: int) -> float:
@@ -286,7 +284,7 @@ def test_half_precision_runs_and_is_near(made, model, precision):
 
 def test_images_that_are_no_numbers_are_refused(model):
     broken = model.encode_prompt(["a"])
-    with pytest.raises(VisleakError, match="makes images that are no numbers in precision fp32"):
+    with pytest.raises(VisleakError, match="makes images that are not finite in precision fp32"):
         model.sample(broken.with_states(broken.states * float("nan")), [0], QUICK)
 
 

@@ -188,7 +188,7 @@ def test_equal_prompts_join_and_empty_ones_are_counted(tmp_path: Path) -> None:
          " UTF-8"),
         ("a.txt", b"caf\xe9\n", "FILE is not UTF-8 text (invalid continuation byte); save it as"
          " UTF-8"),
-        ("a.jsonl", '"a"\n{"caption": 1}\n', "FILE, line 2: 'caption' is no text but int"),
+        ("a.jsonl", '"a"\n{"caption": 1}\n', "FILE, line 2: 'caption' must be text; got int"),
         ("a.jsonl", '"a"\n3\n', "FILE, line 2: a prompt is a text, or an object with prompt,"
          " caption or text; got 3"),
         ("a.jsonl", '"a"\n{"name": "b"}\n', "FILE, line 2 has no column prompt, caption, text; name"

@@ -137,42 +137,6 @@ def test_another_request_is_another_data_set(tmp_path: Path, more: dict[str, Any
         write_prompts(PROMPTS, tmp_path, **more)
 
 
-HOSTILE = [
-    "# heading",
-    "---",
-    "===",
-    "- list",
-    "1. list",
-    "1) list",
-    "<img src=x onerror=alert(1)>",
-    "![x](http://a.example)",
-    "[x](javascript:alert(1))",
-    "`code`",
-    "> quote",
-    "a\n\n# second\n\n---\n",
-    "| a | b |\n|---|---|",
-    "\x1b[31mred",
-    "~~~\nfence",
-]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_names_cannot_write_markup(tmp_path: Path, text: str) -> None:
-    prompts = vouched(Prompts(("a",), sources=(("u",),), origin=text, notes=(text,)), text)
-    write_prompts(prompts, tmp_path)
-    sheet = (tmp_path / "datasheet.md").read_text()
-    headings = [line for line in sheet.splitlines() if line.startswith("#")]
-    assert headings[1:] == ["## What was measured", "## How to read this"]
-    assert "\x1b" not in sheet
-    for line in sheet.splitlines():
-        if line.startswith("- "):
-            said = line[2:]
-            assert not said.startswith(("#", "-", "=", ">", "~", "+", "|"))
-            assert "<" not in said.replace("\\<", "")
-            assert "](" not in said.replace("\\](", "")
-            assert "`" not in said.replace("\\`", "")
-
-
 def _result(folder: Path, verb: str, model: dict[str, Any], **more: Any) -> Path:
     folder.mkdir()
     content = {"kind": f"visleak memorization {verb}", "schema": 1, "model": model, **more}

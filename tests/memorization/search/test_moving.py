@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from five_words import FiveProposer, FiveWords
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask, begun, generator
 from visleak.memorization.search.gibbs import (
     Move,
@@ -17,6 +17,7 @@ from visleak.memorization.search.gibbs import (
     draw_of,
     drawn,
 )
+from visleak.memorization.settings import ScoreSettings
 
 SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
 

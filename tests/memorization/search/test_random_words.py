@@ -12,9 +12,10 @@ from scipy.stats import chisquare
 
 from five_words import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError
-from visleak.memorization.scores import ScoreSettings, TriggerScore
-from visleak.memorization.search.driver import Budget, SearchTask
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.lists import BLOCK, RandomSettings, RandomWords
+from visleak.memorization.settings import Budget, ScoreSettings
 
 
 def task(model: FiveWords | None = None, **given: Any) -> SearchTask:

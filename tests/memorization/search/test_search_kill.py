@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from five_words import FiveProposer, FiveWords
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
+from visleak.memorization.settings import ScoreSettings
 
 SETTINGS = GibbsSettings(
     length=6, iterations=3000, candidates=5, temperature=0.3, kappa=None, norm="l2", keep=50
@@ -26,7 +27,8 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from five_words import FiveProposer, FiveWords
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import ScoreSettings
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
 from visleak.memorization.search.driver import SearchTask
 settings = GibbsSettings(

@@ -15,7 +15,7 @@ from five_words import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError
 from visleak.memorization.prompt_files import read_prompts, read_values
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search import (
     AugmentSettings,
     Budget,
@@ -26,8 +26,8 @@ from visleak.memorization.search import (
     diversify_into,
     search_into,
 )
-from visleak.memorization.search.driver import FILE
 from visleak.memorization.search.run import folder_of
+from visleak.memorization.settings import ScoreSettings
 
 GIBBS = GibbsSettings(length=3, iterations=6, candidates=4, temperature=0.4, kappa=1.0, norm="l2")
 AUGMENT = AugmentSettings(
@@ -199,11 +199,3 @@ def test_a_list_without_triggers_cannot_be_picked_per_source(tmp_path: Path) -> 
         "--per-source needs the column trigger in words.txt (text), as `visleak memorization"
         " augment` writes it"
     )
-
-
-def test_the_state_is_kept_beside_the_result(tmp_path: Path) -> None:
-    searched(tmp_path)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert names - {".visleak.lock"} == {
-        *("search.json", "prompts.parquet", "prompts.csv", "bank.parquet", FILE),
-    }

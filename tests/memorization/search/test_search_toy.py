@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from visleak.memorization.models import load_model
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search import (
     AugmentSettings,
     Budget,
@@ -24,6 +24,7 @@ from visleak.memorization.search import (
     diversify,
     load_language_model,
 )
+from visleak.memorization.settings import ScoreSettings
 
 SETTINGS = GibbsSettings(
     length=6, iterations=8, candidates=130, temperature=0.05, kappa=None, norm="l2"

@@ -109,7 +109,7 @@ def _verdict(judged: Judgement) -> str:
 
 
 def statements(result: DLeDeResult) -> Iterator[str]:
-    """Yield what the verdict rests on and what was found besides, the most important first."""
+    """Yield what the verdict rests on and what else was found, the most important first."""
     judged = result.judgement
     if result.proof:
         yield "--allow-proved-leak trains anyway, and shows the effect of the leak on the scores"

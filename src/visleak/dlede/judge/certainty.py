@@ -7,7 +7,7 @@ those found is stretched by
     sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n - 1)),
 
 for each draw. With few chains the plain bootstrap is far too certain: its spread lacks
-the factor n / (n - 1), and it takes the spread of five numbers for known. The two factors mend
+the factor n / (n - 1), and it takes the spread of five numbers for known. The two factors correct
 both: drawn means then have the tails of a t distribution with n - 1 degrees of freedom.
 
 Whether an increase is above the threshold is asked of ``excess``, which is linear in the scores,
@@ -230,7 +230,7 @@ def needed(exceeds: Float64, rule: Rule, certainty: float, off: npt.ArrayLike = 
 
     Args:
         exceeds: (chains, increases): by how much each chain exceeds the threshold
-            (``increase.excess``) at each increase the rule looks at; two chains or more.
+            (``increase.excess``) at each increase the rule compares; two chains or more.
         rule: which of the increases count.
         certainty: that a verdict needs.
         off: by how much each excess may be off, see :func:`visleak.dlede.judge.certainty.margins`.

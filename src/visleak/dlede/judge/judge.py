@@ -434,13 +434,13 @@ def unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -
     # all right, always: a score at its ceiling, which is another reason
     if not np.ptp(values, axis=1).any() and (values != 1.0).any():
         same = f"{metric_name(metric)} of {values.flat[0]:.4g}"
-        alike = (
+        text = (
             f"all {values.size:,} training runs have a {same}, to the last digit"
             if np.ptp(values) == 0.0
             else f"{metric_name(metric)} is the same at every step of a repetition, to the last"
             " digit"
         )
-        return Reason(CONSTANT, f"{alike}; check that the model learns from the given images")
+        return Reason(CONSTANT, f"{text}; check that the model learns from the given images")
     empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
     if not empty:
         return None

@@ -35,7 +35,7 @@ ALIASES: Final = {
 #: Beginnings of names of metrics that count correct answers.
 ACCURACY: Final = ("acc", "balancedacc", "top1", "top5")
 
-#: Metrics of a detector besides average precision.
+#: Metrics of a detector in addition to average precision.
 DETECTED: Final = ("precision", "recall", *ALIASES["f1"])
 
 #: Number of steps that decide by default: 0, 10 and 20 % (Babu et al. 2025, section 4).

@@ -18,7 +18,7 @@ from visleak.dlede.judge.scores import Scores, is_share_name, lower_is_better
 from visleak.errors import UsageError, VisleakError
 from visleak.storage import csv_text
 
-#: Columns that are no metrics.
+#: Columns that are not metrics.
 STEP: Final = "step"
 REPETITION: Final = "repetition"
 SECONDS: Final = "seconds"
@@ -60,7 +60,7 @@ class _Row:
             raise self.fault(
                 column,
                 f"must be a number such as 0.486 or 48.6%; got {_told(text)}; remove the column"
-                " if it is no metric",
+                " if it is not a metric",
             )
         return number / 100.0 if text.endswith("%") else number
 

@@ -126,7 +126,7 @@ class Trainer(Protocol):
     lower: Sequence[str]
 
     def about(self) -> Mapping[str, Any]:
-        """Return everything that changes its results besides images and seed, as plain JSON.
+        """Return everything but images and seed that changes its results, as plain JSON.
 
         It is part of the key of every training run.
         """
@@ -168,7 +168,7 @@ class FunctionTrainer:
         name: of the trainer.
         decides: the metrics that decide; empty for all.
         lower: metrics for which lower is better.
-        about: everything that changes its results besides images and seed, as plain JSON. Runs on
+        about: everything but images and seed that changes its results, as plain JSON. Runs on
             disk are reused while it is the same: change it with the function.
     """
 

@@ -1,9 +1,9 @@
 """The inputs of a training run as files: lists, YOLO folders of links, a ``data.yaml``, COCO.
 
 DecodedImages are never copied. Folders hold links with names of our own (``000017.jpg``), so that
-pictures of one name, such as a training image and a leaked one, stay apart; label files are
+images of one name, such as a training image and a leaked one, stay apart; label files are
 written beside them from the split's boxes, whatever layout these came in. Trainers that keep a
-cache beside pictures or labels so write it into the training's own folder, never into the data
+cache beside images or labels so write it into the training's own folder, never into the data
 set, and no training reads the cache of another (YOLOv7 does not check whose cache it reads).
 """
 
@@ -304,14 +304,14 @@ def files_of(images: ImageSet) -> list[str]:
     if names is None:
         raise VisleakError(
             f"set {images.name!r}: this trainer opens the images itself, and those of"
-            f" {images.source or 'a set in memory'} are no files of this machine; unpack them into"
+            f" {images.source or 'a set in memory'} are not files of this machine; unpack them into"
             " a folder, or use --trainer torch:detector, which reads every source"
         )
     return names
 
 
 def _names(opener: Opener, rows: Int64) -> list[str] | None:
-    """Return the paths of some rows of an opener, ``None`` where they are no files."""
+    """Return the paths of some rows of an opener, ``None`` where they are not files."""
     if isinstance(opener, ChosenOpener):
         return _names(opener.opener, opener.rows[rows])
     if isinstance(opener, JoinedOpener):

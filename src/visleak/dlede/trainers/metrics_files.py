@@ -21,7 +21,7 @@ from visleak.dlede.judge.scores import is_share_name
 from visleak.dlede.train.trainer import Outcome, TrainingFailed
 from visleak.records import Float64
 
-#: Larger files are no results.
+#: Larger files are not results.
 MAX_BYTES: Final = 256 << 20
 
 #: Columns of ``results.csv`` -> metric; YOLOv5's and YOLOv9's names, then Ultralytics'. ``(B)``,
@@ -57,7 +57,7 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
     ``precision``, ``recall``, ``f1``, ``map50``, ``map50_95``, ``accuracy`` are shares; any other
     number is a metric as well. ``f1`` that is missing is made of precision and recall.
     ``"images": {metric: {image: value}}`` holds values of single images, named by id or path; null
-    or no value is unknown. What is no number, or not finite, and no metric of ours is left out
+    or no value is unknown. What is not a number, or not finite, or not a metric of ours is left out
     and named in ``Outcome.about``.
 
     Args:

@@ -55,7 +55,7 @@ LossOf = Callable[[Int64, np.random.Generator], Any]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a training depends on besides model, images and seed.
+    """What a training run depends on in addition to model, images and seed.
 
     Attributes:
         side: most pixels of an image's long side; longer ones are made smaller.

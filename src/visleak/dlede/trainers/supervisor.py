@@ -1,4 +1,4 @@
-"""Runs a command, and ends it with all that it started when visleak lets go of it.
+"""Runs a command, and ends it with all that it started when visleak closes it.
 
 A script of its own: it is run beside the command, imports nothing of visleak, and reads its
 standard input until that ends. It ends when visleak closes it, and when visleak is killed, so

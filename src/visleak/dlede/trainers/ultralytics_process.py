@@ -1,6 +1,6 @@
 """The process in which Ultralytics trains: ``python -m`` this module with a json of its job.
 
-Ultralytics looks at its environment and its settings when it is imported, and asks the network
+Ultralytics reads its environment and its settings when it is imported, and asks the network
 for fonts, weights, updates and where to report to; here it finds none, and settings of its own.
 """
 
@@ -25,7 +25,7 @@ CONFIDENCE: Final = 0.25
 
 
 def main(job: Path) -> int:
-    """Do a job: look at a model, or train it; return the exit code."""
+    """Do a job: inspect a model, or train it; return the exit code."""
     content = json.loads(job.read_text(encoding="utf-8"))
     _stay_offline()
     try:

@@ -21,23 +21,25 @@ from visleak.memorization.baselines.document import content, files
 from visleak.memorization.baselines.pez import Pez, PezSettings
 from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.zerocap import CausalLanguageModel, Zerocap, ZerocapSettings
-from visleak.memorization.extraction import CopySimilarity, ExtractSettings, extract
-from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
+from visleak.memorization.extraction import CopySimilarity, extract
+from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import Norm, ScoreSettings, TriggerScore
-from visleak.memorization.search.driver import (
-    Budget,
-    Candidate,
-    Found,
-    Searcher,
-    SearchTask,
-    draw_of,
-)
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.search.driver import Candidate, Found, Searcher, SearchTask, draw_of
 from visleak.memorization.search.driver import Progress as Searched
 from visleak.memorization.search.gibbs import GibbsSearch
 from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
+from visleak.memorization.search.presets import refuse_other_scale
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.settings import refuse_other_scale, search_preset
+from visleak.memorization.settings import (
+    Budget,
+    ExtractSettings,
+    GibbsSettings,
+    Norm,
+    Sampling,
+    ScoreSettings,
+    TraceSettings,
+)
 from visleak.memorization.tracing import trace
 from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
@@ -105,19 +107,15 @@ class Means:
         return self.proposer()
 
     def own(self, usual: int | None) -> int | None:
-        """Return the iterations of a method with a usual number; ``None`` is no limit."""
+        """Return the iterations of a method with a usual number; ``None`` is unlimited."""
         if self.iterations == "budget":
             return None
         return usual if self.iterations is None else self.iterations
 
 
-def gibbs(means: Means) -> GibbsSearch:
-    """Return Algorithm 1: one round without a kappa, as for table 2 (200 runs, 150 iterations).
-
-    Raises:
-        UsageError: D is on another scale than the paper's K, and no K was given.
-    """
-    usual, temperature = search_preset("paper"), means.temperature
+def _gibbs(means: Means) -> GibbsSearch:
+    # one round without a kappa, as for table 2 (200 runs, 150 iterations)
+    usual, temperature = GibbsSettings(), means.temperature
     if temperature is None:
         if means.norm != usual.norm:
             raise UsageError(
@@ -139,58 +137,47 @@ def gibbs(means: Means) -> GibbsSearch:
     return GibbsSearch(means.masked("gibbs"), settings)
 
 
-def random_words(means: Means) -> RandomWords:
-    """Return strings of random words; without a budget as many as Algorithm 1 scores."""
-    usual = search_preset("paper")
+def _random(means: Means) -> RandomWords:
+    # without a budget as many as Algorithm 1 scores
+    usual = GibbsSettings()
     wanted = means.own(usual.iterations)
     prompts = None if wanted is None else wanted * (means.candidates or usual.candidates)
     return RandomWords(means.masked("random"), RandomSettings(means.length, prompts))
 
 
-def greedy(means: Means) -> Greedy:
-    """Return the best of a list.
-
-    Raises:
-        UsageError: no list was given.
-    """
+def _greedy(means: Means) -> Greedy:
     if means.prompts is None:
         raise UsageError("greedy needs a list of prompts: give --prompts FILE")
     return Greedy(means.prompts)
 
 
-def conzic(means: Means) -> Conzic:
-    """Return ConZIC with D."""
+def _conzic(means: Means) -> Conzic:
     usual = ConzicSettings()
     candidates = means.candidates or usual.candidates
     settings = ConzicSettings(means.length, means.own(usual.iterations), candidates)
     return Conzic(means.masked("conzic"), settings)
 
 
-def zerocap(means: Means) -> Zerocap:
-    """Return ZeroCap with D; the budget, not a number of iterations, ends its chains early.
-
-    Raises:
-        UsageError: no causal language model was given.
-    """
+def _zerocap(means: Means) -> Zerocap:
+    # the budget, not a number of iterations, ends its chains early
     if means.causal is None:
         raise UsageError("zerocap needs a causal language model: give --causal-lm FOLDER")
     top = means.candidates or ZerocapSettings().top
     return Zerocap(means.causal(), ZerocapSettings(means.length, means.beams, top=top))
 
 
-def pez(means: Means) -> Pez:
-    """Return PEZ with D."""
+def _pez(means: Means) -> Pez:
     return Pez(means.model, PezSettings(means.length, means.own(PezSettings().iterations)))
 
 
 #: Functions that make a method, by its name.
 SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
-    "gibbs": gibbs,
-    "random": random_words,
-    "greedy": greedy,
-    "conzic": conzic,
-    "zerocap": zerocap,
-    "pez": pez,
+    "gibbs": _gibbs,
+    "random": _random,
+    "greedy": _greedy,
+    "conzic": _conzic,
+    "zerocap": _zerocap,
+    "pez": _pez,
 }
 
 
@@ -238,8 +225,9 @@ class TracedImages:
         settings: images per prompt and what is a cluster.
         sampling: steps, guidance, images per batch.
         similarity: that clusters are made by.
-        tracing: further arguments of :func:`visleak.memorization.tracing.trace`: ``tau``,
-            ``similarity``, ``views``, ``layouts``, ``workers``, ``cache``, ``device``.
+        tracing: settings of :class:`~visleak.memorization.settings.TraceSettings` that are not
+            the defaults.
+        workers, cache: as of :func:`visleak.audit`.
     """
 
     model: DiffusionModel
@@ -248,15 +236,16 @@ class TracedImages:
     sampling: Sampling
     similarity: CopySimilarity
     tracing: dict[str, Any] = field(default_factory=dict)
+    workers: int | None = None
+    cache: str | None = "default"
 
     def about(self) -> dict[str, object]:
         """Return how images are made, clustered and looked up."""
-        names = ("tau", "similarity", "views", "layouts")
         return {
             "images": {**self.settings.about(), "similarity": self.similarity.name},
             "similarity": self.similarity.digest,
             "sampling": {"steps": self.sampling.steps, "guidance": float(self.sampling.guidance)},
-            "tracing": {name: self.tracing[name] for name in names if name in self.tracing},
+            "tracing": self.tracing,
             "sources": [_about_source(each) for each in self.sources],
         }
 
@@ -267,7 +256,7 @@ class TracedImages:
             *(self.model, prompts, self.settings, folder / "images"),
             similarity=self.similarity,
             sampling=self.sampling,
-            pictures=False,
+            sheets=False,
             progress=progress,
             force=True,
         )
@@ -279,10 +268,11 @@ class TracedImages:
 
     def _traced(self, folder: Path, progress: Progress) -> tuple[Replayed, ...]:
         found = trace(
-            *(folder / "images", self.sources, folder / "trace"),
+            *(folder / "images", self.sources, folder / "trace", TraceSettings(**self.tracing)),
+            workers=self.workers,
+            cache=self.cache,
             progress=progress,
             force=True,
-            **self.tracing,
         )
         # of several sets references name their set already
         several = len(found.about["sets"]) > 1

@@ -749,7 +749,7 @@ def worst_sheet(rows: Sequence[MethodRow], entries: Sequence[Entry], images: Ima
     shown = []
     for row, entry in list(zip(rows, entries, strict=True))[:ROWS]:
         worst = worst_of(entry.measured[TRIGGER])
-        tiles = [Tile(f"{score:.2f}", partial(images.picture, digest)) for digest, score in worst]
+        tiles = [Tile(f"{score:.2f}", partial(images.pixels, digest)) for digest, score in worst]
         shown.append((label_of(row), tiles))
     below = "trigger prompts, at most one image each, the worst first"
     return contact_sheet("The worst images by aesthetic score", below, shown)

@@ -20,11 +20,11 @@ from visleak.memorization.benchmark.statistics import Measured
 from visleak.memorization.extraction.images import ImageStore, Stored, key_of
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.aesthetic import Aesthetic
-from visleak.memorization.metrics.copying import PicturesByPrompt, against_references
+from visleak.memorization.metrics.copying import ImagesByPrompt, against_references
 from visleak.memorization.metrics.distances import frechet_distance, kernel_distance
 from visleak.memorization.metrics.features import (
     Alignment,
-    PictureFeatures,
+    ImageFeatures,
     clip_scores,
     precision_note,
 )
@@ -60,7 +60,7 @@ class RealImages:
     """
 
     def __init__(
-        self, images: ImageSet, features: PictureFeatures, progress: Progress = silent
+        self, images: ImageSet, features: ImageFeatures, progress: Progress = silent
     ) -> None:
         self._images, self.features, self._progress = images, features, progress
         self.name = images.source or images.name
@@ -91,7 +91,7 @@ class RealImages:
         self,
         digests: Sequence[str],
         groups: Int64,
-        picture: Callable[[str], Bytes8],
+        pixels_of: Callable[[str], Bytes8],
         values: KeyValueStore,
         folder: Path,
     ) -> Distance:
@@ -100,7 +100,7 @@ class RealImages:
         Args:
             digests: of the generated images.
             groups: (n,): images of one group resemble each other.
-            picture: returns the pixels of an image by its digest.
+            pixels_of: returns the pixels of an image by its digest.
             values: what is known already.
             folder: where the features of the real images are kept.
         """
@@ -109,7 +109,7 @@ class RealImages:
         known = values.known(list(keys.values()))
         # an end of an interval that is not known is not kept
         if keys["kernel"] not in known:
-            made = self._vectors(digests, picture)
+            made = self._vectors(digests, pixels_of)
             real = self._real(folder)
             kernel = kernel_distance(made, real, groups)
             found = {
@@ -123,10 +123,12 @@ class RealImages:
         numbers = {name: known.get(keys[name], float("nan")) for name in _NAMES}
         return Distance(**numbers, images=len(digests), against=self.count)
 
-    def _vectors(self, digests: Sequence[str], picture: Callable[[str], Bytes8]) -> Float64:
+    def _vectors(self, digests: Sequence[str], pixels_of: Callable[[str], Bytes8]) -> Float64:
         parts = []
         for start in range(0, len(digests), READ):
-            parts.append(self.features.images([picture(d) for d in digests[start : start + READ]]))
+            parts.append(
+                self.features.images([pixels_of(d) for d in digests[start : start + READ]])
+            )
         return np.concatenate(parts)
 
     def _real(self, folder: Path) -> Float64:
@@ -184,7 +186,7 @@ class MemorizedImages:
         self.digests = tuple(tuple(read[path] for path in own) for own in files)
         self._held: tuple[tuple[str, ...], list[Reference]] = ((), [])
 
-    def pictures(self, prompt: int) -> list[Bytes8]:
+    def pixels(self, prompt: int) -> list[Bytes8]:
         """Return the pixels of a prompt's memorized images."""
         wanted = self.digests[prompt]
         if self._held[0] != wanted:
@@ -214,12 +216,12 @@ class Judges:
     alignment: Alignment | None = None
     aesthetic: Aesthetic | None = None
     real: RealImages | None = None
-    source: PicturesByPrompt | None = None
+    source: ImagesByPrompt | None = None
 
     def __post_init__(self) -> None:
         if self.source is not None and self.alignment is None:
             raise UsageError(
-                "the reference performance keeps the picture with the best CLIP score: give an"
+                "the reference performance keeps the image with the best CLIP score: give an"
                 " alignment model with --clip"
             )
 
@@ -256,7 +258,7 @@ class Measuring:
         made: Sequence[Stored],
         texts: Sequence[str],
         prompts: int,
-        shelf: MemorizedImages | None,
+        memorized: MemorizedImages | None,
     ) -> Measured:
         """Return what is to be known of the images of one method in one scenario.
 
@@ -264,7 +266,7 @@ class Measuring:
             made: prompt by prompt, the same number of each.
             texts: what the CLIP score of each image is against.
             prompts: how many.
-            shelf: with the memorized images; ``None`` of ordinary prompts.
+            memorized: with the memorized images; ``None`` of ordinary prompts.
         """
         shape = (prompts, len(made) // prompts)
         digests = [each.digest for each in made]
@@ -274,12 +276,12 @@ class Measuring:
             clip = self._clip(self.judges.alignment, digests, texts)
         if self.judges.aesthetic is not None:
             aesthetic = self._aesthetic(self.judges.aesthetic, digests)
-        alike = unknown
-        if shelf is not None:
-            alike = self.similarity(digests, shape[1], shelf, range(prompts))
+        similarity = unknown
+        if memorized is not None:
+            similarity = self.similarity(digests, shape[1], memorized, range(prompts))
         rows = range(0, len(digests), shape[1])
         return Measured(
-            similarity=alike.reshape(shape),
+            similarity=similarity.reshape(shape),
             clip=clip.reshape(shape),
             aesthetic=aesthetic.reshape(shape),
             seconds=np.array([each.seconds for each in made]).reshape(shape),
@@ -292,20 +294,20 @@ class Measuring:
             for digest, text in zip(digests, texts, strict=True)
         ]
 
-        def scores(pictures: Sequence[Bytes8], at: Sequence[int]) -> Float64:
-            return clip_scores(model, [texts[place] for place in at], pictures)
+        def scores(pixels: Sequence[Bytes8], at: Sequence[int]) -> Float64:
+            return clip_scores(model, [texts[place] for place in at], pixels)
 
         return self._measured(keys, digests, scores)
 
     def _aesthetic(self, judge: Aesthetic, digests: Sequence[str]) -> Float64:
         keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
-        return self._measured(keys, digests, lambda pictures, _: judge(pictures))
+        return self._measured(keys, digests, lambda pixels, _: judge(pixels))
 
     def similarity(
         self,
         digests: Sequence[str],
         images: int,
-        shelf: MemorizedImages,
+        memorized: MemorizedImages,
         against_rows: Sequence[int],
     ) -> Float64:
         """Return similarities to memorized images; prompts of one set of them go together.
@@ -313,20 +315,20 @@ class Measuring:
         Args:
             digests: of the images, prompt by prompt.
             images: a prompt.
-            shelf: with the memorized images.
-            against_rows: row of the shelf that each prompt's images are compared with.
+            memorized: with the memorized images.
+            against_rows: row of them that each prompt's images are compared with.
         """
         similarity = self.judges.similarity
         found = np.full(len(digests), math.nan)
         prompts: dict[tuple[str, ...], list[int]] = {}
         for prompt, row in enumerate(against_rows):
-            own = shelf.digests[row]
+            own = memorized.digests[row]
             if own:
                 prompts.setdefault(own, []).append(prompt)
             else:
                 self.tell(images)
         for own, rows in prompts.items():
-            place_on_shelf = against_rows[rows[0]]
+            memorized_row = against_rows[rows[0]]
             places = [row * images + number for row in rows for number in range(images)]
             # the largest of them is meant, so that their order is none
             keys = [
@@ -335,9 +337,9 @@ class Measuring:
             ]
 
             def against(
-                pictures: Sequence[Bytes8], _: Sequence[int], row: int = place_on_shelf
+                pixels: Sequence[Bytes8], _: Sequence[int], row: int = memorized_row
             ) -> Float64:
-                return against_references(similarity, pictures, shelf.pictures(row))
+                return against_references(similarity, pixels, memorized.pixels(row))
 
             found[places] = self._measured(keys, [digests[place] for place in places], against)
         return found
@@ -348,7 +350,7 @@ class Measuring:
         for batch in _batches(len(keys)):
             missing = [place for place in batch if keys[place] not in known]
             if missing:
-                values = measure([self.images.picture(digests[place]) for place in batch], batch)
+                values = measure([self.images.pixels(digests[place]) for place in batch], batch)
                 new = _checked(values, batch, keys)
                 self.values.add({keys[place]: new[keys[place]] for place in missing})
                 known |= self.values.known([keys[place] for place in missing])

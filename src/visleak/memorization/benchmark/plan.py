@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.benchmark.measuring import Judges, MemorizedImages
 from visleak.memorization.benchmark.records import (
-    DEVIATIONS,
     GENERAL,
     NONE,
     SCORES,
@@ -25,53 +24,17 @@ from visleak.memorization.benchmark.records import (
 )
 from visleak.memorization.benchmark.references import References
 from visleak.memorization.benchmark.statistics import bounded
-from visleak.memorization.extraction.images import Job, key_of, refuse_sampling, seeds_of
-from visleak.memorization.intervals import group_interval
+from visleak.memorization.extraction.images import Job, key_of, seeds_of
+from visleak.memorization.intervals import effective_groups, group_interval
 from visleak.memorization.metrics.copying import reference_performance
-from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
+from visleak.memorization.settings import BenchmarkSettings
 from visleak.pipeline.context import Progress
-from visleak.records import Bytes8
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
-
-
-#: What the text is that an image's CLIP score is against: the prompt as it was given, or as the
-#: network was given it, with what RNA and RTA put in (the authors' code).
-TEXTS: Final = ("original", "augmented")
-
-#: Images that a search for a prompt is asked for (Hong et al. 2024, appendix D).
-ASKED: Final = 100
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What is made of the images, where several ways are open.
-
-    Attributes:
-        clip_text: one of :data:`TEXTS`.
-        deviation: which deviation of the aesthetic score the tables show, of
-            :data:`visleak.memorization.benchmark.records.DEVIATIONS`; all are in ``benchmark.csv``.
-        asked: images a search for a prompt is asked for.
-        pictures: draw the sheet of the worst images.
-    """
-
-    clip_text: str = "original"
-    deviation: str = "images"
-    asked: int = ASKED
-    pictures: bool = True
-
-    def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("clip text", self.clip_text, TEXTS),
-            ("deviation", self.deviation, DEVIATIONS),
-        ):
-            if value not in allowed:
-                raise UsageError(f"{name} is one of {', '.join(allowed)}; got {value!r}")
-        if self.asked < 1:
-            raise UsageError(f"a search returns at least 1 image (paper: 100); got {self.asked}")
 
 
 @dataclass(frozen=True)
@@ -85,11 +48,7 @@ class Plan:
         mitigations: the methods with their settings; none is put first where it is missing.
         judges: by what images are judged.
         general: ordinary prompts; ``None`` leaves that scenario out.
-        images: a trigger prompt.
-        general_images: an ordinary prompt.
-        sampling: steps, guidance, images per batch.
-        seed: of the noises, which all prompts and methods share.
-        choices: where several ways are open.
+        settings: images, and what is made of them.
         skipped: methods that the model cannot have, with the reason, a line each.
     """
 
@@ -99,22 +58,10 @@ class Plan:
     mitigations: tuple[Mitigation, ...]
     judges: Judges
     general: Prompts | None = None
-    images: int = 10
-    general_images: int = 1
-    sampling: Sampling = field(default_factory=Sampling)
-    seed: int = 0
-    choices: Choices = field(default_factory=Choices)
+    settings: BenchmarkSettings = field(default_factory=BenchmarkSettings)
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse_sampling(self.sampling)
-        for name in ("images", "general_images"):
-            if not 1 <= getattr(self, name) <= 100_000:
-                raise UsageError(
-                    f"{name.replace('_', ' ')} is 1 to 100,000 a prompt; got {getattr(self, name)}"
-                )
-        if self.seed < 0:
-            raise UsageError(f"seed is 0 or more; got {self.seed}")
         if len(self.references.files) != len(self.triggers):
             raise UsageError("references are of other prompts than the trigger prompts")
         names = [(each.name, each.setting) for each in self.mitigations]
@@ -126,12 +73,12 @@ class Plan:
 
     def seeds(self, scenario_images: int) -> list[int]:
         """Return the seeds of a prompt's images: the same for all prompts and methods."""
-        return seeds_of(self.seed, scenario_images)
+        return seeds_of(self.settings.seed, scenario_images)
 
     @property
     def sheet(self) -> bool:
         """Whether the worst images by aesthetic score are to be drawn."""
-        return self.choices.pictures and self.judges.aesthetic is not None
+        return self.settings.sheets and self.judges.aesthetic is not None
 
     def groups(self, references: Sequence[Sequence[str]] = ()) -> npt.NDArray[np.int64]:
         """Return the group of each trigger prompt: those that share a memorized image.
@@ -148,19 +95,14 @@ class Plan:
 
     def about(self) -> dict[str, Any]:
         """Return all but prompts and methods, as plain data."""
-        judges = self.judges
-        known = {
-            "name": self.model.name,
-            "digest": self.model.digest,
-            "precision": self.model.precision,
-        }
+        judges, settings = self.judges, self.settings
         return {
-            "model": {**self.model.about(), **known},
+            "model": about_model(self.model),
             "sampling": {
-                "steps": self.sampling.steps,
-                "guidance": float(self.sampling.guidance),
+                "steps": settings.sampling.steps,
+                "guidance": float(settings.sampling.guidance),
             },
-            "seed": self.seed,
+            "seed": settings.seed,
             "similarity": {
                 "name": judges.similarity.name,
                 "number": judges.similarity.number,
@@ -169,8 +111,8 @@ class Plan:
             "alignment": _about(judges.alignment),
             "aesthetic": _about(judges.aesthetic),
             "real": None if judges.real is None else judges.real.about(),
-            "clip_text": self.choices.clip_text,
-            "deviation": self.choices.deviation,
+            "clip_text": settings.clip_text,
+            "deviation": settings.deviation,
         }
 
     def key(self, references: Sequence[Sequence[str]]) -> str:
@@ -187,11 +129,13 @@ class Plan:
         asked = None
         if self.judges.source is not None:
             told = dict(self.judges.source.about())
-            asked = [told.get("digest", [self.judges.source.name, told]), self.choices.asked]
+            asked = [told.get("digest", [self.judges.source.name, told]), self.settings.count]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         lists = [
-            [list(self.triggers.texts), self.groups(references).tolist(), self.images],
-            None if self.general is None else [list(self.general.texts), self.general_images],
+            [list(self.triggers.texts), self.groups(references).tolist(), self.settings.images],
+            None
+            if self.general is None
+            else [list(self.general.texts), self.settings.general_images],
         ]
         files = [list(own) for own in references]
         return key_of("benchmark", 1, about, methods, lists, files, asked)
@@ -199,11 +143,6 @@ class Plan:
 
 def _about(judge: Any) -> dict[str, str] | None:
     return None if judge is None else {"name": judge.name, "digest": judge.digest}
-
-
-def with_none(mitigations: Sequence[Mitigation], none: Mitigation) -> tuple[Mitigation, ...]:
-    """Return methods with none in front, once."""
-    return (none, *(each for each in mitigations if each.name != NONE))
 
 
 def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
@@ -215,12 +154,12 @@ def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
 
 def listed(prompts: Prompts, groups: npt.NDArray[np.int64], images: int, referenced: int) -> Listed:
     """Return what is told of a list of prompts."""
-    sizes = np.bincount(groups).astype(np.float64)
+    sizes = np.bincount(groups)
     return Listed(
         origin=prompts.origin,
         prompts=len(prompts),
         groups=len(sizes),
-        effective=float(sizes.sum() ** 2 / (sizes**2).sum()),
+        effective=effective_groups(sizes),
         images=images,
         referenced=referenced,
         digest=key_of("prompts", list(prompts.texts)),
@@ -252,14 +191,14 @@ class Scene:
         prompts: of it.
         groups: of the prompts, (prompts,): those that share a memorized image.
         seeds: of the images of a prompt.
-        shelf: memorized images; ``None`` of ordinary prompts.
+        memorized: memorized images; ``None`` of ordinary prompts.
     """
 
     name: str
     prompts: Prompts
     groups: npt.NDArray[np.int64]
     seeds: list[int]
-    shelf: MemorizedImages | None
+    memorized: MemorizedImages | None
 
     @property
     def jobs(self) -> list[Job]:
@@ -272,12 +211,12 @@ class Scene:
         return len(self.prompts) * len(self.seeds)
 
 
-def scenes_of(plan: Plan, shelf: MemorizedImages) -> list[Scene]:
+def scenes_of(plan: Plan, memorized: MemorizedImages) -> list[Scene]:
     """Return the scenarios, that of trigger prompts first."""
-    own, seeds = plan.groups(shelf.digests), plan.seeds(plan.images)
-    scenes = [Scene(TRIGGER, plan.triggers, own, seeds, shelf)]
+    own, seeds = plan.groups(memorized.digests), plan.seeds(plan.settings.images)
+    scenes = [Scene(TRIGGER, plan.triggers, own, seeds, memorized)]
     if plan.general is not None:
-        groups, seeds = plan.general.groups(), plan.seeds(plan.general_images)
+        groups, seeds = plan.general.groups(), plan.seeds(plan.settings.general_images)
         scenes.append(Scene(GENERAL, plan.general, groups, seeds, None))
     return scenes
 
@@ -315,7 +254,7 @@ class Steps:
         self.progress(self.name, self.before, self.total)
 
 
-def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> ReferencePoint | None:
+def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> ReferencePoint | None:
     """Return the reference performance; ``None`` where no search was named.
 
     Prompts whose memorized images are not at hand, and prompts for which nothing was found, are
@@ -330,45 +269,24 @@ def referred(plan: Plan, shelf: MemorizedImages, progress: Progress) -> Referenc
     found = reference_performance(
         source,
         plan.triggers.texts,
-        _Pictures(shelf),
+        memorized.pixels,
         alignment,
         plan.judges.similarity,
-        plan.choices.asked,
+        plan.settings.count,
         progress=progress,
     )
     known = np.isfinite(found.similarity) & np.isfinite(found.clip)
     if not known.any():
         raise VisleakError(
-            f"{source.name} has no picture for any trigger prompt with its memorized images at"
+            f"{source.name} has no image for any trigger prompt with its memorized images at"
             " hand; leave --reference-source out, or name another"
         )
-    groups, clip = plan.groups(shelf.digests)[known], SCORES["clip"]
+    groups, clip = plan.groups(memorized.digests)[known], SCORES["clip"]
     similarity = group_interval(found.similarity[known], groups)
     return ReferencePoint(
         source=source.name,
-        count=plan.choices.asked,
+        count=plan.settings.count,
         similarity=bounded(similarity, plan.judges.least, SCORES["top1"].most),
         clip=bounded(group_interval(found.clip[known], groups), clip.least, clip.most),
         about=dict(source.about()),
     )
-
-
-class _Pictures(Sequence[Sequence[Bytes8]]):
-    """The memorized images of prompts, each read when it is asked for."""
-
-    def __init__(self, shelf: MemorizedImages) -> None:
-        self._shelf = shelf
-
-    def __len__(self) -> int:
-        return len(self._shelf.digests)
-
-    @overload
-    def __getitem__(self, at: int) -> Sequence[Bytes8]: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Sequence[Bytes8]]: ...
-
-    def __getitem__(self, at: int | slice) -> Sequence[Bytes8] | Sequence[Sequence[Bytes8]]:
-        if isinstance(at, slice):
-            return [self._shelf.pictures(row) for row in range(*at.indices(len(self)))]
-        return self._shelf.pictures(range(len(self))[at])

@@ -269,11 +269,6 @@ class Benchmark:
         return tuple(sorted(own, key=lambda row: row.strength))
 
 
-#: Which deviation of the aesthetic score stands in the tables: that of all images, of the means
-#: of prompts, or that of images within a prompt. The paper does not say which its own is.
-DEVIATIONS: Final = ("images", "prompts", "within")
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
     """A number about images.
@@ -320,7 +315,7 @@ def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
     """Return scenario and name of the numbers of tables 3 and 5, in the paper's order.
 
     Args:
-        deviation: one of :data:`DEVIATIONS`.
+        deviation: as of ``BenchmarkSettings``; the paper does not say which its own is.
 
     >>> [name for scenario, name in shown_columns("images") if scenario == "general"]
     ['clip', 'aesthetic', 'aesthetic_std_images']

@@ -110,7 +110,7 @@ def _none_said(triggers: Prompts, folder: object, table: object) -> str:
         else "the list names no sources, so that a table must name prompts: --reference-map CSV"
         " with the columns prompt and file"
     )
-    return f"none of the {len(triggers):,} trigger prompts has a picture in {places}: {wanted}"
+    return f"none of the {len(triggers):,} trigger prompts has an image in {places}: {wanted}"
 
 
 def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[
     if shared:
         yield (
             f"{shared:,} reference file{'s stand' if shared != 1 else ' stands'} for several"
-            " addresses that end alike; where those are different images, name files by"
+            " addresses that have the same ending; where those are different images, name files by"
             " --reference-map"
         )
 
@@ -253,6 +253,6 @@ def read_reference(path: Path) -> Reference:
     seen = decode(data)
     if isinstance(seen, Unreadable):
         raise VisleakError(
-            f"reference {path} cannot be read as a picture ({seen.reason}); replace or remove it"
+            f"reference {path} cannot be read as an image ({seen.reason}); replace or remove it"
         )
     return Reference(content_digest(data).hex(), seen.pixels)

@@ -92,10 +92,10 @@ def floor_of(
         ``None`` where there is one group only and no general prompt.
     """
     trigger = scenes[0]
-    shelf = trigger.shelf
-    if shelf is None:
+    memorized = trigger.memorized
+    if memorized is None:
         return None
-    known = [row for row, own in enumerate(shelf.digests) if own]
+    known = [row for row, own in enumerate(memorized.digests) if own]
     pairs, scene = shuffled(trigger.groups, known), trigger
     if not pairs and known and len(scenes) > 1:
         scene = scenes[1]
@@ -106,8 +106,8 @@ def floor_of(
         return None
     made = base[scene.name].digests
     digests = [digest for row, _ in pairs for digest in made[row]]
-    alike = measuring.similarity(digests, len(scene.seeds), shelf, [at for _, at in pairs])
-    found = copying(alike.reshape(len(pairs), -1))
+    similarity = measuring.similarity(digests, len(scene.seeds), memorized, [at for _, at in pairs])
+    found = copying(similarity.reshape(len(pairs), -1))
     groups = scene.groups[[row for row, _ in pairs]]
     least, most = measuring.judges.least, SCORES["top1"].most
     return Floor(
@@ -157,8 +157,8 @@ def benchmark(
     """
     folder = RunFolder(out, KIND)
     path = folder.path
-    shelf = MemorizedImages(plan.references.files)
-    key = plan.key(shelf.digests)
+    memorized = MemorizedImages(plan.references.files)
+    key = plan.key(memorized.digests)
     found = folder.reused(
         Benchmark, key, force=force, keeps="and keeps its images and measurements", folder=path
     )
@@ -171,7 +171,7 @@ def benchmark(
         ImageStore(path) as images,
         KeyValueStore(path / MEASURES, "numbers") as values,
     ):
-        return _Run(plan, folder, shelf, progress, say).finished(images, values, key)
+        return _Run(plan, folder, memorized, progress, say).finished(images, values, key)
 
 
 def read_benchmark(folder: str | os.PathLike[str]) -> Benchmark:
@@ -190,13 +190,13 @@ class _Run:
 
     plan: Plan
     folder: RunFolder
-    shelf: MemorizedImages
+    memorized: MemorizedImages
     progress: Progress
     say: Callable[[str], object]
 
     def finished(self, images: ImageStore, values: KeyValueStore, key: str) -> Benchmark:
         """Make, measure, count, write, and return the result."""
-        plan, scenes = self.plan, scenes_of(self.plan, self.shelf)
+        plan, scenes = self.plan, scenes_of(self.plan, self.memorized)
         makers = self._makers(scenes)
         self._announce(scenes)
         made = self._made(images, scenes, makers)
@@ -206,14 +206,16 @@ class _Run:
         groups = {scene.name: scene.groups for scene in scenes}
         result = Benchmark(
             folder=self.folder.path,
-            about={**plan.about(), "references": key_of(*map(sorted, self.shelf.digests))},
-            triggers=listed(plan.triggers, groups[TRIGGER], plan.images, plan.references.known),
+            about={**plan.about(), "references": key_of(*map(sorted, self.memorized.digests))},
+            triggers=listed(
+                plan.triggers, groups[TRIGGER], plan.settings.images, plan.references.known
+            ),
             general=None
             if plan.general is None
-            else listed(plan.general, groups[GENERAL], plan.general_images, 0),
+            else listed(plan.general, groups[GENERAL], plan.settings.general_images, 0),
             rows=rows_of(entries, groups, plan.judges.least),
             curves=curves_of(entries, groups[TRIGGER]),
-            reference=referred(plan, self.shelf, self.progress),
+            reference=referred(plan, self.memorized, self.progress),
             notes=self._notes(),
             key=key,
             floor=floor,
@@ -240,7 +242,7 @@ class _Run:
     def _announce(self, scenes: Sequence[Scene]) -> None:
         """Say what the run costs, before it begins."""
         total = sum(scene.count for scene in scenes) * len(self.plan.mitigations)
-        calls = calls_of(total, self.plan.sampling)
+        calls = calls_of(total, self.plan.settings.sampling)
         self.say(
             f"{len(self.plan.mitigations):,} methods and settings: {total:,} images,"
             f" {calls:,} passes of the network and those of the methods themselves; what is"
@@ -261,7 +263,12 @@ class _Run:
         for at, maker in makers.items():
             (scene,) = (each for each in scenes if each.name == at[1])
             made[at] = images_of(
-                images, plan.model, scene.jobs, plan.sampling, maker=maker, progress=steps.part
+                images,
+                plan.model,
+                scene.jobs,
+                plan.settings.sampling,
+                maker=maker,
+                progress=steps.part,
             )
             steps.done(scene.count)
         return made
@@ -277,7 +284,7 @@ class _Run:
         plan = self.plan
         judges = (plan.judges.alignment, plan.judges.aesthetic)
         many = sum(each is not None for each in judges)
-        counts = {each.name: each.count * (many + (each.shelf is not None)) for each in scenes}
+        counts = {each.name: each.count * (many + (each.memorized is not None)) for each in scenes}
         steps = Steps(MEASURING, sum(counts.values()) * len(plan.mitigations), self.progress)
         measuring = Measuring(images, values, plan.judges, steps.more)
         entries = []
@@ -287,7 +294,7 @@ class _Run:
                 own = made[(number, scene.name)]
                 texts = [self._text(mitigation, job) for job in scene.jobs]
                 measured[scene.name] = measuring.measured(
-                    own, texts, len(scene.prompts), scene.shelf
+                    own, texts, len(scene.prompts), scene.memorized
                 )
                 steps.done(counts[scene.name])
             distance = self._distance(images, values, made[(number, TRIGGER)], scenes[0])
@@ -314,7 +321,7 @@ class _Run:
 
     def _text(self, mitigation: Mitigation, job: Job) -> str:
         """Return what the CLIP score of an image is against."""
-        if self.plan.choices.clip_text == "original":
+        if self.plan.settings.clip_text == "original":
             return job.prompt
         return mitigation.prompt_of(job, self.plan.model)
 
@@ -326,7 +333,7 @@ class _Run:
             return None
         groups = np.repeat(scene.groups, len(scene.seeds))
         digests = [each.digest for each in made]
-        return real.distance(digests, groups, images.picture, values, self.folder.path)
+        return real.distance(digests, groups, images.pixels, values, self.folder.path)
 
     def _notes(self) -> tuple[str, ...]:
         """Return what must be known of the lists of prompts and of methods left out."""

@@ -167,7 +167,7 @@ def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
 def bounded(
     found: GroupInterval, least: float = -math.inf, most: float = math.inf
 ) -> GroupInterval:
-    """Return an interval whose ends are no values that the number cannot have."""
+    """Return an interval whose ends are values that the number can have."""
     low = least if found.low < least else found.low
     high = most if found.high > most else found.high
     return replace(found, low=low, high=high)
@@ -482,12 +482,12 @@ def _means(table: Float64) -> Float64:
 def by_prompt(measured: Measured) -> dict[str, Float64]:
     """Return the numbers that are means over prompts, each (prompts,); NaN where there is none."""
     found = {}
-    alike = measured.similarity
-    known = np.isfinite(alike).all(1)
+    similarity = measured.similarity
+    known = np.isfinite(similarity).all(1)
     if known.any():
-        own = copying(alike[known])
+        own = copying(similarity[known])
         for name, column in (("top1", own.top1), ("top3", own.top3), ("share", own.share)):
-            found[name] = np.full(len(alike), np.nan)
+            found[name] = np.full(len(similarity), np.nan)
             found[name][known] = column
     found["clip"] = measured.clip.mean(1)
     found["aesthetic"] = measured.aesthetic.mean(1)

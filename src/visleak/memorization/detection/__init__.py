@@ -2,8 +2,9 @@
 
 from visleak.memorization.detection.attribution import leave_one_out, token_significance
 from visleak.memorization.detection.records import Attribution, Detection
-from visleak.memorization.detection.run import Analysis, detect, read_detection
+from visleak.memorization.detection.run import detect, read_detection
 from visleak.memorization.detection.statistics import threshold_at
+from visleak.memorization.settings import Analysis
 
 __all__ = [
     "Analysis",

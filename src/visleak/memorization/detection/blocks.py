@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from visleak.documents import digest_of
 from visleak.memorization.detection.records import NOISE, Throughput
 from visleak.memorization.scores import Scores, TriggerScore
-from visleak.storage import replacing
+from visleak.storage import KeyValueStore
 
 Float64 = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
-#: At least this many prompts a block, in whole batches.
+#: At least this many prompts per block, in whole batches, so that none is cut short.
 BLOCK: Final = 256
 
-#: How the folders of unfinished scores begin.
-UNFINISHED: Final = "unfinished-"
+#: Scores of an unfinished run.
+UNFINISHED: Final = "unfinished-scores.sqlite"
 
-#: What is told while scores are made.
+#: Name of the step.
 STEP: Final = "scoring prompts"
-
-
-@dataclass(frozen=True)
-class Known:
-    """Scores that are there already, of the same model and settings.
-
-    Attributes:
-        squared: by prompt, (noises,).
-    """
-
-    squared: Mapping[str, Float64] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Block:
-    start: int
-    squared: Float64
-    passes: int
-    seconds: float
 
 
 def scored(
@@ -56,7 +34,7 @@ def scored(
     texts: Sequence[str],
     folder: Path,
     key: str,
-    known: Known | None = None,
+    known: Mapping[str, Float64] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Scores, Throughput]:
     """Return the scores of prompts, and what they cost.
@@ -64,117 +42,64 @@ def scored(
     Args:
         score: how.
         texts: the prompts, none twice.
-        folder: blocks are kept in a folder of it, which :func:`forget` removes.
+        folder: scores are kept in a file of it, which :func:`forget` removes.
         key: of what the scores depend on, but for the prompts.
-        known: scores that need not be made again.
+        known: squared scores by prompt, (noises,), that need not be made again.
         progress: called with how many prompts are done.
     """
-    known = known or Known()
-    squared = np.full((len(texts), score.settings.noises), np.nan)
-    for row, text in enumerate(texts):
-        if text in known.squared:
-            squared[row] = known.squared[text]
-    rows = np.flatnonzero(np.isnan(squared).any(1))
-    wanted = [texts[row] for row in rows.tolist()]
-    place = folder / f"{UNFINISHED}{_name(key, wanted)}"
-    found = list(_stored(place, len(wanted), score.settings.noises))
-    done = np.zeros(len(wanted), np.bool_)
-    for block in found:
-        done[block.start : block.start + len(block.squared)] = True
-    _tell(progress, int(done.sum()), len(wanted))
-    for start, stop in _left(done, _size(score.settings.batch)):
-        block = _made(score, wanted, start, stop)
-        _write(place, block)
-        found.append(block)
-        done[start:stop] = True
-        _tell(progress, int(done.sum()), len(wanted))
-    for block in found:
-        squared[rows[block.start : block.start + len(block.squared)]] = block.squared
-    cost = Throughput(
-        len(wanted),
-        sum(block.passes for block in found),
-        sum(block.seconds for block in found),
-        len(texts) - len(wanted),
-    )
-    return Scores(np.sqrt(squared), squared), cost
+    squared = {text: row for text, row in (known or {}).items() if text in set(texts)}
+    wanted = [text for text in texts if text not in squared]
+    cost = np.zeros(2)
+    if wanted:
+        with KeyValueStore(folder / UNFINISHED, "scores") as store:
+            made = _made(score, wanted, store, key, progress)
+        squared |= {text: row[:-2] for text, row in made.items()}
+        cost = np.sum([row[-2:] for row in made.values()], axis=0)
+    table = np.array([squared[text] for text in texts]).reshape(len(texts), -1)
+    paid = Throughput(len(wanted), round(float(cost[0])), float(cost[1]), len(texts) - len(wanted))
+    return Scores(np.sqrt(table), table), paid
+
+
+def _made(
+    score: TriggerScore,
+    texts: Sequence[str],
+    store: KeyValueStore,
+    key: str,
+    progress: Progress | None,
+) -> dict[str, Float64]:
+    """Return squared scores, passes and seconds of each prompt, (noises + 2,)."""
+    keys = {text: digest_of([key, text]) for text in texts}
+    held = store.known(list(keys.values()))
+    rows = {text: np.frombuffer(held[at], "<f8") for text, at in keys.items() if at in held}
+    width = score.settings.noises + 2
+    found = {t: row for t, row in rows.items() if len(row) == width and np.isfinite(row).all()}
+    missing = [text for text in texts if text not in found]
+    size = -(-BLOCK // score.settings.batch) * score.settings.batch
+    tell = progress or (lambda step, done, total: None)
+    tell(STEP, len(found), len(texts))
+    for start in range(0, len(missing), size):
+        block = missing[start : start + size]
+        passes, seconds = score.calls, score.seconds
+        squared = score(block).squared
+        paid = np.array([score.calls - passes, score.seconds - seconds]) / len(block)
+        made = {t: np.concatenate([row, paid]) for t, row in zip(block, squared, strict=True)}
+        data = {keys[text]: row.astype("<f8").tobytes() for text, row in made.items()}
+        store.add(data, replace=True)
+        found |= made
+        tell(STEP, len(found), len(texts))
+    return found
 
 
 def forget(folder: Path) -> None:
-    """Remove blocks that are no longer needed."""
-    for place in folder.glob(f"{UNFINISHED}*"):
-        shutil.rmtree(place, ignore_errors=True)
+    """Remove scores that are no longer needed."""
+    for path in folder.glob(f"{UNFINISHED}*"):
+        path.unlink(missing_ok=True)
 
 
-def _tell(progress: Progress | None, done: int, total: int) -> None:
-    if progress is not None and total:
-        progress(STEP, done, total)
-
-
-def _name(key: str, texts: Sequence[str]) -> str:
-    digest = blake2b(key.encode(), digest_size=8)
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
-
-
-def _size(batch: int) -> int:
-    """Return how many prompts a block has: whole batches, so that none is cut short."""
-    return -(-BLOCK // batch) * batch
-
-
-def _left(done: npt.NDArray[np.bool_], size: int) -> Iterator[tuple[int, int]]:
-    """Yield the stretches that are not done, none longer than a block."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[True], done, [True]]).astype(np.int8)))
-    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        for start in range(begin, end, size):
-            yield start, min(start + size, end)
-
-
-def _made(score: TriggerScore, texts: Sequence[str], start: int, stop: int) -> _Block:
-    passes, seconds = score.calls, score.seconds
-    squared = score(texts[start:stop]).squared
-    return _Block(start, squared, score.calls - passes, score.seconds - seconds)
-
-
-def _write(place: Path, block: _Block) -> None:
-    with replacing(place / f"{block.start:09d}.npz") as beside, beside.open("wb") as file:
-        np.savez(
-            file,
-            squared=block.squared,
-            passes=np.int64(block.passes),
-            seconds=np.float64(block.seconds),
-        )
-
-
-def _stored(place: Path, total: int, noises: int) -> Iterator[_Block]:
-    """Yield the blocks of an earlier run; what is damaged is made again."""
-    done = 0
-    for path in sorted(place.glob("[0-9]*.npz")):
-        try:
-            # opened here, for numpy leaves a damaged one open
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-                block = _Block(
-                    int(path.stem),
-                    np.asarray(held["squared"], np.float64),
-                    int(held["passes"]),
-                    float(held["seconds"]),
-                )
-        except (OSError, ValueError, KeyError, BadZipFile, EOFError):
-            continue
-        rows = len(block.squared) if block.squared.ndim == 2 else 0
-        if (
-            done <= block.start < block.start + rows <= total
-            and block.squared.shape[1] == noises
-            and np.isfinite(block.squared).all()
-        ):
-            done = block.start + rows
-            yield block
-
-
-def known_scores(folder: Path, noises: int) -> Known:
+def known_scores(folder: Path, noises: int) -> dict[str, Float64]:
     """Return the scores in the tables of a folder; none where a table is damaged."""
     names = [f"{NOISE}{number + 1}" for number in range(noises)]
-    found: dict[str, npt.NDArray[np.float64]] = {}
+    found: dict[str, Float64] = {}
     for table in ("scores", "general"):
         path = folder / f"{table}.parquet"
         if not path.is_file():
@@ -182,7 +107,7 @@ def known_scores(folder: Path, noises: int) -> Known:
         try:
             columns = pq.read_table(path, columns=["prompt", *names])
         except (OSError, pa.ArrowException):
-            return Known()
+            return {}
         values = np.column_stack([columns[name].to_numpy() for name in names])
         found.update(zip(columns["prompt"].to_pylist(), values, strict=True))
-    return Known(found)
+    return found

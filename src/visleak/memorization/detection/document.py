@@ -166,6 +166,8 @@ def roc_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, byt
 
 def tokens_figure(result: Detection) -> dict[str, bytes]:
     """Return prompts with coloured tokens as SVG and PNG; nothing where none was attributed."""
+    from matplotlib.colors import to_rgb
+
     shown = result.tokens[:PROMPTS]
     if not shown:
         return {}
@@ -198,11 +200,6 @@ def tokens_figure(result: Detection) -> dict[str, bytes]:
                     )  # fmt: skip
             at -= LINE + BETWEEN
         return saved(figure, "detect tokens")
-
-
-def to_rgb(colour: str) -> tuple[float, ...]:
-    """Return the red, green and blue of ``#rrggbb``, 0 to 1."""
-    return tuple(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
 
 
 def _lines(figure: Any, each: Attribution) -> list[list[tuple[float, str, float]]]:
@@ -277,8 +274,8 @@ def _reached(result: Detection) -> str:
         median = sorted(spread.median for spread in result.spreads if spread.count)
         middle = f", median {number(median[0])}" if len(result.spreads) == 1 else ""
         return (
-            f"{count}: the highest {d} is {number(first.d)}{middle}; without ordinary prompts there"
-            " is no threshold (--general FILE)"
+            f"{count}: the highest {d} is {number(first.d)}{middle}; the threshold needs ordinary"
+            " prompts (--general FILE)"
         )
     found = f"{result.reached:,} of {count} reach {d} >= {threshold_text(result.threshold)}"
     if result.known and result.threshold.negatives:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.documents import digest_of
-from visleak.errors import UsageError
-from visleak.memorization.detection.attribution import METHODS, attribution
+from visleak.memorization.detection.attribution import attribution
 from visleak.memorization.detection.blocks import (
-    Known,
     Progress,
     forget,
     known_scores,
@@ -38,50 +35,18 @@ from visleak.memorization.detection.statistics import (
     threshold_at,
     threshold_given,
 )
+from visleak.memorization.model import about_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import Scores, TriggerScore
+from visleak.memorization.settings import Analysis
 from visleak.storage import RunFolder
 
 Float64 = npt.NDArray[np.float64]
 
 KIND: Final = "visleak memorization detect"
 
-#: Default rate of false alarms of a threshold.
-FPR: Final = 0.01
-
 #: Prompts of the largest D that the result names.
 TOP: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """What is made of the scores.
-
-    Attributes:
-        fpr: share of ordinary prompts that may reach the threshold.
-        bounded: not the share seen, but its 95 % upper bound is at most ``fpr``.
-        threshold: instead of both, a threshold that was set before.
-        tokens: prompts of the largest D whose tokens are attributed.
-        method: by which, ``gradient`` or ``leave-one-out``.
-    """
-
-    fpr: float = FPR
-    bounded: bool = False
-    threshold: float | None = None
-    tokens: int = 0
-    method: str = "gradient"
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.fpr < 1.0:
-            raise UsageError(f"fpr is a share between 0 and 1, such as 0.01; got {self.fpr:g}")
-        if self.tokens < 0:
-            raise UsageError(f"tokens is a number of prompts, 0 or more; got {self.tokens}")
-        if self.method not in METHODS:
-            raise UsageError(
-                f"tokens are attributed by {' or '.join(METHODS)}; got {self.method!r}"
-            )
-        if self.threshold is not None:
-            threshold_given(self.threshold, [])
 
 
 def detect(
@@ -125,7 +90,7 @@ def detect(
             say(f"reused: {run.path} holds this very result")
         return found
     same = run.finished and run.content().get("scores_key") == scores_key
-    known = known_scores(run.path, score.settings.noises) if same else Known()
+    known = known_scores(run.path, score.settings.noises) if same else {}
     with run.claimed():
         scores, cost = scored(score, listing.texts, run.path, scores_key, known, progress)
         result = _result(
@@ -198,7 +163,7 @@ def _result(
         scores_key=keys[1],
         settings=score.settings.about(),
         timestep=score.timestep,
-        model=_about_model(score),
+        model=about_model(score.model),
         origin=prompts.origin,
         general_origin="" if general is None else general.origin,
         prompts=int((~listing.general).sum()),
@@ -223,20 +188,6 @@ def _result(
             *_notes(listing, threshold, apart),
         ),
     )
-
-
-def _about_model(score: TriggerScore) -> dict[str, Any]:
-    """Return what the model says of itself, and at least its name, device and precision."""
-    model = score.model
-    least = {
-        "name": model.name,
-        "family": model.family,
-        "prediction": model.prediction,
-        "digest": model.digest,
-        "device": model.device,
-        "precision": model.precision,
-    }
-    return {**least, **model.about()}
 
 
 def _threshold(ordinary: Float64, analysis: Analysis) -> Threshold | None:

@@ -131,7 +131,7 @@ def auc_interval(
 ) -> tuple[float, float]:
     """Return the interval of an area under the ROC curve; it does not vanish at 0 and 1.
 
-    All areas that are no further from the one seen than ``z`` of their own standard errors; the
+    All areas at most as far from the one seen as ``z`` of their own standard errors; the
     errors by Hanley & McNeil 1982 with ``(positives + negatives) / 2 - 1`` in place of both
     numbers less one.
 

@@ -165,11 +165,10 @@ def name_of(result: Extraction, cluster: Cluster) -> str:
 
 def content(run: RunFolder, result: Extraction) -> dict[str, Any]:
     """Return the content of ``extract.json``."""
-    recall = recall_of(_similarity_of(result), "extract")
     return run.document(headline(result), result) | {
         "high_d": result.high_rule,
         "unclustered": [{"prompt": each.prompt, "d": each.d} for each in result.unclustered],
-        "recall": None if recall is None else recall.as_dict(),
+        "recall": recall_of(_similarity_of(result), "extract"),
         "cautions": cautions(result),
     }
 
@@ -234,7 +233,7 @@ def sheet(cluster: Cluster, images: Sequence[Stored], store: ImageStore) -> byte
         store: with the pixels.
     """
     shown = images[1 : MOST + 1]
-    tiles = [Tile("", partial(store.picture, each.digest)) for each in images[: MOST + 1]]
+    tiles = [Tile("", partial(store.pixels, each.digest)) for each in images[: MOST + 1]]
     rows = [(f"medoid, seed {cluster.seed}", tiles[:1])]
     for start in range(1, len(tiles), ACROSS):
         rows.append(("by falling similarity" if start == 1 else "", tiles[start : start + ACROSS]))

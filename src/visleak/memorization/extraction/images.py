@@ -25,16 +25,17 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.model import DiffusionModel
+from visleak.memorization.settings import Sampling
 from visleak.pipeline.context import Progress, silent
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import KeyValueStore
 
 #: The index, and the folder of the images.
 INDEX: Final = "images.sqlite"
-PICTURES: Final = "images"
+FOLDER: Final = "images"
 
 #: Similarities of images that were computed.
 SIMILARITIES: Final = "similarities.sqlite"
@@ -68,7 +69,7 @@ def path_of(digest: str) -> str:
     >>> path_of("abcdef")
     'images/ab/abcdef.png'
     """
-    return f"{PICTURES}/{digest[:2]}/{digest}.png"
+    return f"{FOLDER}/{digest[:2]}/{digest}.png"
 
 
 def key_of(*parts: object) -> str:
@@ -152,7 +153,7 @@ class ImageStore:
             beside.unlink(missing_ok=True)
         return digest
 
-    def picture(self, digest: str) -> Bytes8:
+    def pixels(self, digest: str) -> Bytes8:
         """Return the pixels of an image, (height, width, 3).
 
         Raises:
@@ -176,7 +177,7 @@ class ImageStore:
 
     # -- similarities that were computed ---------------------------------------------------------
 
-    def alike(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
+    def similarities(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
         """Return the kept similarities (n, n) under a key, ``None`` where there are none."""
         data = self._matrices.known([key]).get(key)
         if data is None:
@@ -189,13 +190,13 @@ class ImageStore:
         matrix[across, down] = matrix[down, across] = values
         return matrix
 
-    def keep_alike(self, key: str, matrix: npt.NDArray[np.floating]) -> None:
+    def keep_similarities(self, key: str, matrix: npt.NDArray[np.floating]) -> None:
         """Keep similarities (n, n), symmetric with ones on the diagonal."""
         values = matrix[np.triu_indices(len(matrix), 1)].astype("<f4").tobytes()
         self._matrices.add({key: values}, replace=True)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._index.close()
         self._matrices.close()
 
@@ -320,10 +321,8 @@ def images_of(
         progress: called with how many are there.
 
     Raises:
-        UsageError: the sampling cannot be.
         VisleakError: the model returned something that is not an image, or the disk refuses.
     """
-    refuse_sampling(sampling)
     made_by = maker or Plain()
     distinct = list(dict.fromkeys(jobs))
     keys = {job: key_of_job(model, job, sampling, made_by.key) for job in distinct}
@@ -355,19 +354,6 @@ def key_of_job(model: DiffusionModel, job: Job, sampling: Sampling, way: str = "
     """Return the key of an image: all that it depends on."""
     how = (sampling.steps, float(sampling.guidance), way)
     return key_of([model.digest, model.precision], *how, job.prompt, job.seed)
-
-
-def refuse_sampling(sampling: Sampling) -> None:
-    """Refuse a sampling that cannot be.
-
-    Raises:
-        UsageError: it is so.
-    """
-    for name in ("steps", "batch"):
-        if getattr(sampling, name) < 1:
-            raise UsageError(f"{name} is at least 1; got {getattr(sampling, name)}")
-    if not 0.0 <= sampling.guidance <= 1000.0:
-        raise UsageError(f"guidance is 0 to 1,000 (MemBench: 7.5); got {sampling.guidance}")
 
 
 def checked(

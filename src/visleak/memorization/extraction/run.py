@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,18 @@ from visleak.memorization.extraction.images import (
     calls_of,
     images_of,
     key_of,
-    refuse_sampling,
     seeds_of,
 )
-from visleak.memorization.extraction.records import Cluster, Extraction, ExtractSettings
+from visleak.memorization.extraction.records import Cluster, Extraction
 from visleak.memorization.extraction.similarity import (
     CopySimilarity,
     Group,
     clusters_of,
     load_similarity,
 )
-from visleak.memorization.model import DiffusionModel, Sampling
+from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompts import PromptScores
+from visleak.memorization.settings import ExtractSettings, Sampling
 from visleak.pipeline.context import Progress, silent
 from visleak.storage import RunFolder
 
@@ -44,12 +44,6 @@ def request_key(about: dict[str, Any], prompts: Sequence[str]) -> str:
     parts = (model["digest"], model["precision"], similarity["digest"])
     d = [about["d"]] if "d" in about else []
     return key_of("extract", 1, *parts, about["sampling"], asked, list(prompts), *d)
-
-
-def about_model(model: DiffusionModel) -> dict[str, object]:
-    """Return what a model says of itself, and at least its name, digest and precision."""
-    known = {"name": model.name, "digest": model.digest, "precision": model.precision}
-    return {**model.about(), **known}
 
 
 def about_clusters(similarity: CopySimilarity, settings: ExtractSettings) -> dict[str, object]:
@@ -68,7 +62,7 @@ def eps_of(settings: ExtractSettings, similarity: CopySimilarity) -> float:
     """Return the largest distance of neighbours: as asked, else the similarity's own.
 
     Raises:
-        UsageError: nobody asked, and it has none.
+        UsageError: none was given, and it has none.
     """
     eps = similarity.eps if settings.eps is None else settings.eps
     if eps is None:
@@ -82,15 +76,14 @@ def eps_of(settings: ExtractSettings, similarity: CopySimilarity) -> float:
 def like_before(settings: ExtractSettings, before: Extraction) -> ExtractSettings:
     """Return settings with the images and seeds that are there."""
     known: Any = before.about["settings"]
-    return ExtractSettings(
+    found = replace(
+        settings,
         images=int(known["images"]),
-        eps=settings.eps,
-        min_samples=settings.min_samples,
-        min_cluster=settings.min_cluster,
         seed=int(known["seed"]),
         paired=bool(known["paired"]),
-        rule=settings.rule,
     )
+    found.refuse_small()
+    return found
 
 
 def sampling_of(before: Extraction) -> Sampling:
@@ -114,7 +107,7 @@ def extract(
     similarity: CopySimilarity | str = "builtin",
     sampling: Sampling | None = None,
     scores: PromptScores | None = None,
-    pictures: bool = True,
+    sheets: bool = True,
     progress: Progress = silent,
     force: bool = False,
 ) -> Extraction:
@@ -132,7 +125,7 @@ def extract(
         similarity: that distances are made of, or its name, see :func:`load_similarity`.
         sampling: steps, guidance, images per batch.
         scores: D of the prompts: those of high D without a cluster are then listed.
-        pictures: also draw a contact sheet of each cluster.
+        sheets: also draw a contact sheet of each cluster.
         progress: called for images and of prompts.
         force: write over another result in the folder; its images stay.
 
@@ -143,7 +136,7 @@ def extract(
     Source: Hong et al. 2024, "MemBench", section 4; see also Carlini et al. 2023, section 4.2.
     """
     settings, sampling = settings or ExtractSettings(), sampling or Sampling()
-    refuse_sampling(sampling)
+    settings.refuse_small()
     texts = tuple(dict.fromkeys(prompts))
     if not texts:
         raise UsageError("there are no prompts to make images of; give at least one")
@@ -164,7 +157,7 @@ def extract(
         jobs = list(_jobs(texts, settings))
         made = images_of(store, model, jobs, sampling, progress=progress)
         work = _Work(store, measure, settings, texts, made)
-        return work.finished(run, about, key, sampling, pictures=pictures, progress=progress)
+        return work.finished(run, about, key, sampling, sheets=sheets, progress=progress)
 
 
 def reclustered(
@@ -172,7 +165,7 @@ def reclustered(
     settings: ExtractSettings,
     *,
     similarity: CopySimilarity | str = "builtin",
-    pictures: bool = True,
+    sheets: bool = True,
     progress: Progress = silent,
 ) -> Extraction:
     """Cluster the images of a finished extraction again, and write over its result.
@@ -184,7 +177,7 @@ def reclustered(
         settings: their ``eps``, ``min_samples`` and ``min_cluster`` count; images and seeds are
             those that are there.
         similarity: that distances are made of, or its name.
-        pictures: also draw a contact sheet of each cluster.
+        sheets: also draw a contact sheet of each cluster.
         progress: called for prompts.
 
     Raises:
@@ -211,7 +204,7 @@ def reclustered(
             about,
             request_key(about, before.prompts),
             sampling,
-            pictures=pictures,
+            sheets=sheets,
             progress=progress,
             seconds=before.generating_seconds,
         )
@@ -267,7 +260,7 @@ class _Work:
         key: str,
         sampling: Sampling,
         *,
-        pictures: bool,
+        sheets: bool,
         progress: Progress,
         seconds: float | None = None,
     ) -> Extraction:
@@ -291,7 +284,7 @@ class _Work:
             generating_seconds=making,
             key=key,
         )
-        store = self.store if pictures else None
+        store = self.store if sheets else None
         written = files(result, self.made, groups, store, progress)
         run.finish(content(run, result), written)
         return result
@@ -299,15 +292,15 @@ class _Work:
     def _groups(self, images: Sequence[Stored]) -> list[Group]:
         """Return the clusters of one prompt's images; similarities are computed once."""
         digests = [each.digest for each in images]
-        key = key_of("alike", self.similarity.digest, digests)
-        alike = self.store.alike(key, len(images))
-        if alike is None:
-            pixels = [self.store.picture(digest) for digest in digests]
-            self.store.keep_alike(key, self.similarity.matrix(pixels))
+        key = key_of("similarity", self.similarity.digest, digests)
+        similarity = self.store.similarities(key, len(images))
+        if similarity is None:
+            pixels = [self.store.pixels(digest) for digest in digests]
+            self.store.keep_similarities(key, self.similarity.matrix(pixels))
             # what was kept is what counts, so that a second run finds the same
-            alike = self.store.alike(key, len(images))
+            similarity = self.store.similarities(key, len(images))
         return clusters_of(
-            alike if alike is not None else (),
+            similarity if similarity is not None else (),
             [each.seed for each in images],
             eps=eps_of(self.settings, self.similarity),
             min_samples=self.settings.min_samples,

@@ -56,6 +56,8 @@ from visleak.records import (
 from visleak.search.exact import ExactSearch
 from visleak.verify import check
 
+Float64 = npt.NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -112,14 +114,14 @@ def clusters_of(
     if not count:
         return []
     order = np.argsort(np.asarray(seeds), kind="stable")
-    alike = matrix[np.ix_(order, order)]
-    alike = (alike + alike.T) / 2
-    labels = _dbscan(alike, eps, min_samples)
+    ordered = matrix[np.ix_(order, order)]
+    ordered = (ordered + ordered.T) / 2
+    labels = _dbscan(ordered, eps, min_samples)
     found = []
     for label in range(int(labels.max()) + 1):
         places = np.flatnonzero(labels == label)
         if len(places) >= min_cluster:
-            found.append(_group(places, alike))
+            found.append(_group(places, ordered))
     # places are by seed here, so equal sizes go by the medoid's seed
     found.sort(key=lambda group: (-len(group.members), group.medoid))
     return [
@@ -132,28 +134,30 @@ def clusters_of(
     ]
 
 
-def middle_of(alike: npt.NDArray[np.float64]) -> int:
+def middle_of(similarity: Float64) -> int:
     """Return the place of the image with the largest sum of similarities; of equal ones the first.
 
     >>> middle_of(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]))
     1
     """
     # rounded, so that sums of the same numbers in another order are equal
-    return int(np.round(alike.sum(1), 9).argmax())
+    return int(np.round(similarity.sum(1), 9).argmax())
 
 
-def _dbscan(alike: npt.NDArray[np.float64], eps: float, min_samples: int) -> npt.NDArray[np.int64]:
+def _dbscan(
+    similarity: npt.NDArray[np.float64], eps: float, min_samples: int
+) -> npt.NDArray[np.int64]:
     """Return the cluster of each image, -1 where it is in none."""
     cluster = library("sklearn.cluster", "diffusion", "the clusters of generated images")
-    distance = np.maximum(1.0 - alike, 0.0)
+    distance = np.maximum(1.0 - similarity, 0.0)
     np.fill_diagonal(distance, 0.0)
     made = cluster.DBSCAN(metric="precomputed", eps=eps, min_samples=min_samples).fit(distance)
     return np.asarray(made.labels_, np.int64)
 
 
-def _group(places: npt.NDArray[np.int64], alike: npt.NDArray[np.float64]) -> Group:
+def _group(places: Int64, similarity: Float64) -> Group:
     """Return a cluster with its medoid; of equal ones that of the lowest place."""
-    inside = alike[np.ix_(places, places)].copy()
+    inside = similarity[np.ix_(places, places)].copy()
     np.fill_diagonal(inside, 0.0)
     medoid = middle_of(inside)
     others = np.delete(np.arange(len(places)), medoid)
@@ -162,8 +166,6 @@ def _group(places: npt.NDArray[np.int64], alike: npt.NDArray[np.float64]) -> Gro
     members = (places[medoid], *places[ranked])
     return Group(tuple(int(each) for each in members), int(places[medoid]), cohesion)
 
-
-Float64 = npt.NDArray[np.float64]
 
 #: Largest distance (1 - similarity) of neighbours, in the authors' code, for SSCD.
 EPS: Final = 0.5
@@ -197,7 +199,7 @@ class CopySimilarity(Protocol):
     eps: float | None
     least: float
 
-    def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
+    def matrix(self, images: Sequence[Bytes8]) -> Float64:
         """Return the similarities of images among themselves (n, n), higher is more similar.
 
         Symmetric, ones on the diagonal. Images are ``uint8`` (height, width, 3), of any sizes.
@@ -209,14 +211,31 @@ class CopySimilarity(Protocol):
         ...
 
 
-class EncoderSimilarity:
+class _VectorSimilarity:
+    """The cosine of unit vectors of images."""
+
+    least: float = -1.0
+
+    def vectors(self, images: Sequence[Bytes8]) -> Float64:
+        """Return unit vectors (n, width)."""
+        raise NotImplementedError
+
+    def matrix(self, images: Sequence[Bytes8]) -> Float64:
+        """Return the cosines among images, see :class:`CopySimilarity`."""
+        return among(self.vectors(images))
+
+    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
+        """Return the cosines to other images."""
+        return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
+
+
+class EncoderSimilarity(_VectorSimilarity):
     """Cosine similarity of an encoder's vectors: with SSCD, what MemBench does (section 4).
 
     Its eps is 0.5 for SSCD, else that of the soft threshold which came with the encoder.
     """
 
     number = "cosine of the encoder's vectors"
-    least: float = -1.0
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -226,27 +245,19 @@ class EncoderSimilarity:
         own = None if limits is None else 1.0 - float(limits["soft"])
         self.eps: float | None = EPS if self.name.partition(":")[0] == "sscd" else own
 
-    def vectors(self, pictures: Sequence[Bytes8]) -> Float64:
+    def vectors(self, images: Sequence[Bytes8]) -> Float64:
         """Return unit vectors (n, width)."""
         parts = [np.empty((0, self.encoder.width))]
-        for start in range(0, len(pictures), CHUNK):
+        for start in range(0, len(images), CHUNK):
             some = [
                 DecodedImage(each, each.shape[1], each.shape[0])
-                for each in pictures[start : start + CHUNK]
+                for each in images[start : start + CHUNK]
             ]
             parts.append(self.encoder.encode(some)[0].astype(np.float64))
         return np.concatenate(parts)
 
-    def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the cosines among images, see :class:`CopySimilarity`."""
-        return among(self.vectors(pictures))
 
-    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the cosines to other images."""
-        return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
-
-
-class PixelSimilarity:
+class PixelSimilarity(_VectorSimilarity):
     """Normalised cross-correlation of pixels at 32 x 32, exact and without a model.
 
     Blind to brightness and contrast, and to nothing else: a shift by a few pixels is another
@@ -258,37 +269,28 @@ class PixelSimilarity:
     """
 
     name = "pixels"
-    least: float = -1.0
     eps: float | None = PIXEL_EPS
 
     def __init__(self, mean: npt.ArrayLike | None = None) -> None:
         self._mean = None if mean is None else np.asarray(mean, np.float64)
         if self._mean is not None and self._mean.shape != (SIDE, SIDE, 3):
             raise UsageError(
-                f"mean is a picture {SIDE} x {SIDE} x 3; got an array {self._mean.shape}"
+                f"mean must be an image {SIDE} x {SIDE} x 3; got an array {self._mean.shape}"
             )
-        subtracted = "its mean colour" if mean is None else "a mean picture"
+        subtracted = "its mean colour" if mean is None else "a mean image"
         self.number = f"correlation of pixels at {SIDE} x {SIDE}, less {subtracted}"
         stamp = b"" if self._mean is None else self._mean.tobytes()
         text = f"pixels 1 {SIDE} ".encode() + stamp
         self.digest = hashlib.blake2b(text, digest_size=16).hexdigest()
 
-    def vectors(self, pictures: Sequence[Bytes8]) -> Float64:
+    def vectors(self, images: Sequence[Bytes8]) -> Float64:
         """Return the pixels less their mean at unit length (n, 3072)."""
-        rows = np.empty((len(pictures), SIDE * SIDE * 3))
-        for row, pixels in enumerate(pictures):
+        rows = np.empty((len(images), SIDE * SIDE * 3))
+        for row, pixels in enumerate(images):
             square = squeezed(pixels)
             mean = square.mean((0, 1)) if self._mean is None else self._mean
             rows[row] = _unit_or_one_colour((square - mean).ravel(), square)
         return rows
-
-    def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return the correlations among images, see :class:`CopySimilarity`."""
-        return among(self.vectors(pictures))
-
-    def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
-        """Return the correlations with other images."""
-        return np.asarray(np.clip(self.vectors(one) @ self.vectors(other).T, -1.0, 1.0))
 
 
 def squeezed(pixels: Bytes8) -> Float64:
@@ -313,17 +315,17 @@ def _unit_or_one_colour(row: Float64, square: Float64) -> Float64:
 
 def among(vectors: Float64) -> Float64:
     """Return the cosines of unit rows among themselves: symmetric, ones on the diagonal."""
-    alike = np.clip(vectors @ vectors.T, -1.0, 1.0)
-    alike = (alike + alike.T) / 2
-    np.fill_diagonal(alike, 1.0)
-    return np.asarray(alike)
+    cosines = np.clip(vectors @ vectors.T, -1.0, 1.0)
+    cosines = (cosines + cosines.T) / 2
+    np.fill_diagonal(cosines, 1.0)
+    return np.asarray(cosines)
 
 
-#: Cosine of fingerprints from which a pair is worth a look; below it the number is 0.
+#: Cosine of fingerprints from which a pair is verified; below it the number is 0.
 GATE: Final = 0.5
 
 #: Long side to which images are bounded before they are verified: images of one prompt are
-#: aligned anyway, and a look at 256 pixels takes three times as long.
+#: aligned anyway, and verification at 256 pixels takes three times as long.
 BOUND: Final = 128
 
 #: Refusals after which an image is not verified again.
@@ -342,8 +344,8 @@ class VerifiedSimilarity:
     name = "builtin"
     least: float = 0.0
     number = (
-        f"cosine of built-in fingerprints from {GATE} on where verification finds the two pictures"
-        f" near or exact, or both so to a third, else 0 (looked at within {BOUND} pixels)"
+        f"cosine of built-in fingerprints from {GATE} on where verification finds the two images"
+        f" near or exact, or both so to a third, else 0 (verified within {BOUND} pixels)"
     )
     eps: float | None = EPS
 
@@ -358,13 +360,13 @@ class VerifiedSimilarity:
         hasher.update(check.digest() + self._grader.digest.encode())
         self.digest = hasher.hexdigest()
 
-    def matrix(self, pictures: Sequence[Bytes8]) -> Float64:
+    def matrix(self, images: Sequence[Bytes8]) -> Float64:
         """Return the similarities among images, see :class:`CopySimilarity`."""
-        cosine = among(self._prints.vectors(pictures))
+        cosine = among(self._prints.vectors(images))
         if not (cosine[np.triu_indices(len(cosine), 1)] >= GATE).any():
-            return np.eye(len(cosine))  # nothing is worth a look
+            return np.eye(len(cosine))  # no pair is verified
         with RunContext.at(None, 1, None) as place:
-            verifier = _Verifier(self, list(pictures), place)
+            verifier = _Verifier(self, list(images), place)
             parts = _stars(_linked(cosine, verifier), cosine, verifier)
         found = np.where(parts[:, None] == parts[None, :], cosine, 0.0)
         found[found < GATE] = 0.0
@@ -382,7 +384,7 @@ class VerifiedSimilarity:
         row, column = row[worth], column[worth]
         if len(row):
             with RunContext.at(None, 1, None) as place:
-                # one list, so that one way of looking serves both
+                # one list, so that one verifier serves both
                 verifier = _Verifier(self, [*one, *other], place)
                 confirmed = verifier.confirmed(row, len(one) + column)
             found[row[confirmed], column[confirmed]] = cosine[row, column][confirmed]
@@ -448,12 +450,12 @@ def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
 class _Verifier:
     """Where images of one list are verified in pairs."""
 
-    def __init__(self, by: VerifiedSimilarity, pictures: list[Bytes8], place: RunContext) -> None:
+    def __init__(self, by: VerifiedSimilarity, pixels: list[Bytes8], place: RunContext) -> None:
         self._grader = by._grader
         self._place = place
-        self._pictures = [shrink(each, BOUND) for each in pictures]
-        self._tiny = np.array([is_tiny(each) for each in self._pictures], np.bool_)
-        images = open_image_set(self._pictures, name="generated")
+        self._pixels = [shrink(each, BOUND) for each in pixels]
+        self._tiny = np.array([is_tiny(each) for each in self._pixels], np.bool_)
+        images = open_image_set(self._pixels, name="generated")
         prints = fingerprint(images, by._encoder, place)
         self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
         self._material = {"generated": Material(images, prints)}
@@ -479,7 +481,7 @@ class _Verifier:
         near = grades.probability >= self._grader.near_at
         exact = grades.grade == GRADES.index(Grade.EXACT)
         for at in np.flatnonzero(near & ~exact & self._tiny[left] & self._tiny[right]):
-            agreement = in_place(self._pictures[left[at]], self._pictures[right[at]])
+            agreement = in_place(self._pixels[left[at]], self._pixels[right[at]])
             near[at] = agreement >= COLOURS
         # an audit calls blank images of one colour similar at most; here they are one image
         blank = flat & (similarity >= SAME_COLOUR)

@@ -25,7 +25,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.metrics.features import (
     AESTHETIC_CLIP,
     EncoderFeatures,
-    PictureFeatures,
+    ImageFeatures,
     clip_request,
 )
 from visleak.records import Bytes8
@@ -76,7 +76,7 @@ def _layer(path: Path, what: str, stem: str, parts: Mapping[str, Float64]) -> La
     bias = parts.get("bias", np.zeros(len(weight)))
     if weight.ndim != 2 or bias.shape != weight.shape[:1]:
         raise VisleakError(
-            f"{what}: {path}: {stem or 'its only layer'} is no linear layer (weight"
+            f"{what}: {path}: {stem or 'its only layer'} is not a linear layer (weight"
             f" {weight.shape}, bias {bias.shape}); it must be {WANTED}"
         )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
@@ -212,7 +212,7 @@ class Aesthetic:
 
     number = "aesthetic score of a linear head on unit CLIP vectors"
 
-    def __init__(self, head: AestheticHead, features: PictureFeatures) -> None:
+    def __init__(self, head: AestheticHead, features: ImageFeatures) -> None:
         if head.width != features.width:
             raise UsageError(
                 f"{WHAT} {head.name} takes vectors of {head.width} numbers"
@@ -224,9 +224,9 @@ class Aesthetic:
         joined = f"{head.digest} {features.digest}".encode()
         self.digest = blake2b(joined, digest_size=16).hexdigest()
 
-    def __call__(self, pictures: Sequence[Bytes8]) -> Float64:
+    def __call__(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return the score of each image, (n,)."""
-        return self.head(self.features.images(pictures))
+        return self.head(self.features.images(pixels))
 
 
 def load_aesthetic(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Protocol
@@ -120,7 +120,7 @@ BLOCK: Final = 8_192
 TIES: Final = 12
 
 
-class PicturesByPrompt(Protocol):
+class ImagesByPrompt(Protocol):
     """Finds images by words: what a search for a prompt would have shown instead.
 
     Attributes:
@@ -137,7 +137,7 @@ class PicturesByPrompt(Protocol):
         """Return everything a result has to name, as plain data."""
         ...
 
-    def pictures(self, ids: Sequence[str]) -> Sequence[Bytes8 | None]:
+    def pixels(self, ids: Sequence[str]) -> Sequence[Bytes8 | None]:
         """Return the images of some ids, ``None`` where one could not be loaded."""
         ...
 
@@ -187,7 +187,7 @@ class FolderByPrompt:
         self.problems = (*images.problems, *prints.problems)
         if not len(prints):
             first = f", such as {self.problems[0].id!r}" if self.problems else ""
-            raise VisleakError(f"none of the pictures of {self.name} can be read{first}")
+            raise VisleakError(f"none of the images of {self.name} can be read{first}")
         self._ids = prints.ids.to_pylist()
         # what it finds depends on its images: a folder of one name and size may have others
         hasher = blake2b(json.dumps(self._ids).encode(), digest_size=16)
@@ -233,7 +233,7 @@ class FolderByPrompt:
         """Return the vectors that the model made of some images (n, width), unit rows."""
         return unit(self._matrix[[self._rows[each] for each in ids]])
 
-    def pictures(self, ids: Sequence[str]) -> list[Bytes8 | None]:
+    def pixels(self, ids: Sequence[str]) -> list[Bytes8 | None]:
         """Return some images, ``None`` where one can no longer be read."""
         rows = np.unique([self._rows[each] for each in ids]).astype(np.int64)
         stored = self._images.opener.read(self._positions[rows].tolist())
@@ -250,7 +250,7 @@ class Best:
 
     Attributes:
         prompt: that was searched for.
-        picture: id in the source; empty where nothing was found.
+        image: id in the source; empty where nothing was found.
         clip: its CLIP score with the prompt; NaN where nothing was found.
         similarity: to the most similar of the prompt's memorized images; NaN where nothing was
             found, or none of these is at hand.
@@ -258,7 +258,7 @@ class Best:
     """
 
     prompt: str
-    picture: str
+    image: str
     clip: float
     similarity: float
     candidates: int
@@ -290,9 +290,9 @@ class ReferencePerformance:
 
 
 def reference_performance(
-    source: PicturesByPrompt,
+    source: ImagesByPrompt,
     prompts: Sequence[str],
-    references: Sequence[Sequence[Bytes8]],
+    references: Callable[[int], Sequence[Bytes8]],
     alignment: Alignment,
     similarity: CopySimilarity,
     count: int = 100,
@@ -304,34 +304,31 @@ def reference_performance(
     Args:
         source: the search.
         prompts: trigger prompts.
-        references: the memorized images of each prompt; empty where none is at hand.
+        references: returns the memorized images of a prompt by its number; empty where none is at
+            hand.
         alignment: makes the CLIP scores.
         similarity: the measure of copying.
         count: images to ask for; of ties the first that was found is kept.
         progress: called with how many prompts are done.
 
     Raises:
-        UsageError: there is not one list of references a prompt, or nothing is asked for.
+        UsageError: nothing is asked for.
     """
-    if len(references) != len(prompts):
-        raise UsageError(
-            f"references are one list of memorized images per prompt; got {len(references)} for"
-            f" {len(prompts)} prompts"
-        )
     if count < 1:
         raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
     found = source.find_by_prompt(prompts, count)
     vectors = _Vectors(source, alignment)
     best = []
     texts = alignment.texts(prompts)
-    for number, (prompt, own) in enumerate(zip(prompts, references, strict=True)):
-        picture, clip, candidates = vectors.best(texts[number], found[number][:count])
-        alike = math.nan
-        if picture and len(own):
-            (pixels,) = source.pictures([picture])
+    for number, prompt in enumerate(prompts):
+        own = references(number)
+        image, clip, candidates = vectors.best(texts[number], found[number][:count])
+        value = math.nan
+        if image and len(own):
+            (pixels,) = source.pixels([image])
             if pixels is not None:
-                alike = float(against_references(similarity, [pixels], own)[0])
-        best.append(Best(prompt, picture, clip, alike, candidates))
+                value = float(against_references(similarity, [pixels], own)[0])
+        best.append(Best(prompt, image, clip, value, candidates))
         progress("searching", number + 1, len(prompts))
     return ReferencePerformance(source.name, count, tuple(best))
 
@@ -339,7 +336,7 @@ def reference_performance(
 class _Vectors:
     """Vectors of what a search found; each image is read once, whichever prompt found it."""
 
-    def __init__(self, source: PicturesByPrompt, alignment: Alignment) -> None:
+    def __init__(self, source: ImagesByPrompt, alignment: Alignment) -> None:
         self._source, self._alignment = source, alignment
         self._known: dict[str, Float64 | None] = {}
 
@@ -361,8 +358,8 @@ class _Vectors:
             # it has read them all by the same model
             self._known.update(zip(ids, source.vectors(ids), strict=True))
             return
-        pictures = source.pictures(ids)
-        seen = {each: one for each, one in zip(ids, pictures, strict=True) if one is not None}
+        read = source.pixels(ids)
+        seen = {each: one for each, one in zip(ids, read, strict=True) if one is not None}
         rows = self._alignment.images(list(seen.values())) if seen else ()
         self._known.update(dict.fromkeys(ids))
         self._known.update(zip(seen, rows, strict=True))

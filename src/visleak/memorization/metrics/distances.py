@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.groups import numbered
+from visleak.memorization.intervals import effective_groups, jackknife_variance
 from visleak.stats.rates import check_confidence
 
 Float64 = npt.NDArray[np.float64]
@@ -47,11 +48,6 @@ class PairSums:
         """Mean over all pairs."""
         count = self.sizes.sum()
         return float(self.sums.sum() / (count * (count - 1)))
-
-    @property
-    def effective(self) -> float:
-        """As many groups of one size say as much (Kish)."""
-        return float(self.sizes.sum() ** 2 / (self.sizes**2).sum())
 
     def without(self) -> Float64:
         """Return the mean over all pairs without each group in turn; NaN where no pair is left."""
@@ -150,7 +146,7 @@ class KernelDistance:
         value: MMD^2, unbiased; may be below 0 where the two sets are similar.
         low, high: ends of the interval; NaN where a set has fewer than three groups.
         error: standard error.
-        pictures, others: in the two sets.
+        images, others: in the two sets.
         groups, other_groups: in which their images are.
         confidence: that the interval claims.
     """
@@ -159,7 +155,7 @@ class KernelDistance:
     low: float
     high: float
     error: float
-    pictures: int
+    images: int
     others: int
     groups: int
     other_groups: int
@@ -205,10 +201,11 @@ def kernel_distance(
     value = own.mean + own_b.mean - 2.0 * cross
     left_a = own.without() - 2.0 * own.share(towards) / len(other)
     left_b = own_b.without() - 2.0 * own_b.share(back) / len(one)
-    variances = [_variance(left_a), _variance(left_b)]
+    variances = [jackknife_variance(left, 3) for left in (left_a, left_b)]
     total = sum(variances)
     error = math.sqrt(total) if total > 0 else math.nan
-    reach = error * _quantile(variances, [own.effective, own_b.effective], confidence)
+    effective = [effective_groups(each.sizes) for each in (own, own_b)]
+    reach = error * _quantile(variances, effective, confidence)
     return KernelDistance(
         value,
         value - reach,
@@ -220,14 +217,6 @@ def kernel_distance(
         len(own_b.sizes),
         confidence,
     )
-
-
-def _variance(without: Float64) -> float:
-    """Return the jackknife's variance of what a number is without each group."""
-    count = len(without)
-    if count < 3 or not np.isfinite(without).all():
-        return math.nan
-    return float(((without - without.mean()) ** 2).sum() * (count - 1) / count)
 
 
 def _quantile(variances: list[float], effective: list[float], confidence: float) -> float:

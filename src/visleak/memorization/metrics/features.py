@@ -57,7 +57,7 @@ class Inception:
         VisleakError: there is no such file, or it is not such a network.
     """
 
-    number = "Inception-v3 features of 2015, pictures resized as clean-fid does"
+    number = "Inception-v3 features of 2015, images resized as clean-fid does"
 
     def __init__(self, path: Path, running: Running) -> None:
         self._torch = library("torch", "torch", "the features inception")
@@ -80,15 +80,15 @@ class Inception:
             self.width = self._run(np.zeros((1, 3, SIDE, SIDE), np.float32)).shape[1]
         except (RuntimeError, IndexError, AttributeError) as error:
             raise VisleakError(
-                f"features inception: {path} does not take pictures of {SIDE} x {SIDE} pixels"
+                f"features inception: {path} does not take images of {SIDE} x {SIDE} pixels"
                 f" ({said(error)}); {_ADVICE}"
             ) from error
 
-    def images(self, pictures: Sequence[Bytes8]) -> Float64:
+    def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return features (n, width), of any length."""
         parts = [np.empty((0, self.width))]
-        for start in range(0, len(pictures), self._batch):
-            some = [resized(each) for each in pictures[start : start + self._batch]]
+        for start in range(0, len(pixels), self._batch):
+            some = [resized(each) for each in pixels[start : start + self._batch]]
             # filled up with the last image: a vector depends on the size of its batch
             full = [*some, *[some[-1]] * (self._batch - len(some))]
             parts.append(self._run(np.stack(full))[: len(some)].astype(np.float64))
@@ -102,11 +102,11 @@ class Inception:
             return np.asarray(made.flatten(1).float().cpu().numpy(), np.float32)
 
 
-def resized(picture: Bytes8) -> Float32:
+def resized(pixels: Bytes8) -> Float32:
     """Return an image as clean-fid resizes it, (3, 299, 299), 0 to 255."""
     planes = [
         np.asarray(
-            Image.fromarray(picture[..., channel].astype(np.float32)).resize(
+            Image.fromarray(pixels[..., channel].astype(np.float32)).resize(
                 (SIDE, SIDE), Image.Resampling.BICUBIC
             )
         )
@@ -130,7 +130,7 @@ _FEWER: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-class PictureFeatures(Protocol):
+class ImageFeatures(Protocol):
     """From images to vectors.
 
     Attributes:
@@ -145,7 +145,7 @@ class PictureFeatures(Protocol):
     digest: str
     width: int
 
-    def images(self, pictures: Sequence[Bytes8]) -> Float64:
+    def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return vectors (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
         ...
 
@@ -170,34 +170,34 @@ class EncoderFeatures:
         precise = precision_note(encoder)
         self.digest = encoder.digest + ("" if unit else " outputs") + precise
 
-    def images(self, pictures: Sequence[Bytes8]) -> Float64:
-        """Return vectors (n, width), see :class:`PictureFeatures`.
+    def images(self, pixels: Sequence[Bytes8]) -> Float64:
+        """Return vectors (n, width), see :class:`ImageFeatures`.
 
         Raises:
             VisleakError: a vector is not a direction: beyond the precision, or all zero.
         """
         parts = [np.empty((0, self.width))]
-        for start in range(0, len(pictures), CHUNK):
-            some = [_picture(each) for each in pictures[start : start + CHUNK]]
+        for start in range(0, len(pixels), CHUNK):
+            some = [_decoded(each) for each in pixels[start : start + CHUNK]]
             parts.append(np.asarray(self._vectors(some), np.float64))
         rows = np.concatenate(parts)
         wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if len(wrong):
             raise VisleakError(
-                f"model {self.name} makes no vector of {len(wrong)} of {len(rows)} pictures; try"
+                f"model {self.name} makes no vector of {len(wrong)} of {len(rows)} images; try"
                 " precision=fp32"
             )
         return rows
 
-    def _vectors(self, pictures: list[DecodedImage]) -> npt.NDArray[Any]:
+    def _vectors(self, pixels: list[DecodedImage]) -> npt.NDArray[Any]:
         if self.unit:
-            return self.encoder.encode(pictures)[0]
+            return self.encoder.encode(pixels)[0]
         network: Any = self.encoder
-        made: npt.NDArray[Any] = network.outputs([network.preparation(each) for each in pictures])
+        made: npt.NDArray[Any] = network.outputs([network.preparation(each) for each in pixels])
         return made
 
 
-def _picture(pixels: Bytes8) -> DecodedImage:
+def _decoded(pixels: Bytes8) -> DecodedImage:
     return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
@@ -214,7 +214,7 @@ def precision_note(model: object) -> str:
     return "" if precision == "fp32" else f" {precision}"
 
 
-def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -> PictureFeatures:
+def load_features(text: str, *, device: str = "auto", precision: str = "fp32") -> ImageFeatures:
     """Return what makes the vectors that sets of images are compared by.
 
     Args:
@@ -275,7 +275,7 @@ class Alignment(Protocol):
         """Return unit rows (n, width) of texts."""
         ...
 
-    def images(self, pictures: Sequence[Bytes8]) -> Float64:
+    def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return unit rows (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
         ...
 
@@ -292,7 +292,7 @@ class ClipAlignment:
         width: of vectors.
     """
 
-    number = "cosine of unit vectors of picture and text, without a factor"
+    number = "cosine of unit vectors of image and text, without a factor"
 
     def __init__(self, tower: TextTower, encoder: Encoder) -> None:
         self.encoder, self._tower = encoder, tower
@@ -310,13 +310,13 @@ class ClipAlignment:
             return np.empty((0, self.width))
         return unit(self._tower.encode(list(prompts)).matrix)
 
-    def images(self, pictures: Sequence[Bytes8]) -> Float64:
+    def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return unit rows (n, width) of images.
 
         Raises:
             VisleakError: a vector is not a direction.
         """
-        return unit(self._features.images(pictures))
+        return unit(self._features.images(pixels))
 
     def cut(self, prompts: Sequence[str]) -> Bool:
         """Return which texts are longer than the model reads, (n,)."""
@@ -401,15 +401,13 @@ def written(request: Request) -> str:
     return f"{request.name}{argument}{'?' if options else ''}{options}"
 
 
-def clip_scores(
-    alignment: Alignment, prompts: Sequence[str], pictures: Sequence[Bytes8]
-) -> Float64:
+def clip_scores(alignment: Alignment, prompts: Sequence[str], pixels: Sequence[Bytes8]) -> Float64:
     """Return the CLIP score of each image with its own prompt.
 
     Args:
         alignment: the model.
         prompts: one per image.
-        pictures: ``uint8`` (height, width, 3).
+        pixels: ``uint8`` (height, width, 3).
 
     Returns:
         (n,): cosines, -1 to 1.
@@ -417,12 +415,12 @@ def clip_scores(
     Raises:
         UsageError: there is not one prompt per image.
     """
-    if len(prompts) != len(pictures):
+    if len(prompts) != len(pixels):
         raise UsageError(
-            f"a CLIP score is of a picture and its prompt; got {len(prompts)} prompts for"
-            f" {len(pictures)} pictures"
+            f"a CLIP score is of an image and its prompt; got {len(prompts)} prompts for"
+            f" {len(pixels)} images"
         )
-    return cosines(alignment.texts(prompts), alignment.images(pictures))
+    return cosines(alignment.texts(prompts), alignment.images(pixels))
 
 
 def cosines(texts: npt.ArrayLike, images: npt.ArrayLike) -> Float64:

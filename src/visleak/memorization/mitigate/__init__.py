@@ -4,9 +4,11 @@ from visleak.memorization.mitigate.insertion import NumberAddition, TokenAdditio
 from visleak.memorization.mitigate.method import Mitigation, Unmitigated
 from visleak.memorization.mitigate.methods import (
     METHODS,
+    methods_of,
     mitigation,
     paper_settings,
     usual_methods,
+    with_none,
 )
 from visleak.memorization.mitigate.ren import AttentionRescaling
 from visleak.memorization.mitigate.wen import PromptOptimisation
@@ -19,7 +21,9 @@ __all__ = [
     "PromptOptimisation",
     "TokenAddition",
     "Unmitigated",
+    "methods_of",
     "mitigation",
     "paper_settings",
     "usual_methods",
+    "with_none",
 ]

@@ -24,7 +24,8 @@ from visleak.memorization.mitigate.method import (
     Method,
     Mitigation,
 )
-from visleak.memorization.model import DiffusionModel, Sampling, TokenModel
+from visleak.memorization.model import DiffusionModel, TokenModel
+from visleak.memorization.settings import Sampling
 
 Draw = Literal["prompt", "image"]
 

@@ -127,7 +127,7 @@ class Method:
         """Return the key of the images.
 
         Args:
-            more: plain data that they depend on besides the fields.
+            more: plain data that they depend on in addition to the fields.
         """
         options = json.dumps(self.options | more, sort_keys=True, allow_nan=False)
         return f"{self.name} {options} v{self.version}"

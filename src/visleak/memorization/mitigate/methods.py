@@ -95,7 +95,7 @@ def _value(text: str, hint: Any, what: str) -> Any:
         raise UsageError(f"{what} is {kind}; got {text!r}") from None
 
 
-def paper_settings(model: str | DiffusionModel, *, code: bool = False) -> tuple[str, ...]:
+def paper_settings(model: str | DiffusionModel) -> tuple[str, ...]:
     """Return the settings of table 3 (Stable Diffusion 1) or table 5 (2) of Hong et al. 2024.
 
     Wen's l is compared with one norm over all images of a prompt there (10), so it is asked for
@@ -103,8 +103,6 @@ def paper_settings(model: str | DiffusionModel, *, code: bool = False) -> tuple[
 
     Args:
         model: ``sd1``, ``sd2``, or a model that is one of them.
-        code: ask for what else the authors' code does otherwise than the papers: AdamW for Wen;
-            for Ren every other row, a visible end token, and masks in both branches.
 
     Returns:
         Texts for :func:`mitigation`, ``none`` first.
@@ -121,15 +119,11 @@ def paper_settings(model: str | DiffusionModel, *, code: bool = False) -> tuple[
             f"the paper has settings for {' and '.join(PAPER)}, Stable Diffusion 1 and 2; for"
             f" {model if isinstance(model, str) else model.name!r} name each method and setting"
         )
-    more = {
-        "wen": ",scope=batch" + (",optimiser=adamw" if code else ""),
-        "ren": ",rows=every_other,summary=padding,mask=both" if code else "",
-    }
     table: dict[str, Any] = {**PAPER[known], "ren": PAPER_C}
     return (
         "none",
         *(
-            f"{name}:{value}{more.get(name, '')}"
+            f"{name}:{value}{',scope=batch' * (name == 'wen')}"
             for name, values in table.items()
             for value in values
         ),
@@ -165,3 +159,27 @@ def usual_methods(
         else:
             methods.append(each)
     return tuple(methods), tuple(f"{name} is skipped: {why}" for name, why in skipped.items())
+
+
+def methods_of(
+    texts: Sequence[str], model: DiffusionModel, seeds: Sequence[int]
+) -> tuple[tuple[Mitigation, ...], tuple[str, ...]]:
+    """Return the methods of a benchmark, none in front, and which the model cannot have.
+
+    Args:
+        texts: as of :func:`mitigation`, or ``paper`` for :func:`paper_settings`; without any the
+            methods of :func:`usual_methods`.
+        model: that makes the images.
+        seeds: of the images of a prompt.
+    """
+    if texts:
+        named = (each for t in texts for each in (paper_settings(model) if t == "paper" else (t,)))
+        return with_none(list(dict.fromkeys(map(mitigation, named)))), ()
+    usual, skipped = usual_methods(model, seeds)
+    return with_none(usual), skipped
+
+
+def with_none(methods: Sequence[Mitigation]) -> tuple[Mitigation, ...]:
+    """Return methods with none in front, once."""
+    none = Unmitigated()
+    return (none, *(each for each in methods if each.name != none.name))

@@ -26,28 +26,12 @@ from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.insertion import with_tokens
-from visleak.memorization.mitigate.method import (
-    LETTER,
-    Method,
-    place_of,
-)
-from visleak.memorization.model import DiffusionModel, Sampling, Tensor, TokenModel
+from visleak.memorization.mitigate.method import LETTER, Method
+from visleak.memorization.model import DiffusionModel, Tensor, TokenModel
+from visleak.memorization.settings import Sampling
 
 #: Processors of diffusers that read keys by ``to_k`` and add a mask to the logits.
 STOCK: Final = ("AttnProcessor", "AttnProcessor2_0")
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """What is done to one row for each image: with its prompt, or with the empty one.
-
-    Attributes:
-        factors: C, by image.
-        kept: how many tokens are seen, from the begin token on, by image; ``None``: all.
-    """
-
-    factors: Sequence[float]
-    kept: Sequence[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +39,21 @@ class Change:
     """What is done to the rows of a batch of images.
 
     Attributes:
-        conditional: rows with the prompts.
-        unconditional: rows with the empty prompt, which come first where there is guidance.
+        factor: C, in rows with a prompt.
+        kept: number of tokens that are seen, from the begin token on, by image.
+        both: tokens are hidden in rows with the empty prompt as well.
     """
 
-    conditional: Branch
-    unconditional: Branch
+    factor: float
+    kept: Sequence[int]
+    both: bool = False
 
     def of(self, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return what is done to a call of the network.
 
         Args:
-            states: (rows, tokens, width) that its cross-attention reads.
+            states: (rows, tokens, width) that its cross-attention reads; rows with the empty prompt
+                come first where there is guidance.
 
         Returns:
             C of each row (rows, 1, 1), and what is added to its logits (rows, 1, tokens); ``None``
@@ -77,17 +64,17 @@ class Change:
         """
         torch = library("torch", "diffusion", "the mitigation ren")
         rows, tokens = states.shape[:2]
-        images = len(self.conditional.factors)
+        images = len(self.kept)
         if rows not in (images, 2 * images):
             raise VisleakError(
                 f"the network was asked for {rows} rows at once for {images} images; ren knows"
                 " their meaning only where prompts, or empty prompts and prompts, come together"
             )
-        branches = [self.conditional] if rows == images else [self.unconditional, self.conditional]
-        factors = [each for branch in branches for each in branch.factors]
-        ends = [tokens if each is None else each for branch in branches for each in branch.kept]
+        empty = rows - images
+        ends = [*(self.kept if self.both else [tokens] * images), *self.kept][images - empty :]
         scale = bias = None
-        if any(each != 1.0 for each in factors):
+        if self.factor != 1.0:
+            factors = [1.0] * empty + [self.factor] * images
             scale = torch.tensor(factors, dtype=states.dtype, device=states.device)[:, None, None]
         if any(each < tokens for each in ends):
             hidden = torch.arange(tokens)[None] >= torch.tensor(ends)[:, None]
@@ -189,9 +176,6 @@ class AttentionRescaling(Method):
 
     Attributes:
         factor: C, which the begin token's logit is multiplied with; with 1 tokens are still hidden.
-        rows: where: ``cond``, the rows with the prompt; ``every_other``, the authors' ``1::2`` on
-            one batch of all images of a prompt, unconditional rows first. With an even number of
-            images that is both rows of images 1, 3, 5, ... and none of images 0, 2, 4, ...
         summary: which tokens are hidden: ``all``, end and padding (equation 16), or ``padding``,
             which leaves the end (the code as MemBench runs it).
         mask: where they are hidden: ``cond``, or ``both``: in the unconditional rows as well, by
@@ -202,7 +186,6 @@ class AttentionRescaling(Method):
     source = SOURCE
 
     factor: float = field(metadata={LETTER: "C"})
-    rows: Literal["cond", "every_other"] = "cond"
     summary: Literal["all", "padding"] = "all"
     mask: Literal["cond", "both"] = "cond"
 
@@ -219,35 +202,13 @@ class AttentionRescaling(Method):
             UsageError: the model's attention cannot be changed so, with the reason.
         """
         refuse_model(model)
-        if self.rows == "cond":
-            return _Attending(self.key(), self, ())
-        if not seeds:
-            raise UsageError("ren with rows=every_other needs the seeds of a prompt's images")
-        known = [int(seed) for seed in seeds]
-        return _Attending(self.key(seeds=known), self, known)
+        return _Attending(self.key(), self)
 
-    def change(
-        self, model: TokenModel, jobs: Sequence[Job], seeds: Sequence[int], guided: bool
-    ) -> Change:
-        """Return what is done to the rows of some images.
-
-        Args:
-            model: whose tokens are counted.
-            jobs: the images.
-            seeds: of all images of a prompt, for ``every_other``.
-            guided: whether the network has rows with the empty prompt as well.
-        """
+    def change(self, model: TokenModel, jobs: Sequence[Job]) -> Change:
+        """Return what is done to the rows of some images."""
         around = 2 if self.summary == "padding" else 1
         ends = [around + len(model.token_ids(job.prompt)) for job in jobs]
-        if self.rows == "cond":
-            with_prompt, without = [self.factor] * len(jobs), [1.0] * len(jobs)
-        else:
-            places = [place_of(job.seed, seeds, self) for job in jobs]
-            ahead = len(seeds) if guided else 0
-            with_prompt = [self.factor if (ahead + at) % 2 else 1.0 for at in places]
-            without = [self.factor if at % 2 else 1.0 for at in places]
-        hidden: list[int | None] = [*ends] if self.mask == "both" else [None] * len(jobs)
-        return Change(Branch(with_prompt, ends), Branch(without, hidden))
+        return Change(self.factor, ends, self.mask == "both")
 
 
 class _Attending:
@@ -257,8 +218,8 @@ class _Attending:
         key: of all that they depend on.
     """
 
-    def __init__(self, key: str, method: AttentionRescaling, seeds: Sequence[int]) -> None:
-        self.key, self._method, self._seeds = key, method, seeds
+    def __init__(self, key: str, method: AttentionRescaling) -> None:
+        self.key, self._method = key, method
 
     def __call__(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
@@ -268,7 +229,7 @@ class _Attending:
         parts = []
         for start in range(0, len(jobs), sampling.batch):
             some = jobs[start : start + sampling.batch]
-            change = self._method.change(known, some, self._seeds, sampling.guidance > 1)
+            change = self._method.change(known, some)
             encoded = model.encode_prompt([job.prompt for job in some])
             with processors(network_of(model), partial(Rescaling, change=change)):
                 parts.append(model.sample(encoded, [job.seed for job in some], sampling))

@@ -30,8 +30,9 @@ from visleak.memorization.mitigate.method import (
     Method,
     place_of,
 )
-from visleak.memorization.model import Conditioning, DiffusionModel, Sampling, Tensor
-from visleak.memorization.scores import ScoreSettings, TriggerScore
+from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import Sampling, ScoreSettings
 
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).

@@ -49,6 +49,7 @@ class StableDiffusion(PromptedPipeline):
     )
     #: MemBench makes and measures with DDIM.
     scheduled: ClassVar[str] = "ddim"
+    has_ddim: ClassVar[bool] = True
 
     def __init__(self, loaded: Loaded) -> None:
         super().__init__(loaded)
@@ -58,17 +59,6 @@ class StableDiffusion(PromptedPipeline):
         length = min(tokenizer.model_max_length, encoder.config.max_position_embeddings)
         self._tokens = PromptTokens(self.name, tokenizer, encoder, int(length))
         self._masked = bool(getattr(encoder.config, "use_attention_mask", False))
-
-    @classmethod
-    def prepare(cls, pipeline: Any, scheduler: str) -> None:
-        """Give a pipeline its scheduler; DDIM is made of the settings of its own."""
-        if scheduler == "ddim":
-            give_ddim(pipeline)
-
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
-        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
-        rows = self._tokens.rows(prompts)
-        return self._encoded_rows(rows.ids, rows.mask)
 
     def _encoded_rows(self, ids: Tensor, mask: Tensor) -> Conditioning:
         return Conditioning(self._output(ids, mask).last_hidden_state)
@@ -82,17 +72,6 @@ class StableDiffusion(PromptedPipeline):
         output = self._output(rows.ids, rows.mask)
         projected = output.get("text_embeds")
         return output.pooler_output if projected is None else projected
-
-
-def give_ddim(pipeline: Any) -> None:
-    """Give a latent diffusion pipeline a DDIM sampler made of its own scheduler's settings."""
-    import diffusers
-
-    own = pipeline.scheduler.config
-    # what the constructor of StableDiffusionPipeline makes of settings that do not say
-    pipeline.scheduler = diffusers.DDIMScheduler.from_config(
-        own, clip_sample=False, steps_offset=own.get("steps_offset", 1)
-    )
 
 
 def refuse_other_inputs(name: str, unet: Any) -> None:
@@ -132,6 +111,7 @@ class StableDiffusionXL(PooledPipeline):
             "scheduler": (),
         }
     )
+    has_ddim: ClassVar[bool] = True
 
     def __init__(self, loaded: Loaded) -> None:
         super().__init__(loaded)
@@ -140,12 +120,6 @@ class StableDiffusionXL(PooledPipeline):
         encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
         length = int(tokenizer.model_max_length)
         self._tokens = PromptTokens(self.name, tokenizer, encoder, length)
-
-    @classmethod
-    def prepare(cls, pipeline: Any, scheduler: str) -> None:
-        """Give a pipeline its scheduler; DDIM is made of the settings of its own."""
-        if scheduler == "ddim":
-            give_ddim(pipeline)
 
     def unconditional(self, count: int) -> Conditioning:
         """Return what guidance leads away from: zeros, or the empty prompt."""
@@ -300,11 +274,6 @@ class DeepFloyd(PromptedPipeline):
     def output_in_words(self) -> str:
         """Return what the network's raw output is, in words."""
         return f"{super().output_in_words()}, without the variance beside it"
-
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
-        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
-        rows = self._tokens.rows(prompts)
-        return self._encoded_rows(rows.ids, rows.mask)
 
     def _encoded_rows(self, ids: Tensor, mask: Tensor) -> Conditioning:
         # the text encoder is masked, the network is not, as in the pipeline

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
@@ -101,35 +100,21 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 PREFIX: Final = "hub:"
 
 
-@dataclass(frozen=True, slots=True)
-class HubName:
-    """A model of the hub.
+def hub_name(text: str) -> tuple[str, str | None]:
+    """Return repository and revision (branch, tag or commit) of ``hub:OWNER/NAME[@REVISION]``.
 
-    Attributes:
-        repository: ``OWNER/NAME``.
-        revision: branch, tag or commit; ``None`` for the main branch.
+    Raises:
+        UsageError: it is not such a name.
+
+    >>> hub_name("hub:someone/model@fp16")
+    ('someone/model', 'fp16')
     """
-
-    repository: str
-    revision: str | None = None
-
-    @classmethod
-    def parsed(cls, text: str) -> HubName:
-        """Return what ``hub:OWNER/NAME[@REVISION]`` names.
-
-        Raises:
-            UsageError: it is none.
-
-        >>> HubName.parsed("hub:someone/model@fp16")
-        HubName(repository='someone/model', revision='fp16')
-        """
-        found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
-        if found is None:
-            raise UsageError(
-                "model must be a folder or hub:OWNER/NAME, or hub:OWNER/NAME@REVISION; got"
-                f" {text!r}"
-            )
-        return cls(found[1], found[2])
+    found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
+    if found is None:
+        raise UsageError(
+            f"model must be a folder or hub:OWNER/NAME, or hub:OWNER/NAME@REVISION; got {text!r}"
+        )
+    return found[1], found[2]
 
 
 def hub_folder(text: str, half: bool) -> Path:
@@ -138,19 +123,19 @@ def hub_folder(text: str, half: bool) -> Path:
     Only files that are needed are fetched.
 
     Args:
-        text: as :meth:`HubName.parsed`.
+        text: as of :func:`hub_name`.
         half: whether weights stored in half precision come first.
 
     Raises:
         VisleakError: it could not be loaded.
     """
-    name = HubName.parsed(text)
+    repository, revision = hub_name(text)
     hub = library("huggingface_hub", "diffusion", f"model {text}")
-    if cached := _cached(hub, name, half):
+    if cached := _cached(hub, repository, revision, half):
         return cached
     try:
         with weights.quiet(progress=sys.stderr.isatty()):
-            return _fetched(hub, name, text, half)
+            return _fetched(hub, repository, revision, text, half)
     except VisleakError:
         raise
     except Exception as error:
@@ -158,42 +143,40 @@ def hub_folder(text: str, half: bool) -> Path:
         raise VisleakError(
             f"model {text} is not in the cache {hub.constants.HF_HUB_CACHE}, and"
             f" {hub.constants.ENDPOINT} {refusal(error)}; on a machine with access: `hf download"
-            f" {name.repository} --local-dir FOLDER`, then give FOLDER"
+            f" {repository} --local-dir FOLDER`, then give FOLDER"
         ) from error
 
 
-def _cached(hub: Any, name: HubName, half: bool) -> Path | None:
+def _cached(hub: Any, repository: str, revision: str | None, half: bool) -> Path | None:
     """Return a pipeline's folder in the cache if everything needed is there."""
-    index = hub.try_to_load_from_cache(name.repository, INDEX, revision=name.revision)
+    index = hub.try_to_load_from_cache(repository, INDEX, revision=revision)
     if not isinstance(index, str):
         return None
     folder = Path(index).parent
     try:
-        whole_plan(name.repository, folder, half)
+        whole_plan(repository, folder, half)
     except VisleakError:
         # an interrupted download; what else is wrong, the copy of the hub will show
         return None
     return folder
 
 
-def _fetched(hub: Any, name: HubName, text: str, half: bool) -> Path:
+def _fetched(hub: Any, repository: str, revision: str | None, text: str, half: bool) -> Path:
     """Return a pipeline's folder in the cache, after it was fetched."""
-    where = f"{hub.constants.ENDPOINT}/{name.repository}"
-    info = hub.HfApi().model_info(name.repository, revision=name.revision, timeout=PATIENCE)
+    where = f"{hub.constants.ENDPOINT}/{repository}"
+    info = hub.HfApi().model_info(repository, revision=revision, timeout=PATIENCE)
     there = [str(each.rfilename) for each in info.siblings]
     if INDEX not in there:
         raise VisleakError(
             f"model {text}: {where} has no {INDEX}; it is not a pipeline of diffusers"
         )
-    index = hub.hf_hub_download(
-        name.repository, INDEX, revision=name.revision, etag_timeout=PATIENCE
-    )
+    index = hub.hf_hub_download(repository, INDEX, revision=revision, etag_timeout=PATIENCE)
     plan = planned(text, read_json(text, Path(index)))
     refuse_incomplete(text, plan, there, where)
     return Path(
         hub.snapshot_download(
-            name.repository,
-            revision=name.revision,
+            repository,
+            revision=revision,
             allow_patterns=wanted(plan, there, half),
             etag_timeout=PATIENCE,
         )

@@ -378,7 +378,7 @@ def load_pipeline(name: str, folder: Path, plan: Plan, dtype: Any, half: bool) -
 
 
 def _rest(factory: Any, plan: Plan, given: set[str]) -> dict[str, Any]:
-    """Return what a pipeline wants besides the parts that are loaded."""
+    """Return what a pipeline needs in addition to the parts that are loaded."""
     rest: dict[str, Any] = {}
     for key, parameter in signature(factory.__init__).parameters.items():
         if key in given or key == "self":

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import Conditioning, Sampling, Tensor
+from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.models.parts import Layout, quiet
+from visleak.memorization.settings import Sampling
 
 
 def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
@@ -150,8 +151,10 @@ class Pipeline:
     family: ClassVar[str]
     #: What a folder of this family holds.
     layout: ClassVar[Layout]
-    #: Who schedules where nobody says: ``ddim`` or ``own``.
+    #: The scheduler by default: ``ddim`` or ``own``.
     scheduled: ClassVar[str] = "own"
+    #: Whether a DDIM sampler fits.
+    has_ddim: ClassVar[bool] = False
 
     def __init__(self, loaded: Loaded) -> None:
         self._torch = library("torch", "diffusion", f"model {loaded.name}")
@@ -169,15 +172,24 @@ class Pipeline:
 
     @classmethod
     def prepare(cls, pipeline: Any, scheduler: str) -> None:
-        """Give a pipeline its scheduler.
+        """Give a pipeline its scheduler; DDIM is made of the settings of its own.
 
         Raises:
             UsageError: the family cannot have it.
         """
-        if scheduler == "ddim":
+        if scheduler != "ddim":
+            return
+        if not cls.has_ddim:
             raise UsageError(
                 f"scheduler ddim does not fit {type(pipeline).__name__}; use auto or own"
             )
+        import diffusers
+
+        own = pipeline.scheduler.config
+        # what the constructor of StableDiffusionPipeline makes of settings that do not say
+        pipeline.scheduler = diffusers.DDIMScheduler.from_config(
+            own, clip_sample=False, steps_offset=own.get("steps_offset", 1)
+        )
 
     def about(self) -> dict[str, object]:
         """Return name, family, class, digest, what D compares, scheduler, what was left out ..."""
@@ -270,7 +282,7 @@ class Pipeline:
         return self._drawn(seeds)[0]
 
     def _drawn(self, seeds: Sequence[int]) -> tuple[Tensor, list[Any]]:
-        """Return noises, and the generators that go on where they ended."""
+        """Return noises, and the generators that continue from there."""
         torch = self._torch
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
         rows = [torch.randn((1, *self.shape), generator=each) for each in generators]
@@ -338,8 +350,6 @@ class Pipeline:
                 "seeds must be one per row of conditioning; got"
                 f" {len(seeds)} for {len(conditioning)}"
             )
-        if sampling.batch < 1:
-            raise UsageError(f"batch must be at least 1; got {sampling.batch}")
         self.first_timestep(sampling.steps)
         images = np.empty((len(seeds), *self.image_size(), 3), np.uint8)
         for start in range(0, len(seeds), sampling.batch):
@@ -381,7 +391,7 @@ class Pipeline:
     def _bytes(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
         if not np.isfinite(images).all():
             raise VisleakError(
-                f"model {self.name} makes images that are no numbers in precision"
+                f"model {self.name} makes images that are not finite in precision"
                 f" {self.precision}; use --precision bf16 or fp32"
             )
         return (images * 255).round().astype(np.uint8)
@@ -564,6 +574,11 @@ class PromptedPipeline(Pipeline):
 
     #: Set by the family.
     _tokens: PromptTokens
+
+    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
+        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
+        rows = self._tokens.rows(prompts)
+        return self._encoded_rows(rows.ids, rows.mask)
 
     def token_ids(self, prompt: str) -> list[int]:
         """Return the ids of a prompt's own tokens, cut to what fits."""

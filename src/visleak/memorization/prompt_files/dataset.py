@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import visleak
 from visleak.documents import as_plain, digest_of
+from visleak.memorization.intervals import effective_groups
 from visleak.memorization.prompt_files.reading import VERIFIED, VERIFIED_BY
 from visleak.memorization.prompt_files.selection import (
     SHARE,
@@ -217,7 +218,7 @@ def _described(
         unnamed=sum(not images for images in prompts.sources or ((),) * len(prompts)),
         images=len({image for images in prompts.sources for image in images}),
         groups=len(sizes),
-        effective=float(sizes.sum() ** 2 / np.square(sizes.astype(np.float64)).sum()),
+        effective=effective_groups(sizes),
         largest=int(sizes.max()),
         words=(words[0], math.ceil(np.median(words)), words[-1]),
         other_letters=sum(not text.isascii() for text in prompts.texts),

@@ -309,7 +309,7 @@ def row_of(place: str, origin: str, values: Mapping[str, Any], column: str | Non
     where = f"{origin}, {place}"
     text = values.get(column or "")
     if text is not None and not isinstance(text, str):
-        raise VisleakError(f"{where}: {column!r} is no text but {type(text).__name__}")
+        raise VisleakError(f"{where}: {column!r} must be text; got {type(text).__name__}")
     label, sources, columns = None, list[str](), dict[str, str]()
     for name, value in values.items():
         key = name.strip().lower()

@@ -1,17 +1,12 @@
 """Searches for prompts that a model answers with memorized images (Hong et al. 2024)."""
 
 from visleak.memorization.search.diversity import diversify
-from visleak.memorization.search.driver import Budget, Candidate, Found, Progress, SearchTask
+from visleak.memorization.search.driver import Candidate, Found, Progress, SearchTask
 from visleak.memorization.search.gibbs import Augmented, GibbsSearch, augment
 from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
 from visleak.memorization.search.proposals import Rules, load_language_model
 from visleak.memorization.search.run import augment_into, diversify_into, search_into
-from visleak.memorization.search.settings import (
-    AugmentSettings,
-    GibbsSettings,
-    augment_preset,
-    search_preset,
-)
+from visleak.memorization.settings import AugmentSettings, Budget, GibbsSettings
 
 __all__ = [
     "AugmentSettings",
@@ -29,10 +24,8 @@ __all__ = [
     "SearchTask",
     "augment",
     "augment_into",
-    "augment_preset",
     "diversify",
     "diversify_into",
     "load_language_model",
     "search_into",
-    "search_preset",
 ]

@@ -15,14 +15,15 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.scores import Norm, TriggerScore
+from visleak.memorization.scores import TriggerScore
+from visleak.memorization.settings import Budget, Norm
 from visleak.storage import Database, claimed
 
 #: A pass with its gradient costs about two: one forward and one backward. It is three where weights
@@ -30,7 +31,7 @@ from visleak.storage import Database, claimed
 #: (measured on a small UNet2DConditionModel on a CPU: 2.03 times a pass without).
 GRADIENT_CALLS: Final = 2
 
-#: Prompts that a search keeps besides its best ones.
+#: Prompts that a search keeps in addition to its best ones.
 BANK: Final = 1000
 
 #: State is written again once this many times the time of the last writing has passed.
@@ -97,30 +98,6 @@ class Banked:
     def candidate(self) -> Candidate:
         """The prompt with its highest D."""
         return Candidate(self.prompt, self.best, self.chain, self.step)
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What a search may spend; whichever limit is reached first ends it.
-
-    Attributes:
-        calls: passes of the diffusion network, one per row; ``None`` is no limit. A pass with
-            gradient counts as ``GRADIENT_CALLS``.
-        seconds: of wall time.
-    """
-
-    calls: int | None = None
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if value is not None and not value > 0:
-                raise UsageError(f"a budget of {name} must be above 0, or none; got {value}")
-
-    @property
-    def unlimited(self) -> bool:
-        """Whether nothing is limited."""
-        return self.calls is None and self.seconds is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from visleak.memorization.search.driver import (
     generator,
 )
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.settings import AugmentSettings, GibbsSettings
+from visleak.memorization.settings import AugmentSettings, GibbsSettings
 
 Float64 = npt.NDArray[np.float64]
 

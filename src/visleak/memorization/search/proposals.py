@@ -26,13 +26,11 @@ from visleak.encoders.weights import (
     whole,
 )
 from visleak.errors import UsageError, VisleakError
+from visleak.memorization.settings import LANGUAGE_MODEL
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Rows = Sequence[Sequence[int]]
-
-#: Language model that the paper proposes words with.
-DEFAULT: Final = "hub:google-bert/bert-base-uncased"
 
 #: Our list of banned words, and bytes of such a list at most.
 OWN: Final = "banned_words.txt"
@@ -411,7 +409,7 @@ LAYOUT: Final = replace(
 #: Class of transformers -> kind of its models, and an example. A masked one reads what stands on
 #: both sides of a word, a causal one only what stands before it.
 KINDS: Final = {
-    "AutoModelForMaskedLM": ("a masked", DEFAULT),
+    "AutoModelForMaskedLM": ("a masked", LANGUAGE_MODEL),
     "AutoModelForCausalLM": ("a causal", "hub:openai-community/gpt2"),
 }
 

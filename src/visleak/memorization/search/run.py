@@ -28,7 +28,7 @@ from visleak.memorization.search.driver import (
 )
 from visleak.memorization.search.gibbs import Augmented, about_augment, augment
 from visleak.memorization.search.proposals import Proposer
-from visleak.memorization.search.settings import AugmentSettings
+from visleak.memorization.settings import AugmentSettings
 from visleak.reporting import Column, Document, Table
 from visleak.storage import RunFolder, free_folder, write_tables
 

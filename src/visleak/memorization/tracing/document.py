@@ -253,8 +253,7 @@ def fates(result: Trace) -> dict[str, bytes]:
 def content(run: RunFolder, result: Trace) -> dict[str, Any]:
     """Return the content of ``trace.json``."""
     similarity = str(result.about.get("similarity"))
-    found = recall_of(similarity, "trace") if compares_images(result) else None
-    recall = None if found is None else found.as_dict()
+    recall = recall_of(similarity, "trace") if compares_images(result) else None
     return run.document(headline(result), result, recall=recall)
 
 

@@ -82,8 +82,8 @@ def standing_out(one: Edges, other: Edges) -> tuple[float, float]:
         where an image has no edges.
 
     >>> rng = np.random.default_rng(0)
-    >>> picture = cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (64, 64))
-    >>> agreement, score = standing_out(edges(picture), edges(255 - picture))
+    >>> image = cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (64, 64))
+    >>> agreement, score = standing_out(edges(image), edges(255 - image))
     >>> round(agreement, 3), score > 8
     (1.0, True)
     """
@@ -137,10 +137,10 @@ class LayoutPrints:
     batch = 256
     thresholds = None
 
-    def encode(self, pictures: Sequence[Bytes8]) -> Float32:
+    def encode(self, images: Sequence[Bytes8]) -> Float32:
         """Return a row per image (n, 512)."""
-        rows = np.empty((len(pictures), self.width), np.float32)
-        for row, pixels in zip(rows, pictures, strict=True):
+        rows = np.empty((len(images), self.width), np.float32)
+        for row, pixels in zip(rows, images, strict=True):
             # the strength of edges is smoothed over a cell of the grid, so that small shifts count
             # little
             fine = edges(pixels, SMALL)

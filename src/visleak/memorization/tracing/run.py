@@ -23,6 +23,7 @@ from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
 from visleak.memorization.inplace import is_tiny
 from visleak.memorization.intervals import group_interval
+from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import SECTION, content, document, files
 from visleak.memorization.tracing.layout import edges, same_layout, standing_out
 from visleak.memorization.tracing.records import (
@@ -47,7 +48,6 @@ from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
-from visleak.settings import VIEW_CHOICES
 from visleak.stats import Rate, wilson
 from visleak.storage import AUDIT, SECTIONS, RunFolder, write_json
 from visleak.verdicts import read_verdicts
@@ -85,18 +85,18 @@ def _place(hit: Hit) -> tuple[bool, int, bool, float, float, str, str]:
 def originals(
     references: Sequence[tuple[str, str]],
     digests: Sequence[str],
-    alike: Iterable[tuple[int, int]],
+    tied: Iterable[tuple[int, int]],
 ) -> Int64:
     """Return a number for each reference: equal for those that are one memorized image.
 
     Args:
         references: source and id of each.
         digests: content of each; empty where it is not known.
-        alike: places of two references of one layout.
+        tied: places of two references of one layout.
     """
     first = {digest: at for at, digest in reversed(list(enumerate(digests))) if digest}
     codes = np.array([first.get(digest, -1) for digest in digests], np.int64)
-    pairs = np.array(list(alike), np.int64).reshape(-1, 2)
+    pairs = np.array(list(tied), np.int64).reshape(-1, 2)
     return components(len(references), [chained(codes), (pairs[:, 0], pairs[:, 1])])
 
 
@@ -132,9 +132,7 @@ def conclude(
     queries: Queries,
     answer: Answer,
     sets: Sets | None,
-    *,
-    tau: float,
-    kappa_share: float,
+    settings: TraceSettings,
 ) -> Trace:
     """Return the trace that an answer leads to, without ``about`` and ``key``.
 
@@ -143,8 +141,7 @@ def conclude(
         queries: the generated images.
         answer: of the sets.
         sets: that were compared.
-        tau: of definition 1.
-        kappa_share: of D_mem.
+        settings: tau of definition 1, and the share of D_mem.
     """
     names = [] if queries.images is None else queries.images.ids.to_pylist()
     hits = by_image(answer.hits)
@@ -166,10 +163,10 @@ def conclude(
         about={},
         matches=matches,
         memorized=len({number for number in numbers if number is not None}),
-        tau=tau,
-        share=_share(replicated, tau),
+        tau=settings.tau,
+        share=_share(replicated, settings.tau),
         originals=tuple(_originals(matches, hits, several=several)),
-        prompts=tuple(_prompts(replicated, tau, kappa_share)) if queries.every else (),
+        prompts=tuple(_prompts(replicated, settings)) if queries.every else (),
         notes=(*answer.notes, *notes),
     )
 
@@ -212,15 +209,15 @@ def _numbers(
             digests.append(hit.digest)
     notes: list[str] = []
     references = list(places)
-    alike = list(_alike(references, made, notes)) if made is not None else []
-    group = originals(references, digests, alike)
+    tied = list(_same_layouts(references, made, notes)) if made is not None else []
+    group = originals(references, digests, tied)
     return [
         int(group[places[hit.source, hit.reference]]) if hit is not None and counts(hit) else None
         for hit in chosen
     ], notes
 
 
-def _alike(
+def _same_layouts(
     references: Sequence[tuple[str, str]], made: Audit, notes: list[str]
 ) -> Iterator[tuple[int, int]]:
     """Yield the places of references that have one layout."""
@@ -230,19 +227,19 @@ def _alike(
             f" up to {MOST_COMPARED} are compared with each other"
         )
         return
-    pictures: dict[tuple[str, str], Bytes8] = {}
+    read: dict[tuple[str, str], Bytes8] = {}
     for source in dict.fromkeys(source for source, _ in references):
         ids = [name for own, name in references if own == source]
         try:
-            found = made.pictures(source, ids, complete=True)
+            found = made.decoded_images(source, ids, complete=True)
         except UsageError as error:
             notes.append(f"images of {source} were not compared with each other: {error}")
             continue
-        pictures |= {(source, name): pixels for name, pixels in found.items()}
+        read |= {(source, name): pixels for name, pixels in found.items()}
     drawn = [
-        (at, edges(pictures[place]))
+        (at, edges(read[place]))
         for at, place in enumerate(references)
-        if place in pictures and not is_tiny(pictures[place])
+        if place in read and not is_tiny(read[place])
     ]
     for row, (at, one) in enumerate(drawn):
         for other_at, other in drawn[row + 1 :]:
@@ -293,38 +290,28 @@ def _share(matches: Sequence[Match], tau: float) -> tuple[float, float, float]:
     return found.value, found.low, found.high
 
 
-def _prompts(matches: Sequence[Match], tau: float, kappa_share: float) -> Iterator[Replication]:
+def _prompts(matches: Sequence[Match], settings: TraceSettings) -> Iterator[Replication]:
     """Yield how often each prompt's images replicate, the most often first."""
     counted: dict[str, list[bool]] = {}
     for match in matches:
-        counted.setdefault(match.prompt, []).append(match.nearest > tau)
+        counted.setdefault(match.prompt, []).append(match.nearest > settings.tau)
     found = []
     for prompt, values in counted.items():
         rate = Rate.of(sum(values), len(values))
         numbers = (rate.total, rate.count, rate.share, rate.low, rate.high)
-        found.append(Replication(prompt, *numbers, trigger=rate.share > kappa_share))
+        found.append(Replication(prompt, *numbers, trigger=rate.share > settings.kappa_share))
     yield from sorted(found, key=lambda each: (-each.share, each.prompt))
 
 
 KIND: Final = "visleak memorization trace"
-
-#: tau of definition 1, and the share of replicated images above which a prompt is in D_mem.
-TAU: Final = 0.7
-KAPPA_SHARE: Final = 0.5
 
 
 def trace(
     target: str | os.PathLike[str],
     sources: Sequence[AnySet | str | os.PathLike[str]],
     out: str | os.PathLike[str],
+    settings: TraceSettings | None = None,
     *,
-    tau: float = TAU,
-    kappa_share: float = KAPPA_SHARE,
-    similarity: str = "",
-    views: str = "none",
-    layouts: bool = True,
-    every: bool = False,
-    categories: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     cache: str | os.PathLike[str] | None = "default",
     device: str = "cpu",
@@ -342,15 +329,7 @@ def trace(
         sources: training sets, folders, published embeddings (sets or SOURCE text). Without a
             set nothing is ever called memorized.
         out: folder of the result; a result of the same request is brought up to date.
-        tau: M_tau(x) = 1 if the similarity to some training image is above it (definition 1).
-        kappa_share: a prompt is in D_mem if a larger share of its images has M_tau = 1.
-        similarity: encoder whose cosine is compared with tau, such as ``sscd:FILE`` (MemBench);
-            by default that of published fingerprints, else the project's own.
-        views: of generated images that are compared: ``none`` (as definition 1), ``mirror`` for
-            models trained with random flips, ``all``.
-        layouts: also look for copies in other colours.
-        every: all images of an extraction, not one per cluster.
-        categories: CSV with ``category`` and one of ``reference``, ``image``, ``prompt``.
+        settings: how images are compared.
         workers, cache, device: as of :func:`visleak.audit`; they never change the answer.
         progress: called with how far each step is.
         force: replace another result in ``out``.
@@ -362,24 +341,22 @@ def trace(
 
     Source: Hong et al. 2024, "MemBench", definition 1, sections 4 and 6.
     """
-    _refuse(tau, kappa_share, views)
-    known = read_categories(categories) if categories is not None else None
-    queries = open_queries(target, every=every)
+    settings = settings or TraceSettings()
+    known = None if settings.categories is None else read_categories(settings.categories)
+    queries = open_queries(target, every=settings.every)
     folder = Path(out)
     references = _opened(sources)
-    options = AuditOptions(
-        *(similarity, tau, views, layouts, workers),
-        *(None if cache is None else str(cache), device, force, command),
-    )
+    kept = None if cache is None else str(cache)
+    options = AuditOptions(settings, workers, kept, device, force, command)
     sets = Sets(references, folder, options) if references else None
-    about = _about(queries, sets, options, kappa_share)
-    key = _key(about, tau, queries, references)
+    about = _about(queries, sets, settings)
+    key = _key(about, settings.tau, queries, references)
     run = RunFolder(folder, KIND)
     # a finished trace of the same request is brought up to date: people may have judged pairs
     run.reused(Trace, key, force=force, folder=folder)
     with run.claimed():
         answer = Answer((), {}) if sets is None else sets.find(queries, progress)
-        made = conclude(folder, queries, answer, sets, tau=tau, kappa_share=kappa_share)
+        made = conclude(folder, queries, answer, sets, settings)
         if known is not None:
             made = known.told(made)
         result = replace(made, about=about | _judged(sets), key=key)
@@ -400,15 +377,6 @@ def read_trace(folder: str | os.PathLike[str]) -> Trace:
     return RunFolder(folder, KIND).read(Trace, folder=Path(folder))
 
 
-def _refuse(tau: float, kappa_share: float, views: str) -> None:
-    if not -1.0 <= tau < 1.0:
-        raise UsageError(f"tau is a similarity from -1 to below 1; got {tau:g}")
-    if not 0.0 <= kappa_share < 1.0:
-        raise UsageError(f"kappa-share is a share from 0 to below 1; got {kappa_share:g}")
-    if views not in VIEW_CHOICES:
-        raise UsageError(f"views must be one of {', '.join(VIEW_CHOICES)}; got {views!r}")
-
-
 def _opened(sources: Sequence[AnySet | str | os.PathLike[str]]) -> list[AnySet]:
     sets = [
         open_images(each, roles=("training",)) if isinstance(each, str | os.PathLike) else each
@@ -427,8 +395,7 @@ def _opened(sources: Sequence[AnySet | str | os.PathLike[str]]) -> list[AnySet]:
 def _about(
     queries: Queries,
     sets: Sets | None,
-    options: AuditOptions,
-    kappa_share: float,
+    settings: TraceSettings,
 ) -> dict[str, object]:
     encoder = None if sets is None else sets.encoder
     return {
@@ -436,9 +403,9 @@ def _about(
         "sets": [] if sets is None else sets.about()["sets"],
         "similarity": None if encoder is None else encoder.name,
         "encoder": None if encoder is None else encoder.digest,
-        "kappa_share": kappa_share,
-        "views": options.views,
-        "layouts": options.layouts,
+        "kappa_share": settings.kappa_share,
+        "views": settings.views,
+        "layouts": settings.layouts,
         "origin": dict(queries.origin),
     }
 

@@ -20,8 +20,13 @@ import pyarrow.parquet as pq
 from visleak.auditing import Audit, audit
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_image_set
+from visleak.formats import open_image_set, open_images, parse_set
+from visleak.formats.addresses import redacted
+from visleak.formats.request import writable
+from visleak.formats.sides import Named, distinct_names
+from visleak.formats.sources import derived_name
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
+from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.layout import (
     OTHER_COLOURS,
     LayoutPrints,
@@ -91,7 +96,7 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
     if every:
         raise UsageError(
             f"--all is for a folder of visleak memorization extract; {os.fspath(target)} has no"
-            f" {EXTRACTION}, and of a SOURCE all pictures are traced anyway"
+            f" {EXTRACTION}, and of a SOURCE all images are traced anyway"
         )
     images = open_image_set(target, name=GENERATED, roles=("benchmark",))
     captions = [] if images.captions is None else images.captions.to_pylist()
@@ -108,7 +113,7 @@ def _refuse_other_verb(folder: Path) -> None:
             raise UsageError(
                 f"{folder} is a result of visleak memorization {found[1].decode()}, not of extract;"
                 " make images of its prompts first (visleak memorization extract), or name a SOURCE"
-                " of pictures"
+                " of images"
             )
 
 
@@ -148,19 +153,13 @@ class AuditOptions:
     """Options of the audit of generated images.
 
     Attributes:
-        similarity: text of the encoder; empty takes that of fingerprints, or ``builtin``.
-        tau: below which no pair is listed for its similarity alone.
-        views: of the generated images that are compared: ``none``, ``mirror`` or ``all``.
-        layouts: also look for copies in other colours.
+        settings: how images are compared.
         workers, cache, device: as of :func:`visleak.auditing.audit`.
         force: replace another audit.
         command: to note in the audit.
     """
 
-    similarity: str
-    tau: float
-    views: str
-    layouts: bool
+    settings: TraceSettings
     workers: int | None
     cache: str | Path | None
     device: str
@@ -182,9 +181,9 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     doubtful = [h for h in listed if h.tiny and h.grade == "near" and h.judged != "human"]
     if not doubtful:
         return listed
-    queries = made.pictures(name, {hit.image for hit in doubtful}, complete=True)
+    queries = made.decoded_images(name, {hit.image for hit in doubtful}, complete=True)
     references = {
-        source: made.pictures(
+        source: made.decoded_images(
             source, {h.reference for h in doubtful if h.source == source}, complete=True
         )
         for source in {hit.source for hit in doubtful}
@@ -195,7 +194,7 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
         agreement = in_place(one, other, hit.view)
         if agreement < COLOURS:
             refused[hit] = (
-                "no copy, though near: tiny pictures must agree in place and in colours;"
+                "no copy, though near: tiny images must agree in place and in colours;"
                 f" correlation {agreement:.2f}, at least {COLOURS:.2f} is asked"
             )
     return [replace(hit, refused=refused.get(hit, "")) for hit in listed]
@@ -285,12 +284,12 @@ class Layouts:
         block: Mapping[str, Sequence[tuple[str, str]]],
         known: Mapping[tuple[str, str, str], Hit],
     ) -> Iterator[Hit]:
-        queries = self.made.pictures(name, block, complete=True)
+        queries = self.made.decoded_images(name, block, complete=True)
         references: dict[tuple[str, str], Bytes8] = {}
         for each in self._pictured:
             ids = {ref for pairs in block.values() for source, ref in pairs if source == each.name}
-            pictures = self.made.pictures(each.name, ids, complete=True)
-            references |= {(each.name, name): pixels for name, pixels in pictures.items()}
+            pixels_of = self.made.decoded_images(each.name, ids, complete=True)
+            references |= {(each.name, name): pixels for name, pixels in pixels_of.items()}
         drawn = {
             place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)
         }
@@ -303,10 +302,10 @@ class Layouts:
                 colour = colour_difference(queries[image], references[place])
                 hit = known.get((image, *place)) or self._unlisted(image, place)
                 hit = replace(hit, structure=score, colour=colour)
-                alike = same_layout(agreement, score) and colour >= OTHER_COLOURS
-                if alike and not hit.copy and hit.judged != "human":
+                same = same_layout(agreement, score) and colour >= OTHER_COLOURS
+                if same and not hit.copy and hit.judged != "human":
                     hit = replace(hit, grade=LAYOUT, reason=_reason(score, colour), refused="")
-                if alike or (image, *place) in known:
+                if same or (image, *place) in known:
                     yield hit
 
     def _unlisted(self, image: str, place: tuple[str, str]) -> Hit:
@@ -325,7 +324,7 @@ def _reason(score: float, colour: float) -> str:
 AUDIT_FOLDER: Final = "audit"
 
 #: Why two sides cannot be verified.
-NO_PICTURES: Final = "published fingerprints: there is no picture to verify with"
+NO_IMAGES: Final = "published fingerprints: there is no image to verify with"
 _COLUMNS: Final = (
     "query",
     "reference_set",
@@ -355,20 +354,21 @@ class Sets:
     def __init__(self, references: Sequence[AnySet], folder: Path, options: AuditOptions) -> None:
         self.references, self.folder, self.options = tuple(references), folder, options
         device = {} if options.device == "cpu" else {"device": options.device}
-        self.encoder: Encoder = encoder_for(self.references, options.similarity, device)
+        self.encoder: Encoder = encoder_for(self.references, options.settings.similarity, device)
         self.audited: Audit | None = None
 
     @property
     def settings(self) -> Settings:
         """The settings of the audit: every pair above tau is listed."""
         soft = (self.encoder.thresholds or {}).get("soft")
-        lowest = self.options.tau if soft is None else min(float(soft), self.options.tau)
+        tau = self.options.settings.tau
+        lowest = tau if soft is None else min(float(soft), tau)
         # embeddings that pass by are listed by thresholds alone, unless asked
         rule = "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
         return Settings(
             encoder=self.encoder.name,
             soft=None if soft is not None and lowest == soft else lowest,
-            views=self.options.views,
+            views=self.options.settings.views,
             candidates=rule,
             within=False,
         )
@@ -409,7 +409,7 @@ class Sets:
         table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
         sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
         hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
-        if options.layouts:
+        if options.settings.layouts:
             search = Layouts(self.references, self.folder, self.options, made, sides)
             hits = search.added(queries, hits, progress)
         return Answer(hits, _nearest(made, queries.images.name), _unread(made))
@@ -430,7 +430,7 @@ def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Itera
             similarity=math.nan if similarity is None else float(similarity),
             grade=row["grade"] or "",
             probability=None if row["probability"] is None else float(row["probability"]),
-            reason=row["reason"] if row["grade"] else NO_PICTURES,
+            reason=row["reason"] if row["grade"] else NO_IMAGES,
             judged=row["judged"] or "",
             view=row["view"] or "original",
             tiny=0 < longest[0] <= TINY and 0 < longest[1] <= TINY,
@@ -457,3 +457,21 @@ def _unread(made: Audit) -> tuple[str, ...]:
                 f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
             )
     return tuple(lines)
+
+
+def training_sets(texts: Sequence[str]) -> list[AnySet]:
+    """Open training images by ``[NAME=]SOURCE``; one alone is called train unless it is named."""
+    asked = []
+    for text in texts:
+        dataset, name, source = parse_set(text)
+        names: tuple[str, ...] = (name,)
+        if source == text:
+            parent = Path(redacted(source).partition("#")[0]).resolve().parent.name
+            names = (derived_name(source), f"{parent}/{derived_name(source)}")
+            names = ("train", *names) if len(texts) == 1 else names
+        names = tuple(writable(each) for each in names)
+        asked.append(Named("--source", "training", writable(dataset), source, names))
+    return [
+        open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
+        for each, name in zip(asked, distinct_names(asked), strict=True)
+    ]

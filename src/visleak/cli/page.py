@@ -1,4 +1,4 @@
-"""An audit's page, and the pictures in it as far as they are still to be had."""
+"""An audit's page, and the images in it that can still be read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 SIDE: Final = 1024
 
 
-def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]] | None:
-    """Return the function that hands pictures to the report; ``None`` if no set has any.
+def reader_for_page(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]] | None:
+    """Return the function that reads images for the report; ``None`` if no set has any.
 
     Where a source is gone the report is still worth having; what is missing is said on stderr.
     """
@@ -27,7 +27,7 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
     if len(without) == len(audit.summary.sets):
         return None
 
-    def pictures(name: str, ids: list[str]) -> dict[str, Bytes8]:
+    def read(name: str, ids: list[str]) -> dict[str, Bytes8]:
         if name in without:
             return {}
         try:
@@ -43,14 +43,14 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
             )
         return found
 
-    return pictures
+    return read
 
 
 def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
     """Write an audit's page, unless that of the same audit is there.
 
-    Without pictures it is always written: one with pictures may lie there. So it is where people
-    judged: they may have gone on since.
+    Without images it is always written: the existing one may have some. So it is if there are
+    verdicts: there may be more since.
     """
     from visleak.report import write_report
     from visleak.storage import REPORT
@@ -60,24 +60,24 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
     if there and not read_verdicts(result.folder):
         return
     progress("writing the report", 0, 0)
-    pictures = None if private else shown_pictures(result)
-    write_report(result.folder, loader=pictures, private=private)
+    images = None if private else reader_for_page(result)
+    write_report(result.folder, loader=images, private=private)
     progress("writing the report", 1, 1)
 
 
 def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, private: bool) -> None:
-    """Write a section, and the audit's page with it; a page without pictures stays so.
+    """Write a section, and the audit's page with it; a page without images stays so.
 
     Args:
         audit: whose page it is.
         name: file of the section.
         content: the section.
-        private: no pictures are put into the page.
+        private: no images are put into the page.
     """
     from visleak.report import is_private, write_report
     from visleak.storage import SECTIONS, write_json
 
     write_json(audit.folder / SECTIONS / name, content)
     private = private or is_private(audit.folder)
-    pictures = None if private else shown_pictures(audit)
-    write_report(audit.folder, loader=pictures, private=private)
+    images = None if private else reader_for_page(audit)
+    write_report(audit.folder, loader=images, private=private)

@@ -1,0 +1,747 @@
+"""Settings of memorization: the arguments of its functions and the options of its commands.
+
+Constants of Hong et al. 2024 ("MemBench") carry the scale of D that they are on: all that the paper
+prints for its searches are on the squared scale, although its equation 4 is the norm itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, Self
+
+from visleak.errors import UsageError
+from visleak.options import METHOD, OUTPUT, Options, option, share
+from visleak.settings import VIEW_CHOICES
+
+#: Panels of ``--help``.
+MODEL: Final = "Model"
+PROMPTS: Final = "Prompts"
+SCORE: Final = "Trigger score D"
+IMAGES: Final = "Images"
+CLUSTERS: Final = "Clusters"
+SEARCH: Final = "Search"
+WORDS: Final = "Words"
+BUDGET: Final = "Budget"
+JUDGES: Final = "Measurements"
+
+Norm = Literal["l2", "squared"]
+Preset = Literal["paper", "paper-sd2", "official-code"]
+Rule = Literal["paper", "code"]
+
+#: The preset that follows the authors' code where it differs from the paper.
+CODE: Final = "official-code"
+
+#: Language model that the paper proposes words with.
+LANGUAGE_MODEL: Final = "hub:google-bert/bert-base-uncased"
+
+#: Images per prompt and least size of a cluster: as the paper says, and as its authors' code does,
+#: which keeps every cluster of DBSCAN.
+RULES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
+    {
+        "paper": {"images": 100, "min_cluster": 20},
+        "code": {"images": 50, "min_cluster": 1},
+    }
+)
+
+
+def _number_or_none(name: str, kind: Callable[[str], Any], words: str) -> Callable[[str], Any]:
+    """Return what reads a finite number of a kind, or ``none``."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = None if text == "none" else kind(text)
+        except ValueError:
+            value = math.nan
+        if value is not None and not 0 <= abs(value) < math.inf:
+            raise UsageError(f"{name} must be {words}, or none; got {text!r}")
+        return value
+
+    return parse
+
+
+def _timestep(text: str) -> str | int:
+    if text != "first" and not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"--timestep must be first or a whole number, such as 999; got {text!r}")
+    return text if text == "first" else int(text)
+
+
+# -- model and images -----------------------------------------------------------------------------
+
+_PIPELINE: Final = "A diffusers pipeline: a folder, or hub:OWNER/NAME, which is fetched once."
+
+
+@dataclass(frozen=True)
+class Device(Options):
+    """Where a model runs."""
+
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.", metavar="DEVICE", panel=MODEL)
+    precision: str = option(
+        "auto",
+        "Default: fp16 on a GPU, else fp32.",
+        panel=MODEL,
+        choices=("auto", "fp32", "fp16", "bf16"),
+    )
+
+
+@dataclass(frozen=True)
+class Model(Device):
+    """The diffusion model."""
+
+    model: str = option(..., _PIPELINE, metavar="MODEL", panel=MODEL)
+
+
+@dataclass(frozen=True)
+class OptionalModel(Device):
+    """The diffusion model of a command that can also run without one."""
+
+    model: str | None = option(None, _PIPELINE, metavar="MODEL", panel=MODEL)
+
+
+@dataclass(frozen=True)
+class Guidance(Options):
+    """How images are sampled."""
+
+    steps: int = option(50, "Steps of the sampler.", metavar="N", panel=IMAGES, least=1)
+    guidance: float = option(
+        7.5,
+        "Scale of classifier-free guidance; 1 is none and halves the cost.",
+        metavar="G",
+        panel=IMAGES,
+        least=0,
+        most=1000,
+    )
+
+
+@dataclass(frozen=True)
+class Sampling(Guidance):
+    """How images are sampled, and in which batches."""
+
+    batch: int = option(8, "Images per call of the network.", metavar="N", panel=IMAGES, least=1)
+
+
+# -- the trigger score D --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScoreSettings(Options):
+    """What D is made of; stored next to every score and threshold.
+
+    Attributes:
+        noises: how many x_T the expectation is over.
+        timestep: ``"first"`` step of the sampler (the paper), or an integer such as 999 (the
+            authors' search code).
+        steps: of the sampler that ``"first"`` refers to.
+        output: ``"raw"``, the output of the network, or ``"epsilon"``, the noise that it stands
+            for: for v-prediction these differ by a factor that is the same for all prompts.
+        norm: which of the two is called D.
+        seed: of the noises.
+        batch: prompts per call of the network.
+    """
+
+    noises: int = option(
+        1,
+        "Noises D is averaged over; each costs one pass per prompt, plus one.",
+        metavar="N",
+        panel=SCORE,
+        least=1,
+    )
+    timestep: Literal["first"] | int = option(
+        "first",
+        "first: the sampler's first step (the paper); or a number, such as 999, which is the"
+        " default of --preset official-code.",
+        metavar="first|N",
+        panel=SCORE,
+        parse=_timestep,
+    )
+    steps: int = 50
+    output: Literal["raw", "epsilon"] = option(
+        "raw",
+        "raw: the network's output; epsilon: the noise it stands for (v-prediction).",
+        "--score-output",
+        panel=SCORE,
+        choices=("raw", "epsilon"),
+    )
+    norm: Norm = option(
+        "l2",
+        "Which norm is called D: l2 (equation 4) or squared (the authors' code).",
+        panel=SCORE,
+        choices=("l2", "squared"),
+    )
+    seed: int = option(0, "Seed of all random numbers.", metavar="N", least=0)
+    batch: int = option(16, "Rows per call of the network. On a GPU 128.", metavar="N", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps < 1:
+            raise UsageError(f"steps must be 1 or more; got {self.steps}")
+        whole = type(self.timestep) is int and 0 <= self.timestep < 1_000_000
+        if self.timestep != "first" and not whole:
+            raise UsageError(
+                "timestep must be 'first' or a whole number from 0, such as 999; got"
+                f" {self.timestep!r}"
+            )
+
+    def about(self) -> dict[str, object]:
+        """Return what determines the scores, as plain data."""
+        return {name: value for name, value in asdict(self).items() if name != "batch"}
+
+
+@dataclass(frozen=True)
+class SearchScore(ScoreSettings):
+    """D of a search, whose constants are on the squared scale."""
+
+    norm: Norm = option(
+        "squared",
+        "Which norm is called D: squared, which the constants of searches are on, or l2 (equation"
+        " 4).",
+        panel=SCORE,
+        choices=("l2", "squared"),
+    )
+
+
+@dataclass(frozen=True)
+class Analysis(Options):
+    """What detection makes of the scores.
+
+    Attributes:
+        fpr: share of ordinary prompts that may reach the threshold.
+        bounded: not the observed share, but its 95 % upper bound is at most ``fpr``.
+        threshold: instead of both, a threshold that was set before.
+        tokens: prompts of the largest D whose tokens are attributed.
+        method: by which.
+    """
+
+    fpr: float = option(
+        0.01,
+        "Share of ordinary prompts that may reach the threshold.",
+        metavar="RATE",
+        panel=SCORE,
+        parse=share,
+    )
+    bounded: bool = option(
+        False,
+        "Not the observed share but its 95 % upper bound is at most RATE (1% needs 299 ordinary"
+        " prompts).",
+        panel=SCORE,
+    )
+    threshold: float | None = option(
+        None,
+        "A threshold that was set before, by the same model and settings.",
+        metavar="D",
+        panel=SCORE,
+        least=0,
+    )
+    tokens: int = option(
+        0,
+        "Attribute D to the tokens of the K prompts of the largest D.",
+        metavar="K",
+        panel=SCORE,
+        least=0,
+    )
+    method: str = option(
+        "gradient",
+        "gradient (Wen et al. 2024), or leave-one-out (D without each word; any model).",
+        "--tokens-by",
+        panel=SCORE,
+        choices=("gradient", "leave-one-out"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.fpr < 1.0:
+            raise UsageError(f"fpr must be between 0 and 1, such as 0.01; got {self.fpr:g}")
+        if self.bounded and self.threshold is not None:
+            raise UsageError(
+                "--bounded sets a threshold by --fpr, --threshold gives one; choose one"
+            )
+
+
+# -- searches -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LanguageModel(Options):
+    """The masked language model that proposes words, and which of its words are taken."""
+
+    lm: str = option(
+        LANGUAGE_MODEL,
+        "Masked language model that proposes words: a folder, or hub:OWNER/NAME, which is fetched"
+        " once.",
+        metavar="LM",
+        panel=WORDS,
+    )
+    banned: str | None = option(
+        None,
+        "Words that are never proposed: none, own (colours, landscapes: they raise D without"
+        " memorization) or a file, one per line. Default: none; own with --preset official-code.",
+        metavar="none|own|FILE",
+        panel=WORDS,
+    )
+
+
+@dataclass(frozen=True)
+class Budget(Options):
+    """What a search may spend; whichever limit is reached first ends it.
+
+    Attributes:
+        calls: passes of the diffusion network, one per row; ``None`` is unlimited. A pass with
+            gradient counts as ``GRADIENT_CALLS``.
+        seconds: of wall time.
+    """
+
+    calls: int | None = option(
+        None,
+        "Passes of the diffusion network at most, all chains together; compare: per run of a"
+        " method, images of its candidates not included.",
+        "--max-calls",
+        metavar="N",
+        panel=BUDGET,
+        least=1,
+    )
+    seconds: float | None = option(
+        None,
+        "Seconds at most, over all runs of a resumed search.",
+        "--max-seconds",
+        metavar="S",
+        panel=BUDGET,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.seconds is not None and not self.seconds > 0:
+            raise UsageError(f"seconds must be above 0; got {self.seconds}")
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing is limited."""
+        return self.calls is None and self.seconds is None
+
+
+_PRESET: Final = (
+    "Constants, and what is done where the paper and the authors' code differ; see"
+    " docs/memorization.md. Defaults shown are those of paper."
+)
+
+
+def _iterations(default: int) -> Any:
+    return option(default, "Moves of a chain.", metavar="N", panel=SEARCH, least=1)
+
+
+def _candidates() -> Any:
+    return option(
+        200,
+        "Words that are tried at a position, the most probable.",
+        metavar="Q",
+        panel=SEARCH,
+        least=1,
+    )
+
+
+def _temperature(default: float) -> Any:
+    return option(
+        default,
+        "Temperature of the draw among them, softmax(D / K): lower is greedier. On the scale of D"
+        " of the model: the default is of Stable Diffusion 1.",
+        metavar="K",
+        panel=SEARCH,
+    )
+
+
+@dataclass(frozen=True)
+class MoveSettings(Options):
+    """What Algorithms 1 and 2 share; see :class:`GibbsSettings`, :class:`AugmentSettings`."""
+
+    preset: Preset = "paper"
+    candidates: int = _candidates()
+    temperature: float = 0.1
+    norm: Norm = "squared"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise UsageError(f"temperature (K) must be above 0; got {self.temperature}")
+        if self.norm not in ("l2", "squared"):
+            raise UsageError(f"norm must be one of l2, squared; got {self.norm!r}")
+
+    @property
+    def code(self) -> bool:
+        """Whether the authors' code is followed."""
+        return self.preset == CODE
+
+
+@dataclass(frozen=True)
+class GibbsSettings(MoveSettings):
+    """Settings of Algorithm 1; K and kappa are on the scale of ``norm``.
+
+    Where the code differs from the paper, the preset decides: the code returns the best of all
+    scored candidates instead of the visited states, and always lets mask and present word be
+    drawn, so that prompts may be shorter than n.
+
+    Attributes:
+        preset: ``paper`` or ``official-code``.
+        length: n, word pieces of a prompt.
+        iterations: N, moves of an outer round.
+        candidates: Q.
+        temperature: K, in units of D.
+        kappa: D at which a chain ends; ``None``: after one round (the code).
+        rounds: outer rounds at most; ``None`` is unlimited, as printed: then the budget ends the
+            search of a chain that never reaches kappa.
+        norm: of D, K and kappa.
+        keep: prompts in the bank, at most.
+    """
+
+    preset: Preset = option("paper", _PRESET, panel=SEARCH, choices=("paper", CODE))
+    length: int = option(8, "Word pieces of a prompt.", metavar="N", panel=SEARCH, least=1)
+    iterations: int = _iterations(150)
+    temperature: float = _temperature(0.1)
+    kappa: float | None = option(
+        5.0,
+        "A chain ends after a round whose best has it; none: after one round. On the scale of D"
+        " of the model, as --temperature.",
+        metavar="D|none",
+        panel=SEARCH,
+        parse=_number_or_none("--kappa", float, "a number"),
+    )
+    rounds: int | None = option(
+        10,
+        "Rounds of a chain at most; none: until kappa or the budget.",
+        metavar="N|none",
+        panel=SEARCH,
+        least=1,
+        parse=_number_or_none("--rounds", int, "a whole number"),
+    )
+    keep: int = option(
+        1000,
+        "Prompts in bank.parquet, those of the highest D.",
+        metavar="N",
+        panel=SEARCH,
+        least=1,
+    )
+
+
+@dataclass(frozen=True)
+class AugmentSettings(MoveSettings):
+    """Settings of Algorithm 2; K, kappa and ``floor`` are on the scale of ``norm``.
+
+    The code stops a chain at s moves below kappa instead of above s, runs one chain per position
+    from the trigger, and lets the trigger's and the present word be drawn.
+
+    Attributes:
+        preset: ``paper``, ``paper-sd2``, or ``official-code``.
+        iterations: N, moves of a chain.
+        candidates: Q.
+        temperature: K, in units of D.
+        kappa: a move that ends below it counts towards stopping the chain.
+        patience: s, such moves in a row.
+        repeats: runs for every trigger, with other random numbers.
+        top: T, prompts kept of every trigger, by mean D; ``None`` keeps all (the code).
+        floor: prompts with a mean D below are dropped (the code: 5); ``None`` drops none.
+        norm: of D, K, kappa and floor.
+    """
+
+    preset: Preset = option("paper", _PRESET, panel=SEARCH, choices=("paper", "paper-sd2", CODE))
+    iterations: int = _iterations(20)
+    temperature: float = _temperature(1.5)
+    kappa: float = option(3.0, "A chain that stays below it is stopped.", metavar="D", panel=SEARCH)
+    patience: int = option(
+        3, "Moves in a row that may end below kappa.", metavar="S", panel=SEARCH, least=1
+    )
+    repeats: int = option(
+        1, "Runs of all chains for each trigger.", metavar="N", panel=SEARCH, least=1
+    )
+    top: int | None = option(
+        100, "Prompts kept of each trigger.", metavar="T", panel=SEARCH, least=1
+    )
+    floor: float | None = option(
+        None, "Drop prompts with a mean D below.", metavar="D", panel=SEARCH
+    )
+
+
+#: Settings by preset. The paper prints those of Algorithm 1 for Stable Diffusion 1 only; the digit
+#: of its n is lost in print, 8 is the code's. Its own example of Algorithm 2 (appendix C.2) and the
+#: code take N = 50 rather than the 20 of table 6.
+PRESETS: Final[Mapping[type, Mapping[str, Any]]] = MappingProxyType(
+    {
+        GibbsSettings: {
+            "paper": GibbsSettings(),
+            CODE: GibbsSettings(CODE, kappa=None, rounds=1),
+        },
+        AugmentSettings: {
+            "paper": AugmentSettings(),
+            "paper-sd2": AugmentSettings("paper-sd2", temperature=50.0, kappa=50.0),
+            CODE: AugmentSettings(CODE, iterations=50, floor=5.0, repeats=100, top=None),
+        },
+    }
+)
+
+
+def preset_of(settings: MoveSettings) -> Any:
+    """Return the settings of a preset.
+
+    >>> preset_of(AugmentSettings("paper-sd2")).kappa
+    50.0
+    """
+    return PRESETS[type(settings)][settings.preset]
+
+
+def by_preset(settings: Any, given: Mapping[str, Any], norm: Norm | None = None) -> Any:
+    """Return a preset's settings with those that were given.
+
+    Args:
+        settings: with the preset and the given values.
+        given: names of the given values.
+        norm: of D, if given.
+
+    Raises:
+        UsageError: the norm is not the preset's, and constants on its scale are missing.
+    """
+    preset = preset_of(settings)
+    known = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    known = {name: value for name, value in known.items() if name in given and name != "norm"}
+    missing = [f"--{name}" for name in ("temperature", "kappa") if name not in known]
+    if norm not in (None, preset.norm) and missing:
+        raise UsageError(
+            f"--norm {norm} needs {' and '.join(missing)}: the preset's are on the {preset.norm}"
+            " scale, and cannot be converted"
+        )
+    return replace(preset, **known, norm=norm or preset.norm)
+
+
+@dataclass(frozen=True)
+class DiversifySettings(Options):
+    """What is picked of a bank of prompts (Algorithm 3)."""
+
+    count: int = option(20, "Prompts to pick.", metavar="N", least=1)
+    per_source: bool = option(
+        False, "Pick N for each prompt of the column trigger, which augment writes (the paper)."
+    )
+    seed: int = option(0, "Seed of the first pick.", metavar="N", least=0)
+
+
+# -- extraction and tracing -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExtractSettings(Options):
+    """What candidate images are taken from (Hong et al. 2024, section 4).
+
+    Attributes:
+        images: generated per prompt.
+        eps: largest distance (1 - similarity) of neighbours; ``None`` is that of the similarity.
+        min_samples: neighbours within ``eps``, itself counted, that make an image a core (the
+            authors' code; the paper names none).
+        min_cluster: least images of a cluster that is kept.
+        seed: of the noises.
+        paired: all prompts start from the same noises; else each prompt has its own.
+        rule: whose numbers are the defaults: ``paper`` or ``code``.
+    """
+
+    images: int = option(
+        100, "Images per prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
+    )
+    eps: float | None = option(
+        None,
+        "DBSCAN: distance (1 - similarity) of neighbours. Default: 0.5; pixels: 0.1; other"
+        " encoders but SSCD: that of their soft threshold.",
+        metavar="E",
+        panel=CLUSTERS,
+    )
+    min_samples: int = option(
+        3,
+        "DBSCAN: neighbours, itself counted, that make an image a core.",
+        metavar="N",
+        panel=CLUSTERS,
+        least=1,
+    )
+    min_cluster: int = option(
+        20, "Least images of a cluster.", metavar="N", panel=CLUSTERS, least=1
+    )
+    seed: int = option(
+        0, "Seed of the noises that images start from.", metavar="N", panel=IMAGES, least=0
+    )
+    paired: bool = option(
+        True,
+        "Other noises for each prompt; by default all start from the same.",
+        "--own-noises",
+        panel=IMAGES,
+    )
+    rule: Rule = option(
+        "paper",
+        "Defaults of --images and --min-cluster: paper (100, 20) or code (50, and every cluster is"
+        " kept, as MemBench's code does).",
+        "--extract-rule",
+        panel=CLUSTERS,
+        choices=("paper", "code"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.eps is not None and not 0 < self.eps <= 2:
+            raise UsageError(
+                f"eps, a distance (1 - similarity), must be above 0 and at most 2; got {self.eps}"
+            )
+
+    @classmethod
+    def by(cls, rule: Rule, **given: Any) -> Self:
+        """Return settings whose other numbers are the paper's or its authors' code's.
+
+        >>> ExtractSettings.by("code").images, ExtractSettings.by("paper").min_cluster
+        (50, 20)
+        """
+        return cls(**{**RULES.get(rule, {}), **given}, rule=rule)
+
+    def by_rule(self, given: Mapping[str, Any]) -> Self:
+        """Return the settings with the rule's numbers where none were given."""
+        usual: dict[str, Any] = {
+            name: value for name, value in RULES[self.rule].items() if name not in given
+        }
+        return replace(self, **usual)
+
+    def refuse_small(self) -> None:
+        """Refuse fewer images than a cluster has.
+
+        Raises:
+            UsageError: no cluster could be found.
+        """
+        if self.min_cluster > self.images:
+            raise UsageError(
+                f"min_cluster must be at most the number of images ({self.images}), or no cluster"
+                f" could be found; got {self.min_cluster}"
+            )
+
+    def about(self) -> dict[str, object]:
+        """Return the settings as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TraceSettings(Options):
+    """How generated images are compared with training images.
+
+    Attributes:
+        tau: M_tau(x) = 1 if the similarity to some training image is above it (definition 1).
+        kappa_share: a prompt is in D_mem if a larger share of its images has M_tau = 1.
+        similarity: encoder whose cosine is compared with tau; by default that of published
+            fingerprints, else the built-in one.
+        views: of generated images that are compared.
+        layouts: also search for copies in other colours.
+        every: all images of an extraction, not one per cluster.
+        categories: CSV with ``category`` and one of ``reference``, ``image``, ``prompt``.
+    """
+
+    tau: float = option(
+        0.7,
+        "M_tau = 1 where the similarity to some training image is above X (definition 1).",
+        metavar="X",
+        panel=METHOD,
+    )
+    kappa_share: float = option(
+        0.5,
+        "A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau = 1; with"
+        " --all.",
+        metavar="RATE",
+        panel=METHOD,
+        parse=share,
+    )
+    similarity: str = option(
+        "",
+        "Encoder whose cosine tau belongs to: sscd:FILE (MemBench), or any other of --encoder."
+        " Default: that of published fingerprints, else builtin.",
+        metavar="ENCODER",
+        panel=METHOD,
+    )
+    views: str = option(
+        "none",
+        "Views of the generated images that are compared: none (definition 1), mirror (for models"
+        " trained with random flips) or all.",
+        panel=METHOD,
+        choices=VIEW_CHOICES,
+    )
+    layouts: bool = option(
+        True,
+        "Do not search for copies in other colours, which takes one more pass over the sources.",
+        "--no-layouts",
+        panel=METHOD,
+    )
+    every: bool = option(
+        False,
+        "Trace all images of the extraction, not one per cluster, and report which prompts"
+        " replicate (D_mem).",
+        "--all",
+        panel="Training images",
+    )
+    categories: Path | None = option(
+        None,
+        "What memorized images show: columns category (commercial product, human, artwork, other)"
+        " and reference, image or prompt.",
+        metavar="FILE.csv",
+        panel=METHOD,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not -1.0 <= self.tau < 1.0:
+            raise UsageError(f"tau must be a similarity from -1 to below 1; got {self.tau:g}")
+        if not 0.0 <= self.kappa_share < 1.0:
+            raise UsageError(
+                f"kappa_share must be a share from 0 to below 1; got {self.kappa_share:g}"
+            )
+
+
+# -- the benchmark of mitigations -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BenchmarkSettings(Options):
+    """What images a benchmark makes, and which numbers are made of them.
+
+    Attributes:
+        images, general_images: per trigger prompt and per ordinary prompt.
+        sampling: steps, guidance, images per batch.
+        seed: of the noises, which all prompts and methods share.
+        clip_text: the text that the CLIP score of an image is against.
+        deviation: which deviation of the aesthetic score the tables show; files have all.
+        count: images that a search for a prompt returns (Hong et al. 2024, appendix D).
+        sheets: draw the sheet of the worst images.
+    """
+
+    images: int = option(
+        10, "Images per trigger prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
+    )
+    general_images: int = option(
+        1, "Images per general prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
+    )
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = option(
+        0, "Seed of the noises, which all prompts and methods share.", metavar="N", panel=IMAGES,
+        least=0,
+    )  # fmt: skip
+    clip_text: str = option(
+        "original",
+        "CLIP score against original, the prompt as given; or augmented, with what RNA and RTA"
+        " insert (MemBench's code).",
+        panel=JUDGES,
+        choices=("original", "augmented"),
+    )
+    deviation: str = option(
+        "images",
+        "Deviation of the aesthetic score in the tables: of images, of the means of prompts, or"
+        " within a prompt; files have all.",
+        "--std",
+        panel=JUDGES,
+        choices=("images", "prompts", "within"),
+    )
+    count: int = option(
+        100,
+        "Images of --reference-source per prompt, of which the one with the best CLIP score"
+        " counts.",
+        "--reference-count",
+        metavar="N",
+        panel=JUDGES,
+        least=1,
+    )
+    sheets: bool = option(True, "Draw no sheet of the worst images.", "--no-sheets", panel=OUTPUT)
