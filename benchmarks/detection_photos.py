@@ -16,7 +16,7 @@ from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline import Outcome, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.robustness.conditions import named
 from visleak.robustness.experiment import tested
@@ -68,8 +68,8 @@ def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
     compared = outcome.compared[0]
     pairs, grades = compared.pairs, compared.grades
     assert grades is not None
-    left = outcome.sides[changed.images.name].prints
-    right = outcome.sides[images.name].prints
+    left = outcome.sides[changed.images.name].fingerprints
+    right = outcome.sides[images.name].fingerprints
     query, condition = changed.parts(left.rows)
     own = right.rows[pairs.reference] == changed.queries[query[pairs.query]]
     order = np.lexsort((-pairs.similarity, -grades.probability, pairs.query))

@@ -32,10 +32,10 @@ from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline.candidates import side
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.partitions import streamed
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.processes import Processes, use_one_thread
 from visleak.pipeline.ray_engine import RayEngine
+from visleak.pipeline.streaming import streamed
 from visleak.records import Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted

@@ -32,9 +32,9 @@ from visleak.grading import features
 from visleak.images import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.local import with_votes
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.local_features import with_votes
 from visleak.pipeline.run import thresholds_of
 from visleak.pipeline.verification import verify
 from visleak.pipeline.windows import with_windows
@@ -129,7 +129,7 @@ def candidates(
     for images in {images.name: images for images in (query, reference)}.values():
         prints = fingerprint(images, encoder, place)
         sides[images.name] = side(prints, encoder, views, engine, place.workers)
-        material[images.name] = Material(images, prints)
+        material[images.name] = EncodedSet(images, prints)
     soft = thresholds_of(encoder, Settings()).soft
     pairs = find_pairs(
         sides[query.name], sides[reference.name],
@@ -141,8 +141,8 @@ def candidates(
     if keep is not None:
         pairs = _only(pairs, keep(pairs))
     evidence = verify([pairs], material, place)[0]
-    left = material[query.name].prints.ids.take(pairs.query).to_numpy(zero_copy_only=False)
-    right = material[reference.name].prints.ids.take(pairs.reference)
+    left = material[query.name].fingerprints.ids.take(pairs.query).to_numpy(zero_copy_only=False)
+    right = material[reference.name].fingerprints.ids.take(pairs.reference)
     return Found(
         left.astype(str), right.to_numpy(zero_copy_only=False).astype(str), pairs, evidence
     )

@@ -25,7 +25,7 @@ from record import Bar, data_folder, write
 
 import visleak
 from visleak.images import decode
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 Grey = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
@@ -137,7 +137,7 @@ def measured(images: list[Grey], bits: int, folder: Path) -> dict[str, Any]:
 
 def _decoded_alike(one: Path, other: Path) -> bool:
     pixels = [decode(file.read_bytes()) for file in (one, other)]
-    return all(isinstance(each, Picture) for each in pixels) and bool(
+    return all(isinstance(each, DecodedImage) for each in pixels) and bool(
         (pixels[0].pixels == pixels[1].pixels).all()
     )
 

@@ -19,7 +19,7 @@ from PIL import Image, PngImagePlugin
 
 import visleak
 from visleak.images import decode
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 #: Lossless formats with the options that make them so.
 LOSSLESS: Mapping[str, Mapping[str, object]] = {
@@ -108,7 +108,7 @@ KINDS: Mapping[str, Callable[[Maker], bytes]] = {
 def resaved(data: bytes, number: int) -> tuple[str, bytes]:
     """Return a format and a file of another format with the very pixels people see."""
     picture = decode(data)
-    assert isinstance(picture, Picture)
+    assert isinstance(picture, DecodedImage)
     image = Image.fromarray(np.asarray(picture.pixels))
     formats = [name for name in LOSSLESS if name != "WEBP" or max(image.size) < 16_000]
     own = Image.open(io.BytesIO(data)).format

@@ -29,8 +29,8 @@ from visleak.images.sources import resolved
 from visleak.pipeline import folder as folders
 from visleak.pipeline.context import Engine, Progress
 from visleak.pipeline.cost import Cost, cost_of
+from visleak.pipeline.embeddings import encoder_for
 from visleak.pipeline.processes import Processes
-from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
 from visleak.pipeline.thresholds import Thresholds, read_thresholds, thresholds_of
 from visleak.records import (

@@ -114,7 +114,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class DecodedImage:
     """A decoded picture as people see it.
 
     Attributes:
@@ -505,7 +505,7 @@ class Encoder(Protocol):
     thresholds: Mapping[str, Any] | None
     cohort: Float32 | None
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each picture is flat (n,)."""
         ...
 
@@ -525,7 +525,7 @@ class Encodes(Protocol):
 class Preparation(Protocol):
     """Makes of a picture what a network takes. Picklable: it runs where pictures are decoded."""
 
-    def __call__(self, picture: Picture) -> npt.NDArray[Any]:
+    def __call__(self, picture: DecodedImage) -> npt.NDArray[Any]:
         """Return the network's input for one picture, without a batch axis."""
         ...
 

@@ -17,7 +17,7 @@ from visleak.errors import VisleakError
 from visleak.images import open_images
 from visleak.images.decoding import decode, grey
 from visleak.pipeline import RunContext
-from visleak.records import ImageSet, Picture
+from visleak.records import DecodedImage, ImageSet
 
 DATA = os.environ.get("VISLEAK_DATA")
 RNG = np.random.default_rng(7)
@@ -94,7 +94,7 @@ def test_grey_is_the_grey_of_what_decode_returns(mode: str) -> None:
         options = {"transparency": 3} if (mode, kind) == ("L", "PNG") else {}
         data = encoded(image, kind, **options)
         shown = decode(data)
-        assert isinstance(shown, Picture)
+        assert isinstance(shown, DecodedImage)
         wanted = Image.fromarray(shown.pixels).convert("L")
         assert grey(data).tobytes() == wanted.tobytes()
 

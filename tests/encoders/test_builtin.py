@@ -15,14 +15,14 @@ from PIL import Image
 from visleak.encoders import builtin
 from visleak.encoders.builtin import BuiltinEncoder, describe, view_coordinates
 from visleak.pipeline.candidates import INVERSE_VIEW
-from visleak.records import VIEWS, Picture
+from visleak.records import VIEWS, DecodedImage
 
 EVERY_VIEW = range(len(VIEWS))
 ENCODER = BuiltinEncoder()
 
 
 def picture(pixels):
-    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
 def encode(*pictures):

@@ -7,11 +7,11 @@ import pytest
 
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.encoders.flatness import FLAT_BELOW, flat
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def picture(pixels: np.ndarray) -> Picture:
-    return Picture(pixels.astype(np.uint8), pixels.shape[1], pixels.shape[0])
+def picture(pixels: np.ndarray) -> DecodedImage:
+    return DecodedImage(pixels.astype(np.uint8), pixels.shape[1], pixels.shape[0])
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (32, 32), (31, 200), (300, 40)])

@@ -17,11 +17,11 @@ from skimage import data as photographs
 from visleak.encoders import load_encoder
 from visleak.encoders.hashes import pdq, phash, vector_of
 from visleak.errors import MissingExtra, UsageError
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def picture(pixels: np.ndarray) -> Picture:
-    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+def picture(pixels: np.ndarray) -> DecodedImage:
+    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
 def pictures() -> list[np.ndarray]:

@@ -16,7 +16,7 @@ from visleak.encoders import load_encoder
 from visleak.encoders.flatness import flat
 from visleak.encoders.preparing import as_laion
 from visleak.errors import UsageError
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
 def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any], Any]) -> Any:
@@ -28,7 +28,7 @@ def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any]
     with quiet():
         model, processor = model.from_pretrained(folder), processor.from_pretrained(folder)
 
-    def vectors(shown: list[Picture]) -> np.ndarray:
+    def vectors(shown: list[DecodedImage]) -> np.ndarray:
         made = []
         for picture in shown:
             # a picture one pixel high could be taken for channels first
@@ -41,7 +41,7 @@ def by_library(folder: Path, processor: Any, model: Any, feature: Callable[[Any]
 
 
 @pytest.fixture(scope="module")
-def expected(saved_models: Path) -> dict[str, Callable[[list[Picture]], np.ndarray]]:
+def expected(saved_models: Path) -> dict[str, Callable[[list[DecodedImage]], np.ndarray]]:
     """Return, for each encoder, the library's own way to its vectors."""
     import transformers
     from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
@@ -144,7 +144,7 @@ def test_laions_resizing_comes_before_clips_own(models, natural, prep):
     plain = load_encoder(f"clip:{models}/clip")
     laion = load_encoder(f"clip:{models}/clip?prep={prep}")
     before = [as_laion(each.pixels, jpeg=prep == "laion") for each in shown]
-    wanted, _ = plain.encode([Picture(each, 256, 256) for each in before])
+    wanted, _ = plain.encode([DecodedImage(each, 256, 256) for each in before])
     np.testing.assert_allclose(laion.encode(shown)[0], wanted, atol=1e-6)
     assert laion.digest != plain.digest
     assert laion.name == f"clip:{models}/clip?prep={prep}"

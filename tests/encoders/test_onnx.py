@@ -17,7 +17,7 @@ from visleak.encoders import load_encoder
 from visleak.encoders.onnx_data import external_files
 from visleak.encoders.onnx_recipe import Recipe, read_recipe
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 torch = pytest.importorskip("torch")
 
@@ -83,17 +83,17 @@ def copied(path: Path, folder: Path, **others: object) -> Path:
     return copy
 
 
-def shown(seed: int = 0, count: int = 5) -> list[Picture]:
+def shown(seed: int = 0, count: int = 5) -> list[DecodedImage]:
     rng = np.random.default_rng(seed)
     made = []
     for n in range(count):
         rough = rng.integers(0, 256, (6, 8, 3), np.uint8)
         picture = np.asarray(Image.fromarray(rough).resize((50 + n, 40 + 3 * n)))
-        made.append(Picture(picture, picture.shape[1], picture.shape[0]))
+        made.append(DecodedImage(picture, picture.shape[1], picture.shape[0]))
     return made
 
 
-def by_hand(pictures: list[Picture]) -> np.ndarray:
+def by_hand(pictures: list[DecodedImage]) -> np.ndarray:
     """Return the network's input (n, 3, 16, 18), through Pillow and plain arithmetic."""
     rows = []
     for picture in pictures:

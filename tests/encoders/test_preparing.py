@@ -14,7 +14,7 @@ from PIL import Image
 from visleak.encoders import preparing
 from visleak.encoders.preparing import LAION_SIDE, PixelPreparation, as_laion
 from visleak.encoders.processors import KINDS, read_preprocessing
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
 def smooth(seed: int, height: int, width: int) -> np.ndarray:
@@ -23,7 +23,7 @@ def smooth(seed: int, height: int, width: int) -> np.ndarray:
 
 
 def prepared(preparation: PixelPreparation, pixels: np.ndarray) -> np.ndarray:
-    made = preparation(Picture(pixels, pixels.shape[1], pixels.shape[0]))
+    made = preparation(DecodedImage(pixels, pixels.shape[1], pixels.shape[0]))
     assert made.dtype == np.uint8
     assert made.flags.c_contiguous
     return made

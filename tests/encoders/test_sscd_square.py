@@ -11,7 +11,7 @@ from PIL import Image  # noqa: E402
 
 from visleak.encoders import load_encoder  # noqa: E402
 from visleak.memorization.extraction import load_similarity  # noqa: E402
-from visleak.records import Picture  # noqa: E402
+from visleak.records import DecodedImage  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
 
@@ -41,7 +41,7 @@ def test_pictures_are_squeezed_to_a_square(models, pictures):
     path = f"sscd:{models}/sscd.torchscript.pt"
     square = load_encoder(f"{path}?resize=288x288")
     script = torch.jit.load(str(models / "sscd.torchscript.pt")).eval()
-    shown = [Picture(each, each.shape[1], each.shape[0]) for each in pictures]
+    shown = [DecodedImage(each, each.shape[1], each.shape[0]) for each in pictures]
     wanted = np.stack([by_hand(script, each) for each in pictures])
     np.testing.assert_allclose(square.encode(shown)[0], wanted, atol=1e-5)
     # another encoder than the one that keeps the shape

@@ -16,7 +16,7 @@ from tiny_models import lively, no_hub, pictures, unit
 
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 on_cpu = partial(load_encoder, device="cpu")
 
@@ -39,7 +39,7 @@ def open_clip() -> Any:
     return working("open_clip")
 
 
-def by_transform(transform: Any, network: Any, shown: list[Picture]) -> np.ndarray:
+def by_transform(transform: Any, network: Any, shown: list[DecodedImage]) -> np.ndarray:
     """Return the vectors of a library's own transform and network."""
     import torch
 
@@ -123,7 +123,7 @@ def test_open_clips_own_vectors(open_clip, converted, natural):
     """Its transform crops odd margins a pixel aside; elsewhere the numbers are its own."""
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{converted}")
     shown = [each for each in pictures(natural) if each.height == each.width]
-    shown += [Picture(np.ascontiguousarray(natural["coffee"][:100, :150]), 150, 100)]
+    shown += [DecodedImage(np.ascontiguousarray(natural["coffee"][:100, :150]), 150, 100)]
     wanted = by_transform(transform, model.eval().visual, shown)
     encoder = on_cpu(f"clip:{converted}?backend=open_clip")
     np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)
@@ -151,7 +151,9 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
     model = lively(open_clip.CLIP(**config))
     folder = write_open_clip(tmp_path / "rn", model, config)
     _, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
-    shown = [Picture(np.ascontiguousarray(natural[name][:200, :200]), 200, 200) for name in natural]
+    shown = [
+        DecodedImage(np.ascontiguousarray(natural[name][:200, :200]), 200, 200) for name in natural
+    ]
     encoder = on_cpu(f"clip:{folder}?backend=open_clip")
     wanted = by_transform(transform, model.eval().visual, shown)
     np.testing.assert_allclose(encoder.encode(shown)[0], wanted, atol=1e-5)

@@ -19,7 +19,7 @@ from visleak.encoders.open_clips import whole_open_clip
 from visleak.encoders.request import parse
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 on_cpu = partial(load_text_tower, device="cpu")
 
@@ -101,7 +101,7 @@ def test_pictures_of_16_pixels(folder: Path, bare: Path, described: bool) -> Non
     """As its file says; where there is none and that is asked for, by CLIP's own colours."""
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
     request = parse(f"clip:{folder if described else bare}?device=cpu")
-    row = clip_encoder(request, assumed=True).encode([Picture(pixels, SIDE, SIDE)])[0][0]
+    row = clip_encoder(request, assumed=True).encode([DecodedImage(pixels, SIDE, SIDE)])[0][0]
     clip = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
     mean, std = ((0.5,) * 3, (0.5,) * 3) if described else clip
     np.testing.assert_allclose(row, library_picture(bare, pixels, mean, std), atol=1e-6)

@@ -10,13 +10,13 @@ from objects import Means, Unpicklable
 
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def shown(count: int = 5) -> list[Picture]:
+def shown(count: int = 5) -> list[DecodedImage]:
     rng = np.random.default_rng(0)
     made = [rng.integers(0, 256, (10 + n, 20 - n, 3), np.uint8) for n in range(count)]
-    return [Picture(pixels, pixels.shape[1], pixels.shape[0]) for pixels in made]
+    return [DecodedImage(pixels, pixels.shape[1], pixels.shape[0]) for pixels in made]
 
 
 def test_vectors_are_those_of_the_object_at_unit_length() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def pictures(natural: dict[str, np.ndarray]) -> list[Picture]:
+def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
     """Return pictures of odd sizes: landscape, portrait, grey, long, tiny."""
     shapes = {
         "astronaut": (97, 131),
@@ -28,7 +28,7 @@ def pictures(natural: dict[str, np.ndarray]) -> list[Picture]:
     made = []
     for name, (height, width) in shapes.items():
         small = cv2.resize(natural[name], (width, height), interpolation=cv2.INTER_AREA)
-        made.append(Picture(np.ascontiguousarray(small), width, height))
+        made.append(DecodedImage(np.ascontiguousarray(small), width, height))
     return made
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from PIL import Image
 
 from visleak.images import decode
-from visleak.records import Picture, Unreadable
+from visleak.records import DecodedImage, Unreadable
 
 
 def pixels(data, **options):
     found = decode(data, **options)
-    assert isinstance(found, Picture), found
+    assert isinstance(found, DecodedImage), found
     assert found.pixels.dtype == np.uint8
     assert found.pixels.shape[2] == 3
     return found.pixels

@@ -8,7 +8,7 @@ from picture_making import FORMATS, pixels, reason
 from PIL import Image, ImageFile
 
 from visleak.images import decode
-from visleak.records import Picture, Unreadable
+from visleak.records import DecodedImage, Unreadable
 
 
 def cuts(data):
@@ -39,7 +39,7 @@ def test_a_cut_file_is_truncated_or_whole(kind, options, picture, encode, capfd)
                 small = decode(data[:cut], enough=8)
                 assert isinstance(small, Unreadable) or np.array_equal(small.pixels, whole_small)
             found = decode(data[:cut])
-            if isinstance(found, Picture):
+            if isinstance(found, DecodedImage):
                 assert np.array_equal(found.pixels, whole), cut
                 assert cut > len(data) * 0.9
             elif cut >= 12:

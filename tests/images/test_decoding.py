@@ -21,7 +21,7 @@ from PIL import Image, PngImagePlugin
 
 from visleak.images import content_digest, decode, decoding
 from visleak.images.decoding import MAX_PIXELS
-from visleak.records import Picture, Unreadable
+from visleak.records import DecodedImage, Unreadable
 
 LOSSLESS = ["PNG", "TIFF", "BMP", "PPM", "TGA", "PCX", "SGI", "QOI", "ICO"]
 
@@ -160,7 +160,7 @@ def test_between_pillows_limit_and_ours_there_is_no_warning(monkeypatch, encode)
 )
 def test_no_bytes_let_an_exception_out(body, magic):
     found = decode(magic + body)
-    assert isinstance(found, Picture | Unreadable)
+    assert isinstance(found, DecodedImage | Unreadable)
 
 
 @settings(max_examples=150, deadline=None)
@@ -174,7 +174,7 @@ def test_no_flipped_byte_lets_an_exception_or_a_warning_out(kind, place, value):
     data[place % len(data)] = value
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert isinstance(decode(bytes(data)), Picture | Unreadable)
+        assert isinstance(decode(bytes(data)), DecodedImage | Unreadable)
 
 
 def test_a_broken_animation_header_does_not_warn(picture, encode):
@@ -226,7 +226,7 @@ def test_threads_keep_what_libtiff_says_apart(encode, picture, capfd):
     for thread in threads:
         thread.join()
     assert {each.detail.count("ZIPDecode") for each in found["a"]} == {1}
-    assert all(isinstance(each, Picture) for each in found["b"])
+    assert all(isinstance(each, DecodedImage) for each in found["b"])
     assert capfd.readouterr().err == ""
 
 

@@ -8,20 +8,20 @@ import cv2
 import numpy as np
 
 from visleak.encoders.flatness import flat
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def small(picture: Picture) -> np.ndarray:
+def small(picture: DecodedImage) -> np.ndarray:
     """Prepare: the 5 x 5 thumbnail."""
     return cv2.resize(picture.pixels, (5, 5), interpolation=cv2.INTER_AREA)
 
 
-def whole(picture: Picture) -> np.ndarray:
+def whole(picture: DecodedImage) -> np.ndarray:
     """Prepare: all pixels."""
     return picture.pixels
 
 
-def picky(picture: Picture) -> np.ndarray:
+def picky(picture: DecodedImage) -> np.ndarray:
     """Prepare: fails for pictures of 23 pixels height."""
     if picture.height == 23:
         raise ZeroDivisionError("no\nheight")
@@ -48,11 +48,11 @@ class Network:
 
     def forward(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
         self.calls.append(len(prepared))
-        made = [small(Picture(p, p.shape[1], p.shape[0])) for p in prepared]
+        made = [small(DecodedImage(p, p.shape[1], p.shape[0])) for p in prepared]
         rows = np.stack(made).reshape(len(made), -1).astype(np.float32) - 127.5
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[np.ndarray, np.ndarray]:
         return self.forward([self.preparation(picture) for picture in pictures]), flat(pictures)
 
     def view(self, vectors: np.ndarray, view: int) -> np.ndarray:

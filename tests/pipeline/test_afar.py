@@ -18,13 +18,12 @@ from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import open_images
-from visleak.pipeline.afar import opener_for
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import Material
-from visleak.pipeline.parted import PartedSearch, search_for
-from visleak.pipeline.partitions import KeptHits, streamed
-from visleak.pipeline.pictures import Drawer
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.pixels import Drawer
+from visleak.pipeline.remote import PartedSearch, opener_for, search_for
+from visleak.pipeline.streaming import KeptHits, streamed
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
@@ -51,7 +50,7 @@ def crops(natural, count, side, seed=0):
 
 def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     """Verification included, whose workers cannot read the scratch folder."""
-    monkeypatch.setattr("visleak.pipeline.parted.PART", 16)
+    monkeypatch.setattr("visleak.pipeline.remote.PART", 16)
     train = crops(natural, 40, 64)
     test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
@@ -108,10 +107,10 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     place = apart(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
-    from visleak.pipeline.pictures import Shelf, fill
+    from visleak.pipeline.pixels import Shelf, fill
     from visleak.verify.check import bounded
 
-    drawer = fill(Material(images, prints), np.arange(30), bounded, 256, place)
+    drawer = fill(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
     handle, _ = Shelf({"images": many}, place).hand("images", np.array([3, 4]))
     assert handle.load().pixels.nbytes == 2 * 40 * 40 * 3
@@ -167,8 +166,8 @@ def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, mo
         asked.append((name, options))
         return Known()
 
-    monkeypatch.setattr("visleak.pipeline.afar.load_encoder", load)
-    monkeypatch.setattr("visleak.pipeline.afar.CHUNK", 10)
+    monkeypatch.setattr("visleak.pipeline.remote.load_encoder", load)
+    monkeypatch.setattr("visleak.pipeline.remote.CHUNK", 10)
     _forget_networks()
     images = open_images([*crops(natural, 33, 40), np.zeros((23, 40, 3), np.uint8)])
     expected = fingerprint(images, Known(), alone)
@@ -187,7 +186,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
     def other(name, **options):
         return Known(digest="network-2")
 
-    monkeypatch.setattr("visleak.pipeline.afar.load_encoder", other)
+    monkeypatch.setattr("visleak.pipeline.remote.load_encoder", other)
     _forget_networks()
     with pytest.raises(VisleakError) as caught:
         fingerprint(open_images(crops(natural, 3, 40)), Known(), apart(tmp_path))
@@ -210,7 +209,7 @@ def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
 
 
 def _forget_networks() -> None:
-    from visleak.pipeline.afar import _loaded
+    from visleak.pipeline.remote import _loaded
 
     _loaded.cache_clear()
 

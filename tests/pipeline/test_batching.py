@@ -14,10 +14,10 @@ from test_fingerprinting import BAD, COUNT, GOOD, HERE, assert_same, image_set, 
 from visleak.cache import Cache
 from visleak.errors import MissingExtra, VisleakError
 from visleak.images import decode
-from visleak.pipeline import batching
+from visleak.pipeline import batches
+from visleak.pipeline.chunks import maker
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.prints import maker
+from visleak.pipeline.fingerprints import fingerprint
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_chunks_and_memory_limits_change_nothing(
     chosen = {"preparation": preparation} if preparation else {}
     expected, network = Network(**chosen), Network(**chosen)
     wanted = run(images, tmp_path, expected)
-    monkeypatch.setattr(batching, "FIRST_CHUNK", first)
-    monkeypatch.setattr(batching, "TASK_BYTES", limit)
+    monkeypatch.setattr(batches, "FIRST_CHUNK", first)
+    monkeypatch.setattr(batches, "TASK_BYTES", limit)
     for note in (tmp_path / "notes").iterdir():
         note.unlink()
     assert_same(run(images, tmp_path, network), wanted)
@@ -70,7 +70,7 @@ def test_workers_and_cache_change_nothing(images, tmp_path, monkeypatch):
     """Two workers, who get the preparation and never the network; a half-filled cache; a full."""
     wanted = run(images, tmp_path, Network())
     monkeypatch.setenv("PYTHONPATH", HERE)
-    monkeypatch.setattr(batching, "FIRST_CHUNK", 6)
+    monkeypatch.setattr(batches, "FIRST_CHUNK", 6)
     with Cache(tmp_path / "cache") as cache:
         run(images, tmp_path, Network(), cache=cache, rows=np.arange(3, 12))
         network = Network()
@@ -231,7 +231,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     """All pixels as the network's input: 120 MB of pictures never lie in memory together."""
     pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
     images = image_set([pixels] * 80, tmp_path / "n")
-    monkeypatch.setattr(batching, "TASK_BYTES", 4_000_000)
+    monkeypatch.setattr(batches, "TASK_BYTES", 4_000_000)
 
     class Shrinking(Network):
         batch = 4
@@ -251,11 +251,11 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 
 def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
     """A task that meets its bound hands the rest back; every picture still has its row."""
-    monkeypatch.setattr(batching, "TASK_BYTES", 3_000)
+    monkeypatch.setattr(batches, "TASK_BYTES", 3_000)
     with RunContext.at(tmp_path, 1, None) as place:
-        recipe = batching._Recipe("network", b"", 0, whole)
-        task = batching._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
-        done = batching.prepare(task)
+        recipe = batches._Recipe("network", b"", 0, whole)
+        task = batches._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
+        done = batches.prepare(task)
     assert [one.position for one in done.ready] == [0, 1, 2, 3]
     assert done.unreadable == ()
     assert list(done.rest) == list(range(4, COUNT))

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from visleak.auditing import Audit, audit
-from visleak.pipeline.crowds import CROWDED, LARGE, REPRESENTATIVES, Forest, Spanning
+from visleak.pipeline.selection import CROWDED, LARGE, REPRESENTATIVES, Forest, Spanning
 from visleak.settings import Settings
 from visleak.verdicts import Verdict, judged_summary
 from visleak.verify import check

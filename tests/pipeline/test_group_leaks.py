@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import visleak
 from visleak.pipeline.candidates import Side
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.group_leaks import GroupLeak, group_leak, sentence, union
-from visleak.pipeline.tables import Compared
 from visleak.records import Fingerprints, Pairs
 from visleak.stats import Rate
 
@@ -43,7 +43,7 @@ def compared(query, reference, coverage="intra"):
         query.name, reference.name, none, none, np.empty(0, np.float32),
         np.empty(0, np.float32), np.empty(0, np.int8), none,
     )  # fmt: skip
-    return Compared(query, reference, pairs, np.empty(0, np.int8), None, None, coverage, "full")
+    return Comparison(query, reference, pairs, np.empty(0, np.int8), None, None, coverage, "full")
 
 
 @st.composite

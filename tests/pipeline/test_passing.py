@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from visleak import pipeline
 from visleak.errors import VisleakError
-from visleak.pipeline.stored_encoder import BY_NAME, StoredEncoder, encoder_for
+from visleak.pipeline.embeddings import BY_NAME, StoredEncoder, encoder_for
+from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.summary import summarise
-from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.records import EmbeddingSet, Int64
 from visleak.settings import Settings
 from visleak.vectors import unit_rows
@@ -223,7 +223,7 @@ def test_vectors_without_a_direction_are_unreadable_on_both_sides():
     sets = embeddings("t", test), embeddings("r", train, [4, 5])
     outcome, rows, _, summary = ran([sets[0]], [sets[1]], within=False)
     problems = {
-        name: [(p.set, p.id, p.locator, p.reason, p.detail) for p in side.prints.problems]
+        name: [(p.set, p.id, p.locator, p.reason, p.detail) for p in side.fingerprints.problems]
         for name, side in outcome.sides.items()
     }
     for name, rows_and_words in {
@@ -371,7 +371,7 @@ def test_vectors_of_the_builtin_encoder_have_its_views_and_background():
 def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
     """A path is no identity: what the user names is loaded, and its digest compared."""
     mine = StoredEncoder("clip:/mine", "d", WIDTH, None)
-    monkeypatch.setattr("visleak.pipeline.stored_encoder.load_encoder", lambda asked: mine)
+    monkeypatch.setattr("visleak.pipeline.embeddings.load_encoder", lambda asked: mine)
     theirs = embeddings("t", clouds(1, 2), encoder="d", encoder_name="clip:theirs")
     assert encoder_for([theirs], "clip:/mine") is mine
     other = embeddings("t", clouds(1, 2), encoder="e", encoder_name="clip:theirs")

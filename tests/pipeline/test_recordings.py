@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import visleak
 from visleak.documents import as_plain
 from visleak.pipeline.candidates import Side
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.frame_distances import distances, recording_leak
 from visleak.pipeline.recordings import (
     RecordingLeak,
@@ -24,7 +25,6 @@ from visleak.pipeline.recordings import (
     union,
     unknown,
 )
-from visleak.pipeline.tables import Compared
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
 from visleak.stats import Rate
@@ -64,7 +64,7 @@ def compared(query, reference, graded=(), coverage="intra"):
     grades = Grades(
         grade.astype(np.int8), np.ones(n, np.float32), ("",) * n, ("",) * n
     )  # fmt: skip
-    return Compared(
+    return Comparison(
         query, reference, pairs, np.zeros(n, np.int8), None if graded is None else grades, None,
         coverage, "full",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from visleak.encoders import load_encoder
 from visleak.images import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.windows import BEST, with_windows
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted

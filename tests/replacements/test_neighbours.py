@@ -38,13 +38,13 @@ def test_an_audits_candidates_are_all_compared() -> None:
     approved = np.arange(1, 40)
     found = neighbours.of(0, approved)
     compared = {(near.set, near.row) for near in found}
-    query = pool.prints.matrix[0].astype(np.float64)
+    query = pool.fingerprints.matrix[0].astype(np.float64)
     want = set()
     for name, own in existing.items():
-        alike = own.prints.matrix.astype(np.float64) @ query
+        alike = own.fingerprints.matrix.astype(np.float64) @ query
         for score in (alike, alike - own.background / 2):
             want |= {(name, int(row)) for row in np.argsort(-score)[:COMPARED]}
-    others = pool.prints.matrix.astype(np.float64) @ query
+    others = pool.fingerprints.matrix.astype(np.float64) @ query
     others[0] = -2.0
     want |= {("pool", int(row)) for row in np.argsort(-others)[:COMPARED]}
     assert compared == want

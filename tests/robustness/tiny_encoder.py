@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 
-def thumbnail(picture: Picture) -> np.ndarray:
+def thumbnail(picture: DecodedImage) -> np.ndarray:
     """Return what the tiny encoder sees."""
     return cv2.resize(picture.pixels, (6, 6), interpolation=cv2.INTER_AREA)
 
@@ -26,7 +26,7 @@ class TinyEncoder:
     thresholds = {"hard": 0.95, "soft": 0.8, "provenance": "made up"}  # noqa: RUF012
     cohort = None
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[np.ndarray, np.ndarray]:
         rows = []
         for picture in pictures:
             row = thumbnail(picture).astype(np.float32).ravel() - 127.5
@@ -43,7 +43,7 @@ class BlindEncoder(TinyEncoder):
     name = "blind"
     digest = "blind-1"
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[np.ndarray, np.ndarray]:
         rows = np.zeros((len(pictures), self.width), np.float32)
         rows[:, 0] = 1.0
         return rows, np.zeros(len(pictures), bool)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from apart import apart
-from visleak.pipeline.parted import PartedSearch
-from visleak.pipeline.partitions import Elsewhere
+from visleak.pipeline.remote import PartedSearch
+from visleak.pipeline.streaming import Elsewhere
 from visleak.records import Partition
 from visleak.search import streaming
 from visleak.search.exact import ExactSearch

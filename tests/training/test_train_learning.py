@@ -20,7 +20,7 @@ from train_making import EACH, crops
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
-from visleak.records import Picture
+from visleak.records import DecodedImage
 from visleak.storage import claimed
 from visleak.training import EncoderSettings, TrainedEncoder, checkpoint_path, train_encoder
 from visleak.training.data import Sizes
@@ -128,8 +128,8 @@ def test_labels_may_be_left_aside(toy: Path, tmp_path: Path) -> None:
     assert made.scores["20 nearest"].share > 0.5
 
 
-def _picture(pixels: np.ndarray) -> Picture:
-    return Picture(np.ascontiguousarray(pixels), *pixels.shape[1::-1])
+def _picture(pixels: np.ndarray) -> DecodedImage:
+    return DecodedImage(np.ascontiguousarray(pixels), *pixels.shape[1::-1])
 
 
 def test_a_test_set_is_asked_instead(toy: Path, tmp_path: Path) -> None:

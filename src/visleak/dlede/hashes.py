@@ -26,8 +26,8 @@ from visleak.encoders.hashes import phashes, thumbnail
 from visleak.errors import UsageError, VisleakError
 from visleak.images import decode
 from visleak.images.decoding import grey
-from visleak.pipeline.afar import opener_for
 from visleak.pipeline.context import Handle, Progress, RunContext, shared, silent
+from visleak.pipeline.remote import opener_for
 from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 

@@ -21,7 +21,7 @@ from visleak.images.request import Request
 from visleak.images.sources import resolved
 from visleak.pipeline.candidates import BEST
 from visleak.pipeline.context import Progress
-from visleak.pipeline.material import CHANGED, GONE
+from visleak.pipeline.encoded_set import CHANGED, GONE
 from visleak.records import GRADES, AnySet, ImageSet
 from visleak.settings import Settings
 from visleak.storage import AUDIT, IMAGES, read_summary, read_table

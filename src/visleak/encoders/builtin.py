@@ -34,7 +34,7 @@ from visleak.encoders.flatness import (
     squeeze,
 )
 from visleak.encoders.request import Request
-from visleak.records import VIEWS, Bool, Float32, Picture
+from visleak.records import VIEWS, Bool, DecodedImage, Float32
 
 CELLS: Final = 8
 COLOURS: Final = 4
@@ -67,7 +67,7 @@ class BuiltinEncoder:
         self.cohort: Float32 | None = _cohort()
         self.digest = _digest(self.cohort)
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, 560) and whether each picture is flat (n,)."""
         vectors = np.empty((len(pictures), WIDTH), np.float32)
         flat = np.empty(len(pictures), np.bool_)

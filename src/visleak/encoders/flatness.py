@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import Bool, Float32, Picture
+from visleak.records import Bool, DecodedImage, Float32
 
 SIDE: Final = 32
 BINS: Final = 8
@@ -34,11 +34,11 @@ LUMA: Final = (77, 150, 29)
 BATCH: Final = 256
 
 
-def flat(pictures: Sequence[Picture]) -> Bool:
+def flat(pictures: Sequence[DecodedImage]) -> Bool:
     """Return whether each picture is flat (n,).
 
     >>> grey = np.full((40, 60, 3), 128, np.uint8)
-    >>> flat([Picture(grey, 60, 40)]).tolist()
+    >>> flat([DecodedImage(grey, 60, 40)]).tolist()
     [True]
     """
     found = np.empty(len(pictures), np.bool_)

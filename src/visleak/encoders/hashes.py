@@ -17,7 +17,7 @@ from PIL import Image
 from visleak.encoders.flatness import flat
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request
-from visleak.records import Bool, Bytes8, Float32, Picture
+from visleak.records import Bool, Bytes8, DecodedImage, Float32
 
 #: Sides of the picture phash looks at, and of its low frequencies that become bits.
 SIDE: Final = 32
@@ -63,7 +63,7 @@ class HashEncoder:
         self.thresholds = thresholds
         self._hash_of = hash_of
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each picture is flat (n,)."""
         vectors = np.empty((len(pictures), self.width), np.float32)
         blank = flat(pictures)

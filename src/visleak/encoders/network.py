@@ -23,7 +23,7 @@ from visleak.encoders.libraries import library
 from visleak.encoders.processors import Preprocessing
 from visleak.encoders.request import Request
 from visleak.errors import UsageError
-from visleak.records import Bool, Float32, Picture
+from visleak.records import Bool, DecodedImage, Float32
 from visleak.vectors import unit_rows
 
 #: Options that every network has. None changes what its vectors mean.
@@ -131,10 +131,10 @@ class NetworkEncoder:
         dtypes = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
         self._dtype = getattr(self._torch, dtypes[running.precision])
         self._module = tower.module.eval().to(device=running.device, dtype=self._dtype)
-        blank = Picture(np.full((64, 64, 3), 127, np.uint8), 64, 64)
+        blank = DecodedImage(np.full((64, 64, 3), 127, np.uint8), 64, 64)
         self.width = int(self._run(np.stack([self.preparation(blank)])).shape[1])
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each picture is flat (n,)."""
         vectors = np.empty((len(pictures), self.width), np.float32)
         for start in range(0, len(pictures), self.batch):

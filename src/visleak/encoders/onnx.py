@@ -18,7 +18,7 @@ from visleak.encoders.onnx_data import external_files
 from visleak.encoders.onnx_recipe import Recipe, read_recipe
 from visleak.encoders.request import Request
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, Float32, Picture
+from visleak.records import Bool, DecodedImage, Float32
 from visleak.vectors import NORM_TOLERANCE
 
 #: Pictures a call of the network, where nobody says.
@@ -71,7 +71,7 @@ class OnnxEncoder:
         grey = np.full((*recipe.shape, 3), 128, np.uint8)
         self.width = self._tried(grey)
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each picture is flat (n,)."""
         prepared = [self.preparation(picture) for picture in pictures]
         parts = [

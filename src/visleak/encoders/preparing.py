@@ -16,7 +16,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from visleak.records import Bytes8, Picture
+from visleak.records import Bytes8, DecodedImage
 
 #: What ``prep`` of CLIP may be.
 PREPS: Final = ("none", "laion", "laion-nojpeg")
@@ -57,7 +57,7 @@ class PixelPreparation:
             return self.crop[0], self.crop[1]
         return (self.resize[0], self.resize[1]) if len(self.resize) == 2 else None
 
-    def __call__(self, picture: Picture) -> Bytes8:
+    def __call__(self, picture: DecodedImage) -> Bytes8:
         """Return the prepared picture, ``uint8`` (height, width, 3)."""
         pixels = picture.pixels
         if self.prep != "none":

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from visleak.encoders.flatness import flat
 from visleak.encoders.limits import stated_thresholds
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, Bytes8, Float32, Picture
+from visleak.records import Bool, Bytes8, DecodedImage, Float32
 
 #: Pictures a call, where the object does not say.
 BATCH: Final = 32
@@ -64,7 +64,7 @@ class ObjectEncoder:
         self.preparation = all_pixels
         self.width = self._number("width", 1, 0) or self._tried()
 
-    def encode(self, pictures: Sequence[Picture]) -> tuple[Float32, Bool]:
+    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each picture is flat (n,)."""
         vectors = np.empty((len(pictures), self.width), np.float32)
         for start in range(0, len(pictures), self.batch):
@@ -145,7 +145,7 @@ class ObjectEncoder:
         return (made, True) if made else (f"this run only {uuid.uuid4().hex}", False)
 
 
-def all_pixels(picture: Picture) -> Bytes8:
+def all_pixels(picture: DecodedImage) -> Bytes8:
     """Return a picture's pixels: the preparation where there is none."""
     return np.ascontiguousarray(picture.pixels)
 

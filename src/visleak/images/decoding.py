@@ -30,7 +30,7 @@ from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, split_jpeg, turned
 from visleak.images.pixels import is_deep, rgb_of_image, shallow
 from visleak.images.raw_modes import mend
-from visleak.records import Bytes8, Picture, Unreadable
+from visleak.records import Bytes8, DecodedImage, Unreadable
 
 #: A picture with more pixels is refused before any of them is decoded.
 MAX_PIXELS: Final = 256_000_000
@@ -102,7 +102,7 @@ class _Quiet:
 QUIET: Final = _Quiet()
 
 
-def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
+def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadable:
     """Decode one picture as people see it.
 
     EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
@@ -125,7 +125,7 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> Picture | Unreadable:
     'not-an-image'
     """
     if isinstance(data, np.ndarray):
-        return Picture(data, data.shape[1], data.shape[0])
+        return DecodedImage(data, data.shape[1], data.shape[0])
     return _made(data, enough, _picture)
 
 
@@ -184,8 +184,8 @@ def _tried(
         return _refusal(data, kind, error, messages)
 
 
-def _picture(image: Image.Image, width: int, height: int) -> Picture:
-    return Picture(rgb_of_image(image), width, height)
+def _picture(image: Image.Image, width: int, height: int) -> DecodedImage:
+    return DecodedImage(rgb_of_image(image), width, height)
 
 
 def _grey(image: Image.Image, width: int, height: int) -> Image.Image:

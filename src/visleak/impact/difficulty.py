@@ -30,7 +30,7 @@ from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import match
 from visleak.impact.predictions.scores import OTHERS
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
 

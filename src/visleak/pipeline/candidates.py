@@ -49,12 +49,12 @@ class Side:
     """One side of the comparison: fingerprints, background and the order of ids.
 
     Attributes:
-        prints: the fingerprints.
+        fingerprints: of its readable images.
         background: ``float32`` (n,): mean similarity to the nearest cohort pictures.
         order: ``int64`` (n,): ranks of the ids, for ties.
     """
 
-    prints: Fingerprints
+    fingerprints: Fingerprints
     background: Float32
     order: Int64
 
@@ -65,30 +65,34 @@ def views_for(encoder: Encoder, choice: str) -> tuple[int, ...]:
 
 
 def side(
-    prints: Fingerprints, encoder: Encoder, views: tuple[int, ...], engine: Search, workers: int
+    fingerprints: Fingerprints,
+    encoder: Encoder,
+    views: tuple[int, ...],
+    engine: Search,
+    workers: int,
 ) -> Side:
     """Return a side with its background and order."""
-    background = np.zeros(len(prints), np.float32)
+    background = np.zeros(len(fingerprints), np.float32)
     cohort = encoder.cohort
     if cohort is not None:
         wanted = Wanted(None, best=min(COHORT_BEST, len(cohort)))
         zeros, order = np.zeros(len(cohort), np.float32), np.arange(len(cohort))
         # one background per content
-        keys = np.ascontiguousarray(prints.digests).view("V16").ravel()
+        keys = np.ascontiguousarray(fingerprints.digests).view("V16").ravel()
         first, content = np.unique(keys, return_index=True, return_inverse=True)[1:]
         by_row = np.argsort(first)
         for start in range(0, len(first), CHUNK):
             part = by_row[start : start + CHUNK]
-            rows = np.array(prints.matrix[first[part]])
+            rows = np.array(fingerprints.matrix[first[part]])
             sides = Sides(rows, cohort, zeros, order, views=views, make=encoder.view)
             hits = engine.find(sides, wanted, workers=workers)
             # the design's order of hits: each query's are adjacent, and of one number
             background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
-            forget(prints.matrix)
+            forget(fingerprints.matrix)
         background = background[content]
-    order_of = np.empty(len(prints), np.int64)
-    order_of[pc.sort_indices(prints.ids).to_numpy()] = np.arange(len(prints))
-    return Side(prints, background, order_of)
+    order_of = np.empty(len(fingerprints), np.int64)
+    order_of[pc.sort_indices(fingerprints.ids).to_numpy()] = np.arange(len(fingerprints))
+    return Side(fingerprints, background, order_of)
 
 
 def find_pairs(
@@ -109,10 +113,10 @@ def find_pairs(
     """
     same = query is reference
     blank = Wanted(SAME_COLOUR, best=0, cap=1)
-    found = _Found.none(len(query.prints))
+    found = _Found.none(len(query.fingerprints))
     for flat, rule, seen in ((False, wanted, views), (True, blank, (0,))):
-        left = _Distinct.of(query, query.prints.flat == flat)
-        right = left if same else _Distinct.of(reference, reference.prints.flat == flat)
+        left = _Distinct.of(query, query.fingerprints.flat == flat)
+        right = left if same else _Distinct.of(reference, reference.fingerprints.flat == flat)
         sides = Sides(
             query=left.matrix,
             reference=right.matrix,
@@ -130,17 +134,17 @@ def find_pairs(
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
         if not flat:
             hits = _within_cap(hits, left, right, rule.cap)
-        found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))
+        found = found.plus(_expand(hits, left, right, len(query.fingerprints), rule.cap, same))
     if same:
         found = found.unordered(query.order)
-    found = found.capped(query, reference, np.where(query.prints.flat, 1, wanted.cap))
+    found = found.capped(query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
     background = (query.background[found.query] + reference.background[found.reference]) / 2
     order = np.lexsort(
         (reference.order[found.reference], -found.similarity, query.order[found.query])
     )
     return Pairs(
-        query_set=query.prints.set,
-        reference_set=reference.prints.set,
+        query_set=query.fingerprints.set,
+        reference_set=reference.fingerprints.set,
         query=found.query[order],
         reference=found.reference[order],
         similarity=found.similarity[order],
@@ -173,7 +177,7 @@ class _Distinct:
     def of(cls, side: Side, mask: Bool) -> _Distinct:
         """Group the rows of a side that a mask selects."""
         rows = np.flatnonzero(mask)
-        keys = np.ascontiguousarray(side.prints.digests[rows]).view("V16").ravel()
+        keys = np.ascontiguousarray(side.fingerprints.digests[rows]).view("V16").ravel()
         distinct, first, group = np.unique(keys, return_index=True, return_inverse=True)
         # numbered by first row instead of by digest, so that vectors are read in storage order
         by_row = np.argsort(first)
@@ -185,7 +189,7 @@ class _Distinct:
         lead = members[edges[:-1]]
         return cls(
             keys=distinct[by_row],
-            matrix=Rows(side.prints.matrix, rows[first[by_row]]),
+            matrix=Rows(side.fingerprints.matrix, rows[first[by_row]]),
             background=side.background[lead],
             order=side.order[lead],
             members=members,
@@ -252,9 +256,9 @@ class _Found:
 
         Of a blank picture's many equals those with equal bytes come first.
         """
-        left, right = query.prints.digests, reference.prints.digests
+        left, right = query.fingerprints.digests, reference.fingerprints.digests
         other = (left[self.query] != right[self.reference]).any(axis=1)
-        other &= query.prints.flat[self.query]
+        other &= query.fingerprints.flat[self.query]
         ends = [(self.query, reference.order[self.reference])]
         if query is reference:
             ends.append((self.reference, query.order[self.query]))

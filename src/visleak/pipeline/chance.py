@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from visleak.pipeline.candidates import Side
-from visleak.pipeline.tables import Compared
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.thresholds import Thresholds
 from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
@@ -30,7 +30,7 @@ MANY: Final = 1.0
 
 
 def chance_of(
-    compared: Compared,
+    compared: Comparison,
     sides: Mapping[str, Side],
     encoder: Encoder,
     views: tuple[int, ...],
@@ -56,7 +56,9 @@ def chance_of(
     """
     if thresholds.soft is None:
         return None
-    query, reference = (sides[each.name].prints for each in (compared.query, compared.reference))
+    query, reference = (
+        sides[each.name].fingerprints for each in (compared.query, compared.reference)
+    )
     same = compared.query.name == compared.reference.name
     left, right = _sample(query, QUERIES), _sample(reference, REFERENCES)
     sampled = len(left) * (len(right) - same)
@@ -89,14 +91,14 @@ def chance_of(
     return ChanceSummary(sampled, per_image, pairs)
 
 
-def _sample(prints: Fingerprints, count: int) -> Int64:
+def _sample(fingerprints: Fingerprints, count: int) -> Int64:
     """Return a row of each of the contents with the lowest digests, blank images left out."""
-    rows = np.flatnonzero(~prints.flat)
-    keys = np.ascontiguousarray(prints.digests[rows]).view("V16").ravel()
+    rows = np.flatnonzero(~fingerprints.flat)
+    keys = np.ascontiguousarray(fingerprints.digests[rows]).view("V16").ravel()
     return rows[np.unique(keys, return_index=True)[1][:count]]
 
 
-def _copies(compared: Compared, query: Int64, reference: Int64) -> Bool | None:
+def _copies(compared: Comparison, query: Int64, reference: Int64) -> Bool | None:
     """Return which pairs of rows are graded near or exact; ``None`` without grades."""
     if compared.grades is None:
         return None

@@ -18,13 +18,13 @@ from visleak.encoders.flatness import flat
 from visleak.encoders.local import MOST
 from visleak.images import content_digest, decode
 from visleak.images.choosing import chosen
-from visleak.pipeline.batching import forwarded
-from visleak.pipeline.local import MOST_REFERENCES
+from visleak.pipeline.batches import forwarded
+from visleak.pipeline.chunks import maker
+from visleak.pipeline.local_features import MOST_REFERENCES
 from visleak.pipeline.pair_cost import Sampled, pair_cost
-from visleak.pipeline.prints import maker
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.quantities import counted, duration, size
-from visleak.records import AnySet, Bytes8, Encoder, ImageSet, Picture, Unreadable
+from visleak.records import AnySet, Bytes8, DecodedImage, Encoder, ImageSet, Unreadable
 from visleak.settings import Settings
 
 #: Images of a set that are read and encoded to be timed, and seconds after which no more are.
@@ -191,7 +191,7 @@ class _Handful:
 def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
     """Time a handful of pictures; those that the cache knows take reading only."""
     found = _Handful()
-    fresh: list[Picture] = []
+    fresh: list[DecodedImage] = []
     began = last = time.perf_counter()
     positions = _chosen(images)
     for position, data in zip(positions, images.opener.read(positions), strict=False):
@@ -204,7 +204,7 @@ def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
             found.read += now - last
             picture = None if known else decode(data, enough=encoder.enough)
             found.ready += time.perf_counter() - now
-            if isinstance(picture, Picture):
+            if isinstance(picture, DecodedImage):
                 fresh.append(picture)
         last = time.perf_counter()
         if last - began > PATIENCE:
@@ -214,7 +214,7 @@ def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
     return found
 
 
-def _encode(encoder: Any, pictures: Sequence[Picture], found: _Handful) -> None:
+def _encode(encoder: Any, pictures: Sequence[DecodedImage], found: _Handful) -> None:
     """Add the seconds that encoding takes."""
     start = time.perf_counter()
     if not hasattr(encoder, "forward"):

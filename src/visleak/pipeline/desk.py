@@ -10,11 +10,11 @@ import numpy as np
 
 from visleak.pipeline.candidates import BEST, Side, find_pairs, side
 from visleak.pipeline.context import RunContext, timed
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.parted import search_for
-from visleak.pipeline.passing import pass_by
-from visleak.pipeline.stored import Taken, take_in
+from visleak.pipeline.embeddings import Taken, take_in
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.remote import search_for
+from visleak.pipeline.streaming import pass_by
 from visleak.pipeline.thresholds import Thresholds
 from visleak.records import AnySet, EmbeddingSet, Encoder, Int64, Pairs
 from visleak.search import load_partition_search
@@ -36,7 +36,7 @@ class Desk:
     settings: Settings
     place: RunContext
     sides: dict[str, Side] = field(default_factory=dict)
-    material: dict[str, Material] = field(default_factory=dict)
+    material: dict[str, EncodedSet] = field(default_factory=dict)
     embeddings: dict[str, Taken] = field(default_factory=dict)
     accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
 
@@ -47,9 +47,9 @@ class Desk:
             if isinstance(images, EmbeddingSet):
                 taken = take_in(images, self.encoder.digest, self.place, drawn)
                 self.embeddings[images.name] = taken
-                own = Material(taken.images, taken.prints)
+                own = EncodedSet(taken.images, taken.fingerprints)
             else:
-                own = Material(images, fingerprint(images, self.encoder, self.place, drawn))
+                own = EncodedSet(images, fingerprint(images, self.encoder, self.place, drawn))
         self._lay_out(own)
 
     def leave_out(self, lost: ImagesLost) -> None:
@@ -60,11 +60,11 @@ class Desk:
             for known in (self.sides, self.material, self.embeddings):
                 del known[name]
 
-    def _lay_out(self, own: Material) -> None:
+    def _lay_out(self, own: EncodedSet) -> None:
         name = own.images.name
         with timed(self.place, "background"):
             self.sides[name] = side(
-                own.prints, self.encoder, self.views, ExactSearch(), self.place.workers
+                own.fingerprints, self.encoder, self.views, ExactSearch(), self.place.workers
             )
         self.material[name] = own
 
@@ -92,7 +92,7 @@ class Desk:
             if through is not None:
                 self.accounts[", ".join(queries), images.name] = (through.account,)
             self.embeddings[images.name] = passed.taken
-            self.material[images.name] = Material(passed.taken.images, passed.taken.prints)
+            self.material[images.name] = EncodedSet(passed.taken.images, passed.taken.fingerprints)
             self.sides[images.name] = passed.side
             found |= {(pairs.query_set, pairs.reference_set): pairs for pairs in passed.pairs}
         return found
@@ -100,7 +100,7 @@ class Desk:
     def find(self, couple: tuple[str, str], rule: Wanted) -> Pairs:
         """Return the candidates of two sets; within a set, best ones need no threshold either."""
         query, reference = couple
-        step, total = f"comparing {query} with {reference}", len(self.sides[reference].prints)
+        step, total = f"comparing {query} with {reference}", len(self.sides[reference].fingerprints)
         self.place.progress(step, 0, total)
         engine = search_for(
             self.settings.search, self.place, lambda done: self.place.progress(step, done, total)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.pipeline.candidates import Side
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.recordings import RecordingLeak
-from visleak.pipeline.tables import Compared
 from visleak.records import GRADES, Bool, ImageSet, Int64
 from visleak.settings import Settings
 from visleak.storage.summary import DistanceCount, RecordingCounts
@@ -43,7 +43,7 @@ class _Placed:
 
 
 def recording_leak(
-    compared: Compared, sides: Mapping[str, Side], passing: Iterable[str], settings: Settings
+    compared: Comparison, sides: Mapping[str, Side], passing: Iterable[str], settings: Settings
 ) -> RecordingLeak | None:
     """Return how near in time two sets lie; ``None`` where that has no meaning.
 
@@ -68,7 +68,7 @@ def recording_leak(
     left, right = _coded(own, names), _coded(other, names)
     distance = distances(left.group, left.frame, right.group, right.frame)
     side = sides[query.name]
-    close = np.zeros(len(side.prints), np.bool_)
+    close = np.zeros(len(side.fingerprints), np.bool_)
     close[left.rows] = distance <= np.uint64(within)
     near = _near(compared, side, left, sides[reference.name], right)
     return RecordingLeak(
@@ -117,7 +117,7 @@ def _placed(images: ImageSet, side: Side) -> _Placed | None:
     """Return the readable images with a recording and a time, ``None`` where there are none."""
     if images.groups is None or images.frames is None:
         return None
-    taken = pa.array(side.prints.rows)
+    taken = pa.array(side.fingerprints.rows)
     groups, frames = images.groups.take(taken), images.frames.take(taken)
     known = pc.and_(pc.is_valid(groups), pc.is_valid(frames))
     rows = np.flatnonzero(known.to_numpy(zero_copy_only=False))
@@ -153,7 +153,7 @@ class _Near:
 
 
 def _near(
-    compared: Compared, query: Side, left: _Coded, reference: Side, right: _Coded
+    compared: Comparison, query: Side, left: _Coded, reference: Side, right: _Coded
 ) -> _Near | None:
     """Return the near and exact pairs within recordings; ``None`` where nothing was graded.
 
@@ -164,9 +164,10 @@ def _near(
     grade = compared.grades.grade
     pairs = compared.pairs
     own, other = (
-        _spread(len(side.prints), coded) for side, coded in ((query, left), (reference, right))
+        _spread(len(side.fingerprints), coded)
+        for side, coded in ((query, left), (reference, right))
     )
-    known = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.prints.flat[pairs.query]
+    known = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.fingerprints.flat[pairs.query]
     first, second = pairs.query[known], pairs.reference[known]
     same = (own[0][first] >= 0) & (own[0][first] == other[0][second])
     first, second = first[same], second[same]

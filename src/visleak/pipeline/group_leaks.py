@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.pipeline.candidates import Side
-from visleak.pipeline.tables import Compared
+from visleak.pipeline.comparison import Comparison
 from visleak.records import Bool, ImageSet
 from visleak.stats import Rate
 from visleak.storage.summary import GroupSummary
@@ -38,7 +38,7 @@ class GroupLeak:
 
 
 def group_leak(
-    compared: Compared, sides: Mapping[str, Side], passing: Iterable[str]
+    compared: Comparison, sides: Mapping[str, Side], passing: Iterable[str]
 ) -> GroupLeak | None:
     """Return the groups on both sides of a comparison; ``None`` where that has no meaning.
 
@@ -67,7 +67,7 @@ def _groups(images: ImageSet, side: Side) -> pa.StringArray | None:
     """Return the groups of the readable images, ``None`` where not one has any."""
     if images.groups is None:
         return None
-    found = images.groups.take(pa.array(side.prints.rows))
+    found = images.groups.take(pa.array(side.fingerprints.rows))
     return None if found.null_count == len(found) else found
 
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 from visleak.pipeline.candidates import BEST, COHORT_BEST, Side, find_pairs, views_for
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.desk import Desk, wanted, wanted_in_passing
-from visleak.pipeline.local import add_votes, applies, extract
+from visleak.pipeline.local_features import add_votes, applies, extract
+from visleak.pipeline.reference_similarity import measured
 from visleak.pipeline.thresholds import Thresholds
 from visleak.pipeline.verification import verify
-from visleak.pipeline.yardstick import measured
 from visleak.records import Bool, Encoder, ImageSet, Int64, Pairs
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
@@ -114,7 +114,11 @@ def pair_cost(
         for query, reference in couples:
             rule = (wanted_in_passing if sets[reference].passes else wanted)(thresholds, settings)
             found.search += _pace(desk, rule) * sets[query].count * sets[reference].count
-        seen = [c for c in couples if all(n in desk.sides and len(desk.sides[n].prints) for n in c)]
+        seen = [
+            c
+            for c in couples
+            if all(n in desk.sides and len(desk.sides[n].fingerprints) for n in c)
+        ]
         per_image: dict[str, tuple[float, float]] = {}
         for couple in seen:
             trial = _Trial.of(desk, couple, sets, thresholds, clock, len(seen))
@@ -167,7 +171,7 @@ class _Part:
     @classmethod
     def of(cls, whole: Side, rows: Int64) -> _Part:
         """Take some rows of a side."""
-        prints = whole.prints
+        prints = whole.fingerprints
         some = replace(
             prints,
             **{name: getattr(prints, name)[rows] for name in ("rows", "matrix", "digests")},
@@ -216,7 +220,7 @@ class _Trial:
         sides = desk.sides[couple[0]], desk.sides[couple[1]]
         own = sets[couple[0]], sets[couple[1]]
         rule = wanted(thresholds, desk.settings)
-        share = min(1.0, len(sides[1].prints) / own[1].count)
+        share = min(1.0, len(sides[1].fingerprints) / own[1].count)
         pairs = find_pairs(
             *sides,
             encoder=desk.encoder,
@@ -228,7 +232,7 @@ class _Trial:
         # the same quantile stand in for them
         alike = np.argsort(pairs.background - pairs.similarity, kind="stable")
         if rule.best * share < 1.0:
-            alike = alike[: max(8, round(len(sides[0].prints) * rule.best * share))]
+            alike = alike[: max(8, round(len(sides[0].fingerprints) * rule.best * share))]
         most = PAIRS if _local_applies(desk, sides) else TINY_PAIRS
         count = min(len(alike), max(4, most // comparisons))
         rows = np.sort(np.random.default_rng(SEED).choice(alike, count, replace=False))
@@ -236,7 +240,7 @@ class _Trial:
             desk,
             own,
             _expected(pairs, own, rule, same=couple[0] == couple[1], share=share),
-            pairs.query * len(sides[1].prints) + pairs.reference,
+            pairs.query * len(sides[1].fingerprints) + pairs.reference,
             *_taken(pairs, rows, sides),
             clock,
             PATIENCE / comparisons,
@@ -274,7 +278,7 @@ class _Trial:
         for name, part in dict(zip(names, self.parts, strict=True)).items():
             start = time.process_time()
             patches[name] = extract(
-                replace(self.desk.material[name], prints=part.side.prints), place
+                replace(self.desk.material[name], fingerprints=part.side.fingerprints), place
             )
             spent = (time.process_time() - start) / len(part.rows)
             per_image[name] = (spent, per_image.get(name, (0.0, 0.0))[1])
@@ -298,13 +302,15 @@ class _Trial:
     def _numbers(self, pairs: Pairs) -> Int64:
         """Return pairs of the parts as numbers, each of its own among the pairs of the samples."""
         query, reference = self.parts[0].rows[pairs.query], self.parts[1].rows[pairs.reference]
-        return np.asarray(query * len(self.desk.sides[pairs.reference_set].prints) + reference)
+        return np.asarray(
+            query * len(self.desk.sides[pairs.reference_set].fingerprints) + reference
+        )
 
     def _verified(self, pairs: Pairs, rows: Int64) -> _Timing:
         """Verify some pairs, in blocks that grow while there is time."""
         names = pairs.query_set, pairs.reference_set
         material = {
-            name: replace(self.desk.material[name], prints=part.side.prints)
+            name: replace(self.desk.material[name], fingerprints=part.side.fingerprints)
             for name, part in zip(names, self.parts, strict=True)
         }
         desk, timing, begin, block = self.desk, _Timing(), time.process_time(), 8

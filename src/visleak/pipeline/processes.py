@@ -210,7 +210,7 @@ class Processes:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             others = set(multiprocessing.active_children())
-            self._pool = ProcessPoolExecutor(self._working, context, initializer=be_a_worker)
+            self._pool = ProcessPoolExecutor(self._working, context, initializer=init_worker)
             gate = self.scratch / f"workers-{next(self._numbers)}.gate"
             with without_main():
                 # a process is started with each task that finds none idle: hold them back until
@@ -278,7 +278,7 @@ def _wait_for(gate: Path) -> None:
         time.sleep(0.005)
 
 
-def be_a_worker() -> None:
+def init_worker() -> None:
     """Leave Ctrl-C to the process that began the run, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):

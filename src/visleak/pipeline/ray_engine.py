@@ -21,8 +21,9 @@ from typing import Any, Final, Self, TypeVar
 
 import visleak
 from visleak.cache import Cache
-from visleak.errors import VisleakError
-from visleak.pipeline.processes import use_one_thread
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.context import Engine
+from visleak.pipeline.processes import Processes, use_one_thread
 from visleak.pipeline.ray_cluster import Cluster, joined, one_line
 
 T = TypeVar("T")
@@ -265,3 +266,14 @@ class KeptBeside:
 
         found: Mapping[bytes, bytes] = ray.get(self.keeper.get.remote(maker, list(keys)))
         return found
+
+
+def engine_of(name: str, address: str | None = None) -> Engine:
+    """Return an execution backend; an address is that of a Ray cluster.
+
+    Raises:
+        UsageError: there is no such backend.
+    """
+    if name not in ("local", "ray"):
+        raise UsageError(f"engine must be one of local, ray; got {name!r}")
+    return RayEngine(address) if name == "ray" or address else Processes

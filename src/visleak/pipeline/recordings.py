@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.pipeline.tables import Compared
+from visleak.pipeline.comparison import Comparison
 from visleak.records import Bool, ImageSet
 from visleak.stats import Rate
 from visleak.storage.summary import DistanceCount, RecordingCounts, RecordingSummary
@@ -108,7 +108,7 @@ def sentence(leaks: Sequence[RecordingLeak], name: str) -> str:
     )
 
 
-def unknown(compared: Compared, shared: int) -> str:
+def unknown(compared: Comparison, shared: int) -> str:
     """Return why distances in time of a comparison with shared groups tell nothing, else nothing.
 
     Args:

@@ -12,20 +12,20 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade, load_grader
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.chance import chance_of
+from visleak.pipeline.comparison import Comparison, degree_of
 from visleak.pipeline.context import RunContext, timed
-from visleak.pipeline.crowds import Spanning, crowded
 from visleak.pipeline.desk import Desk, wanted
+from visleak.pipeline.embeddings import Taken
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, none_readable
 from visleak.pipeline.frame_distances import recording_leak
 from visleak.pipeline.labels import coverage, modality
-from visleak.pipeline.local import with_votes
-from visleak.pipeline.material import ImagesLost, Material, none_readable
+from visleak.pipeline.local_features import with_votes
 from visleak.pipeline.recordings import RecordingLeak
-from visleak.pipeline.stored import Taken
-from visleak.pipeline.tables import Compared, degree_of
+from visleak.pipeline.reference_similarity import measured
+from visleak.pipeline.selection import Spanning, crowded
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import connect, equal_bytes, verify
 from visleak.pipeline.windows import with_windows
-from visleak.pipeline.yardstick import measured
 from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Pairs
 from visleak.search import load_search
 from visleak.search.account import Account
@@ -58,7 +58,7 @@ class Outcome:
     queries: tuple[ImageSet, ...]
     references: tuple[ImageSet, ...]
     sides: Mapping[str, Side]
-    compared: tuple[Compared, ...]
+    compared: tuple[Comparison, ...]
     thresholds: Thresholds
     grader: Grader | None
     embeddings: Mapping[str, Taken] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def _found(
 
 
 def _recordings(
-    compared: Sequence[Compared], desk: Desk, settings: Settings
+    compared: Sequence[Comparison], desk: Desk, settings: Settings
 ) -> dict[tuple[str, str], RecordingLeak]:
     """Return how near in time the frames of each comparison lie, where both sides tell."""
     passing = [name for name, taken in desk.embeddings.items() if taken.streamed]
@@ -189,7 +189,7 @@ def _recordings(
 
 
 def _chance(
-    compared: Sequence[Compared], desk: Desk, thresholds: Thresholds
+    compared: Sequence[Comparison], desk: Desk, thresholds: Thresholds
 ) -> dict[tuple[str, str], ChanceSummary]:
     """Return what reaches the thresholds by chance, but of embeddings that passed by."""
     passed = {name for name, taken in desk.embeddings.items() if taken.streamed}
@@ -241,9 +241,9 @@ def _refuse_unreadable(images: AnySet, desk: Desk) -> None:
         VisleakError: none could be read.
     """
     own, taken = desk.material[images.name], desk.embeddings.get(images.name)
-    problems = (*own.images.problems, *own.prints.problems)
+    problems = (*own.images.problems, *own.fingerprints.problems)
     # of embeddings that passed by, only the images in a pair have fingerprints
-    readable = len(own.prints)
+    readable = len(own.fingerprints)
     if taken is not None and taken.streamed:
         readable = taken.vectors - len(problems)
     if readable or not problems:
@@ -274,18 +274,18 @@ def _compared(
     pairs: Pairs,
     gauge: Pairs,
     evidence: Evidence | None,
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     thresholds: Thresholds,
     grader: Grader | None,
     settings: Settings,
-) -> Compared:
+) -> Comparison:
     """Return a comparison with its degrees and verdicts.
 
     Degrees are by the pairs' own similarities, verdicts by those of ``gauge``, the same pairs as
     the built-in fingerprint sees them.
     """
     query, reference = (material[name].images for name in (pairs.query_set, pairs.reference_set))
-    verdict = Compared(
+    verdict = Comparison(
         query=query,
         reference=reference,
         pairs=pairs,
@@ -302,7 +302,7 @@ def _compared(
         gauge.background,
         evidence,
         equal_bytes=equal_bytes(pairs, material),
-        flat=material[query.name].prints.flat[pairs.query],
+        flat=material[query.name].fingerprints.flat[pairs.query],
         grader=grader,
     )
     # a copy, which lets go of the columns beside it

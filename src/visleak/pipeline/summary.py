@@ -9,12 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from visleak.pipeline import chance, group_leaks, rates, recordings, rounds
+from visleak.pipeline import chance, group_leaks, rates, recordings, selection
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.embeddings import Taken
+from visleak.pipeline.encoded_set import lost
 from visleak.pipeline.labels import comparable, relation
-from visleak.pipeline.material import lost
 from visleak.pipeline.run import Outcome
-from visleak.pipeline.stored import Taken
-from visleak.pipeline.tables import Compared
 from visleak.records import Encoder, Fingerprints, ImageSet
 from visleak.settings import Settings
 from visleak.stats import Rate
@@ -48,7 +48,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
     totals = tuple(_total(outcome, images) for images in outcome.queries)
     comparisons = tuple(_comparison(outcome, each) for each in outcome.compared)
     thresholds, grader = outcome.thresholds, outcome.grader
-    verification, unverified = rounds.account(each.skipped for each in outcome.compared)
+    verification, unverified = selection.account(each.skipped for each in outcome.compared)
     low = any(chance.notes(comparisons))
     return AuditSummary(
         visleak=tool,
@@ -83,7 +83,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
 
 def _lost(outcome: Outcome) -> int:
     """Return how many images could be read at first, and not again."""
-    return sum(len(lost(own.prints.problems)) for own in outcome.sides.values())
+    return sum(len(lost(own.fingerprints.problems)) for own in outcome.sides.values())
 
 
 def _set(outcome: Outcome, images: ImageSet) -> SetSummary:
@@ -100,40 +100,40 @@ def _set(outcome: Outcome, images: ImageSet) -> SetSummary:
     taken = outcome.embeddings.get(images.name)
     if taken is not None:
         return _with_embeddings(about, taken)
-    prints = outcome.sides[images.name].prints
+    fingerprints = outcome.sides[images.name].fingerprints
     return replace(
         about,
         images=len(images) + len(images.problems),
-        readable=len(prints),
-        flat=int(prints.flat.sum()),
-        unreadable=len(images.problems) + len(prints.problems),
-        distinct=_distinct(prints),
+        readable=len(fingerprints),
+        flat=int(fingerprints.flat.sum()),
+        unreadable=len(images.problems) + len(fingerprints.problems),
+        distinct=_distinct(fingerprints),
         not_listed=dict(sorted(images.skipped.items())),
     )
 
 
 def _with_embeddings(about: SetSummary, taken: Taken) -> SetSummary:
     """Return a set of embeddings with its counts; of a streamed one, some are not known."""
-    prints = taken.prints
-    unreadable = len(prints.problems)
+    fingerprints = taken.fingerprints
+    unreadable = len(fingerprints.problems)
     return replace(
         about,
         files=None if taken.files is None else SetFiles(**asdict(taken.files)),
         images=taken.vectors,
-        readable=taken.vectors - unreadable if taken.streamed else len(prints),
-        flat=None if taken.streamed else int(prints.flat.sum()),
+        readable=taken.vectors - unreadable if taken.streamed else len(fingerprints),
+        flat=None if taken.streamed else int(fingerprints.flat.sum()),
         unreadable=unreadable,
-        distinct=None if taken.streamed else _distinct(prints),
-        listed=len(prints),
+        distinct=None if taken.streamed else _distinct(fingerprints),
+        listed=len(fingerprints),
         norms_off=taken.off,
     )
 
 
-def _distinct(prints: Fingerprints) -> int:
-    return len(np.unique(np.ascontiguousarray(prints.digests).view("V16")))
+def _distinct(fingerprints: Fingerprints) -> int:
+    return len(np.unique(np.ascontiguousarray(fingerprints.digests).view("V16")))
 
 
-def _comparison(outcome: Outcome, compared: Compared) -> ComparisonSummary:
+def _comparison(outcome: Outcome, compared: Comparison) -> ComparisonSummary:
     query, reference = compared.query, compared.reference
     side, names = outcome.sides[query.name], (query.name, reference.name)
     found = dict(
@@ -149,7 +149,7 @@ def _comparison(outcome: Outcome, compared: Compared) -> ComparisonSummary:
         *names,
         coverage=compared.coverage,
         modality=compared.modality,
-        queries=len(side.prints),
+        queries=len(side.fingerprints),
         rates=found,
         pairs=len(compared.pairs),
         within=rates.within(compared, side) if compared.coverage == "within" else None,
@@ -160,7 +160,7 @@ def _comparison(outcome: Outcome, compared: Compared) -> ComparisonSummary:
     )
 
 
-def _group_leak(outcome: Outcome, compared: Compared) -> group_leaks.GroupLeak | None:
+def _group_leak(outcome: Outcome, compared: Comparison) -> group_leaks.GroupLeak | None:
     passing = [name for name, taken in outcome.embeddings.items() if taken.streamed]
     return group_leaks.group_leak(compared, outcome.sides, passing)
 
@@ -183,11 +183,11 @@ def _population(outcome: Outcome, images: ImageSet) -> int | None:
 
     ``None`` where all were taken. Only those drawn are known to be unreadable or not.
     """
-    prints = outcome.sides[images.name].prints
+    fingerprints = outcome.sides[images.name].fingerprints
     taken = outcome.embeddings.get(images.name)
     whole = len(images) if taken is None else taken.vectors
-    lost = len(prints.problems)
-    return whole - lost if len(prints) + lost < whole else None
+    lost = len(fingerprints.problems)
+    return whole - lost if len(fingerprints) + lost < whole else None
 
 
 def _total(outcome: Outcome, images: ImageSet) -> TotalSummary:
@@ -216,7 +216,7 @@ def _total(outcome: Outcome, images: ImageSet) -> TotalSummary:
     return TotalSummary(images.name, said, total)
 
 
-def _conflicts(outcome: Outcome, compared: Compared) -> int:
+def _conflicts(outcome: Outcome, compared: Comparison) -> int:
     """Return how many near or exact pairs of a comparison have different labels."""
     own, others = compared.query.labels, compared.reference.labels
     if compared.grades is None or own is None or others is None:
@@ -224,8 +224,8 @@ def _conflicts(outcome: Outcome, compared: Compared) -> int:
     if not comparable(compared.query, compared.reference):
         return 0
     rows = np.flatnonzero((compared.grades.grade >= 0) & (compared.grades.grade <= 1))
-    left = outcome.sides[compared.query.name].prints.rows[compared.pairs.query[rows]]
-    right = outcome.sides[compared.reference.name].prints.rows[compared.pairs.reference[rows]]
+    left = outcome.sides[compared.query.name].fingerprints.rows[compared.pairs.query[rows]]
+    right = outcome.sides[compared.reference.name].fingerprints.rows[compared.pairs.reference[rows]]
     related = relation(own.take(left), others.take(right), True)
     return int(related.to_pylist().count("different"))
 
@@ -321,7 +321,7 @@ def _views_by_others(outcome: Outcome, settings: Settings) -> str:
 def _capped(outcome: Outcome, settings: Settings) -> int:
     over = 0
     for each in outcome.compared:
-        flat = outcome.sides[each.query.name].prints.flat
+        flat = outcome.sides[each.query.name].fingerprints.flat
         over += int(((each.pairs.total > settings.per_query) & ~flat).sum())
     return over
 

@@ -3,9 +3,9 @@
 The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
 up to 1,024 pixels, where strokes and fine texture show.
 
-In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`), and in crowds of
-similar images that of screened pairs too (:mod:`visleak.pipeline.crowds`). Evidence goes into the
-cache as soon as it is made, so that an interrupted run loses one task per worker.
+In an audit the number of full checks is bounded, and in dense groups of similar images that of
+screened pairs too (:mod:`visleak.pipeline.selection`). Evidence goes into the cache as soon as it
+is made, so that an interrupted run loses one task per worker.
 """
 
 from __future__ import annotations
@@ -23,13 +23,20 @@ import numpy.typing as npt
 from visleak.grading import Grader, grade
 from visleak.images import DECODING, decode
 from visleak.pipeline.context import Handle, RunContext, shared
-from visleak.pipeline.crowds import Forest, Spanning
-from visleak.pipeline.evidence_entries import packed, unpacked
-from visleak.pipeline.fingerprinting import TINIEST
-from visleak.pipeline.local import content_keys
-from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.pictures import Drawer, Shelf, fill
-from visleak.pipeline.rounds import CONNECTED, Candidates, Rounds, most_for, sizes_for
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.evidence import packed, unpacked
+from visleak.pipeline.fingerprints import TINIEST
+from visleak.pipeline.local_features import content_keys
+from visleak.pipeline.pixels import Drawer, Shelf, fill
+from visleak.pipeline.selection import (
+    CONNECTED,
+    Candidates,
+    Forest,
+    Rounds,
+    Spanning,
+    most_for,
+    sizes_for,
+)
 from visleak.records import (
     GRADES,
     Bool,
@@ -173,7 +180,7 @@ class _Rows:
 
 def verify(
     comparisons: Sequence[Pairs],
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     place: RunContext,
     grader: Grader | None = None,
     spanning: Sequence[Spanning] = (),
@@ -209,7 +216,7 @@ def verify(
 
 def connect(
     comparisons: Sequence[Pairs],
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     place: RunContext,
     grader: Grader,
 ) -> list[Spanning]:
@@ -250,16 +257,16 @@ def connect(
     ]
 
 
-def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
+def equal_bytes(pairs: Pairs, material: Mapping[str, EncodedSet]) -> Bool:
     """Return which pairs are two copies of the same bytes."""
-    left = material[pairs.query_set].prints.digests[pairs.query]
-    right = material[pairs.reference_set].prints.digests[pairs.reference]
+    left = material[pairs.query_set].fingerprints.digests[pairs.query]
+    right = material[pairs.reference_set].fingerprints.digests[pairs.reference]
     return np.asarray((left == right).all(axis=1))
 
 
 def _distinct(
     pairs: Pairs,
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     place: RunContext,
     spanning: Spanning | None = None,
 ) -> _Distinct:
@@ -294,7 +301,7 @@ def _distinct(
         at, tried = spanning.find(keys)
         table[tried], near = spanning.table[at[tried]], tried & spanning.near[at]
         groups = [
-            spanning.group_of(content_keys(material[name].prints))[rows]
+            spanning.group_of(content_keys(material[name].fingerprints))[rows]
             for name, rows in (
                 (pairs.query_set, distinct.query),
                 (pairs.reference_set, distinct.reference),
@@ -304,9 +311,11 @@ def _distinct(
     return _Distinct(distinct, numbers, of, table, equal, tried, near, connected)
 
 
-def _numbers(pairs: Pairs, material: Mapping[str, Material]) -> tuple[Int64, Int64]:
+def _numbers(pairs: Pairs, material: Mapping[str, EncodedSet]) -> tuple[Int64, Int64]:
     """Return a number for the content of each fingerprint of either side, over both."""
-    sides = [content_keys(material[name].prints) for name in (pairs.query_set, pairs.reference_set)]
+    sides = [
+        content_keys(material[name].fingerprints) for name in (pairs.query_set, pairs.reference_set)
+    ]
     number = np.unique(np.concatenate(sides), return_inverse=True)[1].astype(np.int64)
     return number[: len(sides[0])], number[len(sides[0]) :]
 
@@ -316,7 +325,7 @@ def _numbers(pairs: Pairs, material: Mapping[str, Material]) -> tuple[Int64, Int
 
 def _in_rounds(
     survivors: Sequence[_Rows],
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     place: RunContext,
     grader: Grader,
 ) -> list[Int8]:
@@ -339,7 +348,7 @@ def _in_rounds(
     return [own.skipped(len(rows.pairs)) for rows, own in zip(survivors, rounds, strict=True)]
 
 
-def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
+def _candidates(rows: _Rows, material: Mapping[str, EncodedSet]) -> Candidates:
     """Return the candidates of one comparison, those that crowds connect among them."""
     own = rows.own
     index = np.union1d(rows.index, np.flatnonzero(own.connected & ~own.equal))
@@ -356,7 +365,7 @@ def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
     )
 
 
-def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool:
+def _near(rows: _Rows, material: Mapping[str, EncodedSet], grader: Grader) -> Bool:
     """Return which checked pairs are near or exact."""
     pairs, index = rows.pairs, rows.index
     table = rows.own.table[index]
@@ -366,7 +375,7 @@ def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool
         pairs.background[index],
         Evidence(columns, table[:, len(COLUMNS) :]),
         equal_bytes=np.zeros(len(index), np.bool_),
-        flat=material[pairs.query_set].prints.flat[rows.query],
+        flat=material[pairs.query_set].fingerprints.flat[rows.query],
         grader=grader,
     ).grade
     return (graded >= 0) & (graded <= GRADES.index(Grade.NEAR))
@@ -376,11 +385,11 @@ def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool
 
 
 def _keys(
-    pairs: Pairs, index: Int64, material: Mapping[str, Material], *, tried: bool = True
+    pairs: Pairs, index: Int64, material: Mapping[str, EncodedSet], *, tried: bool = True
 ) -> npt.NDArray[np.void]:
     """Return the cache keys of pairs: two content digests, the view, how the check is made."""
-    left = material[pairs.query_set].prints.digests[pairs.query[index]]
-    right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
+    left = material[pairs.query_set].fingerprints.digests[pairs.query[index]]
+    right = material[pairs.reference_set].fingerprints.digests[pairs.reference[index]]
     way = _ways(pairs, index) if tried else pairs.view[index]
     view = way.astype(np.uint8)[:, None]
     return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
@@ -401,7 +410,7 @@ def _tried(pairs: Pairs, index: Int64 | slice) -> Bool:
     return np.asarray(pairs.votes[index] > 0)
 
 
-def _known(pairs: Pairs, material: Mapping[str, Material], place: RunContext) -> Float32:
+def _known(pairs: Pairs, material: Mapping[str, EncodedSet], place: RunContext) -> Float32:
     """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
     table = _new_table(len(pairs), place)
     for part in _parts(len(pairs), KNOWN_CHUNK):
@@ -425,7 +434,7 @@ def _new_table(rows: int, place: RunContext) -> Float32:
     return np.memmap(place.file(".evidence"), np.float32, mode="w+", shape=shape)
 
 
-def _remember(rows: _Rows, material: Mapping[str, Material], place: RunContext) -> None:
+def _remember(rows: _Rows, material: Mapping[str, EncodedSet], place: RunContext) -> None:
     """Put new evidence into the cache."""
     if place.cache is None:
         return
@@ -441,7 +450,7 @@ def _maker() -> bytes:
     return check.digest() + bytes([DECODING]) + usual
 
 
-def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: RunContext) -> None:
+def _recall_screens(rows: _Rows, material: Mapping[str, EncodedSet], place: RunContext) -> None:
     """Fill in what the cache knows of the screens of pairs."""
     if place.cache is None:
         return
@@ -456,7 +465,7 @@ def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: RunCon
 
 
 def _remember_screens(
-    rows: _Rows, new: Int64, material: Mapping[str, Material], place: RunContext
+    rows: _Rows, new: Int64, material: Mapping[str, EncodedSet], place: RunContext
 ) -> None:
     """Put the screens of pairs into the cache, those of images with new ones."""
     if place.cache is None:
@@ -473,13 +482,15 @@ def _remember_screens(
         )
 
 
-def _screens(rows: _Rows, material: Mapping[str, Material]) -> Iterator[list[tuple[bytes, Int64]]]:
+def _screens(
+    rows: _Rows, material: Mapping[str, EncodedSet]
+) -> Iterator[list[tuple[bytes, Int64]]]:
     """Yield, in blocks, the pairs of each query, and the key under which their screens are kept.
 
     A screen is cheap and there are many, so all of a query are one entry: the key is made of those
     of its pairs. Of the tiniest images none are kept.
     """
-    large = material[rows.pairs.query_set].prints.sizes[rows.query].max(axis=1, initial=0)
+    large = material[rows.pairs.query_set].fingerprints.sizes[rows.query].max(axis=1, initial=0)
     rows = _Rows(rows.own, rows.index[large > TINIEST])
     edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()
     for start in range(0, len(edges) - 1, SCREEN_CHUNK):
@@ -513,7 +524,7 @@ class _ScreenTask:
 
 
 def _screened(
-    todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext
+    todo: Sequence[_Rows], material: Mapping[str, EncodedSet], place: RunContext
 ) -> list[_Rows]:
     """Screen the pairs of which nothing is known; return those of all pairs that pass."""
     for rows in todo:
@@ -526,7 +537,7 @@ def _screened(
     return [_survivors(rows, material) for rows in todo]
 
 
-def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
+def _screen(todo: Sequence[_Rows], material: Mapping[str, EncodedSet], place: RunContext) -> None:
     """Fill in the screen's columns of the tables."""
     drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
     shelf = Shelf(drawers, place)
@@ -574,14 +585,14 @@ def _screen_work(task: _ScreenTask) -> Float32:
     return found
 
 
-def _are_small(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
+def _are_small(pairs: Pairs, material: Mapping[str, EncodedSet]) -> Bool:
     """Return the pairs that are screened as small images."""
-    left = material[pairs.query_set].prints.sizes[pairs.query].max(axis=1, initial=0)
-    right = material[pairs.reference_set].prints.sizes[pairs.reference].max(axis=1, initial=0)
+    left = material[pairs.query_set].fingerprints.sizes[pairs.query].max(axis=1, initial=0)
+    right = material[pairs.reference_set].fingerprints.sizes[pairs.reference].max(axis=1, initial=0)
     return np.asarray(np.maximum(left, right) <= check.SMALL)
 
 
-def _promise(rows: _Rows, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
+def _promise(rows: _Rows, material: Mapping[str, EncodedSet]) -> tuple[Float32, Bool]:
     """Return what similarity and screen promise of each pair, and whether that is enough."""
     pairs, index = rows.pairs, rows.index
     small = _are_small(pairs, material)[index]
@@ -593,7 +604,7 @@ def _promise(rows: _Rows, material: Mapping[str, Material]) -> tuple[Float32, Bo
     return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
-def _survivors(rows: _Rows, material: Mapping[str, Material]) -> _Rows:
+def _survivors(rows: _Rows, material: Mapping[str, EncodedSet]) -> _Rows:
     """Return the pairs that passed the screen."""
     reached = _promise(rows, material)[1] | _are_flat(rows, material)
     if rows.pairs.votes is not None:
@@ -601,9 +612,9 @@ def _survivors(rows: _Rows, material: Mapping[str, Material]) -> _Rows:
     return _Rows(rows.own, rows.index[reached])
 
 
-def _are_flat(rows: _Rows, material: Mapping[str, Material]) -> Bool:
+def _are_flat(rows: _Rows, material: Mapping[str, EncodedSet]) -> Bool:
     """Return the pairs of blank images."""
-    return material[rows.pairs.query_set].prints.flat[rows.query]
+    return material[rows.pairs.query_set].fingerprints.flat[rows.query]
 
 
 # -- the full check ------------------------------------------------------------------------------
@@ -635,13 +646,13 @@ class _CheckTask:
     large: Bool
 
 
-def _verify(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
+def _verify(todo: Sequence[_Rows], material: Mapping[str, EncodedSet], place: RunContext) -> None:
     """Check pairs that have not been, and compare closely those that resemble each other."""
     _check(todo, material, place)
     _compare_closely(todo, material, place)
 
 
-def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
+def _check(todo: Sequence[_Rows], material: Mapping[str, EncodedSet], place: RunContext) -> None:
     """Check pairs that have not been; fill in the tables and the cache task by task."""
     todo = [_Rows(rows.own, rows.index[rows.own.unchecked[rows.index]]) for rows in todo]
     total, done = sum(len(rows.index) for rows in todo), 0
@@ -664,7 +675,7 @@ def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunCo
 
 def _check_tasks(
     rows: _Rows,
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     shelf: Shelf,
     place: RunContext,
     parts: Sequence[slice],
@@ -672,13 +683,14 @@ def _check_tasks(
     pairs = rows.pairs
     sides = (material[pairs.query_set], material[pairs.reference_set])
     sizes = [
-        own.prints.sizes[at] for own, at in zip(sides, (rows.query, rows.reference), strict=True)
+        own.fingerprints.sizes[at]
+        for own, at in zip(sides, (rows.query, rows.reference), strict=True)
     ]
     same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
     large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
     stored = tuple((own.images.name, place.share(own.opener)) for own in sides if large.any())
     positions = np.stack(
-        [sides[0].prints.rows[rows.query], sides[1].prints.rows[rows.reference]], axis=1
+        [sides[0].fingerprints.rows[rows.query], sides[1].fingerprints.rows[rows.reference]], axis=1
     )
     tried = _tried(pairs, rows.index)
     for part in parts:
@@ -741,7 +753,7 @@ class _CloseTask:
 
 
 def _compare_closely(
-    todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext
+    todo: Sequence[_Rows], material: Mapping[str, EncodedSet], place: RunContext
 ) -> None:
     """Compare closely what is open; fill in the tables and the cache task by task."""
     todo = [_Rows(rows.own, rows.index[rows.own.open[rows.index]]) for rows in todo]
@@ -805,7 +817,7 @@ def _compared_at_full_size(
 
 def _drawers(
     todo: Sequence[_Rows],
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     place: RunContext,
     reduce: Callable[[Bytes8], Bytes8],
     enough: int,

@@ -80,17 +80,17 @@ def with_windows(
         backwards = query.order[one] > query.order[other]
         one, other = np.where(backwards, other, one), np.where(backwards, one, other)
     # equal contents are candidates already
-    unlike = (query.prints.digests[one] != reference.prints.digests[other]).any(axis=1)
+    unlike = (query.fingerprints.digests[one] != reference.fingerprints.digests[other]).any(axis=1)
     one, other = one[unlike], other[unlike]
-    width = len(reference.prints)
+    width = len(reference.fingerprints)
     added = np.setdiff1d(one * width + other, pairs.query * width + pairs.reference)
     return _merged(pairs, added // width, added % width, sides)
 
 
 def _small(side: Side) -> Int64:
     """Return the rows of small images that are not blank."""
-    sizes = side.prints.sizes.max(axis=1, initial=0)
-    return np.flatnonzero((sizes <= SMALL) & ~side.prints.flat)
+    sizes = side.fingerprints.sizes.max(axis=1, initial=0)
+    return np.flatnonzero((sizes <= SMALL) & ~side.fingerprints.flat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Views:
     @classmethod
     def of(cls, side: Side) -> _Views:
         small = _small(side)
-        keys = np.ascontiguousarray(side.prints.digests[small]).view("V16").ravel()
+        keys = np.ascontiguousarray(side.fingerprints.digests[small]).view("V16").ravel()
         _, group, counts = np.unique(keys, return_inverse=True, return_counts=True)
         members = small[np.lexsort((side.order[small], group))]
         edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -121,7 +121,7 @@ class _Views:
         views = np.empty((len(maps), len(rows), COMPONENTS), np.float32)
         for start in range(0, len(rows), REFERENCES):
             part = slice(start, start + REFERENCES)
-            vectors = side.prints.matrix[rows[part]].astype(np.float64)
+            vectors = side.fingerprints.matrix[rows[part]].astype(np.float64)
             for number, components in enumerate(maps):
                 made = vectors @ components - mean
                 length = np.linalg.norm(made, axis=1, keepdims=True)
@@ -221,7 +221,7 @@ def _merged(pairs: Pairs, left: Int64, right: Int64, sides: tuple[Side, Side]) -
     similarity = np.empty(len(left), np.float32)
     for start in range(0, len(left), PAIRS):
         part = slice(start, start + PAIRS)
-        vectors = query.prints.matrix[left[part]], reference.prints.matrix[right[part]]
+        vectors = query.fingerprints.matrix[left[part]], reference.fingerprints.matrix[right[part]]
         own, others = (each.astype(np.float64) for each in vectors)
         similarity[part] = np.einsum("ij,ij->i", own, others)
     background = (query.background[left] + reference.background[right]) / 2

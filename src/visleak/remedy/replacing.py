@@ -284,7 +284,7 @@ def _written(
         decision = by_test.get((each.digest, each.copy))
         row = selection.row_of(decision.pool_digest) if decision is not None else None
         if row is not None:
-            instead[each.position] = Substitute(pool.images, int(pool.prints.rows[row]))
+            instead[each.position] = Substitute(pool.images, int(pool.fingerprints.rows[row]))
     whole = Piece(test.images, np.arange(len(test.images), dtype=np.int64), instead)
     about = {
         "verb": "replace",
@@ -299,14 +299,14 @@ def _written(
         "without_replacement": len(plan.missing),
     }
     lists = dict(lists_of(selection, plan.replaced, plan.missing))
-    digests = [bytes(digest).hex() for digest in test.prints.digests]
+    digests = [bytes(digest).hex() for digest in test.fingerprints.digests]
     written = write(
         [Part(plan.test_set, (whole,))],
         out,
         as_,
         about=about,
         extra=lists,
-        known={plan.test_set: pa.table({"id": test.prints.ids, "digest": digests})},
+        known={plan.test_set: pa.table({"id": test.fingerprints.ids, "digest": digests})},
         progress=progress,
     )
     return dataclasses.replace(plan, written=written)

@@ -21,7 +21,7 @@ from visleak.images.addresses import redacted
 from visleak.pipeline.candidates import Side, views_for
 from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.desk import Desk
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.replacements.checking import Checker, Neighbours
 from visleak.replacements.decisions import Decisions
@@ -99,7 +99,7 @@ def open_selection(
         duplicates = find_duplicates(
             as_listed(judged_pairs(result.folder, COLUMNS, said), said),
             sets[name],
-            desk.material[name].prints,
+            desk.material[name].fingerprints,
             asked.grade,
             include_disputed=asked.include_disputed,
         )
@@ -207,7 +207,7 @@ def _opened_pool(asked: SelectionSettings, sets: Mapping[str, ImageSet]) -> Imag
     return images
 
 
-def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> None:
+def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> None:
     """Refuse sets that have changed since they were audited.
 
     Raises:
@@ -216,7 +216,7 @@ def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> Non
     stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
     for about in result.summary.sets:
         name = about.name
-        prints = material[name].prints
+        prints = material[name].fingerprints
         own = stored.filter(pc.equal(stored["set"], name))
         place = pc.index_in(own["id"].combine_chunks(), prints.ids).to_pylist()
         digests = own["digest"].to_pylist()
@@ -233,9 +233,11 @@ def _pool_of(
     desk: Desk, sets: Mapping[str, Any], pool: str, test: str, seed: int
 ) -> tuple[Pool, bool]:
     """Return the pool, and whether replacements are chosen by class."""
-    existing = {bytes(digest) for each in sets for digest in desk.material[each].prints.digests}
+    existing = {
+        bytes(digest) for each in sets for digest in desk.material[each].fingerprints.digests
+    }
     own = desk.material[pool]
-    made = make_pool(own.images, own.prints, existing, seed)
+    made = make_pool(own.images, own.fingerprints, existing, seed)
     return made, sets[test].labels is not None and own.images.labels is not None
 
 

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.labels import normalised
-from visleak.pipeline.material import Material
 from visleak.records import Fingerprints, ImageSet, Int64
 from visleak.replacements.checking import Checker, Neighbour, Neighbours, PairCheck
 
@@ -23,9 +23,9 @@ class Pool:
 
     Attributes:
         images: the set.
-        prints: fingerprints of those that can be read.
-        queues: class, as labels are compared, to rows of ``prints`` in the order in which they
-            are tried; ``None`` leads to all of them.
+        fingerprints: of those that can be read.
+        queues: class, as labels are compared, to rows of ``fingerprints`` in the order in which
+            they are tried; ``None`` leads to all of them.
         known: images whose content is in the audit already.
         repeated: images whose content another one of the pool has.
         blank: images without anything to see.
@@ -34,7 +34,7 @@ class Pool:
     """
 
     images: ImageSet
-    prints: Fingerprints
+    fingerprints: Fingerprints
     queues: Mapping[str | None, Int64]
     known: int
     repeated: int
@@ -75,7 +75,7 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
             queues.setdefault(label, []).append(row)
     return Pool(
         images=images,
-        prints=prints,
+        fingerprints=prints,
         queues={label: np.array(rows, np.int64) for label, rows in queues.items()},
         known=len(known),
         repeated=len(order) - len(out) - len(usable),
@@ -178,7 +178,7 @@ class Examiner:
 
     def __init__(
         self,
-        material: Mapping[str, Material],
+        material: Mapping[str, EncodedSet],
         pool: str,
         neighbours: Neighbours,
         checker: Checker,
@@ -198,7 +198,7 @@ class Examiner:
         near = {row: self.neighbours.of(row, approved) for row in rows}
         couples = [(row, each) for row, found in near.items() for each in found]
         looks = self._checker.look(couples)
-        prints = self._own.prints
+        prints = self._own.fingerprints
         return [
             Candidate(
                 row=row,
@@ -226,7 +226,7 @@ class Examiner:
         own = self.material[neighbour.set]
         return SimilarImage(
             set=neighbour.set,
-            id=own.prints.ids[neighbour.row].as_py(),
+            id=own.fingerprints.ids[neighbour.row].as_py(),
             label=label_of(own, neighbour.row),
             similarity=neighbour.similarity,
             look=look,
@@ -242,9 +242,9 @@ def distance(similarity: float) -> float:
     return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
 
 
-def label_of(own: Material, row: int) -> str | None:
+def label_of(own: EncodedSet, row: int) -> str | None:
     """Return the label of a row of a set's fingerprints, ``None`` for none."""
     if own.images.labels is None:
         return None
-    label: str | None = own.images.labels[int(own.prints.rows[row])].as_py()
+    label: str | None = own.images.labels[int(own.fingerprints.rows[row])].as_py()
     return label

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.groups import chained, components, numbered
 from visleak.images import decode
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import RunContext
+from visleak.pipeline.context import GrowingColumn, RunContext
 from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
 from visleak.training.decoding import decoded
 

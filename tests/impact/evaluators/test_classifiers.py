@@ -16,7 +16,7 @@ from PIL import Image
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.impact.evaluators import classifiers
 from visleak.impact.evaluators.classifiers import load_classifier
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -29,22 +29,24 @@ ROUTES = (
 )
 
 
-def shown(natural: dict[str, np.ndarray]) -> list[Picture]:
+def shown(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
     """Return pictures of several shapes."""
     sides = [(32, 32), (50, 40), (33, 90), (7, 5)]
     found = []
     for (height, width), name in zip(sides, natural, strict=False):
         pixels = np.ascontiguousarray(natural[name][:height, :width])
-        found.append(Picture(pixels, width, height))
+        found.append(DecodedImage(pixels, width, height))
     return found
 
 
-def logits(text: str, pictures: list[Picture], **options: object) -> np.ndarray:
+def logits(text: str, pictures: list[DecodedImage], **options: object) -> np.ndarray:
     model = load_classifier(text, device="cpu", **options)
     return model.forward([model.preparation(each) for each in pictures])
 
 
-def by_torch(module: torch.nn.Module, pictures: list[Picture], bgr: bool = False) -> np.ndarray:
+def by_torch(
+    module: torch.nn.Module, pictures: list[DecodedImage], bgr: bool = False
+) -> np.ndarray:
     """Return what a module makes of pictures, prepared without visleak."""
     made = []
     mean, std = (torch.tensor(small.RECIPE[k]).view(1, 3, 1, 1) for k in ("mean", "std"))

@@ -13,7 +13,7 @@ from PIL import Image
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import classes_of
 from visleak.impact.evaluators.classifiers import load_classifier
-from visleak.records import Picture
+from visleak.records import DecodedImage
 
 torch = pytest.importorskip("torch")
 
@@ -43,7 +43,7 @@ def checked(text: str, module: Any, transform: Any, natural: dict[str, np.ndarra
         inputs = torch.stack([transform(Image.fromarray(each)) for each in pictures])
         wanted = module.eval()(inputs).numpy()
     model = load_classifier(text, device="cpu", batch=2)
-    found = model.forward([model.preparation(Picture(each, 300, 220)) for each in pictures])
+    found = model.forward([model.preparation(DecodedImage(each, 300, 220)) for each in pictures])
     np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 

@@ -14,8 +14,7 @@ import numpy as np
 from visleak.auditing import workers_for
 from visleak.dlede.draw.split import Draw, Split
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import GrowingColumn, Progress, RunContext
 from visleak.records import Bool, Bytes8, Int64
 from visleak.training.decoding import Decoded, decoded
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.batching import batched
+from visleak.pipeline.batches import batched
+from visleak.pipeline.chunks import entries, maker
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.prints import entries, maker
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import (
     BatchEncoder,
     Encoder,

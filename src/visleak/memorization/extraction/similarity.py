@@ -39,10 +39,20 @@ from visleak.memorization import inplace
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.verification import equal_bytes, verify
-from visleak.records import GRADES, Bool, Bytes8, Encoder, Float32, Grade, Int64, Pairs, Picture
+from visleak.records import (
+    GRADES,
+    Bool,
+    Bytes8,
+    DecodedImage,
+    Encoder,
+    Float32,
+    Grade,
+    Int64,
+    Pairs,
+)
 from visleak.search.exact import ExactSearch
 from visleak.verify import check
 
@@ -221,7 +231,7 @@ class EncoderSimilarity:
         parts = [np.empty((0, self.encoder.width))]
         for start in range(0, len(pictures), CHUNK):
             some = [
-                Picture(each, each.shape[1], each.shape[0])
+                DecodedImage(each, each.shape[1], each.shape[0])
                 for each in pictures[start : start + CHUNK]
             ]
             parts.append(self.encoder.encode(some)[0].astype(np.float64))
@@ -446,13 +456,13 @@ class _Verifier:
         images = open_pictures(self._pictures, name="generated")
         prints = fingerprint(images, by._encoder, place)
         self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
-        self._material = {"generated": Material(images, prints)}
+        self._material = {"generated": EncodedSet(images, prints)}
 
     def confirmed(self, left: Int64, right: Int64) -> Bool:
         """Return which pairs are near or exact (tiny ones also in place), or blank and similar."""
         if not len(left):
             return np.empty(0, np.bool_)
-        prints = self._side.prints
+        prints = self._side.fingerprints
         rows = (np.asarray(prints.matrix[left]), np.asarray(prints.matrix[right]))
         similarity = np.einsum("ij,ij->i", *(each.astype(np.float64) for each in rows))
         pairs = self._pairs(left, right, similarity.astype(np.float32))
@@ -485,7 +495,7 @@ class _Verifier:
             similarity=similarity,
             background=((background[left] + background[right]) / 2).astype(np.float32),
             view=np.zeros(len(left), np.int8),
-            total=np.zeros(len(self._side.prints), np.int64),
+            total=np.zeros(len(self._side.fingerprints), np.int64),
         )
 
 

@@ -30,8 +30,8 @@ from visleak.images import decode, open_pictures
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import Progress, RunContext, silent
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.records import Bytes8, ImageSet, Picture
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.records import Bytes8, DecodedImage, ImageSet
 
 Float64 = npt.NDArray[np.float64]
 
@@ -239,7 +239,7 @@ class FolderByPrompt:
         found: dict[str, Bytes8 | None] = {}
         for row, data in zip(rows.tolist(), stored, strict=True):
             seen = data if not isinstance(data, bytes | np.ndarray) else decode(data)
-            found[self._ids[row]] = seen.pixels if isinstance(seen, Picture) else None
+            found[self._ids[row]] = seen.pixels if isinstance(seen, DecodedImage) else None
         return [found[each] for each in ids]
 
 

@@ -34,7 +34,7 @@ from visleak.encoders.sscd import load_script
 from visleak.encoders.text_towers import TextTower
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, Bytes8, Encoder, Float32, Picture
+from visleak.records import Bool, Bytes8, DecodedImage, Encoder, Float32
 
 Float64 = npt.NDArray[np.float64]
 
@@ -190,7 +190,7 @@ class EncoderFeatures:
             )
         return rows
 
-    def _vectors(self, pictures: list[Picture]) -> npt.NDArray[Any]:
+    def _vectors(self, pictures: list[DecodedImage]) -> npt.NDArray[Any]:
         if self.unit:
             return self.encoder.encode(pictures)[0]
         network: Any = self.encoder
@@ -198,8 +198,8 @@ class EncoderFeatures:
         return made
 
 
-def _picture(pixels: Bytes8) -> Picture:
-    return Picture(pixels, pixels.shape[1], pixels.shape[0])
+def _picture(pixels: Bytes8) -> DecodedImage:
+    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
 def _has_lengths(encoder: Encoder) -> bool:

@@ -32,7 +32,7 @@ from visleak.memorization.tracing.layout import (
 )
 from visleak.memorization.tracing.records import LAYOUT, Answer, Hit
 from visleak.pipeline.context import Progress
-from visleak.pipeline.stored_encoder import encoder_for
+from visleak.pipeline.embeddings import encoder_for
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, read_table

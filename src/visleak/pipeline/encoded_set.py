@@ -18,9 +18,8 @@ import pyarrow as pa
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.images.choosing import chosen
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import RunContext
-from visleak.pipeline.prints import Refused, problems_of
+from visleak.pipeline.chunks import Refused, problems_of
+from visleak.pipeline.context import GrowingColumn, RunContext
 from visleak.records import Bytes8, Fingerprints, ImageSet, Int64, Opener, Problem, Unreadable
 
 #: Why an image cannot be read again, and what the same image may still answer another time.
@@ -105,28 +104,30 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class EncodedSet:
     """A set with its fingerprints."""
 
     images: ImageSet
-    prints: Fingerprints
+    fingerprints: Fingerprints
 
     @property
     def opener(self) -> Opener:
         """An opener of the images as they were when the fingerprints were made."""
-        if not self.prints.of_bytes:
+        if not self.fingerprints.of_bytes:
             return self.images.opener
-        return Unchanged(self.images.opener, self.prints.rows, self.prints.digests)
+        return Unchanged(self.images.opener, self.fingerprints.rows, self.fingerprints.digests)
 
-    def readable(self) -> Material:
+    def readable(self) -> EncodedSet:
         """Return the readable images as a set of their own, of one content from then on."""
-        rows = self.prints.rows
+        rows = self.fingerprints.rows
         images = chosen(replace(self.images, opener=self.opener), rows, self.images.name)
-        return Material(images, replace(self.prints, rows=np.arange(len(rows)), problems=()))
+        return EncodedSet(
+            images, replace(self.fingerprints, rows=np.arange(len(rows)), problems=())
+        )
 
-    def without(self, refused: Sequence[Refused], place: RunContext) -> Material:
+    def without(self, refused: Sequence[Refused], place: RunContext) -> EncodedSet:
         """Return the set where some images are unreadable that were not."""
-        prints = self.prints
+        prints = self.fingerprints
         keep = ~np.isin(prints.rows, [position for position, _ in refused])
         with GrowingColumn(place.file(".matrix"), np.float32, prints.matrix.shape[1:]) as matrix:
             for start in range(0, len(prints), CHUNK):
@@ -145,7 +146,7 @@ class Material:
                     *problems_of(self.images, sorted(refused, key=lambda each: each[0])),
                 ),
             )
-        return replace(self, prints=left)
+        return replace(self, fingerprints=left)
 
 
 def none_readable(problems: Sequence[Problem]) -> str:

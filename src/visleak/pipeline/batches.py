@@ -18,8 +18,7 @@ import numpy.typing as npt
 from visleak.encoders.flatness import flat
 from visleak.errors import VisleakError
 from visleak.images import decode
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
-from visleak.pipeline.prints import (
+from visleak.pipeline.chunks import (
     Chunk,
     Item,
     Print,
@@ -31,13 +30,14 @@ from visleak.pipeline.prints import (
     read_items,
     unpack,
 )
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
 from visleak.records import (
     BatchEncoder,
     Bool,
+    DecodedImage,
     Float32,
     Int64,
     Opener,
-    Picture,
     Preparation,
     Unreadable,
 )
@@ -316,7 +316,7 @@ def _ready(
     return _Ready(position, digest, made, prepared)
 
 
-def _tried(recipe: _Recipe, picture: Picture) -> npt.NDArray[Any] | Unreadable:
+def _tried(recipe: _Recipe, picture: DecodedImage) -> npt.NDArray[Any] | Unreadable:
     """Return a prepared picture; one that cannot be prepared does not end the run."""
     try:
         return recipe.preparation(picture)

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import decode
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import Carried, Handle, RunContext, shared
-from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.prints import Refused
+from visleak.pipeline.chunks import Refused
+from visleak.pipeline.context import Carried, GrowingColumn, Handle, RunContext, shared
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
 from visleak.records import Bytes8, Int64, Unreadable
 from visleak.vectors import forget
 
@@ -117,7 +116,7 @@ class _Task:
     enough: int
 
 
-def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: RunContext) -> Drawer:
+def fill(own: EncodedSet, needed: Int64, reduce: Reduce, enough: int, place: RunContext) -> Drawer:
     """Decode the needed fingerprint rows of a set and keep what ``reduce`` makes of them.
 
     Args:
@@ -131,7 +130,7 @@ def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: RunCo
         ImagesLost: some cannot be read again.
     """
     path, opener = place.file(".pixels"), place.share(own.opener)
-    positions = own.prints.rows[needed]
+    positions = own.fingerprints.rows[needed]
     parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
     tasks = (_Task(opener, part, reduce, enough) for part in parts)
     shapes: list[npt.NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
@@ -148,7 +147,7 @@ def fill(own: Material, needed: Int64, reduce: Reduce, enough: int, place: RunCo
             place.progress(f"looking at {own.images.name}", done, len(positions))
     if refused:
         raise ImagesLost(own.images.name, refused)
-    slot = np.full(len(own.prints), -1, np.int64)
+    slot = np.full(len(own.fingerprints), -1, np.int64)
     slot[needed] = np.arange(len(needed))
     return Drawer(path, slot, np.cumsum(np.concatenate(sizes)), np.concatenate(shapes))
 

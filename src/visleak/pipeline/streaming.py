@@ -6,16 +6,19 @@ kept but their number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import pickle
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
 
+from visleak.cache import Cache
 from visleak.pipeline.candidates import SAME_COLOUR, Side, side
-from visleak.pipeline.context import RunContext
-from visleak.pipeline.partitions import streamed
-from visleak.pipeline.stored import (
+from visleak.pipeline.context import Handle, RunContext, shared
+from visleak.pipeline.embeddings import (
     Taken,
     columns_at,
     fingerprints,
@@ -24,10 +27,110 @@ from visleak.pipeline.stored import (
     problems_of,
     vectors_at,
 )
-from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs
+from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs, Partition
 from visleak.search import PartitionEngine
 from visleak.search.hits import Search, Wanted
-from visleak.search.streaming_hits import StreamHits
+from visleak.search.streaming import PartitionSearch, stream
+from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
+
+#: Raised whenever what is found in a partition could change.
+VERSION = 2
+
+
+def streamed(
+    query: Float32,
+    partitions: Sequence[Partition],
+    wanted: Wanted,
+    place: RunContext,
+    progress: Callable[[int], None] | None = None,
+    through: PartitionEngine | None = None,
+) -> StreamHits:
+    """Return the wanted pairs between the queries and all partitions, read once.
+
+    Args:
+        query: ``float32`` (n, d): unit rows, of all benchmarks together.
+        partitions: of the reference side, with ids unique over all of them.
+        wanted: which pairs.
+        place: where to work. Threads of this process take a partition together; workers of a
+            cluster take one each, and fetch the queries once a node.
+        progress: called with the number of rows done so far.
+        through: answers for the partitions instead, through indexes that are kept.
+    """
+    if through is not None:
+        # what may lack pairs must not be kept as the answer of those who find all
+        return stream(query, partitions, wanted, progress=progress, run=through)
+    return stream(
+        query,
+        partitions,
+        wanted,
+        workers=place.workers,
+        progress=progress,
+        keep=KeptHits(place.cache, query, wanted) if place.cache is not None else None,
+        run=None if place.executor.here else Elsewhere(place),
+        device=place.device,
+    )
+
+
+class KeptHits:
+    """What was found in partitions, in the cache; see :class:`visleak.search.streaming.Kept`.
+
+    Args:
+        cache: where it is kept.
+        query, wanted: the question it answers.
+    """
+
+    def __init__(self, cache: Cache, query: Float32, wanted: Wanted) -> None:
+        self._cache = cache
+        question = hashlib.blake2b(digest_size=16)
+        question.update(repr((VERSION, LAYOUT, query.shape, query.dtype.str, wanted)).encode())
+        question.update(np.ascontiguousarray(query).tobytes())
+        self._maker = b"partition hits " + question.digest()
+
+    def get(self, partition: Partition) -> bytes | None:
+        """Return what was put for a partition, or ``None``."""
+        key = _key(partition)
+        found = self._cache.get(self._maker, [key]).get(key)
+        try:
+            return None if found is None else zlib.decompress(found)
+        except zlib.error:
+            return None
+
+    def put(self, partition: Partition, found: bytes) -> None:
+        """Keep what was found in a partition; counts of nothing found make up most of it."""
+        self._cache.put(self._maker, [(_key(partition), zlib.compress(found, 1))])
+
+
+def _key(partition: Partition) -> bytes:
+    """Return a digest of a partition: its stamp, and where its ids come from."""
+    return hashlib.blake2b(pickle.dumps(partition), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    search: Handle
+    number: int
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Puts the question to partitions on workers; see :class:`visleak.search.streaming.Run`."""
+
+    place: RunContext
+
+    def __call__(
+        self, search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
+    ) -> Iterator[tuple[int, PartitionHits]]:
+        """Yield each partition's number and what was found in it, in their order."""
+        question = self.place.share(search)
+        tasks = (_Task(question, number, partition) for number, partition in partitions)
+        network = self.place.device != "cpu"
+        return self.place.executor.each(_find, tasks, step="searching embeddings", network=network)
+
+
+def _find(task: _Task) -> tuple[int, PartitionHits]:
+    search: PartitionSearch = shared(task.search)
+    return task.number, search.find(task.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +196,23 @@ def pass_by(
         through=through,
     )
     first = np.cumsum([0, *(part.rows for part in reference.partitions)])
-    count = sum(len(each.prints) for each in queries)
+    count = sum(len(each.fingerprints) for each in queries)
     hits = _hits(found, first, count, views)
     rows = np.unique(hits.reference)
     columns = columns_at(reference, rows, ("id", "flat"))
     rank = np.empty(len(rows), np.int64)
     rank[pc.sort_indices(columns["id"]).to_numpy()] = np.arange(len(rows))
-    flat = np.concatenate([each.prints.flat for each in queries])
+    flat = np.concatenate([each.fingerprints.flat for each in queries])
     total = _totals(found, hits, count, views, wanted)
     hits = _of_one_kind(hits, rows, flat, flat_of(columns, len(rows)), "flat" in columns)
     hits = _chosen(hits, rank[np.searchsorted(rows, hits.reference)], flat, wanted)
     broken = first[found.broken[:, 0]] + found.broken[:, 1]
     listed = np.unique(hits.reference)
     taken = _taken(reference, listed, encoder.digest, found.off, broken)
-    own = side(taken.prints, encoder, views, engine, place.workers)
+    own = side(taken.fingerprints, encoder, views, engine, place.workers)
     pairs, start = [], 0
     for each in queries:
-        stop = start + len(each.prints)
+        stop = start + len(each.fingerprints)
         mine = hits.only((hits.query >= start) & (hits.query < stop))
         pairs.append(_pairs(mine, start, listed, each, own, total[start:stop]))
         start = stop
@@ -118,7 +221,7 @@ def pass_by(
 
 def _all_views(queries: Sequence[Side], encoder: Encoder, views: tuple[int, ...]) -> Float32:
     """Return the vectors of all queries, then those of their first view, and so on."""
-    plain = np.concatenate([np.asarray(each.prints.matrix) for each in queries])
+    plain = np.concatenate([np.asarray(each.fingerprints.matrix) for each in queries])
     return np.concatenate([plain if view == 0 else encoder.view(plain, view) for view in views])
 
 
@@ -188,8 +291,8 @@ def _pairs(
     left, right = left[order], right[order]
     background = (query.background[left] + reference.background[right]) / 2
     return Pairs(
-        query_set=query.prints.set,
-        reference_set=reference.prints.set,
+        query_set=query.fingerprints.set,
+        reference_set=reference.fingerprints.set,
         query=left,
         reference=right,
         similarity=hits.similarity[order],

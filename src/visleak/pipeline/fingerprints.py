@@ -12,11 +12,8 @@ import pyarrow as pa
 
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.images import decode
-from visleak.pipeline.afar import batched_afar, opener_for, travels
-from visleak.pipeline.batching import batched
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
-from visleak.pipeline.prints import (
+from visleak.pipeline.batches import batched
+from visleak.pipeline.chunks import (
     Chunk,
     Item,
     Print,
@@ -29,16 +26,18 @@ from visleak.pipeline.prints import (
     read_items,
     unpack,
 )
+from visleak.pipeline.context import CacheHandle, GrowingColumn, Handle, RunContext, shared
+from visleak.pipeline.remote import batched_remotely, opener_for, travels
 from visleak.records import (
     BatchEncoder,
     Bool,
     Bytes8,
+    DecodedImage,
     Encoder,
     Fingerprints,
     ImageSet,
     Int64,
     Opener,
-    Picture,
     Problem,
     Unreadable,
 )
@@ -101,7 +100,7 @@ def _made(
     network = cast(BatchEncoder, encoder)
     if place.executor.here or not travels(network):
         return batched(opener, positions, network, place, cache)
-    return batched_afar(opener, positions, network, place, cache)
+    return batched_remotely(opener, positions, network, place, cache)
 
 
 class _Columns:
@@ -201,7 +200,7 @@ def _encoded(
     unreadable: list[Refused],
 ) -> Iterator[tuple[int, Print]]:
     """Yield position and fingerprint of what can be decoded; note the rest."""
-    waiting: list[tuple[int, Picture]] = []
+    waiting: list[tuple[int, DecodedImage]] = []
     pixels = 0
     for position, data, _ in items:
         picture = decode(data, enough=encoder.enough)
@@ -217,7 +216,7 @@ def _encoded(
 
 
 def _prints(
-    encoder: Encoder, waiting: Iterable[tuple[int, Picture]], unreadable: list[Refused]
+    encoder: Encoder, waiting: Iterable[tuple[int, DecodedImage]], unreadable: list[Refused]
 ) -> Iterator[tuple[int, Print]]:
     positions = [position for position, _ in waiting]
     pictures = [picture for _, picture in waiting]

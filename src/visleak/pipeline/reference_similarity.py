@@ -18,9 +18,9 @@ import numpy as np
 from visleak.encoders import load_encoder
 from visleak.pipeline.candidates import Side, side, views_for
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.local import seen_vectors
-from visleak.pipeline.material import ImagesLost, Material
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.local_features import seen_vectors
 from visleak.records import Encoder, Float32, Int8, Int64, Pairs, Unreadable
 from visleak.search.exact import ExactSearch
 
@@ -30,7 +30,7 @@ CHUNK: Final = 4096
 
 def measured(
     found: Sequence[Pairs],
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     encoder: Encoder,
     choice: str,
     place: RunContext,
@@ -85,14 +85,14 @@ class _Rows:
     @classmethod
     def of(
         cls,
-        own: Material,
+        own: EncodedSet,
         rows: Int64,
         builtin: Encoder,
         views: tuple[int, ...],
         place: RunContext,
     ) -> _Rows:
         """Read the pictures of some rows."""
-        positions = own.prints.rows[rows]
+        positions = own.fingerprints.rows[rows]
         images = replace(own.images, opener=own.opener)
         prints = fingerprint(images, builtin, place, positions)
         if prints.problems:
@@ -118,7 +118,10 @@ def _measured(
         part = slice(start, start + CHUNK)
         one, other = query.side, reference.side
         similarity[part], view[part] = _best(
-            one.prints.matrix[left[part]], other.prints.matrix[right[part]], builtin, views
+            one.fingerprints.matrix[left[part]],
+            other.fingerprints.matrix[right[part]],
+            builtin,
+            views,
         )
         background[part] = (one.background[left[part]] + other.background[right[part]]) / 2
     return replace(pairs, similarity=similarity, background=background, view=view)

@@ -13,11 +13,10 @@ import numpy.typing as npt
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, Side
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared
-from visleak.pipeline.crowds import Spanning
-from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.prints import Refused
+from visleak.pipeline.chunks import Refused
+from visleak.pipeline.context import CacheHandle, GrowingColumn, Handle, RunContext, shared
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.selection import Spanning
 from visleak.records import (
     VIEWS,
     Bool,
@@ -90,26 +89,28 @@ class Patches:
 
 def applies(query: Side, reference: Side) -> bool:
     """Whether the channel has anything to work on, and not too much."""
-    return 0 < len(_large(reference.prints, SMALLEST)) <= MOST_REFERENCES and bool(
-        len(_large(query.prints, SMALLEST_QUERY))
+    return 0 < len(_large(reference.fingerprints, SMALLEST)) <= MOST_REFERENCES and bool(
+        len(_large(query.fingerprints, SMALLEST_QUERY))
     )
 
 
 def too_many(reference: Side) -> bool:
     """Whether the channel is left out because there are too many references."""
-    return len(_large(reference.prints, SMALLEST)) > MOST_REFERENCES
+    return len(_large(reference.fingerprints, SMALLEST)) > MOST_REFERENCES
 
 
-def _large(prints: Fingerprints, smallest: int) -> Int64:
+def _large(fingerprints: Fingerprints, smallest: int) -> Int64:
     """Return the first row of each content that is large enough and not blank, ascending."""
-    rows = np.flatnonzero((prints.sizes.min(axis=1, initial=2**30) >= smallest) & ~prints.flat)
-    first = np.unique(content_keys(prints)[rows], return_index=True)[1]
+    rows = np.flatnonzero(
+        (fingerprints.sizes.min(axis=1, initial=2**30) >= smallest) & ~fingerprints.flat
+    )
+    first = np.unique(content_keys(fingerprints)[rows], return_index=True)[1]
     return np.asarray(rows[np.sort(first)])
 
 
-def content_keys(prints: Fingerprints) -> npt.NDArray[np.void]:
+def content_keys(fingerprints: Fingerprints) -> npt.NDArray[np.void]:
     """Return the digests of the contents of a set, 16 bytes each."""
-    return np.ascontiguousarray(prints.digests).view("V16").ravel()
+    return np.ascontiguousarray(fingerprints.digests).view("V16").ravel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +136,9 @@ class _Contents:
     @classmethod
     def of(cls, query: Side, reference: Side) -> _Contents:
         """Number the contents of two sides."""
-        keys = [content_keys(side.prints) for side in (query, reference)]
+        keys = [content_keys(side.fingerprints) for side in (query, reference)]
         number = np.unique(np.concatenate(keys), return_inverse=True)[1].astype(np.int64)
-        own, others = np.split(number, [len(query.prints)])
+        own, others = np.split(number, [len(query.fingerprints)])
         count = int(number.max(initial=-1)) + 1
         leads = np.full(count, -1, np.int64)
         last_first = np.argsort(-reference.order)
@@ -199,7 +200,7 @@ class _Found:
     refused: list[Refused]
 
 
-def extract(own: Material, place: RunContext, wanted: Bool | None = None) -> Patches:
+def extract(own: EncodedSet, place: RunContext, wanted: Bool | None = None) -> Patches:
     """Return the features of a set's contents; each is decoded at most once, ever.
 
     Args:
@@ -210,9 +211,9 @@ def extract(own: Material, place: RunContext, wanted: Bool | None = None) -> Pat
     Raises:
         ImagesLost: some cannot be read again.
     """
-    rows = _large(own.prints, SMALLEST_QUERY)
+    rows = _large(own.fingerprints, SMALLEST_QUERY)
     rows = rows if wanted is None else rows[wanted[rows]]
-    positions, digests = own.prints.rows[rows], own.prints.digests[rows]
+    positions, digests = own.fingerprints.rows[rows], own.fingerprints.digests[rows]
     opener, cache = place.share(own.opener), place.reach()
     parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
     tasks = (_Task(opener, cache, positions[part], digests[part]) for part in parts)
@@ -309,7 +310,7 @@ def add_votes(
     """
     query, reference = sides
     same = query is reference
-    large = reference.prints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
+    large = reference.fingerprints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
     targets = patches[1].only(large)
     index = LocalIndex(targets.features)
     votes = index.search(
@@ -389,8 +390,8 @@ def _similarity(
     exact = np.empty((len(views), len(left)), np.float32)
     for start in range(0, len(left), PAIRS):
         part = slice(start, start + PAIRS)
-        vectors = query.prints.matrix[left[part]]
-        others = reference.prints.matrix[right[part]].astype(np.float64)
+        vectors = query.fingerprints.matrix[left[part]]
+        others = reference.fingerprints.matrix[right[part]].astype(np.float64)
         for view in views:
             seen = seen_vectors(encoder, vectors, view)
             exact[view, part] = np.einsum("ij,ij->i", seen, others)
@@ -407,7 +408,7 @@ def seen_vectors(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[n
 def with_votes(
     found: Sequence[Pairs],
     sides: Mapping[str, Side],
-    material: Mapping[str, Material],
+    material: Mapping[str, EncodedSet],
     encoder: Encoder,
     place: RunContext,
     spanning: Sequence[Spanning] = (),
@@ -450,5 +451,5 @@ def with_votes(
 def _kept(side: Side, spanning: Spanning | None) -> Bool:
     """Return which fingerprints of a side take part in a comparison."""
     if spanning is None or not len(spanning.contents):
-        return np.ones(len(side.prints), np.bool_)
-    return spanning.speaks(content_keys(side.prints))
+        return np.ones(len(side.fingerprints), np.bool_)
+    return spanning.speaks(content_keys(side.fingerprints))

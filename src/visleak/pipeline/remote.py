@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, cast
 
+import numpy as np
+
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import content_digest
-from visleak.pipeline.batching import batched
+from visleak.pipeline.batches import batched
+from visleak.pipeline.chunks import Chunk
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared, silent
-from visleak.pipeline.prints import Chunk
 from visleak.pipeline.processes import Processes
-from visleak.records import BatchEncoder, Bytes8, ImageSet, Int64, Opener, Unreadable
+from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
+from visleak.search import load_search
+from visleak.search.account import Account
+from visleak.search.chosen import chosen, joined
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Hits, Search, Sides, ViewMaker, Wanted
+from visleak.search.rescore import Scored
 
 #: Pictures that are tried to find one that can be read here.
 TRIED: Final = 100
@@ -77,7 +85,7 @@ def opener_for(images: ImageSet, positions: range | Int64, place: RunContext) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _EncodeTask:
     opener: Handle
     encoder: _Named
     cache: CacheHandle | None
@@ -103,7 +111,7 @@ def _options(encoder: BatchEncoder) -> Mapping[str, object] | None:
     return getattr(encoder, "running_options", None)
 
 
-def batched_afar(
+def batched_remotely(
     opener: Opener,
     positions: range | Int64,
     encoder: BatchEncoder,
@@ -112,7 +120,7 @@ def batched_afar(
 ) -> Iterator[Chunk]:
     """Yield the fingerprints of the pictures at ascending positions, each worker's network's.
 
-    See :func:`visleak.pipeline.batching.batched`, which does the same with one network here.
+    See :func:`visleak.pipeline.batches.batched`, which does the same with one network here.
 
     Raises:
         VisleakError: also where a worker's weights are others.
@@ -120,14 +128,14 @@ def batched_afar(
     options = tuple((_options(encoder) or {}).items())
     shown, named = place.share(opener), _Named(encoder.name, options, encoder.digest)
     tasks = (
-        _Task(shown, named, cache, positions[start : start + CHUNK])
+        _EncodeTask(shown, named, cache, positions[start : start + CHUNK])
         for start in range(0, len(positions), CHUNK)
     )
-    for chunks in place.executor.each(_work, tasks, step="reading images", network=True):
+    for chunks in place.executor.each(_encode, tasks, step="reading images", network=True):
         yield from chunks
 
 
-def _work(task: _Task) -> tuple[Chunk, ...]:
+def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
     """Do with a network of one's own what is done elsewhere for all workers."""
     executor = Processes(Path(), 1)
     alone = RunContext(Path(), 1, None, silent, executor)
@@ -152,3 +160,111 @@ def _loaded(named: _Named) -> BatchEncoder:
             f" this run is of {named.digest}; install the same weights and versions on every node"
         )
     return cast(BatchEncoder, encoder)
+
+
+#: References a task: large enough to pay for the hand-over of 37 MB of the built-in vectors.
+PART: Final = 16_384
+
+
+def search_for(
+    name: str, place: RunContext, progress: Callable[[int], None] | None = None
+) -> Search:
+    """Return the search engine of a name, for the workers of a context.
+
+    Args:
+        name: one of :data:`visleak.search.SEARCHES`.
+        place: where to work.
+        progress: called with the number of references done.
+
+    Raises:
+        UsageError, MissingExtra: as :func:`visleak.search.load_search`.
+    """
+    if name == ExactSearch.name and not place.executor.here:
+        return PartedSearch(place, progress)
+    return load_search(name, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is the same for all parts."""
+
+    query: Float32
+    views: tuple[int, ...]
+    make: ViewMaker | None
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchTask:
+    question: Handle
+    reference: Float32
+    penalty: Float32
+    order: Int64
+    weight: Int64 | None
+
+
+class PartedSearch:
+    """Finds exactly what is wanted, part by part; within one set it searches here.
+
+    Args:
+        place: its workers search the parts.
+        progress: called with the number of references done.
+        part: references a task, by default :data:`PART`; never changes an answer.
+    """
+
+    accounts: Sequence[Account] = ()
+
+    def __init__(
+        self, place: RunContext, progress: Callable[[int], None] | None = None, part: int = 0
+    ) -> None:
+        self._place = place
+        self._progress = progress or (lambda done: None)
+        self._part = part or PART
+
+    def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
+        """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""
+        total = len(sides.reference)
+        if sides.same or total <= self._part or not len(sides.query):
+            return ExactSearch(progress=self._progress).find(sides, wanted, workers=workers)
+        question = _Question(np.array(sides.query[:]), sides.views, sides.make, wanted)
+        tasks = self._tasks(sides, self._place.share(question))
+        columns: list[Hits] = []
+        counted = np.zeros(len(sides.query), np.int64)
+        for number, hits in enumerate(self._place.each(_search, tasks, "searching")):
+            columns.append(hits)
+            counted += hits.total
+            self._progress(min(total, (number + 1) * self._part))
+        starts = [number * self._part for number in range(len(columns))]
+        scored = Scored(
+            np.concatenate([hits.query for hits in columns]),
+            np.concatenate([h.reference + a for h, a in zip(columns, starts, strict=True)]),
+            np.concatenate([hits.similarity for hits in columns]),
+            np.concatenate([hits.view for hits in columns]),
+        )
+        return joined([(0, scored.only(chosen(scored, sides, wanted)), counted)], sides.order)
+
+    def _tasks(self, sides: Sides, question: Handle) -> Iterator[_SearchTask]:
+        for start in range(0, len(sides.reference), self._part):
+            part = slice(start, start + self._part)
+            yield _SearchTask(
+                question,
+                np.array(sides.reference[part]),
+                sides.penalty[part],
+                sides.order[part],
+                None if sides.weight is None else sides.weight[part],
+            )
+
+
+def _search(task: _SearchTask) -> Hits:
+    """Search one part."""
+    asked: _Question = shared(task.question)
+    sides = Sides(
+        query=asked.query,
+        reference=task.reference,
+        penalty=task.penalty,
+        order=task.order,
+        weight=task.weight,
+        views=asked.views,
+        make=asked.make,
+    )
+    return ExactSearch().find(sides, asked.wanted)
