@@ -65,7 +65,7 @@ def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
     outcome = pipeline.run(
         [changed.images], [images], load_encoder(), Settings(within=False), place
     )
-    compared = outcome.compared[0]
+    compared = outcome.comparisons[0]
     pairs, grades = compared.pairs, compared.grades
     assert grades is not None
     left = outcome.sides[changed.images.name].fingerprints
@@ -163,7 +163,7 @@ def _wrong(result: Ranked) -> dict[str, int]:
 def _among_originals(images: ImageSet, place: RunContext) -> dict[str, int]:
     """Return how many pairs of different untransformed photographs are graded near or exact."""
     outcome: Outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
-    grades = outcome.compared[0].grades
+    grades = outcome.comparisons[0].grades
     assert grades is not None
     return {
         "pairs": len(images) * (len(images) - 1) // 2,

@@ -66,7 +66,7 @@ def graded(queries: ImageSet, references: ImageSet | None, place: RunContext) ->
     """Return the pairs of two sets, or within one, with their grades, as an audit has them."""
     sides = ([queries], []) if references is None else ([queries], [references])
     settings = Settings(within=references is None)
-    return pipeline.run(*sides, load_encoder(), settings, place).compared[0]
+    return pipeline.run(*sides, load_encoder(), settings, place).comparisons[0]
 
 
 class Tally:
@@ -92,7 +92,7 @@ class Tally:
         self.wrong_exact += int(((grades == EXACT) & ~true & ~doubtful).sum())
         checked = ~np.isnan(compared.matrix[:, 0]) & (grades >= 0)
         self.verified += int(checked.sum())
-        self.queries += len(compared.query)
+        self.queries += len(compared.query.images)
         kept = checked & (true | ~doubtful)
         self.probability += probability[kept].tolist()
         self.true += true[kept].tolist()

@@ -164,7 +164,7 @@ class ImageSet:
         source: the SOURCE text that reproduces the set.
         options: the columns it was opened with (``id``, ``label``, ``group``, ``frame``), as given.
         problems: images the listing itself found unusable (not part of ``ids``).
-        pictures: there are pictures to look at; ``False`` where only vectors are left of them.
+        has_pixels: images can be read; ``False`` for embeddings.
         skipped: number of files of the source that are not listed, by ending.
     """
 
@@ -184,7 +184,7 @@ class ImageSet:
     source: str = ""
     problems: tuple[Problem, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    pictures: bool = True
+    has_pixels: bool = True
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -21,9 +21,9 @@ from visleak.images import open_images
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.pixels import Drawer
-from visleak.pipeline.remote import PartedSearch, opener_for, search_for
-from visleak.pipeline.streaming import KeptHits, streamed
+from visleak.pipeline.pixels import Pixels
+from visleak.pipeline.remote import DistributedSearch, opener_for, search_for
+from visleak.pipeline.streaming import CachedHits, streamed
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
@@ -88,7 +88,7 @@ def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
     path.write_bytes(b"".join(picture.tobytes() for picture in pictures))
     offset = np.cumsum([0, *(picture.size for picture in pictures)])
     slot = np.array([-1, 2, 0, -1, 1, 3])
-    drawer = Drawer(path, slot, offset, shapes)
+    drawer = Pixels(path, slot, offset, shapes)
     asked = np.array([5, 4, 1, 5])
     sent, rows = drawer.only(asked)
     path.unlink()
@@ -107,12 +107,12 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     place = apart(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
-    from visleak.pipeline.pixels import Shelf, fill
+    from visleak.pipeline.pixels import SharedPixels, read_pixels
     from visleak.verify.check import bounded
 
-    drawer = fill(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
+    drawer = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
-    handle, _ = Shelf({"images": many}, place).hand("images", np.array([3, 4]))
+    handle, _ = SharedPixels({"images": many}, place).handle("images", np.array([3, 4]))
     assert handle.load().pixels.nbytes == 2 * 40 * 40 * 3
     assert len(handle.load().slot) == 2
 
@@ -218,7 +218,7 @@ def _forget_networks() -> None:
 
 
 def test_the_engine_is_chosen_by_where_workers_are(alone, tmp_path):
-    assert isinstance(search_for("exact", apart(tmp_path)), PartedSearch)
+    assert isinstance(search_for("exact", apart(tmp_path)), DistributedSearch)
     assert isinstance(search_for("exact", alone), ExactSearch)
 
 
@@ -251,7 +251,7 @@ def test_findings_are_kept_for_this_very_question(tmp_path):
             before = len(place.executor.tasks)
             streamed(*question, place)
             assert len(place.executor.tasks) == before + 4
-        kept = KeptHits(cache, query, rule)
+        kept = CachedHits(cache, query, rule)
         assert kept.get(parts[0]) is not None
         cache._db.execute("UPDATE entries SET value = x'00'")
         assert kept.get(parts[0]) is None

@@ -256,7 +256,7 @@ def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
         recipe = batches._Recipe("network", b"", 0, whole)
         task = batches._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
         done = batches.prepare(task)
-    assert [one.position for one in done.ready] == [0, 1, 2, 3]
+    assert [one.position for one in done.prepared] == [0, 1, 2, 3]
     assert done.unreadable == ()
     assert list(done.rest) == list(range(4, COUNT))
     assert done.bytes > 6_000

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.pipeline import candidates
 from visleak.pipeline.candidates import INVERSE_VIEW, find_pairs, side, views_for
-from visleak.records import VIEWS, Fingerprints
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.records import VIEWS, Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 
@@ -91,10 +92,16 @@ class World:
         return prints(name, self.vectors[contents], contents, self.flat[contents], ids)
 
 
+def encoded(made):
+    return EncodedSet(ImageSet(made.set, made.ids, made.ids, None), made)
+
+
 def sides_and_pairs(query, reference, wanted, encoder, views=ALL, blocks=(256, 1024), workers=1):
     engine = ExactSearch(*blocks)
-    left = side(query, encoder, views, engine, workers)
-    right = left if reference is query else side(reference, encoder, views, engine, workers)
+    left = side(encoded(query), encoder, views, engine, workers)
+    right = (
+        left if reference is query else side(encoded(reference), encoder, views, engine, workers)
+    )
     found = find_pairs(
         left, right, encoder=encoder, views=views, wanted=wanted, engine=engine, workers=workers
     )
@@ -400,10 +407,10 @@ def test_the_background_is_the_mean_of_the_nearest_cohort():
     for views in ((0,), (0, 4), ALL):
         each = [(some if v == 0 else grid_view(some, v)) @ cohort.T for v in views]
         expected = np.sort(np.max(each, axis=0), axis=1)[:, -5:].mean(axis=1)
-        got = side(one, Toy(cohort), views, ExactSearch(), 1).background
+        got = side(encoded(one), Toy(cohort), views, ExactSearch(), 1).background
         np.testing.assert_allclose(got, expected, atol=1e-6)
-    assert not side(one, Toy(), ALL, ExactSearch(), 1).background.any()
-    few = side(one, Toy(cohort[:2]), (0,), ExactSearch(), 1).background
+    assert not side(encoded(one), Toy(), ALL, ExactSearch(), 1).background.any()
+    few = side(encoded(one), Toy(cohort[:2]), (0,), ExactSearch(), 1).background
     np.testing.assert_allclose(few, (some @ cohort[:2].T).mean(axis=1), atol=1e-6)
 
 
@@ -411,7 +418,7 @@ def test_order_is_the_rank_of_ids():
     """By code points, as everything that is sorted in an audit."""
     ids = ["b", "a10", "a9", "\u00e9", "B", ""]
     one = prints("q", np.zeros((6, WIDTH)), range(6), np.zeros(6), ids)
-    got = side(one, Toy(), (0,), ExactSearch(), 1).order
+    got = side(encoded(one), Toy(), (0,), ExactSearch(), 1).order
     assert [ids[i] for i in np.argsort(got)] == sorted(ids)
 
 

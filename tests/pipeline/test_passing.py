@@ -72,8 +72,8 @@ def ran(queries, references, settings=None, device="cpu", **changes):
     settings = settings or Settings(encoder="net", hard=0.9, soft=0.7, **changes)
     with pipeline.RunContext.at(None, 1, None, device=device) as place:
         outcome = pipeline.run(queries, references, encoder, settings, place)
-        tables = list(pair_tables(outcome.compared, outcome.sides))
-        images = list(image_tables(outcome.sets, outcome.compared, outcome.sides))
+        tables = list(pair_tables(outcome.comparisons))
+        images = list(image_tables(outcome.sides.values(), outcome.comparisons))
         return (
             outcome,
             [row for table in tables for row in table.to_pylist()],
@@ -205,13 +205,13 @@ def test_degrees_without_grades():
     for name in ("exact", "near", "similar", "near_or_exact", "similar_or_closer"):
         assert rates[name] is None
     assert summary["headline"] == (
-        "2 of 4 t images (50.00 %, 95 % CI 15.00-85.00) have a picture at or above the soft"
+        "2 of 4 t images (50.00 %, 95 % CI 15.00-85.00) have an image at or above the soft"
         " threshold in r, 2 of them (50.00 %) at or above the hard threshold"
     )
     assert summary["verifier"] is None
     assert summary["skipped"] == [
-        "views: net sees pictures as they are; mirrored, turned and inverted copies were not looked"
-        " for",
+        "views: net compares images as they are; mirrored, turned and inverted copies were not"
+        " searched",
         "verification of t, r: there are embeddings only, so there are degrees but no grades",
     ]
 
@@ -253,7 +253,7 @@ def test_lengths_are_mended_and_counted():
     _, rows, _, summary = ran([test], [train], within=False)
     about = {each["name"]: each["norms_off"] for each in summary["sets"]}
     assert about == {"t": 6, "r": 3}
-    assert "lengths: 9 vectors were not of unit length and were made so" in summary["skipped"]
+    assert "lengths: 9 vectors were not of unit length and were rescaled" in summary["skipped"]
     matched = {(row["query"], row["reference"]) for row in rows if row["degree"] == "hard"}
     assert {(f"t{n:03d}", f"r{n:03d}") for n in (1, 3, 4, 5, 6)} <= matched
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.encoders import load_encoder
-from visleak.pipeline.candidates import Side
-from visleak.records import Fingerprints
+from visleak.pipeline.encoded_set import Side
+from visleak.records import Fingerprints, ImageSet
 from visleak.replacements.checking import COMPARED, Neighbours
 from visleak.replacements.pool import SHOWN
 
@@ -27,7 +27,8 @@ def side(name: str, count: int, seed: int) -> Side:
         encoder="made",
     )
     background = rng.uniform(0, 0.2, count).astype(np.float32)
-    return Side(prints, background, np.arange(count))
+    images = ImageSet(name, prints.ids, prints.ids, None)
+    return Side(images, prints, background, np.arange(count))
 
 
 def test_an_audits_candidates_are_all_compared() -> None:

@@ -201,7 +201,7 @@ def hash_all(images: ImageSet, place: RunContext) -> Hashes:
     Raises:
         VisleakError: the set holds vectors only.
     """
-    if not images.pictures:
+    if not images.has_pixels:
         raise VisleakError(
             f"set {images.name!r} holds vectors without images; perceptual hashes need images: name"
             " the images themselves"

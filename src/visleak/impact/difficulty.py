@@ -203,7 +203,7 @@ def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) ->
             " column of difficulty, --difficulty FILE"
         )
     images = Audit(folder).images_of(benchmark.name)
-    if isinstance(images, EmbeddingSet) or not images.pictures:
+    if isinstance(images, EmbeddingSet) or not images.has_pixels:
         raise UsageError(
             f"set {benchmark.name!r} has embeddings and no images, which the probe of difficulty"
             " needs: give a column of difficulty, --difficulty FILE"

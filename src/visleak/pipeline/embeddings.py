@@ -1,4 +1,4 @@
-"""Sets of embeddings: whose vectors they are, and taking them in as fingerprints."""
+"""Sets of embeddings: reading them as fingerprints, and the encoder that made them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from visleak.encoders import known_request, load_encoder
 from visleak.encoders.published import published
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import GrowingColumn, RunContext
+from visleak.pipeline.context import RunContext
+from visleak.pipeline.encoded_set import EmbeddingCounts, EncodedSet
 from visleak.records import (
     AnySet,
     Bool,
@@ -24,7 +25,6 @@ from visleak.records import (
     EmbeddingSet,
     Encoder,
     Encodes,
-    FileCount,
     Fingerprints,
     Float32,
     ImageSet,
@@ -35,7 +35,7 @@ from visleak.records import (
 )
 from visleak.vectors import check_digest, forget, unit_rows
 
-#: Rows taken in at a time; only bounds memory.
+#: Rows read at a time; only bounds memory.
 CHUNK: Final = 8192
 
 #: Keeps the digests of vectors apart from those of bytes.
@@ -43,64 +43,44 @@ _DOMAIN: Final = b"visleak vector"
 
 
 @dataclass(frozen=True)
-class NoPictures:
-    """The opener of a set of which only vectors are left."""
+class NoImages:
+    """The opener of a set of embeddings, which has no images."""
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield, for each position, that there is no picture."""
+        """Yield, for each position, that the image is missing."""
         for _ in positions:
             yield Unreadable("missing", "of this set there are only embeddings")
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A set of embeddings as the pipeline works with it.
-
-    Attributes:
-        images: the images that are worked with: all, or those that are in a pair.
-        prints: their fingerprints.
-        vectors: number of vectors of the whole set.
-        off: how many of them were not of unit length and were made so.
-        streamed: ``images`` are only those that are in a pair.
-        files: how many of the set's files are present, or ``None``.
-    """
-
-    images: ImageSet
-    fingerprints: Fingerprints
-    vectors: int
-    off: int
-    streamed: bool
-    files: FileCount | None = None
-
-
-def take_in(images: EmbeddingSet, encoder: str, place: RunContext, drawn: Int64 | None) -> Taken:
+def read_embeddings(
+    images: EmbeddingSet, encoder: str, context: RunContext, drawn: Int64 | None
+) -> EncodedSet:
     """Return a whole set of embeddings as fingerprints; the matrix goes to the scratch folder.
 
     Args:
         images: the set.
         encoder: digest of the run's encoder.
-        place: where to work.
+        context: of the run.
         drawn: rows to take, ascending; default all.
     """
     columns = joined_columns([part.columns() for part in images.partitions])
     step, total = f"reading {images.name}", len(images)
     rows: list[Int64] = [np.empty(0, np.int64)]
     broken: list[Int64] = [np.empty(0, np.int64)]
-    off = 0
-    with GrowingColumn(place.file(".matrix"), np.float32, (images.width,)) as matrix:
+    rescaled = 0
+    with context.column(".matrix", np.float32, (images.width,)) as matrix:
         for first, stored in _chunks(images.partitions):
             picked = _picked(first, len(stored), drawn)
             unit = unit_rows(stored[picked - first])
             matrix.append(unit.matrix[~unit.broken])
             rows.append(picked[~unit.broken])
             broken.append(picked[unit.broken])
-            off += int(unit.off.sum())
-            place.progress(step, first + len(stored), total)
-    kept = np.concatenate(rows)
-    listed = image_set(images, columns)
+            rescaled += int(unit.off.sum())
+            context.progress(step, first + len(stored), total)
+        vectors = matrix.mapped()
     problems = problems_of(images, np.concatenate(broken))
-    prints = fingerprints(images, kept, matrix.mapped(), columns, encoder, problems)
-    return Taken(listed, prints, total, off, streamed=False, files=images.files)
+    counts = EmbeddingCounts(total, rescaled, streamed=False, files=images.files)
+    return encoded_set(images, np.concatenate(rows), vectors, columns, encoder, problems, counts)
 
 
 def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, Any]]:
@@ -126,7 +106,7 @@ def _picked(first: int, count: int, drawn: Int64 | None) -> Int64:
 
 
 def joined_columns(parts: Sequence[Mapping[str, pa.Array]]) -> dict[str, pa.Array]:
-    """Return the columns of several partitions, one after the other; null where one lacks it."""
+    """Return the columns of several partitions, joined; null where a partition lacks one."""
     names = dict.fromkeys(name for part in parts for name in part)
     joined = {}
     for name in names:
@@ -144,7 +124,7 @@ def columns_at(
     Args:
         images: the set.
         rows: rows over all partitions, ascending.
-        names: columns that are wanted, as far as they are there; default all.
+        names: wanted columns; default all.
     """
     parts = [part.columns(inside) for part, inside in located(images.partitions, rows)]
     parts = parts or [images.partitions[0].columns(rows)]
@@ -154,7 +134,7 @@ def columns_at(
 
 
 def located(partitions: Sequence[Partition], rows: Int64) -> Iterator[tuple[Partition, Int64]]:
-    """Yield each partition that holds some of the ascending rows, and which of its own they are."""
+    """Yield the partitions of some ascending rows, and the rows within each."""
     first = 0
     for partition in partitions:
         low, high = np.searchsorted(rows, [first, first + partition.rows])
@@ -173,13 +153,46 @@ def vectors_at(images: EmbeddingSet, rows: Int64) -> Float32:
     return np.concatenate(parts)
 
 
-def image_set(images: EmbeddingSet, columns: Mapping[str, pa.Array]) -> ImageSet:
-    """Return a set of embeddings, or some rows of it, as a set of images without pictures."""
-    return ImageSet(
+def encoded_set(
+    images: EmbeddingSet,
+    rows: Int64,
+    matrix: Float32,
+    columns: Mapping[str, pa.Array],
+    encoder: str,
+    problems: tuple[Problem, ...],
+    counts: EmbeddingCounts,
+) -> EncodedSet:
+    """Return a set of embeddings, or some rows of it, as a set of images with fingerprints.
+
+    Args:
+        images: the set.
+        rows: position of each vector's image in ``columns``.
+        matrix: unit rows.
+        columns: what is known of the images.
+        encoder: digest of the encoder.
+        problems: vectors without a direction.
+        counts: of the whole set.
+    """
+    known = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+    digests = stored_digests(known.get("digest"))
+    sizes = np.stack([_whole(known.get(name), len(rows)) for name in ("width", "height")], axis=1)
+    fingerprints = Fingerprints(
+        set=images.name,
+        rows=rows,
+        ids=known["id"],
+        matrix=matrix,
+        digests=vector_digests(matrix) if digests is None else digests,
+        sizes=sizes.astype(np.int32),
+        flat=flat_of(known, len(rows)),
+        encoder=encoder,
+        problems=problems,
+        of_bytes=digests is not None,
+    )
+    listed = ImageSet(
         name=images.name,
         ids=columns["id"],
         locators=columns["locator"],
-        opener=NoPictures(),
+        opener=NoImages(),
         labels=columns.get("label"),
         captions=columns.get("caption"),
         groups=columns.get("group"),
@@ -188,8 +201,9 @@ def image_set(images: EmbeddingSet, columns: Mapping[str, pa.Array]) -> ImageSet
         annotated=images.annotated,
         source=images.source,
         options=images.options,
-        pictures=False,
+        has_pixels=False,
     )
+    return EncodedSet(listed, fingerprints, embeddings=counts)
 
 
 def problems_of(images: EmbeddingSet, broken: Int64) -> tuple[Problem, ...]:
@@ -208,41 +222,6 @@ def problems_of(images: EmbeddingSet, broken: Int64) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-def fingerprints(
-    images: EmbeddingSet,
-    rows: Int64,
-    matrix: Float32,
-    columns: Mapping[str, pa.Array],
-    encoder: str,
-    problems: tuple[Problem, ...],
-) -> Fingerprints:
-    """Return vectors with what is known of their images.
-
-    Args:
-        images: the set.
-        rows: position of each vector's image in ``columns`` and in the image set.
-        matrix: unit rows.
-        columns: what is known of the images.
-        encoder: digest of the encoder.
-        problems: vectors without a direction.
-    """
-    known = {name: column.take(pa.array(rows)) for name, column in columns.items()}
-    digests = stored_digests(known.get("digest"))
-    sizes = np.stack([_whole(known.get(name), len(rows)) for name in ("width", "height")], axis=1)
-    return Fingerprints(
-        set=images.name,
-        rows=rows,
-        ids=known["id"],
-        matrix=matrix,
-        digests=vector_digests(matrix) if digests is None else digests,
-        sizes=sizes.astype(np.int32),
-        flat=flat_of(known, len(rows)),
-        encoder=encoder,
-        problems=problems,
-        of_bytes=digests is not None,
-    )
-
-
 def flat_of(columns: Mapping[str, pa.Array], count: int) -> Bool:
     """Return which images are known to be flat."""
     if "flat" not in columns:
@@ -258,10 +237,10 @@ def _whole(column: pa.Array | None, count: int) -> Int64:
 
 
 def stored_digests(column: pa.Array | None) -> Bytes8 | None:
-    """Return digests from their hexadecimal text (n, 16); ``None`` unless all are there.
+    """Return digests from their hexadecimal text (n, 16); ``None`` unless all are known.
 
     Raises:
-        VisleakError: a text is no digest.
+        VisleakError: a text is not a digest.
     """
     if column is None or column.null_count:
         return None
@@ -281,22 +260,22 @@ def vector_digests(matrix: Float32) -> Bytes8:
     return found
 
 
-#: The encoder of an audit of pictures for which nobody named one.
+#: The encoder of an audit of images if none is named.
 DEFAULT: Final = "builtin"
 
-#: Encoders that compute on no device: one that is asked for is meant for the comparison.
+#: Encoders without a device: the option is then meant for the comparison.
 WITHOUT_DEVICE: Final = (DEFAULT, "phash", "pdq")
 
-#: Name of an encoder that is not one of visleak's: ``other:NAME``.
+#: Prefix of the name of an encoder that is not one of visleak's: ``other:NAME``.
 FOREIGN: Final = "other"
 
-#: What the digest of an encoder begins with of which only the name is known.
+#: Prefix of the digest of an encoder of which only the name is known.
 BY_NAME: Final = "by name: "
 
 
 @dataclass(eq=False)
 class StoredEncoder:
-    """The encoder of vectors that are already there: nothing of it is needed but its name.
+    """The encoder of stored vectors, of which only the name is needed.
 
     Attributes:
         name, digest, width, enough, views, thresholds, cohort: as of
@@ -311,16 +290,16 @@ class StoredEncoder:
     views: int = 1
     cohort: Float32 | None = None
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
-        """Refuse: there is no network.
+    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+        """Refuse, because there is no network.
 
         Raises:
             VisleakError: always.
         """
-        self._refuse("encode pictures")
+        self._refuse("encode images")
 
     def view(self, vectors: Float32, view: int) -> Float32:
-        """Refuse: views of stored vectors cannot be made.
+        """Refuse, because views of stored vectors cannot be made.
 
         Raises:
             VisleakError: always.
@@ -336,14 +315,14 @@ class StoredEncoder:
 
 def encoder_for(
     sets: Sequence[AnySet],
-    asked: str | Encoder | Encodes,
+    wanted: str | Encoder | Encodes,
     options: Mapping[str, object] | None = None,
 ) -> Encoder:
     """Return the encoder of an audit.
 
     Args:
-        sets: what is compared.
-        asked: an encoder or its text; empty takes that of the embeddings, else ``builtin``.
+        sets: all sets of the audit.
+        wanted: an encoder or its text; empty takes that of the embeddings, or ``builtin``.
         options: of ``load_encoder``, where a model is loaded.
 
     Raises:
@@ -352,16 +331,16 @@ def encoder_for(
     """
     stored = [images for images in sets if isinstance(images, EmbeddingSet)]
     if not stored:
-        return load_encoder(asked or DEFAULT, **(options or {}))
+        return load_encoder(wanted or DEFAULT, **(options or {}))
     _refuse_unknown_names(stored)
-    encoder = _chosen(stored, asked, options or {}, alone=len(stored) == len(sets))
+    encoder = _chosen(stored, wanted, options or {}, alone=len(stored) == len(sets))
     for images in stored:
         _check(images, encoder)
     return encoder
 
 
 def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
-    """Refuse sets whose encoder is known by name only, and that name means nothing.
+    """Refuse sets whose encoder is known by an unknown name only.
 
     Raises:
         UsageError: such a name was given.
@@ -381,27 +360,27 @@ def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
 
 def _chosen(
     stored: Sequence[EmbeddingSet],
-    asked: str | Encoder | Encodes,
+    wanted: str | Encoder | Encodes,
     options: Mapping[str, object],
     *,
     alone: bool,
 ) -> Encoder:
     """Return the encoder; a model is loaded only where pictures must be encoded."""
-    if not isinstance(asked, str):
-        return load_encoder(asked, **options)
+    if not isinstance(wanted, str):
+        return load_encoder(wanted, **options)
     lead = next((images for images in stored if images.encoder), stored[0])
     if not alone:
-        name = asked or lead.encoder_name
+        name = wanted or lead.encoder_name
         unused = {"device"} if parse(name).name in WITHOUT_DEVICE else set()
         return load_encoder(name, **{key: options[key] for key in options if key not in unused})
-    if asked and _network(asked) != _network(lead.encoder_name):
-        if parse(asked).name != parse(lead.encoder_name).name or not lead.encoder:
-            _mismatch(lead, asked, "")
-        # the same kind under another name or from another folder: its digest tells
-        return load_encoder(asked)
+    if wanted and _network(wanted) != _network(lead.encoder_name):
+        if parse(wanted).name != parse(lead.encoder_name).name or not lead.encoder:
+            _mismatch(lead, wanted, "")
+        # the same kind under another name or from another folder: digests are compared later
+        return load_encoder(wanted)
     if lead.encoder_name == DEFAULT:
         own = load_encoder(DEFAULT)
-        # its cohort and views serve vectors that were stored as well
+        # its cohort and views are valid for stored vectors too
         if lead.encoder in ("", own.digest):
             return own
     return StoredEncoder(
@@ -413,10 +392,10 @@ def _chosen(
 
 
 def _network(text: str) -> str:
-    """Return an encoder's text without how pictures are resized before it.
+    """Return an encoder's text without the resizing of images.
 
-    A name is all that is known of many vectors; LAION's were made by ``clip`` of resized pictures,
-    and are compared with queries of ``clip`` as well as of ``clip?prep=laion``.
+    Of many vectors only a name is known. Those of LAION were made by ``clip`` from resized images,
+    and are compared with queries of ``clip`` and of ``clip?prep=laion``.
     """
     request = parse(text)
     return request.named(*sorted(set(request.options) - {"prep"}))
@@ -448,6 +427,6 @@ def _mismatch(images: EmbeddingSet, name: str, digest: str) -> NoReturn:
 
 
 def _called(name: str, digest: str) -> str:
-    """Return an encoder in words, with the beginning of its digest where that is known."""
+    """Return an encoder in words, with the beginning of its digest if that is known."""
     known = digest and not digest.startswith(BY_NAME)
     return f"{name} (digest {digest[:12]})" if known else name

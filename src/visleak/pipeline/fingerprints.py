@@ -1,13 +1,12 @@
-"""``fingerprint(images, encoder) -> Fingerprints``: read, digest, decode, encode; once each."""
+"""``fingerprint(images, encoder) -> Fingerprints``: read, digest, decode, encode; each once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.encoders.builtin import BuiltinEncoder
@@ -15,38 +14,35 @@ from visleak.images import decode
 from visleak.pipeline.batches import batched
 from visleak.pipeline.chunks import (
     Chunk,
+    ImageFingerprint,
     Item,
-    Print,
     Refused,
     Row,
     entries,
     maker,
-    no_numbers,
+    not_finite,
     problems_of,
     read_items,
     unpack,
 )
-from visleak.pipeline.context import CacheHandle, GrowingColumn, Handle, RunContext, shared
-from visleak.pipeline.remote import batched_remotely, opener_for, travels
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.remote import batched_remotely, is_loadable, opener_for
 from visleak.records import (
     BatchEncoder,
-    Bool,
-    Bytes8,
     DecodedImage,
     Encoder,
     Fingerprints,
     ImageSet,
     Int64,
     Opener,
-    Problem,
     Unreadable,
 )
 
-#: Longest side of images whose built-in fingerprint and screens are not kept in the cache: they are
-#: ten times as large as the image, and made in two milliseconds.
+#: Longest side of images whose built-in fingerprints and screens are not cached: the entries are
+#: ten times as large as the image, and are made in two milliseconds.
 TINIEST: Final = 16
 
-#: Images a task; small enough for even progress, large enough to pay for the hand-over.
+#: Images per task: few for even progress, enough to pay for the transfer.
 CHUNK: Final = 512
 
 #: Decoded pixels that may wait for the encoder at once; bounds a worker's memory.
@@ -54,88 +50,67 @@ PIXELS_WAITING: Final = 32_000_000
 
 
 def fingerprint(
-    images: ImageSet, encoder: Encoder, place: RunContext, rows: Int64 | None = None
+    images: ImageSet, encoder: Encoder, context: RunContext, rows: Int64 | None = None
 ) -> Fingerprints:
     """Return the fingerprints of the readable images of a set, in the set's order.
 
     Args:
         images: the set.
-        encoder: makes the vectors; where it takes batches, in this process or in a
-            cluster's workers.
-        place: where to work.
+        encoder: makes the vectors. One that takes batches is run in this process, or in the
+            workers of a cluster.
+        context: of the run.
         rows: positions to take, ascending; default all.
     """
     positions = range(len(images)) if rows is None else rows
-    # what only this very run knows again is not worth keeping
-    cache = place.cache if getattr(encoder, "lasting", True) else None
-    reach = place.reach() if cache is not None else None
+    # the vectors of an encoder that only exists in this run are not cached
+    cache = context.cache if getattr(encoder, "lasting", True) else None
+    handle = context.cache_handle() if cache is not None else None
     beyond = TINIEST if isinstance(encoder, BuiltinEncoder) else 0
-    opener = opener_for(images, positions, place)
-    made = _made(opener, positions, encoder, place, reach)
+    opener = opener_for(images, positions, context)
+    # an empty chunk gives the columns their types
+    small = [Chunk.of(encoder.width, (), ())]
     refused: list[Refused] = []
     done = 0
-    with GrowingColumn(place.file(".matrix"), np.float32, (encoder.width,)) as matrix:
-        columns = _Columns(matrix)
-        for chunk in made:
-            columns.append(chunk)
+    with context.column(".matrix", np.float32, (encoder.width,)) as matrix:
+        for chunk in _chunks(opener, positions, encoder, context, handle):
+            matrix.append(chunk.matrix)
+            small.append(chunk)
             refused.extend(chunk.unreadable)
             if cache is not None and chunk.fresh.any():
                 cache.put(maker(encoder), entries(chunk, beyond))
             done += len(chunk.rows) + len(chunk.unreadable)
-            place.progress(f"reading {images.name}", done, len(positions))
+            context.progress(f"reading {images.name}", done, len(positions))
         refused.sort(key=lambda each: each[0])
-        return columns.fingerprints(images, encoder.digest, tuple(problems_of(images, refused)))
+        found = np.concatenate([chunk.rows for chunk in small])
+        return Fingerprints(
+            set=images.name,
+            rows=found,
+            ids=images.ids.take(pa.array(found)),
+            matrix=matrix.mapped(),
+            digests=np.concatenate([chunk.digests for chunk in small]),
+            sizes=np.concatenate([chunk.sizes for chunk in small]),
+            flat=np.concatenate([chunk.flat for chunk in small]),
+            encoder=encoder.digest,
+            problems=tuple(problems_of(images, refused)),
+        )
 
 
-def _made(
+def _chunks(
     opener: Opener,
     positions: range | Int64,
     encoder: Encoder,
-    place: RunContext,
+    context: RunContext,
     cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
-    """Yield what became of each part of a set, made where the encoder is best run."""
-    if not hasattr(encoder, "forward"):
-        return _encoded_in_workers(opener, positions, encoder, place, cache)
-    network = cast(BatchEncoder, encoder)
-    if place.executor.here or not travels(network):
-        return batched(opener, positions, network, place, cache)
-    return batched_remotely(opener, positions, network, place, cache)
-
-
-class _Columns:
-    """The columns of a set's fingerprints while they grow."""
-
-    def __init__(self, matrix: GrowingColumn) -> None:
-        self._matrix = matrix
-        # begins with no rows of the right types: a set may be empty
-        none = np.empty(0, np.int64), np.empty((0, 16), np.uint8)
-        self._small: list[tuple[Int64, Bytes8, npt.NDArray[np.int32], Bool]] = [
-            (*none, np.empty((0, 2), np.int32), np.empty(0, np.bool_))
-        ]
-
-    def append(self, chunk: Chunk) -> None:
-        self._matrix.append(chunk.matrix)
-        self._small.append((chunk.rows, chunk.digests, chunk.sizes, chunk.flat))
-
-    def fingerprints(
-        self, images: ImageSet, encoder: str, problems: tuple[Problem, ...]
-    ) -> Fingerprints:
-        rows, digests, sizes, flat = (
-            np.concatenate(column) for column in zip(*self._small, strict=True)
-        )
-        ids = images.ids.take(pa.array(rows))
-        return Fingerprints(
-            set=images.name,
-            rows=rows,
-            ids=ids,
-            matrix=self._matrix.mapped(),
-            digests=digests,
-            sizes=sizes,
-            flat=flat,
-            encoder=encoder,
-            problems=problems,
-        )
+    """Yield the fingerprints of each part of a set, made where the encoder is best run."""
+    if hasattr(encoder, "forward"):
+        network = cast(BatchEncoder, encoder)
+        remote = not context.executor.local and is_loadable(network)
+        make = batched_remotely if remote else batched
+        return make(opener, positions, network, context, cache)
+    handles = context.share(opener), context.share(encoder)
+    parts = (positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK))
+    return context.each(_encode, (_Task(*handles, cache, part) for part in parts), "reading images")
 
 
 # -- in a worker ---------------------------------------------------------------------------------
@@ -143,7 +118,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A chunk of a set, as it is sent to a worker."""
+    """A part of a set for a worker."""
 
     opener: Handle
     encoder: Handle
@@ -151,30 +126,14 @@ class _Task:
     positions: range | Int64
 
 
-def _encoded_in_workers(
-    opener: Opener,
-    positions: range | Int64,
-    encoder: Encoder,
-    place: RunContext,
-    cache: CacheHandle | None,
-) -> Iterator[Chunk]:
-    """Yield what became of each chunk of a set."""
-    read, shown = place.share(opener), place.share(encoder)
-    parts = (positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK))
-    return place.each(_work, (_Task(read, shown, cache, part) for part in parts), "reading images")
-
-
-def _work(task: _Task) -> Chunk:
-    """Read, digest, decode and encode a chunk of a set."""
+def _encode(task: _Task) -> Chunk:
+    """Read, digest, decode and encode a part of a set."""
     encoder: Encoder = shared(task.encoder)
     stored = shared(task.opener).read(list(task.positions))
     rows: list[Row] = []
     unreadable: list[Refused] = []
     for items in read_items(zip(task.positions, stored, strict=True), unreadable):
-        known: Mapping[bytes, bytes] = {}
-        if task.cache is not None:
-            with task.cache.open() as cache:
-                known = cache.get(maker(encoder), [digest for _, _, digest in items])
+        known = known_entries(task.cache, maker(encoder), [digest for _, _, digest in items])
         # equal contents are encoded once
         leads: dict[bytes, int] = {}
         for position, _, digest in items:
@@ -195,37 +154,34 @@ def _work(task: _Task) -> Chunk:
 
 
 def _encoded(
-    encoder: Encoder,
-    items: Sequence[Item],
-    unreadable: list[Refused],
-) -> Iterator[tuple[int, Print]]:
-    """Yield position and fingerprint of what can be decoded; note the rest."""
+    encoder: Encoder, items: Sequence[Item], unreadable: list[Refused]
+) -> Iterator[tuple[int, ImageFingerprint]]:
+    """Yield position and fingerprint of the images that can be decoded; note the others."""
     waiting: list[tuple[int, DecodedImage]] = []
     pixels = 0
     for position, data, _ in items:
-        picture = decode(data, enough=encoder.enough)
-        if isinstance(picture, Unreadable):
-            unreadable.append((position, picture))
+        image = decode(data, enough=encoder.enough)
+        if isinstance(image, Unreadable):
+            unreadable.append((position, image))
             continue
-        waiting.append((position, picture))
-        pixels += picture.pixels.size
+        waiting.append((position, image))
+        pixels += image.pixels.size
         if pixels > PIXELS_WAITING:
-            yield from _prints(encoder, waiting, unreadable)
+            yield from _fingerprints(encoder, waiting, unreadable)
             waiting, pixels = [], 0
-    yield from _prints(encoder, waiting, unreadable)
+    yield from _fingerprints(encoder, waiting, unreadable)
 
 
-def _prints(
-    encoder: Encoder, waiting: Iterable[tuple[int, DecodedImage]], unreadable: list[Refused]
-) -> Iterator[tuple[int, Print]]:
-    positions = [position for position, _ in waiting]
-    pictures = [picture for _, picture in waiting]
-    if not pictures:
+def _fingerprints(
+    encoder: Encoder, waiting: Sequence[tuple[int, DecodedImage]], unreadable: list[Refused]
+) -> Iterator[tuple[int, ImageFingerprint]]:
+    if not waiting:
         return
-    vectors, flat = encoder.encode(pictures)
-    usable = np.asarray(np.isfinite(vectors).all(axis=1))
-    for index, (position, picture) in enumerate(zip(positions, pictures, strict=True)):
-        if not usable[index]:
-            unreadable.append((position, no_numbers(encoder)))
-            continue
-        yield position, Print(picture.width, picture.height, bool(flat[index]), vectors[index])
+    vectors, flat = encoder.encode([image for _, image in waiting])
+    finite = np.asarray(np.isfinite(vectors).all(axis=1))
+    for index, (position, image) in enumerate(waiting):
+        if finite[index]:
+            facts = image.width, image.height, bool(flat[index])
+            yield position, ImageFingerprint(*facts, vectors[index])
+        else:
+            unreadable.append((position, not_finite(encoder)))

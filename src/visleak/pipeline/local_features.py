@@ -1,9 +1,9 @@
-"""The second candidate channel: pictures that share patches (crops, turns, collages)."""
+"""Candidates by local features: images that share patches (crops, turns, collages)."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,43 +12,30 @@ import numpy.typing as npt
 
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
 from visleak.images import DECODING, decode
-from visleak.pipeline.candidates import INVERSE_VIEW, Side
+from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
 from visleak.pipeline.chunks import Refused
-from visleak.pipeline.context import CacheHandle, GrowingColumn, Handle, RunContext, shared
-from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
-from visleak.pipeline.selection import Spanning
-from visleak.records import (
-    VIEWS,
-    Bool,
-    Bytes8,
-    Encoder,
-    Fingerprints,
-    Float32,
-    Int8,
-    Int64,
-    Pairs,
-    Unreadable,
-)
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
+from visleak.pipeline.selection import Clusters
+from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Pairs, Unreadable
 from visleak.search.votes import FeatureRows, LocalIndex, Votes
 
-#: More references than this are too many to vote on.
+#: Local features are not compared with more references than this.
 MOST_REFERENCES: Final = 50_000
 
-#: Short side from which a query has features; references need SMALLEST. A query may be what is
-#: left of a picture after a hard crop.
+#: Short side from which a query has features; references need SMALLEST. A query may be a small crop
+#: of a reference.
 SMALLEST_QUERY: Final = 32
 
-#: Candidates a query; asked for with some to spare, so that ties go by id.
+#: Candidates per query, and the number searched for, so that ties can be decided by id.
 BEST: Final = 20
-ASKED: Final = 64
+SEARCHED: Final = 64
 
-#: Pictures a task.
+#: Images per task.
 CHUNK: Final = 64
 
-#: Pairs whose vectors are compared at a time; only bounds memory.
-PAIRS: Final = 4096
-
-#: Views that features do not see by themselves.
+#: Views that the features do not cover by themselves.
 SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
 
 
@@ -59,7 +46,7 @@ class Patches:
     Attributes:
         rows: ``int64`` (k,): rows of the fingerprints, ascending; one per content.
         features: their features.
-        widths: ``int32`` (k,): width of each bounded picture, pixels.
+        widths: ``int32`` (k,): width of each bounded image, pixels.
     """
 
     rows: Int64
@@ -67,7 +54,7 @@ class Patches:
     widths: npt.NDArray[np.int32]
 
     def seen(self, view: int) -> FeatureRows:
-        """Return the features of a view of the pictures."""
+        """Return the features of a view of the images."""
         counts = np.diff(self.features.starts)
         descriptors, keypoints = view_features(
             self.features.descriptors, self.features.keypoints, np.repeat(self.widths, counts), view
@@ -75,7 +62,7 @@ class Patches:
         return FeatureRows(descriptors, keypoints, self.features.starts)
 
     def only(self, keep: Bool) -> Patches:
-        """Return the features of some of the pictures."""
+        """Return the features of some of the images."""
         if keep.all():
             return self
         counts = np.diff(self.features.starts)
@@ -87,30 +74,131 @@ class Patches:
         return Patches(self.rows[keep], features, self.widths[keep])
 
 
-def applies(query: Side, reference: Side) -> bool:
-    """Whether the channel has anything to work on, and not too much."""
-    return 0 < len(_large(reference.fingerprints, SMALLEST)) <= MOST_REFERENCES and bool(
-        len(_large(query.fingerprints, SMALLEST_QUERY))
+def applies(query: EncodedSet, reference: EncodedSet) -> bool:
+    """Whether both sets have large enough images, and not too many references."""
+    return 0 < len(_large(reference, SMALLEST)) <= MOST_REFERENCES and bool(
+        len(_large(query, SMALLEST_QUERY))
     )
 
 
-def too_many(reference: Side) -> bool:
-    """Whether the channel is left out because there are too many references."""
-    return len(_large(reference.fingerprints, SMALLEST)) > MOST_REFERENCES
-
-
-def _large(fingerprints: Fingerprints, smallest: int) -> Int64:
+def _large(encoded: EncodedSet, smallest: int) -> Int64:
     """Return the first row of each content that is large enough and not blank, ascending."""
-    rows = np.flatnonzero(
-        (fingerprints.sizes.min(axis=1, initial=2**30) >= smallest) & ~fingerprints.flat
-    )
-    first = np.unique(content_keys(fingerprints)[rows], return_index=True)[1]
+    fingerprints = encoded.fingerprints
+    large = fingerprints.sizes.min(axis=1, initial=2**30) >= smallest
+    rows = np.flatnonzero(large & ~fingerprints.flat)
+    first = np.unique(encoded.contents[rows], return_index=True)[1]
     return np.asarray(rows[np.sort(first)])
 
 
-def content_keys(fingerprints: Fingerprints) -> npt.NDArray[np.void]:
-    """Return the digests of the contents of a set, 16 bytes each."""
-    return np.ascontiguousarray(fingerprints.digests).view("V16").ravel()
+# -- extraction ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    opener: Handle
+    cache: CacheHandle | None
+    positions: Int64
+    digests: Bytes8
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Features of some images, packed as in the cache: one entry per readable image."""
+
+    packed: list[bytes]
+    fresh: dict[bytes, bytes]
+    refused: list[Refused]
+
+
+def extract(encoded: EncodedSet, context: RunContext, wanted: Bool | None = None) -> Patches:
+    """Return the features of a set's contents; cached ones are not computed again.
+
+    Args:
+        encoded: the set.
+        context: of the run.
+        wanted: ``bool`` (n,): fingerprints whose images are wanted; by default all.
+
+    Raises:
+        ImagesLost: some cannot be read again.
+    """
+    rows = _large(encoded, SMALLEST_QUERY)
+    rows = rows if wanted is None else rows[wanted[rows]]
+    positions, digests = encoded.fingerprints.rows[rows], encoded.fingerprints.digests[rows]
+    opener, cache = context.share(encoded.opener), context.cache_handle()
+    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
+    tasks = (_Task(opener, cache, positions[part], digests[part]) for part in parts)
+    step = f"local features of {encoded.name}"
+    counts: list[int] = []
+    widths: list[int] = []
+    refused: list[Refused] = []
+    with (
+        context.column(".descriptors", np.uint8, (128,)) as descriptors,
+        context.column(".keypoints", np.float32, (4,)) as keypoints,
+    ):
+        for found in context.each(_extract, tasks, step):
+            for packed in found.packed:
+                width, words, points = _unpack(packed)
+                descriptors.append(words)
+                keypoints.append(points)
+                counts.append(len(words))
+                widths.append(width)
+            refused += found.refused
+            if context.cache is not None:
+                context.cache.put(_maker(), found.fresh.items())
+            context.progress(step, len(counts) + len(refused), len(positions))
+        if refused:
+            raise ImagesLost(encoded.name, refused)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        features = FeatureRows(descriptors.mapped(), keypoints.mapped(), starts)
+    return Patches(rows, features, np.array(widths, np.int32))
+
+
+def _maker() -> bytes:
+    recipe = f"{DIGEST} from {SMALLEST_QUERY} of {DECODING}"
+    return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
+
+
+def _extract(task: _Task) -> _Found:
+    """Return the features of some images; those in the cache are not read."""
+    found = _Found([], {}, [])
+    digests = [digest.tobytes() for digest in task.digests]
+    known = known_entries(task.cache, _maker(), digests)
+    images = dict(zip(task.positions.tolist(), digests, strict=True))
+    unknown = [position for position, digest in images.items() if digest not in known]
+    stored = iter(shared(task.opener).read(unknown))
+    for position, digest in images.items():
+        if digest in known:
+            found.packed.append(known[digest])
+            continue
+        packed = _packed(next(stored))
+        if isinstance(packed, Unreadable):
+            found.refused.append((position, packed))
+        else:
+            found.packed.append(packed)
+            found.fresh[digest] = packed
+    return found
+
+
+def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | Unreadable:
+    """Return the features of an image as a cache entry: width, keypoints, descriptors."""
+    image = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
+    if isinstance(image, Unreadable):
+        return image
+    features = local_features(np.asarray(image.pixels), smallest=SMALLEST_QUERY)
+    width = np.array(features.width, "<i4").tobytes()
+    return width + features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
+
+
+def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
+    """Return width, descriptors and keypoints: 4 bytes, then 16 and 128 per feature."""
+    width = int(np.frombuffer(packed, "<i4", 1)[0])
+    count = (len(packed) - 4) // 144
+    points = np.frombuffer(packed, "<f4", 4 * count, offset=4).reshape(-1, 4)
+    words = np.frombuffer(packed, np.uint8, offset=4 + 16 * count).reshape(-1, 128)
+    return width, words, points
+
+
+# -- candidates ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +224,8 @@ class _Contents:
     @classmethod
     def of(cls, query: Side, reference: Side) -> _Contents:
         """Number the contents of two sides."""
-        keys = [content_keys(side.fingerprints) for side in (query, reference)]
-        number = np.unique(np.concatenate(keys), return_inverse=True)[1].astype(np.int64)
+        keys = np.concatenate([query.contents, reference.contents])
+        number = np.unique(keys, return_inverse=True)[1].astype(np.int64)
         own, others = np.split(number, [len(query.fingerprints)])
         count = int(number.max(initial=-1)) + 1
         leads = np.full(count, -1, np.int64)
@@ -168,8 +256,7 @@ class _Contents:
         if not self.same:
             return row, other, pair
         back, second = self._copies_of(right)
-        first = self.leads[left[back]]
-        one = np.concatenate([row, first])
+        one = np.concatenate([row, self.leads[left[back]]])
         two, pair = np.concatenate([other, second]), np.concatenate([pair, back])
         # the two leads were paired from either end
         new = np.unique(np.stack([one, two]), axis=1, return_index=True)[1]
@@ -183,113 +270,44 @@ class _Contents:
         return position, self.copies[self.edges[content][position] + place]
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    opener: Handle
-    cache: CacheHandle | None
-    positions: Int64
-    digests: Bytes8
+def with_votes(
+    comparisons: Sequence[Comparison],
+    encoder: Encoder,
+    context: RunContext,
+) -> Iterator[Comparison]:
+    """Yield each comparison with the candidates that share local features, where there are any.
 
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Features of a chunk, packed as in the cache: one entry a picture that could be read."""
-
-    packed: list[bytes]
-    fresh: dict[bytes, bytes]
-    refused: list[Refused]
-
-
-def extract(own: EncodedSet, place: RunContext, wanted: Bool | None = None) -> Patches:
-    """Return the features of a set's contents; each is decoded at most once, ever.
-
-    Args:
-        own: the set and its fingerprints.
-        place: where to work.
-        wanted: ``bool`` (n,): fingerprints whose images are wanted; by default all.
-
-    Raises:
-        ImagesLost: some cannot be read again.
+    Of a cluster of similar images only representatives are compared.
     """
-    rows = _large(own.fingerprints, SMALLEST_QUERY)
-    rows = rows if wanted is None else rows[wanted[rows]]
-    positions, digests = own.fingerprints.rows[rows], own.fingerprints.digests[rows]
-    opener, cache = place.share(own.opener), place.reach()
-    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
-    tasks = (_Task(opener, cache, positions[part], digests[part]) for part in parts)
-    counts: list[int] = []
-    widths: list[int] = []
-    refused: list[Refused] = []
-    names = place.file(".descriptors"), place.file(".keypoints")
-    with (
-        GrowingColumn(names[0], np.uint8, (128,)) as descriptors,
-        GrowingColumn(names[1], np.float32, (4,)) as keypoints,
-    ):
-        for found in place.each(_work, tasks, f"local features of {own.images.name}"):
-            for packed in found.packed:
-                width, words, points = _unpack(packed)
-                descriptors.append(words)
-                keypoints.append(points)
-                counts.append(len(words))
-                widths.append(width)
-            refused += found.refused
-            if place.cache is not None:
-                place.cache.put(_maker(), found.fresh.items())
-            done = len(counts) + len(refused)
-            place.progress(f"local features of {own.images.name}", done, len(positions))
-        if refused:
-            raise ImagesLost(own.images.name, refused)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        features = FeatureRows(descriptors.mapped(), keypoints.mapped(), starts)
-    return Patches(rows, features, np.array(widths, np.int32))
+    kept = [
+        [_kept(side, each.clusters) for side in (each.query, each.reference)]
+        for each in comparisons
+    ]
+    wanted: dict[str, Bool] = {}
+    for each, masks in zip(comparisons, kept, strict=True):
+        for name, mask in zip(each.names, masks, strict=True):
+            wanted[name] = wanted.get(name, False) | mask
+    extracted: dict[str, Patches] = {}
 
+    def patches(side: Side, mask: Bool) -> Patches:
+        if side.name not in extracted:
+            extracted[side.name] = extract(side, context, wanted[side.name])
+        return extracted[side.name].only(mask[extracted[side.name].rows])
 
-def _maker() -> bytes:
-    recipe = f"{DIGEST} from {SMALLEST_QUERY} of {DECODING}"
-    return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
-
-
-def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
-    """Return width, descriptors and keypoints: 4 bytes, then 16 and 128 a feature."""
-    width = int(np.frombuffer(packed, "<i4", 1)[0])
-    count = (len(packed) - 4) // 144
-    points = np.frombuffer(packed, "<f4", 4 * count, offset=4).reshape(-1, 4)
-    words = np.frombuffer(packed, np.uint8, offset=4 + 16 * count).reshape(-1, 128)
-    return width, words, points
-
-
-def _work(task: _Task) -> _Found:
-    """Return the features of some pictures; what the cache knows need not be read."""
-    found = _Found([], {}, [])
-    digests = [digest.tobytes() for digest in task.digests]
-    known: Mapping[bytes, bytes] = {}
-    if task.cache is not None:
-        with task.cache.open() as cache:
-            known = cache.get(_maker(), digests)
-    asked = dict(zip(task.positions.tolist(), digests, strict=True))
-    unknown = [position for position, digest in asked.items() if digest not in known]
-    stored = iter(shared(task.opener).read(unknown))
-    for position, digest in asked.items():
-        if digest in known:
-            found.packed.append(known[digest])
+    for each, masks in zip(comparisons, kept, strict=True):
+        if not applies(each.query, each.reference):
+            yield each
             continue
-        packed = _packed(next(stored))
-        if isinstance(packed, Unreadable):
-            found.refused.append((position, packed))
-        else:
-            found.packed.append(packed)
-            found.fresh[digest] = packed
-    return found
+        sides = each.query, each.reference
+        both = patches(sides[0], masks[0]), patches(sides[1], masks[1])
+        yield replace(each, pairs=add_votes(each.pairs, sides, both, encoder, context.workers))
 
 
-def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | Unreadable:
-    """Return the features of a picture as they are kept."""
-    picture = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
-    if isinstance(picture, Unreadable):
-        return picture
-    features = local_features(np.asarray(picture.pixels), smallest=SMALLEST_QUERY)
-    width = np.array(features.width, "<i4").tobytes()
-    return width + features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
+def _kept(side: Side, clusters: Clusters | None) -> Bool:
+    """Return which fingerprints of a side have their local features compared."""
+    if clusters is None or not len(clusters.contents):
+        return np.ones(len(side.fingerprints), np.bool_)
+    return clusters.is_representative(side.contents)
 
 
 def add_votes(
@@ -299,7 +317,7 @@ def add_votes(
     encoder: Encoder,
     workers: int,
 ) -> Pairs:
-    """Return the pairs with those added that share patches, and with everyone's votes.
+    """Return pairs with those added that share patches, and the votes of all.
 
     Args:
         pairs: candidates by fingerprint, in their order.
@@ -309,21 +327,17 @@ def add_votes(
         workers: threads.
     """
     query, reference = sides
-    same = query is reference
     large = reference.fingerprints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
     targets = patches[1].only(large)
-    index = LocalIndex(targets.features)
-    votes = index.search(
-        {view: patches[0].seen(view) for view in SEEN}, best=ASKED, workers=workers
+    votes = LocalIndex(targets.features).search(
+        {view: patches[0].seen(view) for view in SEEN}, best=SEARCHED, workers=workers
     )
-    votes = _as_rows(votes, patches[0].rows, targets.rows)
-    votes = _best(votes, query.order, reference.order, same)
+    # positions among the features become rows of the fingerprints
+    votes = replace(
+        votes, query=patches[0].rows[votes.query], reference=targets.rows[votes.reference]
+    )
+    votes = _best(votes, query.order, reference.order, query is reference)
     return _merged(pairs, votes, sides, encoder)
-
-
-def _as_rows(votes: Votes, query: Int64, reference: Int64) -> Votes:
-    """Return votes with rows of fingerprints instead of positions among the features."""
-    return replace(votes, query=query[votes.query], reference=reference[votes.reference])
 
 
 def _best(votes: Votes, query: Int64, reference: Int64, same: bool) -> Votes:
@@ -348,108 +362,23 @@ def _best(votes: Votes, query: Int64, reference: Int64, same: bool) -> Votes:
 
 
 def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encoder) -> Pairs:
-    """Return the union of pairs and votes, in the order of pairs; votes are those of contents."""
+    """Return the union of pairs and votes; votes are those of contents."""
     query, reference = sides
     contents = _Contents.of(query, reference)
     known = contents.keys(contents.query[pairs.query], contents.reference[pairs.reference])
     ends = contents.query[votes.query], contents.reference[votes.reference]
     voted = contents.keys(*ends)
-    place = np.argsort(voted, kind="stable")
-    at = np.minimum(np.searchsorted(voted[place], known), max(0, len(voted) - 1))
-    there = voted[place[at]] == known if len(voted) else np.zeros(len(known), np.bool_)
+    rank = np.argsort(voted, kind="stable")
+    at = np.minimum(np.searchsorted(voted[rank], known), max(0, len(voted) - 1))
+    there = voted[rank[at]] == known if len(voted) else np.zeros(len(known), np.bool_)
     score = np.zeros(len(pairs), np.float32)
-    score[there] = votes.score[place[at[there]]]
+    score[there] = votes.score[rank[at[there]]]
     new = np.flatnonzero(~np.isin(voted, known))
     left, right, pair = contents.with_copies(ends[0][new], ends[1][new])
     if contents.same:
         backwards = query.order[left] > query.order[right]
         left, right = np.where(backwards, right, left), np.where(backwards, left, right)
-    votes_of_new = votes.score[new][pair]
-    similarity, view = _similarity(query, reference, left, right, encoder)
-    all_query = np.concatenate([pairs.query, left])
-    all_reference = np.concatenate([pairs.reference, right])
-    all_similarity = np.concatenate([pairs.similarity, similarity])
-    order = np.lexsort((reference.order[all_reference], -all_similarity, query.order[all_query]))
-    background = (query.background[left] + reference.background[right]) / 2
-    return replace(
-        pairs,
-        query=all_query[order],
-        reference=all_reference[order],
-        similarity=all_similarity[order],
-        background=np.concatenate([pairs.background, background.astype(np.float32)])[order],
-        view=np.concatenate([pairs.view, view])[order],
-        votes=np.concatenate([score, votes_of_new])[order],
-    )
-
-
-def _similarity(
-    query: Side, reference: Side, left: Int64, right: Int64, encoder: Encoder
-) -> tuple[Float32, Int8]:
-    """Return similarity and view of pairs that the fingerprints did not bring up."""
-    views = range(max(1, encoder.views))
-    exact = np.empty((len(views), len(left)), np.float32)
-    for start in range(0, len(left), PAIRS):
-        part = slice(start, start + PAIRS)
-        vectors = query.fingerprints.matrix[left[part]]
-        others = reference.fingerprints.matrix[right[part]].astype(np.float64)
-        for view in views:
-            seen = seen_vectors(encoder, vectors, view)
-            exact[view, part] = np.einsum("ij,ij->i", seen, others)
-    best = exact.argmax(axis=0)
-    return exact[best, np.arange(len(left))], best.astype(np.int8)
-
-
-def seen_vectors(encoder: Encoder, vectors: Float32, view: int) -> npt.NDArray[np.float64]:
-    """Return vectors as in a view, ``float64``: what similarities are computed from."""
-    made = vectors if view == 0 else encoder.view(vectors, view)
-    return np.asarray(made, np.float64)
-
-
-def with_votes(
-    found: Sequence[Pairs],
-    sides: Mapping[str, Side],
-    material: Mapping[str, EncodedSet],
-    encoder: Encoder,
-    place: RunContext,
-    spanning: Sequence[Spanning] = (),
-) -> Iterator[Pairs]:
-    """Yield the pairs of each comparison, with the channel's candidates where it applies.
-
-    Args:
-        found: pairs by fingerprint, one record a comparison.
-        sides, material: of the sets, by name.
-        encoder: that made the fingerprints.
-        place: where to work.
-        spanning: of each comparison the crowds, whose images have few representatives here.
-    """
-    names = [(pairs.query_set, pairs.reference_set) for pairs in found]
-    crowds: Sequence[Spanning | None] = spanning or [None] * len(names)
-    kept = [
-        [_kept(sides[name], own) for name in couple]
-        for couple, own in zip(names, crowds, strict=True)
-    ]
-    wanted: dict[str, Bool] = {}
-    for couple, masks in zip(names, kept, strict=True):
-        for name, mask in zip(couple, masks, strict=True):
-            wanted[name] = wanted.get(name, False) | mask
-    extracted: dict[str, Patches] = {}
-
-    def patches(name: str, mask: Bool) -> Patches:
-        if name not in extracted:
-            extracted[name] = extract(material[name], place, wanted[name])
-        return extracted[name].only(mask[extracted[name].rows])
-
-    for pairs, couple, masks in zip(found, names, kept, strict=True):
-        own = (sides[pairs.query_set], sides[pairs.reference_set])
-        if not applies(*own):
-            yield pairs
-            continue
-        both = (patches(couple[0], masks[0]), patches(couple[1], masks[1]))
-        yield add_votes(pairs, own, both, encoder, place.workers)
-
-
-def _kept(side: Side, spanning: Spanning | None) -> Bool:
-    """Return which fingerprints of a side take part in a comparison."""
-    if spanning is None or not len(spanning.contents):
-        return np.ones(len(side.fingerprints), np.bool_)
-    return spanning.speaks(content_keys(side.fingerprints))
+    both = query.fingerprints, reference.fingerprints
+    similarity, view = similarities(both, left, right, encoder, range(max(1, encoder.views)))
+    scored = replace(pairs, votes=score)
+    return with_added(scored, sides, left, right, similarity, view, votes.score[new][pair])

@@ -1,4 +1,9 @@
-"""Workers on other machines: they prove what they see, and have networks of their own."""
+"""Workers on other machines: proof that they read the same images, networks, exact search.
+
+Exact search is done on parts of the references. A pair's similarity depends on the pair alone and
+ties are decided by id, so the best of all parts are among the best of each part, and merging gives
+the result of one search, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +31,26 @@ from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Search, Sides, ViewMaker, Wanted
 from visleak.search.rescore import Scored
 
-#: Pictures that are tried to find one that can be read here.
+#: Images that are tried to find a readable one.
 TRIED: Final = 100
 
-#: Pictures a task of a network.
+#: Images per task of a network.
 CHUNK: Final = 512
+
+#: References per task: large enough to pay for the transfer of 37 MB of the built-in vectors.
+PART: Final = 16_384
 
 
 @dataclass
-class Proven:
-    """An opener that first proves that it reads what the process reads that began the run.
+class ProvenOpener:
+    """An opener that first proves that it reads the same data as the main process.
 
-    A node that lacks a folder would otherwise call every picture of it missing.
+    A node without access to a folder would otherwise report every image of it as missing.
 
     Attributes:
-        opener: reads the pictures.
-        position, digest: of a picture that was read in that process.
-        locator: where that picture lies.
+        opener: reads the images.
+        position, digest: of an image that the main process has read.
+        locator: of that image.
     """
 
     opener: Opener
@@ -55,12 +63,12 @@ class Proven:
         """Yield what is stored at the positions, see :class:`visleak.records.Opener`.
 
         Raises:
-            VisleakError: something else is stored here, or nothing.
+            VisleakError: the image cannot be read on this node, or is another one.
         """
         if not self._proven:
             found = next(iter(self.opener.read([self.position])))
             if isinstance(found, Unreadable) or content_digest(found) != self.digest:
-                why = found.reason if isinstance(found, Unreadable) else "it is another picture"
+                why = found.reason if isinstance(found, Unreadable) else "it is another image"
                 raise VisleakError(
                     f"node {socket.gethostname()} does not see {self.locator} ({why}); put the"
                     " images where every node finds them under the same path"
@@ -69,15 +77,15 @@ class Proven:
         return self.opener.read(positions)
 
 
-def opener_for(images: ImageSet, positions: range | Int64, place: RunContext) -> Opener:
-    """Return the opener of a set as it is to be sent to the workers of a context."""
-    if place.executor.here:
+def opener_for(images: ImageSet, positions: range | Int64, context: RunContext) -> Opener:
+    """Return the opener of a set for the workers of a context."""
+    if context.executor.local:
         return images.opener
     tried = [int(position) for position in positions[:TRIED]]
     for position, found in zip(tried, images.opener.read(tried), strict=True):
         if not isinstance(found, Unreadable):
             locator = images.locators[position].as_py()
-            return Proven(images.opener, position, content_digest(found), locator)
+            return ProvenOpener(images.opener, position, content_digest(found), locator)
     return images.opener
 
 
@@ -85,29 +93,29 @@ def opener_for(images: ImageSet, positions: range | Int64, place: RunContext) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _EncodeTask:
-    opener: Handle
-    encoder: _Named
-    cache: CacheHandle | None
-    positions: range | Int64
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """An encoder by its name and options, and what its digest must be."""
+class _EncoderName:
+    """An encoder by its name and options, with its digest to check."""
 
     name: str
     options: tuple[tuple[str, object], ...]
     digest: str
 
 
-def travels(encoder: BatchEncoder) -> bool:
-    """Whether another process can load the encoder: not if it is an object of the caller's."""
+@dataclass(frozen=True, slots=True)
+class _EncodeTask:
+    opener: Handle
+    encoder: _EncoderName
+    cache: CacheHandle | None
+    positions: range | Int64
+
+
+def is_loadable(encoder: BatchEncoder) -> bool:
+    """Whether another process can load the encoder; it cannot if it is an object of the caller."""
     return _options(encoder) is not None
 
 
 def _options(encoder: BatchEncoder) -> Mapping[str, object] | None:
-    """Return with which options another process loads the encoder of this name."""
+    """Return the options with which another process loads the encoder of this name."""
     return getattr(encoder, "running_options", None)
 
 
@@ -115,43 +123,43 @@ def batched_remotely(
     opener: Opener,
     positions: range | Int64,
     encoder: BatchEncoder,
-    place: RunContext,
+    context: RunContext,
     cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
-    """Yield the fingerprints of the pictures at ascending positions, each worker's network's.
+    """Yield the fingerprints of the images at ascending positions, by a network of each worker.
 
     See :func:`visleak.pipeline.batches.batched`, which does the same with one network here.
 
     Raises:
-        VisleakError: also where a worker's weights are others.
+        VisleakError: also if a worker has other weights.
     """
     options = tuple((_options(encoder) or {}).items())
-    shown, named = place.share(opener), _Named(encoder.name, options, encoder.digest)
+    handle, name = context.share(opener), _EncoderName(encoder.name, options, encoder.digest)
     tasks = (
-        _EncodeTask(shown, named, cache, positions[start : start + CHUNK])
+        _EncodeTask(handle, name, cache, positions[start : start + CHUNK])
         for start in range(0, len(positions), CHUNK)
     )
-    for chunks in place.executor.each(_encode, tasks, step="reading images", network=True):
+    for chunks in context.executor.each(_encode, tasks, step="reading images", network=True):
         yield from chunks
 
 
 def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
-    """Do with a network of one's own what is done elsewhere for all workers."""
+    """Encode some images with the worker's own network."""
     executor = Processes(Path(), 1)
-    alone = RunContext(Path(), 1, None, silent, executor)
+    context = RunContext(Path(), 1, None, silent, executor)
     try:
         encoder = _loaded(task.encoder)
-        return tuple(batched(shared(task.opener), task.positions, encoder, alone, task.cache))
+        return tuple(batched(shared(task.opener), task.positions, encoder, context, task.cache))
     finally:
         executor.close()
 
 
 @lru_cache(maxsize=1)
-def _loaded(named: _Named) -> BatchEncoder:
+def _loaded(named: _EncoderName) -> BatchEncoder:
     """Return a worker's own encoder.
 
     Raises:
-        VisleakError: it is another one.
+        VisleakError: its digest differs.
     """
     encoder = load_encoder(named.name, **dict(named.options))
     if encoder.digest != named.digest:
@@ -162,31 +170,30 @@ def _loaded(named: _Named) -> BatchEncoder:
     return cast(BatchEncoder, encoder)
 
 
-#: References a task: large enough to pay for the hand-over of 37 MB of the built-in vectors.
-PART: Final = 16_384
+# -- search --------------------------------------------------------------------------------------
 
 
 def search_for(
-    name: str, place: RunContext, progress: Callable[[int], None] | None = None
+    name: str, context: RunContext, progress: Callable[[int], None] | None = None
 ) -> Search:
     """Return the search engine of a name, for the workers of a context.
 
     Args:
         name: one of :data:`visleak.search.SEARCHES`.
-        place: where to work.
+        context: of the run.
         progress: called with the number of references done.
 
     Raises:
         UsageError, MissingExtra: as :func:`visleak.search.load_search`.
     """
-    if name == ExactSearch.name and not place.executor.here:
-        return PartedSearch(place, progress)
+    if name == ExactSearch.name and not context.executor.local:
+        return DistributedSearch(context, progress)
     return load_search(name, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is the same for all parts."""
+    """What all parts have in common."""
 
     query: Float32
     views: tuple[int, ...]
@@ -203,21 +210,21 @@ class _SearchTask:
     weight: Int64 | None
 
 
-class PartedSearch:
-    """Finds exactly what is wanted, part by part; within one set it searches here.
+class DistributedSearch:
+    """Exact search in parts by the workers of a context; within one set it searches here.
 
     Args:
-        place: its workers search the parts.
+        context: of the run.
         progress: called with the number of references done.
-        part: references a task, by default :data:`PART`; never changes an answer.
+        part: references per task, by default :data:`PART`; never changes a result.
     """
 
     accounts: Sequence[Account] = ()
 
     def __init__(
-        self, place: RunContext, progress: Callable[[int], None] | None = None, part: int = 0
+        self, context: RunContext, progress: Callable[[int], None] | None = None, part: int = 0
     ) -> None:
-        self._place = place
+        self._context = context
         self._progress = progress or (lambda done: None)
         self._part = part or PART
 
@@ -227,20 +234,18 @@ class PartedSearch:
         if sides.same or total <= self._part or not len(sides.query):
             return ExactSearch(progress=self._progress).find(sides, wanted, workers=workers)
         question = _Question(np.array(sides.query[:]), sides.views, sides.make, wanted)
-        tasks = self._tasks(sides, self._place.share(question))
-        columns: list[Hits] = []
-        counted = np.zeros(len(sides.query), np.int64)
-        for number, hits in enumerate(self._place.each(_search, tasks, "searching")):
-            columns.append(hits)
-            counted += hits.total
-            self._progress(min(total, (number + 1) * self._part))
-        starts = [number * self._part for number in range(len(columns))]
+        tasks = self._tasks(sides, self._context.share(question))
+        parts: list[Hits] = []
+        for hits in self._context.each(_search, tasks, "searching"):
+            parts.append(hits)
+            self._progress(min(total, len(parts) * self._part))
         scored = Scored(
-            np.concatenate([hits.query for hits in columns]),
-            np.concatenate([h.reference + a for h, a in zip(columns, starts, strict=True)]),
-            np.concatenate([hits.similarity for hits in columns]),
-            np.concatenate([hits.view for hits in columns]),
+            np.concatenate([hits.query for hits in parts]),
+            np.concatenate([hits.reference + n * self._part for n, hits in enumerate(parts)]),
+            np.concatenate([hits.similarity for hits in parts]),
+            np.concatenate([hits.view for hits in parts]),
         )
+        counted = np.sum([hits.total for hits in parts], axis=0)
         return joined([(0, scored.only(chosen(scored, sides, wanted)), counted)], sides.order)
 
     def _tasks(self, sides: Sides, question: Handle) -> Iterator[_SearchTask]:
@@ -257,14 +262,14 @@ class PartedSearch:
 
 def _search(task: _SearchTask) -> Hits:
     """Search one part."""
-    asked: _Question = shared(task.question)
+    question: _Question = shared(task.question)
     sides = Sides(
-        query=asked.query,
+        query=question.query,
         reference=task.reference,
         penalty=task.penalty,
         order=task.order,
         weight=task.weight,
-        views=asked.views,
-        make=asked.make,
+        views=question.views,
+        make=question.make,
     )
-    return ExactSearch().find(sides, asked.wanted)
+    return ExactSearch().find(sides, question.wanted)

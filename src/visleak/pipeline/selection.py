@@ -1,12 +1,18 @@
 """Which candidates are verified: the best of each image first, more while a round finds any.
 
-Verification costs a thousand times what the screen does, and in a set of one subject (X-rays, the
+Verification costs a thousand times as much as the screen, and in a set of one subject (X-rays, the
 frames of a fixed camera) nearly all pairs are candidates. So the candidates of an image are ranked
-by what is cheap to measure, and verified in rounds. An image whose round turned up no near or exact
-pair is finished; the others proceed to their next round, up to a limit. From the second round on a
-pair is left out where near or exact pairs already connect its two images: neither the number of
-leaking images nor a duplicate group depends on it. The work is therefore proportional to the number
-of images.
+by cheap measurements and verified in rounds. An image whose round found no near or exact pair is
+finished; the others proceed to their next round, up to a limit. From the second round on a pair is
+skipped if near or exact pairs already connect its two images: neither the number of leaking images
+nor a duplicate group depends on it. The work is therefore proportional to the number of images.
+
+In a dense cluster of similar images, such as the frames of a static scene, even screening, ranking
+and local features would cost work per pair. Whether an image repeats, and which images form a
+group, follows from far fewer pairs. So the pairs of such images are verified first, along a
+spanning forest (Boruvka 1926): in each step every group of connected images verifies the most
+similar pair that leads to another group. A cluster of n copies needs n - 1 pairs. Connected images
+have no further pairs verified, and only a few representatives of a large group have local features.
 """
 
 from __future__ import annotations
@@ -22,24 +28,50 @@ from visleak.groups import components, rank_within
 from visleak.records import Bool, Float32, Int8, Int64, Pairs
 from visleak.storage.summary import VerificationSummary
 
-#: Pairs above the soft threshold from which an image is crowded: more than the best twenty.
-CROWDED: Final = 30
+#: Candidates of a query in each round, against another set. A query compared with a training set
+#: and with its own set has at most 60 pairs verified.
+ACROSS: Final = (8, 12, 20)
+
+#: The same within a set, where a pair is a candidate of both of its images.
+WITHIN: Final = (4, 6, 10)
+
+#: No pairs.
+NONE: Final = np.empty(0, np.int64)
+
+#: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
+VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
+
+#: Pairs above the soft threshold from which an image is in a dense cluster: more than the best 20.
+DENSE: Final = 30
 
 #: Connected images from which a group has representatives, and how many of each side.
 LARGE: Final = 16
 REPRESENTATIVES: Final = 4
 
 
-def crowded(pairs: Pairs) -> Int64:
-    """Return the positions of the pairs of crowded images."""
-    many = pairs.total >= CROWDED
+def sizes_for(pairs: Pairs) -> tuple[int, ...]:
+    """Return how many candidates of an image each round verifies."""
+    return WITHIN if pairs.query_set == pairs.reference_set else ACROSS
+
+
+def most_for(pairs: Pairs) -> int | None:
+    """Return how many pairs of a query are verified at most; ``None`` within a set."""
+    return None if pairs.query_set == pairs.reference_set else sum(ACROSS)
+
+
+# -- dense clusters ------------------------------------------------------------------------------
+
+
+def dense(pairs: Pairs) -> Int64:
+    """Return the positions of the pairs of images in dense clusters."""
+    many = pairs.total >= DENSE
     chosen = many[pairs.query]
     if pairs.query_set == pairs.reference_set:
         chosen = chosen & many[pairs.reference]
     return np.flatnonzero(chosen)
 
 
-class Forest:
+class SpanningForest:
     """The spanning forest of some candidate pairs, found step by step.
 
     A group stops once the pair that it proposes is not near: its other pairs are less similar.
@@ -47,7 +79,7 @@ class Forest:
     Args:
         ends: contents of the two images of each pair, (n,).
         similarity: ``float32`` (n,). Ties go to the lower position.
-        most: pairs of a first image that are verified at most, if there is a limit.
+        most: limit of verified pairs per first image, if there is one.
 
     Attributes:
         tried, near: ``bool`` (n,): pairs that were verified, and those that are near or exact.
@@ -71,7 +103,7 @@ class Forest:
         return self._due
 
     def proceed(self, near: Bool) -> None:
-        """Go to the next step.
+        """Proceed to the next step.
 
         Args:
             near: which of the pairs that were due are near or exact.
@@ -103,8 +135,8 @@ class Forest:
 
 
 @dataclass(frozen=True, slots=True)
-class Spanning:
-    """The pairs of the crowds of one comparison that were verified, and the groups they form.
+class Clusters:
+    """The verified pairs of the dense clusters of one comparison, and the groups they form.
 
     Attributes:
         keys: content digests and view of each pair, ascending, 33 bytes.
@@ -121,7 +153,7 @@ class Spanning:
     group: Int64
 
     @classmethod
-    def of(cls, keys: npt.NDArray[np.void], table: Float32, near: Bool) -> Spanning:
+    def of(cls, keys: npt.NDArray[np.void], table: Float32, near: Bool) -> Clusters:
         """Return verified pairs with their groups."""
         order = np.argsort(keys)
         keys, near = keys[order], near[order]
@@ -132,11 +164,11 @@ class Spanning:
         return cls(keys, table[order], near, contents, components(len(contents), [(left, right)]))
 
     def find(self, keys: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
-        """Return where pairs stand among those verified, and which do, by their keys."""
+        """Return the positions of pairs among those verified, and which were, by their keys."""
         return _find(self.keys, keys)
 
-    def speaks(self, contents: npt.NDArray[np.void]) -> Bool:
-        """Return which images of a side are in no large group, or are representatives of it.
+    def is_representative(self, contents: npt.NDArray[np.void]) -> Bool:
+        """Return which images of a side are in no large group, or are representatives of one.
 
         Representatives are the contents of the lowest digests: a random sample, and the same one
         for every order of the images.
@@ -148,41 +180,20 @@ class Spanning:
         return ~large | np.isin(contents, distinct[rank_within(own) < REPRESENTATIVES])
 
     def group_of(self, contents: npt.NDArray[np.void]) -> Int64:
-        """Return the group of contents (n,), -1 of those that near pairs connect with none."""
+        """Return the group of contents (n,), -1 for those without a near pair."""
         at, there = _find(self.contents, contents)
         return np.where(there, self.group[at], -1) if len(self.group) else at - 1
 
 
-def _find(known: npt.NDArray[np.void], asked: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
-    """Return where values stand among known ones, which ascend, and which do."""
+def _find(known: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
+    """Return the positions of values among known ones, which ascend, and which are known."""
     if not len(known):
-        return np.zeros(len(asked), np.int64), np.zeros(len(asked), np.bool_)
-    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    return at, np.asarray(known[at] == asked)
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return at, np.asarray(known[at] == wanted)
 
 
-#: Candidates of a query in each round, against another set. A query compared with a training set
-#: and with its own set has at most 60 pairs verified.
-ACROSS: Final = (8, 12, 20)
-
-#: The same within a set, where a pair is a candidate of both of its images.
-WITHIN: Final = (4, 6, 10)
-
-#: No pairs.
-NONE: Final = np.empty(0, np.int64)
-
-#: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
-VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
-
-
-def sizes_for(pairs: Pairs) -> tuple[int, ...]:
-    """Return how many candidates of an image each round verifies."""
-    return WITHIN if pairs.query_set == pairs.reference_set else ACROSS
-
-
-def most_for(pairs: Pairs) -> int | None:
-    """Return how many pairs of a query are verified at most; ``None`` within a set."""
-    return None if pairs.query_set == pairs.reference_set else sum(ACROSS)
+# -- rounds --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +218,15 @@ class Candidates:
     def entries(self) -> tuple[Int64, Int64, Int64]:
         """Return positions of candidates, the image each is a candidate of, and its rank there.
 
-        The best by score and the best by votes take turns: a crop has votes and a low score, a
-        picture without texture has a score and no votes. Ties go to the lower pair.
+        The best by score and the best by votes alternate: a crop has votes and a low score, an
+        image without texture has a score and no votes. Ties go to the lower pair.
         """
         ends = [self.query, self.reference] if self.within else [self.query]
         position = np.tile(np.arange(len(self.pair)), len(ends))
         image = np.concatenate(ends)
         score, votes = self.score[position], self.votes[position]
-        by_score, by_votes = (
-            rank_within(image, position, -score),
-            rank_within(image, position, -votes),
-        )
+        by_score = rank_within(image, position, -score)
+        by_votes = rank_within(image, position, -votes)
         turn = np.where(votes > 0, np.minimum(2 * by_score, 2 * by_votes + 1), 2 * by_score)
         return position, image, rank_within(image, position, turn)
 
@@ -268,7 +277,7 @@ class Rounds:
         return self._candidates.pair[self._due]
 
     def proceed(self, near: Bool) -> None:
-        """Go to the next round.
+        """Proceed to the next round.
 
         Args:
             near: which of the pairs that were due are near or exact.
@@ -309,8 +318,8 @@ class Rounds:
         return np.unique(self._position[due])
 
 
-def account(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
-    """Return what the limit left out of an audit: for ``audit.json``, and in words.
+def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
+    """Return the candidates that were not verified: for ``audit.json``, and in words.
 
     Args:
         states: ``skipped`` of each comparison, see :class:`visleak.records.Evidence`.
@@ -319,24 +328,24 @@ def account(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[st
     stopped, limited, connected = (
         sum(int((state == code).sum()) for state in known) for code in (STOPPED, LIMITED, CONNECTED)
     )
-    said = []
+    lines = []
     if stopped:
-        said.append(
+        lines.append(
             f"pairs: {stopped:,} candidates were not verified and have no grade, because better"
             f" candidates of the image were ({ACROSS[0]} of a query, {WITHIN[0]} of an image within"
             " its set) and none is near"
         )
     if limited:
-        said.append(
+        lines.append(
             f"pairs: {limited:,} candidates of images with many near or exact pairs were not"
             f" verified and have no grade, because at most {sum(ACROSS)} of a query are"
             f" ({sum(WITHIN)} of an image within its set); more of them may be near or exact"
         )
     if connected:
-        said.append(
+        lines.append(
             f"pairs: {connected:,} candidates were not verified and have no grade, because near or"
             " exact pairs connect the two images; the images of groups are all counted, their"
             " pairs are more than those graded"
         )
     rounds = {"across": ACROSS, "within": WITHIN}
-    return VerificationSummary(rounds, stopped, limited, connected), said
+    return VerificationSummary(rounds, stopped, limited, connected), lines

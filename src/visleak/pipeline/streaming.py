@@ -1,7 +1,8 @@
-"""All test sets against a set of embeddings that is never loaded: it passes by once.
+"""All test sets against a set of embeddings that is streamed once, never loaded.
 
-Only the images that are in a pair become part of the audit's records; of all others nothing is
-kept but their number.
+Only the images that are in a pair are recorded; all others are only counted. The hits of a
+partition are cached, so a pass whose process was killed resumes. Their key is everything they
+depend on, which does not include the search engine.
 """
 
 from __future__ import annotations
@@ -16,34 +17,37 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.cache import Cache
-from visleak.pipeline.candidates import SAME_COLOUR, Side, side
+from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.pipeline.embeddings import (
-    Taken,
     columns_at,
-    fingerprints,
+    encoded_set,
     flat_of,
-    image_set,
     problems_of,
     vectors_at,
 )
+from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs, Partition
 from visleak.search import PartitionEngine
-from visleak.search.hits import Search, Wanted
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch, stream
 from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
 
-#: Raised whenever what is found in a partition could change.
+#: Raised whenever the hits of a partition could change.
 VERSION = 2
+
+
+# -- partitions ----------------------------------------------------------------------------------
 
 
 def streamed(
     query: Float32,
     partitions: Sequence[Partition],
     wanted: Wanted,
-    place: RunContext,
+    context: RunContext,
     progress: Callable[[int], None] | None = None,
-    through: PartitionEngine | None = None,
+    engine: PartitionEngine | None = None,
 ) -> StreamHits:
     """Return the wanted pairs between the queries and all partitions, read once.
 
@@ -51,32 +55,32 @@ def streamed(
         query: ``float32`` (n, d): unit rows, of all benchmarks together.
         partitions: of the reference side, with ids unique over all of them.
         wanted: which pairs.
-        place: where to work. Threads of this process take a partition together; workers of a
-            cluster take one each, and fetch the queries once a node.
+        context: of the run. Threads of this process share a partition; workers of a cluster take
+            one each, and fetch the queries once per node.
         progress: called with the number of rows done so far.
-        through: answers for the partitions instead, through indexes that are kept.
+        engine: searches stored indexes of the partitions instead.
     """
-    if through is not None:
-        # what may lack pairs must not be kept as the answer of those who find all
-        return stream(query, partitions, wanted, progress=progress, run=through)
+    if engine is not None:
+        # its hits may be incomplete, and are not cached as those of an exact search
+        return stream(query, partitions, wanted, progress=progress, run=engine)
     return stream(
         query,
         partitions,
         wanted,
-        workers=place.workers,
+        workers=context.workers,
         progress=progress,
-        keep=KeptHits(place.cache, query, wanted) if place.cache is not None else None,
-        run=None if place.executor.here else Elsewhere(place),
-        device=place.device,
+        keep=CachedHits(context.cache, query, wanted) if context.cache is not None else None,
+        run=None if context.executor.local else RemotePartitions(context),
+        device=context.device,
     )
 
 
-class KeptHits:
-    """What was found in partitions, in the cache; see :class:`visleak.search.streaming.Kept`.
+class CachedHits:
+    """The hits of partitions in the cache; see :class:`visleak.search.streaming.Kept`.
 
     Args:
-        cache: where it is kept.
-        query, wanted: the question it answers.
+        cache: of the run.
+        query, wanted: the question.
     """
 
     def __init__(self, cache: Cache, query: Float32, wanted: Wanted) -> None:
@@ -87,7 +91,7 @@ class KeptHits:
         self._maker = b"partition hits " + question.digest()
 
     def get(self, partition: Partition) -> bytes | None:
-        """Return what was put for a partition, or ``None``."""
+        """Return the stored hits of a partition, or ``None``."""
         key = _key(partition)
         found = self._cache.get(self._maker, [key]).get(key)
         try:
@@ -96,12 +100,12 @@ class KeptHits:
             return None
 
     def put(self, partition: Partition, found: bytes) -> None:
-        """Keep what was found in a partition; counts of nothing found make up most of it."""
+        """Store the hits of a partition; most of them are zero counts."""
         self._cache.put(self._maker, [(_key(partition), zlib.compress(found, 1))])
 
 
 def _key(partition: Partition) -> bytes:
-    """Return a digest of a partition: its stamp, and where its ids come from."""
+    """Return a digest of a partition: its stamp, and the source of its ids."""
     return hashlib.blake2b(pickle.dumps(partition), digest_size=16).digest()
 
 
@@ -113,19 +117,21 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Puts the question to partitions on workers; see :class:`visleak.search.streaming.Run`."""
+class RemotePartitions:
+    """Searches partitions on a cluster; see :class:`visleak.search.streaming.Run`."""
 
-    place: RunContext
+    context: RunContext
 
     def __call__(
         self, search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
     ) -> Iterator[tuple[int, PartitionHits]]:
-        """Yield each partition's number and what was found in it, in their order."""
-        question = self.place.share(search)
+        """Yield the number and the hits of each partition, in their order."""
+        question = self.context.share(search)
         tasks = (_Task(question, number, partition) for number, partition in partitions)
-        network = self.place.device != "cpu"
-        return self.place.executor.each(_find, tasks, step="searching embeddings", network=network)
+        network = self.context.device != "cpu"
+        return self.context.executor.each(
+            _find, tasks, step="searching embeddings", network=network
+        )
 
 
 def _find(task: _Task) -> tuple[int, PartitionHits]:
@@ -133,19 +139,7 @@ def _find(task: _Task) -> tuple[int, PartitionHits]:
     return task.number, search.find(task.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """What came of a pass.
-
-    Attributes:
-        taken: the reference's images that are in a pair.
-        side: the same, ready for the tables.
-        pairs: one record a test set, in their order.
-    """
-
-    taken: Taken
-    side: Side
-    pairs: tuple[Pairs, ...]
+# -- pairs ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +156,16 @@ class _Hits:
         return _Hits(self.query[keep], self.reference[keep], self.similarity[keep], self.view[keep])
 
 
-def pass_by(
+def stream_pairs(
     queries: Sequence[Side],
     reference: EmbeddingSet,
     *,
     encoder: Encoder,
     views: tuple[int, ...],
     wanted: Wanted,
-    engine: Search,
-    place: RunContext,
-    through: PartitionEngine | None = None,
-) -> Passed:
+    context: RunContext,
+    engine: PartitionEngine | None = None,
+) -> tuple[Side, list[Pairs]]:
     """Compare all test sets with a set of embeddings in one pass.
 
     Args:
@@ -181,42 +174,57 @@ def pass_by(
         encoder: makes the views of the queries.
         views: that are compared.
         wanted: which pairs; the best are those of highest similarity, without correction.
-        engine: looks for the background of the images in pairs.
-        place: where to work.
-        through: looks for pairs through indexes; by default every vector is compared.
+        context: of the run.
+        engine: searches stored indexes; by default every vector is compared.
+
+    Returns:
+        The reference's images that are in a pair, and the pairs of each test set.
     """
     step = f"streaming {reference.name}"
-    place.progress(step, 0, len(reference))
+    context.progress(step, 0, len(reference))
     found = streamed(
         _all_views(queries, encoder, views),
         reference.partitions,
         wanted,
-        place,
-        progress=lambda done: place.progress(step, done, len(reference)),
-        through=through,
+        context,
+        progress=lambda done: context.progress(step, done, len(reference)),
+        engine=engine,
     )
     first = np.cumsum([0, *(part.rows for part in reference.partitions)])
     count = sum(len(each.fingerprints) for each in queries)
-    hits = _hits(found, first, count, views)
+    hits = _distinct(found, first, count, views)
     rows = np.unique(hits.reference)
     columns = columns_at(reference, rows, ("id", "flat"))
     rank = np.empty(len(rows), np.int64)
     rank[pc.sort_indices(columns["id"]).to_numpy()] = np.arange(len(rows))
     flat = np.concatenate([each.fingerprints.flat for each in queries])
     total = _totals(found, hits, count, views, wanted)
-    hits = _of_one_kind(hits, rows, flat, flat_of(columns, len(rows)), "flat" in columns)
-    hits = _chosen(hits, rank[np.searchsorted(rows, hits.reference)], flat, wanted)
-    broken = first[found.broken[:, 0]] + found.broken[:, 1]
+    if "flat" in columns:
+        both = (
+            flat[hits.query] == flat_of(columns, len(rows))[np.searchsorted(rows, hits.reference)]
+        )
+        hits = hits.only(both)
+    hits = hits.only(~flat[hits.query] | (hits.similarity >= np.float32(SAME_COLOUR)))
+    hits = _best(hits, rank[np.searchsorted(rows, hits.reference)], flat, wanted)
     listed = np.unique(hits.reference)
-    taken = _taken(reference, listed, encoder.digest, found.off, broken)
-    own = side(taken.fingerprints, encoder, views, engine, place.workers)
+    broken = first[found.broken[:, 0]] + found.broken[:, 1]
+    own = encoded_set(
+        reference,
+        np.arange(len(listed)),
+        vectors_at(reference, listed),
+        columns_at(reference, listed),
+        encoder.digest,
+        problems_of(reference, broken),
+        EmbeddingCounts(len(reference), found.off, streamed=True, files=reference.files),
+    )
+    streamed_side = side(own, encoder, views, ExactSearch(), context.workers)
     pairs, start = [], 0
     for each in queries:
         stop = start + len(each.fingerprints)
         mine = hits.only((hits.query >= start) & (hits.query < stop))
-        pairs.append(_pairs(mine, start, listed, each, own, total[start:stop]))
+        pairs.append(_pairs(mine, start, listed, each, streamed_side, total[start:stop]))
         start = stop
-    return Passed(taken, own, tuple(pairs))
+    return streamed_side, pairs
 
 
 def _all_views(queries: Sequence[Side], encoder: Encoder, views: tuple[int, ...]) -> Float32:
@@ -225,8 +233,8 @@ def _all_views(queries: Sequence[Side], encoder: Encoder, views: tuple[int, ...]
     return np.concatenate([plain if view == 0 else encoder.view(plain, view) for view in views])
 
 
-def _hits(found: StreamHits, first: Int64, count: int, views: tuple[int, ...]) -> _Hits:
-    """Return the hits of queries, each pair once: in the view it is most alike in, the first."""
+def _distinct(found: StreamHits, first: Int64, count: int, views: tuple[int, ...]) -> _Hits:
+    """Return each pair once, in its most similar view, the first of equals."""
     place, query = np.divmod(found.query, max(1, count))
     reference = first[found.partition] + found.row
     order = np.lexsort((place, -found.similarity, reference, query))
@@ -240,9 +248,9 @@ def _hits(found: StreamHits, first: Int64, count: int, views: tuple[int, ...]) -
 def _totals(
     found: StreamHits, hits: _Hits, count: int, views: tuple[int, ...], wanted: Wanted
 ) -> Int64:
-    """Return how many references each query reaches the threshold with, in any view.
+    """Return the number of references of each query that reach the threshold in any view.
 
-    Where a view has more than the cap, they are not all known: it is at least the most of a view.
+    Above the cap it is a lower bound: the largest number of a single view.
     """
     if wanted.threshold is None:
         return np.zeros(count, np.int64)
@@ -253,15 +261,8 @@ def _totals(
     return np.maximum(distinct, most)
 
 
-def _of_one_kind(hits: _Hits, rows: Int64, flat: Bool, reference_flat: Bool, known: bool) -> _Hits:
-    """Return the pairs of two blank pictures of one colour, or of two that are not blank."""
-    blank = flat[hits.query]
-    same = blank == reference_flat[np.searchsorted(rows, hits.reference)] if known else True
-    return hits.only(same & (~blank | (hits.similarity >= np.float32(SAME_COLOUR))))
-
-
-def _chosen(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
-    """Return what is wanted of each query over all views; one match of a blank picture."""
+def _best(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
+    """Return the wanted hits of each query over all views; one match of a blank image."""
     order = np.lexsort((tie, -hits.similarity, hits.query))
     owner = hits.query[order]
     place = np.arange(len(order)) - np.searchsorted(owner, owner)
@@ -273,15 +274,6 @@ def _chosen(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
     return hits.only(order[place < limit])
 
 
-def _taken(reference: EmbeddingSet, rows: Int64, encoder: str, off: int, broken: Int64) -> Taken:
-    """Return some rows of a set as its images."""
-    columns, vectors = columns_at(reference, rows), vectors_at(reference, rows)
-    problems = problems_of(reference, broken)
-    prints = fingerprints(reference, np.arange(len(rows)), vectors, columns, encoder, problems)
-    images = image_set(reference, columns)
-    return Taken(images, prints, len(reference), off, streamed=True, files=reference.files)
-
-
 def _pairs(
     hits: _Hits, start: int, listed: Int64, query: Side, reference: Side, total: Int64
 ) -> Pairs:
@@ -291,8 +283,8 @@ def _pairs(
     left, right = left[order], right[order]
     background = (query.background[left] + reference.background[right]) / 2
     return Pairs(
-        query_set=query.fingerprints.set,
-        reference_set=reference.fingerprints.set,
+        query_set=query.name,
+        reference_set=reference.name,
         query=left,
         reference=right,
         similarity=hits.similarity[order],

@@ -39,7 +39,7 @@ def advise(summary: AuditSummary, lost: int) -> Advice:
     if not trains:
         return Advice("test", "the set was compared with itself alone: there is no other side")
     shown = ", ".join(each.name for each in trains)
-    if not all(each.pictures for each in trains):
+    if not all(each.has_pixels for each in trains):
         return Advice(
             "test",
             f"{shown} has embeddings only, whose pictures are not here to be written; the list of"

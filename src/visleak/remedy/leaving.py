@@ -44,7 +44,7 @@ def plan_set(
         )
         for row in gone.to_pylist()
     )
-    pictures = about.pictures
+    pictures = about.has_pixels
     plan = SetPlan(
         name,
         pictures,

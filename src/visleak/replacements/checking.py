@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 
 from visleak.grading import grade, load_grader
-from visleak.pipeline.candidates import Side
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.encoded_set import EncodedSet
-from visleak.pipeline.reference_similarity import measured
+from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.reference_similarity import reference_similarities
 from visleak.pipeline.verification import equal_bytes, verify
 from visleak.records import GRADES, Encoder, Float32, Int64, Pairs
 from visleak.search.exact import ExactSearch
@@ -105,7 +104,9 @@ class Checker:
 
     def _verify(self, found: list[Pairs]) -> None:
         with self._context() as place:
-            gauged = measured(found, self._material, self._encoder, self._views, place)
+            gauged = reference_similarities(
+                found, self._material, self._encoder, self._views, place
+            )
             evidence = verify(gauged, self._material, place)
         for pairs, own in zip(gauged, evidence, strict=True):
             grades = grade(

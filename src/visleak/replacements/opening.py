@@ -18,10 +18,10 @@ from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_pictures
 from visleak.images.addresses import redacted
-from visleak.pipeline.candidates import Side, views_for
+from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.desk import Desk
-from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.run import Comparer
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.replacements.checking import Checker, Neighbours
 from visleak.replacements.decisions import Decisions
@@ -91,19 +91,19 @@ def open_selection(
     with ExitStack() as stack:
         store = stack.enter_context(open_cache(cache))
         place = stack.enter_context(RunContext.at(None, processes, store, progress))
-        desk = Desk(encoder, views_for(encoder, views), Settings(), place)
+        comparer = Comparer(encoder, views_for(encoder, views), Settings(), place)
         for each in (*sets.values(), images):
-            desk.take(each, tested=False)
-        _refuse_other_images(result, desk.material)
+            comparer.add(each, tested=False)
+        _refuse_other_images(result, comparer.sides)
         said = read_verdicts(result.folder)
         duplicates = find_duplicates(
             as_listed(judged_pairs(result.folder, COLUMNS, said), said),
             sets[name],
-            desk.material[name].fingerprints,
+            comparer.sides[name].fingerprints,
             asked.grade,
             include_disputed=asked.include_disputed,
         )
-        pool, by_class = _pool_of(desk, sets, images.name, name, asked.seed)
+        pool, by_class = _pool_of(comparer, sets, images.name, name, asked.seed)
         _refuse_useless(by_class, duplicates, pool)
         decisions = stack.enter_context(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
@@ -113,16 +113,20 @@ def open_selection(
             # a few pairs at a time: to start processes would take longer than to look at them
             return RunContext.at(None, 1, store)
 
-        existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
-        neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, processes)
+        existing: dict[str, Side] = {each: comparer.sides[each] for each in sets}
+        neighbours = Neighbours(
+            existing, comparer.sides[images.name], encoder, comparer.views, processes
+        )
         near_at = result.summary.settings.near_at
-        checker = Checker(desk.material, desk.sides, images.name, encoder, views, near_at, context)
+        checker = Checker(
+            comparer.sides, comparer.sides, images.name, encoder, views, near_at, context
+        )
         yield Selection(
             duplicates=duplicates,
             test_set=name,
             pool=pool,
             by_class=by_class,
-            examiner=Examiner(desk.material, images.name, neighbours, checker),
+            examiner=Examiner(comparer.sides, images.name, neighbours, checker),
             decisions=decisions,
         )
 
@@ -230,13 +234,13 @@ def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> N
 
 
 def _pool_of(
-    desk: Desk, sets: Mapping[str, Any], pool: str, test: str, seed: int
+    comparer: Comparer, sets: Mapping[str, Any], pool: str, test: str, seed: int
 ) -> tuple[Pool, bool]:
     """Return the pool, and whether replacements are chosen by class."""
     existing = {
-        bytes(digest) for each in sets for digest in desk.material[each].fingerprints.digests
+        bytes(digest) for each in sets for digest in comparer.sides[each].fingerprints.digests
     }
-    own = desk.material[pool]
+    own = comparer.sides[pool]
     made = make_pool(own.images, own.fingerprints, existing, seed)
     return made, sets[test].labels is not None and own.images.labels is not None
 

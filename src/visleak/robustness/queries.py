@@ -195,7 +195,7 @@ def find_twins(
     pairs = _equal_bytes(prints)
     if verify and len(prints) > 1:
         outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
-        compared, own = outcome.compared[0], outcome.sides[images.name].fingerprints
+        compared, own = outcome.comparisons[0], outcome.sides[images.name].fingerprints
         refuse_lost(images.name, own.problems)
         if compared.grades is not None:
             flat = own.flat[compared.pairs.query] & own.flat[compared.pairs.reference]

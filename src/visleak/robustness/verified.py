@@ -69,7 +69,7 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     outcome = pipeline.run([changed.images], [images], encoder, Settings(within=False), place)
     for side in outcome.sides.values():
         refuse_lost(images.name, side.fingerprints.problems)
-    compared = outcome.compared[0]
+    compared = outcome.comparisons[0]
     pairs, grades = compared.pairs, compared.grades
     if grades is None:
         return None

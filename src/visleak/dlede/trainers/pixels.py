@@ -121,7 +121,7 @@ def decode_images(
     """
     sets = (split.train, split.test)
     for images in sets:
-        if not images.pictures:
+        if not images.has_pixels:
             raise UsageError(
                 f"set {images.name!r} has embeddings without images; give the images themselves"
             )

@@ -455,8 +455,8 @@ class _Verifier:
         self._tiny = np.array([is_tiny(each) for each in self._pictures], np.bool_)
         images = open_pictures(self._pictures, name="generated")
         prints = fingerprint(images, by._encoder, place)
-        self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
-        self._material = {"generated": EncodedSet(images, prints)}
+        self._side = side(EncodedSet(images, prints), by._encoder, (0,), ExactSearch(), 1)
+        self._material = {"generated": self._side}
 
     def confirmed(self, left: Int64, right: Int64) -> Bool:
         """Return which pairs are near or exact (tiny ones also in place), or blank and similar."""

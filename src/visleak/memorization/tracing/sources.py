@@ -232,7 +232,7 @@ class Layouts:
     ) -> None:
         self.folder, self.options, self.made, self.sides = folder, options, made, sides
         self._pictured = tuple(
-            each for each in references if isinstance(each, ImageSet) and each.pictures
+            each for each in references if isinstance(each, ImageSet) and each.has_pixels
         )
 
     def added(self, queries: Queries, hits: Sequence[Hit], progress: Progress) -> list[Hit]:
