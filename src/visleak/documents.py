@@ -1,4 +1,4 @@
-"""Json files that say what they are, and in which layout; records as their content, and back."""
+"""JSON files with a kind and a layout version; records to their content and back."""
 
 from __future__ import annotations
 
@@ -214,5 +214,5 @@ def _of(value: Any, *kinds: type) -> Any:
     """Return a value that is of one of some types; ``True`` is not a number."""
     if type(value) not in kinds:
         names = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{value!r} is no {names}")
+        raise TypeError(f"{value!r} is not {names}")
     return value

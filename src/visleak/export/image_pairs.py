@@ -198,7 +198,7 @@ def _draw(found: ImagePairs, out: Path) -> None:
     images = []
     for side in ("query", "reference"):
         name, id_ = best[f"{side}_set"], best[side]
-        readable = audit.pictures(name, [id_])
+        readable = audit.pixels(name, [id_])
         if id_ not in readable:
             raise VisleakError(
                 f"{id_!r} of {name} cannot be read or has changed since the audit; nothing is drawn"

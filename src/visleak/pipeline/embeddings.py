@@ -365,7 +365,7 @@ def _chosen(
     *,
     alone: bool,
 ) -> Encoder:
-    """Return the encoder; a model is loaded only where pictures must be encoded."""
+    """Return the encoder; a model is loaded only where images must be encoded."""
     if not isinstance(wanted, str):
         return load_encoder(wanted, **options)
     lead = next((images for images in stored if images.encoder), stored[0])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.gallery import Card, Pictures, decoded, drawn, relation
+from visleak.gallery import Card, PixelReader, decoded, drawn, relation
 from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
@@ -134,7 +134,7 @@ class Findings:
 def read(
     folder: Path,
     query_sets: Sequence[str],
-    pictures: Pictures | None,
+    pictures: PixelReader | None,
     cap: int,
     said: Sequence[Verdict] = (),
 ) -> Findings:
@@ -221,7 +221,7 @@ def _conflict(row: dict[str, Any], anchor: str) -> Conflict:
 
 
 def _cards(
-    details: Sequence[dict[str, Any]], pairs: Ledger, chosen: Choice, pictures: Pictures | None
+    details: Sequence[dict[str, Any]], pairs: Ledger, chosen: Choice, pictures: PixelReader | None
 ) -> tuple[PairCard, ...]:
     pixels = decoded(details, pictures) if pictures else {}
     return tuple(

@@ -14,7 +14,7 @@ import numpy as np
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from visleak.gallery import Pictures, data_uri
+from visleak.gallery import PixelReader, data_uri
 from visleak.pipeline.recordings import words
 from visleak.records import GRADES
 from visleak.report import findings, model, review, sections
@@ -51,7 +51,7 @@ class Figure:
 
 
 def build(
-    folder: Path, pictures: Pictures | None = None, *, private: bool = False, cap: int = CAP
+    folder: Path, pictures: PixelReader | None = None, *, private: bool = False, cap: int = CAP
 ) -> str:
     """Return the page of an audit folder as one HTML text; the same folder gives the same text.
 
@@ -107,7 +107,7 @@ def write_report(
     folder: Path,
     output: Path | None = None,
     *,
-    pictures: Pictures | None = None,
+    pictures: PixelReader | None = None,
     private: bool = False,
 ) -> Path:
     """Write the page of an audit folder, by default as its ``report.html``; return where it is.

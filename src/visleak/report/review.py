@@ -9,7 +9,7 @@ from typing import Final
 
 from visleak.counts import Counts, Example, count
 from visleak.counts.figures import classes_figure, types_figure
-from visleak.gallery import Card, Pictures, data_uri, decoded, drawn
+from visleak.gallery import Card, PixelReader, data_uri, decoded, drawn
 from visleak.storage import read_summary
 from visleak.verdicts import Verdict
 
@@ -44,7 +44,7 @@ class Reviewed:
         return ", ".join(f"{name} ({number:,})" for name, number in named)
 
 
-def read(folder: Path, said: Sequence[Verdict], pictures: Pictures | None) -> Reviewed:
+def read(folder: Path, said: Sequence[Verdict], pictures: PixelReader | None) -> Reviewed:
     """Count the duplicates of an audit that people judged, and draw them.
 
     Args:
