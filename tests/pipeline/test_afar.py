@@ -58,7 +58,7 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     audit(test, train, out=tmp_path / "there", cache=tmp_path / "c", engine=lambda *_: executor)
     for name in (PAIRS, IMAGES):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
-    assert {"_work", "_search", "_screen_work", "_check_work"} <= set(executor.tasks)
+    assert {"_encode", "_search", "_screen", "_check"} <= set(executor.tasks)
     assert "near" in here.pairs()["grade"].to_pylist()
 
 
@@ -73,7 +73,7 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
     for path in written:
         other = tmp_path / "there" / path.relative_to(tmp_path / "here")
         assert other.read_bytes() == path.read_bytes(), path.name
-    assert executor.tasks == ["_work"] * 3
+    assert executor.tasks == ["_encode"] * 3
 
 
 # -- what is sent --------------------------------------------------------------------------------
@@ -94,9 +94,9 @@ def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
     path.unlink()
     for row, original in zip(rows, asked, strict=True):
         expected = pictures[slot[original]]
-        found = sent.picture(int(row))
+        found = sent.image(int(row))
         assert np.array_equal(found, expected) if expected.size else not found.size
-    assert sent.pixels.nbytes == pictures[3].nbytes + pictures[1].nbytes + pictures[2].nbytes
+    assert sent.values.nbytes == pictures[3].nbytes + pictures[1].nbytes + pictures[2].nbytes
     nothing, rows = drawer.only(np.empty(0, np.int64))
     assert len(rows) == 0
     assert nothing.offset[-1] == 0
@@ -113,7 +113,7 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     drawer = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
     handle, _ = SharedPixels({"images": many}, place).handle("images", np.array([3, 4]))
-    assert handle.load().pixels.nbytes == 2 * 40 * 40 * 3
+    assert handle.load().values.nbytes == 2 * 40 * 40 * 3
     assert len(handle.load().slot) == 2
 
 
@@ -123,7 +123,7 @@ def test_an_opener_proves_what_it_sees(natural, tmp_path):
     images = open_images(pictures, name="test")
     proven = opener_for(images, range(5), place)
     strange = cluster_working.Elsewhere(pictures, -1)
-    with pytest.raises(VisleakError, match=r"does not see .* \(it is another picture\); put the"):
+    with pytest.raises(VisleakError, match=r"does not see .* \(it is another image\); put the"):
         next(iter(replace(proven, opener=strange).read([1])))
     for found, expected in zip(proven.read([1, 3]), pictures[1::2], strict=True):
         assert np.array_equal(found, expected)

@@ -145,17 +145,17 @@ def test_pictures_without_numbers_are_told(tmp_path):
     [
         (
             RuntimeError("CUDA out of memory. Tried to allocate 20 GiB\nsecond line"),
-            "encoder network ran out of memory on cuda:0 with 8 pictures at a time; use a smaller"
+            "encoder network ran out of memory on cuda:0 with 8 images at a time; use a smaller"
             " batch (--batch 4)",
         ),
         (
             MemoryError(),
-            "encoder network ran out of memory on cuda:0 with 8 pictures at a time; use a smaller"
+            "encoder network ran out of memory on cuda:0 with 8 images at a time; use a smaller"
             " batch (--batch 4)",
         ),
         (
             RuntimeError("mat1 and mat2\ndo not fit"),
-            "encoder network failed on 8 pictures on cuda:0 (RuntimeError: mat1 and mat2 do not"
+            "encoder network failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not"
             " fit)",
         ),
     ],
@@ -203,7 +203,7 @@ def test_what_is_no_vector_is_refused(images, tmp_path, shape):
         def forward(self, prepared):
             return np.zeros(shape, np.float32)
 
-    line = f"encoder network returned an array {shape} for 8 pictures; it must be (8, 75)"
+    line = f"encoder network returned an array {shape} for 8 images; it must be (8, 75)"
     with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
         run(images, tmp_path, Odd())
 

@@ -62,7 +62,7 @@ def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
 
 def test_indexes_are_for_one_machine():
     """Told before the work, not after."""
-    place = SimpleNamespace(executor=SimpleNamespace(here=False))
+    place = SimpleNamespace(executor=SimpleNamespace(local=False))
     with pytest.raises(UsageError) as caught:
         _check_search(Settings(search="faiss"), place)
     assert str(caught.value) == (

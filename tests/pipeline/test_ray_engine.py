@@ -254,7 +254,7 @@ def test_a_node_that_sees_other_files_is_one_line(place, pictures):
     assert said.startswith("node ")
     assert " does not see " in said
     assert said.endswith(
-        " (it is another picture); put the images where every node finds them under the same path"
+        " (it is another image); put the images where every node finds them under the same path"
     )
 
 

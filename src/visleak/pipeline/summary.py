@@ -244,7 +244,7 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
     if settings.sample:
         yield f"queries: a sample of {settings.sample} images per set, drawn with a fixed seed"
     if not settings.within or settings.sample:
-        yield "duplicates within the test sets: not searched"
+        yield "repeats within the test sets: not searched"
     yield from _origins_not_compared(outcome)
     yield from (
         f"files of {name}: {counts.files}"
