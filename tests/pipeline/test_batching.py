@@ -180,7 +180,7 @@ def test_one_picture_too_many_for_the_device(tmp_path, images):
         def forward(self, prepared):
             raise MemoryError
 
-    with pytest.raises(VisleakError, match=r"; it takes another device \(--device cpu\) or a sm"):
+    with pytest.raises(VisleakError, match=r"; it needs another device \(--device cpu\) or a sm"):
         run(images, tmp_path, Failing(batch=1))
 
 
