@@ -43,7 +43,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import DRAWN, FITTED_SIDES, LARGE_DRAWN, Reduced, large_drawn, tiny_set
+from tiny_sets import DRAWN, FITTED_SIDES, Reduced, large_drawn, tiny_set
 
 from visleak.cache import Cache, default_folder
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
@@ -106,14 +106,19 @@ LARGE_TREES = {"max_iter": 150, "max_depth": 5, "learning_rate": 0.06, "min_samp
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
 
+#: Ensembles of trees that the large model averages, the share of the rows that each is fitted on,
+#: and consecutive rows, of one image mostly, that are drawn together.
+ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 4, 0.7, 8
+
 #: Weight of all true, and of all wrong, pairs of a set; of the true ones of sets that are covered
 #: in many ways, or by what looks like other content; of documents, which stand for many sets, and
 #: of whose changed fields few may be missed.
 SET_WEIGHT = 1000.0
 COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
 DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 60000.0
-#: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags.
-LAYOUT_WEIGHT, DRAWN_WEIGHT = 20000.0, 30000.0
+#: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags and
+#: icons; mosaics, of which an audit compares all that have one grid.
+LAYOUT_WEIGHT, DRAWN_WEIGHT, MOSAIC_WEIGHT = 20000.0, 30000.0, 300000.0
 #: Weight of the wrong pairs of natural images that decide what is shared: two poles before one sky
 #: share little, and that must not do.
 STRANGERS_WEIGHT = 4000.0
@@ -134,8 +139,9 @@ JUDGED = 25.0
 #: an audit.
 WRONG_PAIRS, WRONG_WEIGHT = 5, 8.0
 
-#: The same of receipts: one shop's are the hardest wrong pairs there are.
-WRONG_RECEIPTS = 4
+#: The same of receipts, and of larger mosaics: one shop's, and those of one grid, are the hardest
+#: wrong pairs there are.
+WRONG_RECEIPTS, WRONG_MOSAICS = 4, 20
 
 #: Weight of all true pairs of photographs made tiny, as a share of CIFAR-10's.
 PLANTED = 0.25
@@ -253,30 +259,36 @@ def fit_trees(
     parts: Sequence[Part],
     monotone: Mapping[str, int] = MONOTONE,
     sizes: Mapping[str, float] = LARGE_TREES,
+    ensembles: int = 1,
 ) -> Trees:
-    """Return the boosted trees that fit parts best."""
+    """Return the boosted trees that fit parts best; an average of ensembles varies less."""
     table = np.concatenate([np.column_stack([part.columns[n] for n in names]) for part in parts])
-    model = HistGradientBoostingClassifier(
-        **sizes, l2_regularization=TREE_RIDGE, early_stopping=False, random_state=0,
-        monotonic_cst=[monotone.get(name, 0) for name in names],
-    )  # fmt: skip
-    model.fit(
-        table,
-        np.concatenate([part.true for part in parts]),
-        sample_weight=np.concatenate([part.weight for part in parts]),
-    )
-    result: list[list[Node]] = []
-    for (predictor,) in model._predictors:
-        nodes = predictor.nodes
-        result.append(
-            [
-                (-1, 0.0, 0, 0, float(node["value"])) if node["is_leaf"] else
-                (int(node["feature_idx"]), float(node["num_threshold"]), int(node["left"]),
-                 int(node["right"]), 0.0)
-                for node in nodes
-            ]
+    true = np.concatenate([part.true for part in parts])
+    weight = np.concatenate([part.weight for part in parts])
+    rng = np.random.default_rng(0)
+    intercept, trees = 0.0, []
+    for _ in range(ensembles):
+        drawn = rng.random(len(table) // ENSEMBLE_ROWS + 1) < (
+            ENSEMBLE_SHARE if ensembles > 1 else 1
+        )
+        rows = drawn[np.arange(len(table)) // ENSEMBLE_ROWS]
+        model = HistGradientBoostingClassifier(
+            **sizes, l2_regularization=TREE_RIDGE, early_stopping=False, random_state=0,
+            monotonic_cst=[monotone.get(name, 0) for name in names],
         )  # fmt: skip
-    return Trees.of(float(model._baseline_prediction.ravel()[0]), names, result)
+        model.fit(table[rows], true[rows], sample_weight=weight[rows])
+        intercept += float(model._baseline_prediction.ravel()[0]) / ensembles
+        trees += [_nodes(predictor.nodes, ensembles) for (predictor,) in model._predictors]
+    return Trees.of(intercept, names, trees)
+
+
+def _nodes(nodes: npt.NDArray[np.void], ensembles: int) -> list[Node]:
+    return [
+        (-1, 0.0, 0, 0, float(node["value"]) / ensembles) if node["is_leaf"] else
+        (int(node["feature_idx"]), float(node["num_threshold"]), int(node["left"]),
+         int(node["right"]), 0.0)
+        for node in nodes
+    ]  # fmt: skip
 
 
 def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
@@ -288,7 +300,10 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
     planted |= {
         f"{name} at {side}": (Reduced.at(data, name, side), 1) for name, side in MIDDLE.items()
     }
-    planted |= {f"{name}, drawn": (large_drawn(name), WRONG_PAIRS) for name in LARGE_DRAWN}
+    planted |= {
+        f"{name}, drawn": (large_drawn(name), WRONG_MOSAICS if name == "mosaics" else WRONG_PAIRS)
+        for name in DRAWN
+    }
     domains = {
         name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
             images, FITTING,
@@ -322,7 +337,7 @@ def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Sca
         by_kind(aligned(drawn), DOCUMENT_WEIGHT, CHANGED_WEIGHT),
         by_kind(hard, 0.0, HARD_WEIGHT),
     ]
-    unchanged = fit_trees(UNCHANGED, parts)
+    unchanged = fit_trees(UNCHANGED, parts, ensembles=ENSEMBLES)
     return Scales(Product({"shared": shared, "unchanged": unchanged}), shared)
 
 
@@ -335,7 +350,9 @@ def _weights(name: str) -> tuple[float, float]:
     """Return the weights of all true, and of all wrong, pairs of a set."""
     own = _of(name)
     right = COVERED_WEIGHTS.get(own, SET_WEIGHT)
-    wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in LARGE_DRAWN else LAYOUT_WEIGHT
+    if own == "mosaics":
+        return right, MOSAIC_WEIGHT
+    wrong = SET_WEIGHT if own in NATURAL else DRAWN_WEIGHT if own in DRAWN else LAYOUT_WEIGHT
     return right, wrong
 
 

@@ -23,10 +23,8 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders import load_encoder
 from visleak.records import Float32
 from visleak.search.exact import ExactSearch
-from visleak.search.faiss_candidates import found
 from visleak.search.faiss_index import Effort, Kind, Layout, build, threads
-from visleak.search.faiss_search import SAMPLE, account_of
-from visleak.search.faiss_tuning import tune
+from visleak.search.faiss_search import SAMPLE, account_of, search_index, tune
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.search.recall import recall, sampled
 
@@ -83,7 +81,7 @@ def of_index(
         tuned, _ = sampled(len(sides.query), SAMPLE)
         effort = Effort() if index.exact else tune(index, sides, wanted, tuned, CORES)
         times.append(time.perf_counter())
-        hits = found(index, sides, wanted, np.arange(len(sides.query)), effort)
+        hits = search_index(index, sides, wanted, np.arange(len(sides.query)), effort)
         times.append(time.perf_counter())
     seen = recall(hits, exact, sides, wanted)
     building, tuning, searching = np.diff(times)

@@ -44,8 +44,8 @@ from visleak.images.request import Request
 from visleak.records import EmbeddingSet, Float32
 from visleak.search.hits import Wanted
 from visleak.search.streaming import stream
-from visleak.search.streaming_blocks import widen
 from visleak.search.streaming_hits import StreamHits
+from visleak.search.streaming_screen import widen
 from visleak.vectors import unit_rows
 
 WIDTH = 512

@@ -1,7 +1,7 @@
 """Sets of tiny images beside CIFAR-10, to fit and to measure on: photographs, articles, renderings.
 
-Images of other domains are reduced; icons, flags and block mosaics are drawn, and larger icons and
-flags, too. They are what is hardest: few edges, plain areas, and images that differ in a colour or
+Images of other domains are reduced; icons, flags and block mosaics are drawn, and larger ones of
+them, too. They are what is hardest: few edges, plain areas, and images that differ in a colour or
 in a length; mosaics share a grid of edges and nothing else.
 """
 
@@ -27,13 +27,12 @@ LEFT_OUT_SIDES = {"leaf": 48, "skin": 28}
 
 #: Drawn sets, and images of a set of flags, and of mosaics.
 DRAWN = ("icons", "flags", "mosaics")
-LARGE_DRAWN = ("icons", "flags")
 FLAGS, MOSAICS = 300, 240
 
-#: Blocks along the short side of a mosaic, and long sides of one, pixels: few, because what two of
-#: one grid share is wanted.
+#: Blocks along the short side of a mosaic, and long sides of tiny and of larger ones, pixels: few,
+#: because what two of one grid share is wanted.
 BLOCKS_OF_MOSAIC = (4, 4, 4, 6, 8, 8, 12, 16)
-MOSAIC_SIDES = (24, 28, 32, 40, 48)
+TINY_SIDES, MOSAIC_SIDES = (24, 28, 32, 40, 48), (64, 64, 96, 128, 256)
 
 #: Least and greatest long side of larger drawings, pixels.
 LARGE_SIDES = (64, 420)
@@ -107,7 +106,7 @@ class Drawn(DomainSet):
 def tiny_set(data: Path, name: str) -> DomainSet:
     """Return a set by name, with at most 450 images."""
     if name in DRAWN:
-        made = {"icons": icons, "flags": flags, "mosaics": mosaics}[name]
+        made = {"icons": icons, "flags": flags, "mosaics": tiny_mosaics}[name]
         return Drawn.of_images(name, made())
     own = Reduced.at(data, name, {**FITTED_SIDES, **LEFT_OUT_SIDES}[name])
     drawn = generator("tiny", name).permutation(len(own.names))[:450]
@@ -122,12 +121,17 @@ def tiny_set(data: Path, name: str) -> DomainSet:
 def large_drawn(name: str) -> DomainSet:
     """Return one of the drawn sets, each image at a size of its own, and some with noise."""
     made = []
-    for own, pixels in icons(10.0) if name == "icons" else flags(4.0):
+    drawings = {"icons": lambda: icons(10.0), "flags": lambda: flags(4.0), "mosaics": mosaics}
+    for own, pixels in drawings[name]():
         rng = generator("large", name, own)
         low, high = LARGE_SIDES
-        ratio = low / max(pixels.shape[:2]) * (high / low) ** float(rng.uniform())
+        long = low * (high / low) ** float(rng.uniform())
+        if name == "mosaics":
+            long = float(rng.choice(MOSAIC_SIDES))
+        ratio = long / max(pixels.shape[:2])
         size = [max(8, round(side * ratio)) for side in pixels.shape[1::-1]]
-        large = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        method = cv2.INTER_NEAREST if name == "mosaics" else cv2.INTER_AREA
+        large = np.asarray(cv2.resize(pixels, size, interpolation=method), np.uint8)
         noise = float(rng.uniform(1, 8)) if rng.random() < 0.5 else 0.0
         made.append((own, noisy(large, rng, noise)))
     return Drawn.of_images(f"{name}, large", made)
@@ -196,17 +200,24 @@ def mosaic(shape: tuple[int, int], shades: int, rng: np.random.Generator) -> Pix
 
 
 def mosaics() -> list[tuple[str, Pixels]]:
-    """Return random block mosaics."""
+    """Return random block mosaics, one pixel per block."""
     rng, result = generator("mosaics"), []
     for number in range(MOSAICS):
         blocks = int(rng.choice(BLOCKS_OF_MOSAIC))
         shape = (blocks, blocks) if rng.random() < 0.8 else (blocks, round(4 / 3 * blocks))
         shades = int(rng.choice((3, 3, 1, 0))) if blocks > 5 else 3
-        made, name = mosaic(shape, shades, rng), f"{number:03}"
-        side = int(generator("tiny mosaic", name).choice(MOSAIC_SIDES))
-        size = [max(8, round(side * n / max(shape))) for n in shape[::-1]]
-        enlarged = cv2.resize(made, size, interpolation=cv2.INTER_NEAREST)
-        result.append((name, np.asarray(enlarged, np.uint8)))
+        result.append((f"{number:03}", mosaic(shape, shades, rng)))
+    return result
+
+
+def tiny_mosaics() -> list[tuple[str, Pixels]]:
+    """Return random block mosaics of 24 to 48 pixels."""
+    result = []
+    for name, blocks in mosaics():
+        side = int(generator("tiny mosaic", name).choice(TINY_SIDES))
+        size = [max(8, round(side * n / max(blocks.shape[:2]))) for n in blocks.shape[1::-1]]
+        tiny = cv2.resize(blocks, size, interpolation=cv2.INTER_NEAREST)
+        result.append((name, np.asarray(tiny, np.uint8)))
     return result
 
 

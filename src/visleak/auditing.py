@@ -154,7 +154,7 @@ class Audit:
         """Return the images that could not be read."""
         return read_problems(self.folder / UNREADABLE)
 
-    def pixels(
+    def decoded_images(
         self,
         set_name: str,
         ids: Iterable[str],

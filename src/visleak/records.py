@@ -484,17 +484,17 @@ class Grades:
 
 
 class Encoder(Protocol):
-    """Turns images into fingerprints: weights, preprocessing, normalisation and thresholds.
+    """Turns images into embeddings: weights, preprocessing, normalisation and thresholds.
 
     Attributes:
         name: on the command line.
         digest: text that changes whenever any vector it makes could change.
-        width: number of coordinates of a fingerprint.
+        width: number of coordinates of an embedding.
         enough: an image whose short side has this many pixels is large enough (0: decode all).
         views: how many of :data:`VIEWS` :meth:`view` can make of stored vectors; 1 is none.
         thresholds: ``{"hard": .., "soft": .., "provenance": ..}`` or ``None``.
-        cohort: ``float32`` (m, width) unit rows of unrelated images for the background
-            similarity, or ``None``.
+        cohort: ``float32`` (m, width) unit rows of a fixed set of unrelated images, or ``None``:
+            the reference of the background similarity.
     """
 
     name: str
@@ -515,7 +515,7 @@ class Encoder(Protocol):
 
 
 class Encodes(Protocol):
-    """Minimal interface of an encoder for ``load_encoder``."""
+    """Minimal encoder interface of ``load_encoder``: one method."""
 
     def encode(self, images: list[Bytes8], /) -> Any:
         """Return an array of floats (n, width), one row per image of ``uint8`` RGB."""
@@ -523,7 +523,7 @@ class Encodes(Protocol):
 
 
 class Preparation(Protocol):
-    """Makes the input of a network. Picklable, because it runs in the workers that decode."""
+    """Turns an image into the input of a network. Picklable: it runs where images are decoded."""
 
     def __call__(self, image: DecodedImage, /) -> npt.NDArray[Any]:
         """Return the network's input for one image, without a batch axis."""
@@ -531,7 +531,7 @@ class Preparation(Protocol):
 
 
 class BatchEncoder(Encoder, Protocol):
-    """An encoder that takes batches in one process: a network, possibly on a GPU.
+    """An encoder that takes many images at a time in one place: a network, perhaps on a GPU.
 
     Workers decode and prepare; :meth:`forward` is called in the main process.
 

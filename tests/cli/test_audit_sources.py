@@ -147,7 +147,7 @@ def test_objects_of_a_program(dataset, tmp_path, wanted):
     names = {key(f"thing/{file.name}") for file in files}
     across = [row for row in wanted if row["reference"] in names]
     assert sorted(found, key=lambda row: (row["query"], row["reference"])) == across
-    assert len(result.pixels("train", ["2"])) == 1
+    assert len(result.decoded_images("train", ["2"])) == 1
 
 
 def test_a_hub_data_set_on_disk(dataset, tmp_path, wanted):

@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from visleak.doctor import checkup, examine
-from visleak.doctor.checkup import PROBES, Extra, ProbeResult, ask, extras, installed, versions
+from visleak.doctor.checkup import (
+    PROBES,
+    Extra,
+    ProbeResult,
+    extras,
+    installed,
+    run_probes,
+    versions,
+)
 
 STATED = (
     "numpy>=1.26",
@@ -113,13 +121,13 @@ def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
         "hangs": "import time; time.sleep(60)",
     }
     start = time.monotonic()
-    found = ask(list(probes), probes)
+    found = run_probes(list(probes), probes)
     assert time.monotonic() - start < 20
     assert found == {
         "good": ProbeResult({"a": 1}, None),
         "bad": ProbeResult({}, "RuntimeError: operator torchvision::nms does not exist"),
         "dead": ProbeResult({}, "the process was killed by signal 9"),
-        "silent": ProbeResult({}, "it said nothing that can be read"),
+        "silent": ProbeResult({}, "its output cannot be read"),
         "ends": ProbeResult({}, "exit code 3"),
         "hangs": ProbeResult({}, "no answer within 2 s"),
     }
@@ -127,7 +135,7 @@ def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_probe_of_cv2_works() -> None:
     """It is the one every installation must pass."""
-    answer = ask(["cv2"])["cv2"]
+    answer = run_probes(["cv2"])["cv2"]
     assert answer.error is None
     assert any(pool["api"] == "blas" and pool["threads"] >= 1 for pool in answer.found["pools"])
     assert PROBES.keys() == {"cv2", "torch", "torchvision", "onnxruntime"}

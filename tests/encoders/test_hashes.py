@@ -88,18 +88,6 @@ def test_any_hash_is_a_unit_vector(bits: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("name", ["phash", "pdq"])
-def test_a_vector_depends_on_its_picture_alone(name: str) -> None:
-    """Not on those it came with."""
-    encoder = load_encoder(name)
-    shown = [picture(pixels) for pixels in pictures()]
-    together, blank = encoder.encode(shown)
-    alone = [encoder.encode([each]) for each in shown]
-    np.testing.assert_array_equal(together, np.concatenate([vectors for vectors, _ in alone]))
-    np.testing.assert_array_equal(blank, np.concatenate([found for _, found in alone]))
-    assert encoder.encode([])[0].shape == (0, encoder.width)
-
-
-@pytest.mark.parametrize("name", ["phash", "pdq"])
 def test_blank_pictures_are_flat(name: str) -> None:
     """All blank pictures have one hash: it must not make them leaks of each other."""
     grey = picture(np.full((50, 70, 3), 90, np.uint8))

@@ -65,7 +65,7 @@ def test_a_blank_picture_has_no_features():
 
 @pytest.mark.parametrize("bad", [np.zeros((100, 100), np.uint8), np.zeros((100, 100, 3), float)])
 def test_other_pictures_are_refused(bad):
-    with pytest.raises(ValueError, match=r"picture must be uint8 \(height, width, 3\)"):
+    with pytest.raises(ValueError, match=r"image must be uint8 \(height, width, 3\)"):
         local_features(bad)
 
 

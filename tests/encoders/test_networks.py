@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from PIL import Image
 from tiny_models import make_clip, pictures, resized, unit
 
 from visleak.encoders import load_encoder
-from visleak.encoders.flatness import flat
-from visleak.encoders.preparing import as_laion
+from visleak.encoders.builtin import flat
+from visleak.encoders.preprocessing import as_laion
 from visleak.errors import UsageError
 from visleak.records import DecodedImage
 
@@ -167,15 +166,6 @@ def test_neighbours_do_not_change_a_vector(kind, models, natural):
     assert encoder.encode([])[0].shape == (0, encoder.width)
 
 
-def test_what_runs_where_pictures_are_decoded_is_small(models, natural):
-    """The preparation goes to workers by pickle, without the network."""
-    encoder = load_encoder(f"clip:{models}/clip")
-    packed = pickle.dumps(encoder.preparation)
-    assert len(packed) < 1000
-    shown = pictures(natural)[0]
-    np.testing.assert_array_equal(pickle.loads(packed)(shown), encoder.preparation(shown))
-
-
 def test_half_precision_is_near_and_of_the_same_digest(models, natural):
     """The digest tells what the vectors mean; precision and device are told beside."""
     full = load_encoder(f"clip:{models}/clip?device=cpu")
@@ -290,12 +280,3 @@ def test_a_gpu_makes_the_same_vectors(saved_models, natural, kind, precision, of
     vectors, _ = encoder.encode(shown)
     np.testing.assert_allclose(vectors, wanted, atol=off)
     np.testing.assert_array_equal(encoder.encode(shown[2:3])[0], vectors[2:3])
-
-
-def test_the_only_view_is_the_original(models):
-    """A network's vectors cannot be mirrored."""
-    encoder = load_encoder(f"clip:{models}/clip")
-    rows = np.eye(2, encoder.width, dtype=np.float32)
-    assert encoder.view(rows, 0) is rows
-    with pytest.raises(ValueError, match="has no view 4"):
-        encoder.view(rows, 4)

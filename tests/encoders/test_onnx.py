@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from visleak.encoders import load_encoder
-from visleak.encoders.onnx_data import external_files
-from visleak.encoders.onnx_recipe import Recipe, read_recipe
+from visleak.encoders.onnx import Recipe, external_files, read_recipe
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.records import DecodedImage
 
@@ -138,14 +137,6 @@ def test_batches_change_nothing_to_speak_of(made: Path) -> None:
         vectors, _ = load_encoder(f"onnx:{made}", batch=batch).encode(shown(1, 7))
         np.testing.assert_allclose(vectors, several, atol=1e-6)
     assert load_encoder(f"onnx:{made}").encode([])[0].shape == (0, 10)
-
-
-def test_a_vector_does_not_depend_on_its_neighbours(made: Path) -> None:
-    """Not by a bit: the last batch is filled up, so that the network always sums alike."""
-    encoder = load_encoder(f"onnx:{made}?batch=4")
-    together, _ = encoder.encode(shown(3, 6))
-    alone = np.concatenate([encoder.encode([picture])[0] for picture in shown(3, 6)])
-    assert together.tobytes() == alone.tobytes()
 
 
 def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
@@ -351,13 +342,13 @@ def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
         ({"schema": 2}, r"has layout 2, this visleak reads up to 1; use a newer one$"),
         ({"schema": "-"}, r"has layout None"),
         ({"size": "-"}, r"net\.onnx\.json: size is missing$"),
-        ({"sice": 3}, r"'sice' is not known; known are size, resize, .*, thresholds, about$"),
+        ({"sice": 3}, r"'sice' is not known; known are size, mean, .*, thresholds, about$"),
         ({"size": 0}, r"size must be a number of pixels up to 4096, or \[height, width\]; got 0$"),
         ({"size": True}, r"size must be a number of pixels"),
         ({"crop": [1, 2, 3]}, r"crop must be a number of pixels"),
         ({"crop": "-"}, r"resize short-side takes one number as size, and a crop"),
         ({"size": [20, 30]}, r"resize short-side takes one number as size, and a crop"),
-        ({"mean": [1, 2]}, r"mean must be three numbers, one a channel; got \[1, 2\]$"),
+        ({"mean": [1, 2]}, r"mean must be three numbers, one per channel; got \[1, 2\]$"),
         ({"std": [1, 0, 1]}, r"std must be above 0; got \[1\.0, 0\.0, 1\.0\]$"),
         ({"std": [1, "a", 1]}, r"std must be three numbers"),
         ({"channels": "RGBA"}, r"channels must be one of RGB, BGR; got 'RGBA'$"),
@@ -387,7 +378,7 @@ def test_what_is_no_network(made: Path, tmp_path: Path, data: bytes) -> None:
     """Refused by our reader or by onnxruntime, in one line that names the file."""
     path = copied(made, tmp_path)
     path.write_bytes(data)
-    refused(f"onnx:{path}", rf"^{re.escape(str(path))} (is no ONNX file|cannot be loaded) \(")
+    refused(f"onnx:{path}", rf"^{re.escape(str(path))} (is not an ONNX file|cannot be loaded) \(")
 
 
 class Two(torch.nn.Module):
@@ -412,9 +403,7 @@ def test_several_outputs(tmp_path: Path) -> None:
     write(path, output="maps")
     refused(f"onnx:{path}", r"has no output 'maps'; its outputs are vectors, map$")
     write(path, output="map")
-    refused(
-        f"onnx:{path}", r"^output 'map' of .* is float32 \(1, 8, 8, 9\) for one picture; it mus"
-    )
+    refused(f"onnx:{path}", r"^output 'map' of .* is float32 \(1, 8, 8, 9\) for one image; it mus")
     write(path, output="vectors")
     assert load_encoder(f"onnx:{path}").width == 10
 
@@ -422,11 +411,9 @@ def test_several_outputs(tmp_path: Path) -> None:
 def test_shapes_that_do_not_fit(made: Path, tmp_path: Path) -> None:
     """Pictures of another size, another layout, another input."""
     path = copied(made, tmp_path, crop=[16, 20])
-    refused(
-        f"onnx:{path}", r"cannot be run on a picture of 16 x 20 pixels \(.*; compare size, crop"
-    )
+    refused(f"onnx:{path}", r"cannot be run on an image of 16 x 20 pixels \(.*; compare size, crop")
     path = copied(made, tmp_path, layout="NHWC")
-    refused(f"onnx:{path}", r"cannot be run on a picture of 16 x 18 pixels \(")
+    refused(f"onnx:{path}", r"cannot be run on an image of 16 x 18 pixels \(")
     path = copied(made, tmp_path, input="image")
     refused(f"onnx:{path}", r"takes pixels; it must take the one named 'image'$")
     path = copied(made, tmp_path, normalise=False)
@@ -449,7 +436,7 @@ def test_inputs_that_are_no_pictures(tmp_path: Path) -> None:
     node = onnx.helper.make_node
     save([value("a", kind.FLOAT, ["n", 3]), value("b", kind.FLOAT, ["n", 3])],
          [node("Add", ["a", "b"], ["y"])])  # fmt: skip
-    refused(f"onnx:{path}", r"takes a, b; it must take one, the pictures$")
+    refused(f"onnx:{path}", r"takes a, b; it must take one, the images$")
     save([value("a", kind.FLOAT, ["n", 3])], [node("Relu", ["a"], ["y"])])
     refused(f"onnx:{path}", r"takes tensor\(float\) of 2 axes; it must take tensor\(float\) or ten")
     save([value("a", kind.INT64, ["n", 3, 16, 18])], [node("Cast", ["a"], ["y"], to=kind.FLOAT)])

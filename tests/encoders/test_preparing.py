@@ -11,9 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from visleak.encoders import preparing
-from visleak.encoders.preparing import LAION_SIDE, PixelPreparation, as_laion
-from visleak.encoders.processors import KINDS, read_preprocessing
+from visleak.encoders import preprocessing
+from visleak.encoders.preprocessing import (
+    KINDS,
+    LAION_SIDE,
+    PixelPreparation,
+    as_laion,
+    read_preprocessing,
+)
 from visleak.records import DecodedImage
 
 
@@ -95,7 +100,7 @@ def test_a_very_long_picture_is_resized_only_where_it_is_kept(monkeypatch):
     for height, width in [(20, 900), (900, 20), (50, 70)]:
         pixels = smooth(3, height, width)
         wanted = prepared(preparation, pixels)
-        monkeypatch.setattr(preparing, "MOST_PIXELS", 1000)
+        monkeypatch.setattr(preprocessing, "MOST_PIXELS", 1000)
         made = prepared(preparation, pixels)
         monkeypatch.undo()
         assert np.abs(made.astype(int) - wanted).max() <= 1
@@ -107,7 +112,7 @@ def test_a_very_long_picture_is_resized_only_where_it_is_kept(monkeypatch):
 def test_a_line_of_pixels_is_not_resized_to_gigabytes():
     """Where nothing is cropped, the long side ends where memory would."""
     made = prepared(PixelPreparation((288,)), np.zeros((1, 40_000, 3), np.uint8))
-    assert made.shape == (288, preparing.MOST_PIXELS // 288, 3)
+    assert made.shape == (288, preprocessing.MOST_PIXELS // 288, 3)
 
 
 @pytest.mark.parametrize(

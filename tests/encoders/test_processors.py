@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from visleak.encoders.processors import read_preprocessing
+from visleak.encoders.preprocessing import read_preprocessing
 from visleak.errors import VisleakError
 
 #: As the hub has it for CLIP ViT-B/32 of OpenAI and for ResNet-152: an old form.
@@ -105,5 +105,5 @@ def test_what_is_not_understood_is_one_line(tmp_path, content, said):
 
 def test_a_folder_without_the_file(tmp_path):
     """What is missing, and where to get it."""
-    with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how pict"):
+    with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how imag"):
         read_preprocessing(tmp_path)

@@ -126,7 +126,7 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
         on_cpu(f"clip:{folder}")
     assert str(caught.value) == (
         f"model {folder}: its tokenizer has tokens up to {last} and ends a text with {last}, its"
-        f" config.json speaks of {last + 1} tokens and of 5 at the end; they are of two models"
+        f" config.json states {last + 1} tokens and 5 at the end; they are of two models"
     )
 
 
@@ -138,7 +138,7 @@ def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config = {**config["vision_config"], "model_type": "clip_vision_model"}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(VisleakError, match="is a tower for pictures alone; texts need the whole"):
+    with pytest.raises(VisleakError, match="is a tower for images alone; texts need the whole"):
         on_cpu(f"clip:{folder}")
     with pytest.raises(UsageError, match="encoder clip has no option 'context'"):
         on_cpu(f"clip:{clip_folder}?context=5")
@@ -165,7 +165,7 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
 
     from transformers import CLIPTokenizer
 
-    from visleak.encoders.clip_texts import ClipTokenizer
+    from visleak.encoders.vision_language import ClipTokenizer
 
     file = Path(os.environ["VISLEAK_DATA"]) / "membench" / "clip-bpe-vocab-16e6.txt.gz"
     lines = gzip.decompress(file.read_bytes()).decode().split("\n")

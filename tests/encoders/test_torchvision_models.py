@@ -174,7 +174,7 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
             VisleakError,
             "timm/vit_base_patch32_clip_224.openai' is no",
         ),
-        ("clip:hf-hub:a/b", VisleakError, "model 'a/b' is no folder and not in the cache"),
+        ("clip:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
     ],
 )
 def test_what_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind, said):
@@ -257,8 +257,8 @@ def test_timms_vectors_are_its_own(timm, saved, natural):
     ("text", "kind", "said"),
     [
         ("timm:resnet5000", UsageError, "has no weights named 'resnet5000'; near are resnet50"),
-        ("timm:resnet50", VisleakError, "model 'timm/resnet50.a1_in1k' is no folder and not in th"),
-        ("timm:hf-hub:a/b", VisleakError, "model 'a/b' is no folder and not in the cache"),
+        ("timm:resnet50", VisleakError, "model 'timm/resnet50.a1_in1k' is not a folder and not in"),
+        ("timm:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
         (
             "timm:/nowhere",
             VisleakError,

@@ -19,8 +19,8 @@ import pytest
 from tiny_models import make_sscd, no_hub
 
 from visleak.encoders import load_encoder
-from visleak.encoders.clip_texts import LAYOUT
 from visleak.encoders.request import parse
+from visleak.encoders.vision_language import LAYOUT
 from visleak.encoders.weights import find_model
 from visleak.errors import MissingExtra, VisleakError
 
@@ -190,12 +190,12 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_pat
     said = refused("clip")
     assert time.monotonic() - began < 10
     assert said.startswith(
-        "encoder clip: model 'openai/clip-vit-base-patch32' is no folder and not in the cache"
+        "encoder clip: model 'openai/clip-vit-base-patch32' is not a folder and not in the cache"
         f" {tmp_path}, and http://127.0.0.1:9 cannot be reached ("
     )
     assert said.endswith(
-        "; where it can be had: `hf download openai/clip-vit-base-patch32 --local-dir FOLDER`,"
-        " then clip:FOLDER"
+        "; from a machine that can load it: `hf download openai/clip-vit-base-patch32 --local-dir"
+        " FOLDER`, then clip:FOLDER"
     )
     assert "facebook/dinov2-base" in refused("dinov2")
     assert "microsoft/resnet-152" in refused("resnet152")
@@ -257,7 +257,7 @@ def test_a_folder_without_configuration_or_weights(copy):
     [
         ("{", "config.json cannot be read (Expecting"),
         ("[]", "config.json must hold names and values"),
-        ('{"model_type": "bert"}', "is a 'bert', no CLIP; other models of transformers are hf:"),
+        ('{"model_type": "bert"}', "is a 'bert', not a CLIP; other models of transformers are hf:"),
         ('{"model_type": "clip", "projection_dim": "many"}', "config.json is not understood ("),
     ],
 )
@@ -345,12 +345,12 @@ def test_sscd_from_something_else(models, tmp_path):
 
     text = tmp_path / "text.pt"
     text.write_text("no script")
-    assert f"encoder sscd: {text} is no TorchScript (RuntimeError" in refused(f"sscd:{text}")
+    assert f"encoder sscd: {text} is not TorchScript (RuntimeError" in refused(f"sscd:{text}")
     linear = tmp_path / "linear.pt"
     with pytest.warns(DeprecationWarning, match="torch.jit.script"):
         torch.jit.script(torch.nn.Linear(3, 4)).save(str(linear))
     said = refused(f"sscd:{linear}")
-    assert f"{linear} does not make a vector of a picture (RuntimeError" in said
+    assert f"{linear} does not make a vector of an image (RuntimeError" in said
 
 
 def test_sscds_digest_is_the_files(models, tmp_path):

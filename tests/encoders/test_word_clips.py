@@ -14,8 +14,7 @@ import pytest
 import tiny_word_clips
 from tiny_word_clips import CONTEXT, SIDE
 from visleak.encoders import load_encoder
-from visleak.encoders.clip import clip_encoder
-from visleak.encoders.open_clips import whole_open_clip
+from visleak.encoders.clip import clip_encoder, whole_open_clip
 from visleak.encoders.request import parse
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
@@ -76,7 +75,7 @@ def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
     """The tower reads where a text ends; without an end it would read its first token."""
     pytest.importorskip("transformers")
     folder = tiny_word_clips.make_word_clip(tmp_path / "clip", processor=True, ends=False)
-    with pytest.raises(VisleakError, match=r"ends a text with None, its config.json speaks of 10"):
+    with pytest.raises(VisleakError, match=r"ends a text with None, its config.json states 10"):
         on_cpu(f"clip:{folder}")
 
 

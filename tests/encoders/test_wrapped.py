@@ -114,15 +114,15 @@ def returning(made, **attributes) -> object:
     return type("Odd", (), {"encode": encode, **attributes})()
 
 
-NOT_FLOATS = "; it must return an array of floats, one row a picture"
+NOT_FLOATS = "; it must return an array of floats, one row per image"
 
 
 @pytest.mark.parametrize(
     ("made", "line"),
     [
-        (lambda images: np.ones(4), "an array (4,) for 1 pictures; it must be (1, width)"),
-        (lambda images: np.ones((2, 4)), "an array (2, 4) for 1 pictures; it must be (1, width)"),
-        (lambda images: np.ones((1, 0)), "an array (1, 0) for 1 pictures; it must be (1, width)"),
+        (lambda images: np.ones(4), "an array (4,) for 1 images; it must be (1, width)"),
+        (lambda images: np.ones((2, 4)), "an array (2, 4) for 1 images; it must be (1, width)"),
+        (lambda images: np.ones((1, 0)), "an array (1, 0) for 1 images; it must be (1, width)"),
         (lambda images: np.ones((1, 4), int), f"int64{NOT_FLOATS}"),
         (lambda images: np.ones((1, 4), complex), f"complex128{NOT_FLOATS}"),
         (lambda images: None, f"object{NOT_FLOATS}"),
@@ -136,9 +136,7 @@ def test_what_is_no_vector_is_told_at_once(made, line) -> None:
 
 def test_an_object_that_fails_is_told_at_once() -> None:
     """With the error's own words."""
-    line = (
-        r"^encode of Odd failed on a grey picture of 224 x 224 pixels \(IndexError: list index out"
-    )
+    line = r"^encode of Odd failed on a grey image of 224 x 224 pixels \(IndexError: list index out"
     with pytest.raises(VisleakError, match=line):
         load_encoder(returning(lambda images: images[9]))
 
@@ -150,7 +148,7 @@ def test_vectors_of_another_width_are_told() -> None:
     with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
         encoder.forward([picture.pixels for picture in shown(2)])
     encoder = load_encoder(returning(lambda images: np.ones((1, 4))))
-    line = r"^encode of Odd returned an array \(1, 4\) for 2 pictures; it must be \(2, width\)$"
+    line = r"^encode of Odd returned an array \(1, 4\) for 2 images; it must be \(2, width\)$"
     with pytest.raises(VisleakError, match=line):
         encoder.forward([picture.pixels for picture in shown(2)])
 
@@ -182,7 +180,7 @@ def test_what_is_no_encoder_at_all() -> None:
     """A class instead of an object, an object without the method, options for an object."""
     with pytest.raises(UsageError, match=r"^the encoder is the class Means; give an object of it$"):
         load_encoder(Means)
-    line = r"^the encoder object lacks encode, the method from pictures to vectors; got a dict$"
+    line = r"^the encoder object lacks encode, the method from images to vectors; got a dict$"
     with pytest.raises(UsageError, match=line):
         load_encoder({})
     with pytest.raises(UsageError, match=r"^an encoder object takes no options here; got batch$"):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.records import DecodedImage
 
 

@@ -155,8 +155,7 @@ def test_pictures_without_numbers_are_told(tmp_path):
         ),
         (
             RuntimeError("mat1 and mat2\ndo not fit"),
-            "encoder network failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not"
-            " fit)",
+            "encoder network failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not fit)",
         ),
     ],
 )

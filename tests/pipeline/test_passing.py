@@ -399,13 +399,13 @@ def test_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = [embeddings("q", vectors[:20])], [embeddings("r", vectors[10:], [25, 25])]
     expected = ran(*sets)[1]
     looks: list[int] = []
-    look = DeviceScreen.look
+    look = DeviceScreen.select
 
     def counted(self: DeviceScreen, stored: Any, floor: Any) -> Any:
         looks.append(len(stored))
         return look(self, stored, floor)
 
-    monkeypatch.setattr(DeviceScreen, "look", counted)
+    monkeypatch.setattr(DeviceScreen, "select", counted)
     assert ran(*sets, device="torch-cpu")[1] == expected
     assert sum(looks) == 50
     assert len(expected) >= 10

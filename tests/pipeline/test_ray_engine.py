@@ -359,7 +359,7 @@ def test_a_killed_driver_is_taken_up_again(cluster, place, engine, tmp_path, mon
     audit(test, train, settings=ASKED, out=tmp_path / "here", cache=None, workers=1)
     assert files(out) == files(tmp_path / "here")
     # the findings serve the other engine as well
-    monkeypatch.setattr("visleak.search.streaming.find_in_partition", None)
+    monkeypatch.setattr("visleak.search.streaming.PartitionSearch.find", None)
     audit(test, train, settings=ASKED, out=tmp_path / "third", cache=cache, workers=1)
     assert files(tmp_path / "third") == files(tmp_path / "here")
 

@@ -22,7 +22,7 @@ from visleak.search.exact import ExactSearch
 from visleak.search.faiss_partitions import FaissPartitions
 from visleak.search.faiss_search import FaissSearch
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.search.streaming import PartitionSearch, Run, stream
+from visleak.search.streaming import PartitionRunner, PartitionSearch, stream
 from visleak.search.streaming_hits import PartitionHits
 
 
@@ -61,7 +61,7 @@ class Passing:
     Answers questions without penalty, weight and views, between two sets.
     """
 
-    run: Run | None = None
+    run: PartitionRunner | None = None
     parts: int = 3
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:

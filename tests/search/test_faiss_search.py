@@ -10,11 +10,10 @@ import pytest
 from vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, units
 
 from visleak.errors import MissingExtra, UsageError
-from visleak.search import faiss_candidates, load_search
-from visleak.search.account import Account, Recall
+from visleak.search import faiss_search, load_search
 from visleak.search.faiss_index import Layout, build, kind_for
 from visleak.search.faiss_search import FaissSearch, suited
-from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.hits import Account, Hits, Recall, Sides, Wanted
 from visleak.search.recall import exact_answer, only_queries, recall, sampled
 from visleak.stats import Rate
 
@@ -100,7 +99,7 @@ def test_threads_are_as_before():
 @pytest.mark.parametrize("crowd", [1, 50, 10**6])
 def test_floods_change_no_answer(monkeypatch, crowd):
     """However few queries are worked on at a time."""
-    monkeypatch.setattr(faiss_candidates, "CROWD", crowd)
+    monkeypatch.setattr(faiss_search, "CROWD", crowd)
     reference = np.repeat(units(np.random.default_rng(3), 4, GRID_WIDTH), 60, 0)
     sides = sides_of(reference[::3], reference, views=ALL, make=grid_view)
     wanted = Wanted(0.3, best=70, cap=90)

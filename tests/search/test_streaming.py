@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from vectors import units
 
-from visleak.search import streaming, streaming_findings, streaming_hits, streaming_plan
+from visleak.search import streaming, streaming_hits, streaming_screen
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
-from visleak.search.streaming import PartitionSearch, find_in_partition, stream
-from visleak.search.streaming_hits import PartitionHits, merge
+from visleak.search.streaming import PartitionSearch, stream
+from visleak.search.streaming_hits import Merger, PartitionHits
 from visleak.search.streaming_screen import ProductScreen
 from visleak.vectors import forget, unit_rows
 
@@ -49,6 +49,13 @@ class Shard:
         chosen = self.ids if rows is None else self.ids[rows]
         self.asked.append(len(chosen))
         return {"id": pa.array(chosen, pa.string())}
+
+
+def merged(queries, wanted, found):
+    merger = Merger(queries, wanted)
+    for number, hits in found:
+        merger.add(number, hits)
+    return merger.finish()
 
 
 def shards(stored: np.ndarray, cuts: list[int], seed: int = 0) -> list[Shard]:
@@ -146,8 +153,8 @@ def test_any_cut_answers_as_one_search_over_everything(
         patch.setattr(ProductScreen, "block", block)
         if planned:
             patch.setattr(streaming, "FEW_ROWS", 1)
-            patch.setattr(streaming_plan, "FINDING_AXES", 0)
-        patch.setattr(streaming_findings, "PENDING_LIMIT", limit)
+            patch.setattr(streaming_screen, "FINDING_AXES", 0)
+        patch.setattr(streaming_hits, "COLLECTOR_LIMIT", limit)
         patch.setattr(streaming_hits, "PENDING_LIMIT", limit)
         found = stream(query, partitions, wanted, workers=workers)
     assert_equals_exact(query, partitions, wanted, found)
@@ -164,7 +171,7 @@ def test_a_search_is_picklable_and_its_hits_survive_as_bytes():
         hits = search.find(pickle.loads(pickle.dumps(partition)))
         found.append((number, PartitionHits.from_bytes(hits.to_bytes())))
     assert len(found[0][1])
-    assert_equals_exact(query, partitions, wanted, merge(len(query), wanted, found))
+    assert_equals_exact(query, partitions, wanted, merged(len(query), wanted, found))
 
 
 @pytest.mark.parametrize("stored", [b"", b"no hits", pa.py_buffer(b"\0" * 64).to_pybytes()])
@@ -177,7 +184,7 @@ def test_other_bytes_are_no_hits(stored):
 def test_bytes_that_were_cut_off_are_no_hits():
     """A full disk ends a file anywhere."""
     query, reference = planted(1, 9, 60)
-    found = find_in_partition(query, shards(reference, [])[0], Wanted(0.5))
+    found = PartitionSearch(query, Wanted(0.5)).find(shards(reference, [])[0])
     stored = found.to_bytes()
     for length in range(0, len(stored) - 16, 61):
         with pytest.raises(ValueError, match="hits of a partition: bytes"):
@@ -187,9 +194,8 @@ def test_bytes_that_were_cut_off_are_no_hits():
 
 def test_bytes_of_another_layout_are_refused(monkeypatch):
     """What a later version keeps may mean something else."""
-    found = find_in_partition(
-        *planted(1, 5, 0)[:1], shards(np.zeros((3, WIDTH)), [])[0], Wanted(0.5)
-    )
+    search = PartitionSearch(planted(1, 5, 0)[0], Wanted(0.5))
+    found = search.find(shards(np.zeros((3, WIDTH)), [])[0])
     stored = found.to_bytes()
     monkeypatch.setattr(streaming_hits, "LAYOUT", b"2")
     with pytest.raises(ValueError, match="another layout"):
@@ -266,11 +272,11 @@ def test_chosen_screens_lose_nothing_at_the_edge_of_the_threshold(even, wanted, 
         noise = rng.normal(size=width)
         noise -= noise @ vector / (vector @ vector) * vector
         stored[number * 25] = goal * vector + noise * np.sqrt(1 - goal**2) / np.linalg.norm(noise)
-    monkeypatch.setattr(streaming_plan, "FINDING_AXES", 0.0)
+    monkeypatch.setattr(streaming_screen, "FINDING_AXES", 0.0)
     partitions = shards(stored.astype(np.float32), [4500, 4510], 4)
     search = PartitionSearch(query, wanted)
     found = [(n, search.find(each, workers=2)) for n, each in enumerate(partitions)]
-    assert_equals_exact(query, partitions, wanted, merge(len(query), wanted, found))
+    assert_equals_exact(query, partitions, wanted, merged(len(query), wanted, found))
     assert sum(hits.total.sum() for _, hits in found) > 100
     if not wanted.best:
         part = search._screens[True]._part
@@ -309,8 +315,8 @@ def test_a_flood_of_equal_vectors_is_cut_by_id_and_counted():
 
 
 def test_hits_for_other_queries_are_not_merged():
-    """Findings of another question would count for the wrong pictures."""
+    """Collector of another question would count for the wrong pictures."""
     query, reference = planted(9, 5, 10)
-    found = find_in_partition(query, shards(reference, [])[0], Wanted(0.5))
+    found = PartitionSearch(query, Wanted(0.5)).find(shards(reference, [])[0])
     with pytest.raises(ValueError, match="hits for 5 queries, not 6"):
-        merge(6, Wanted(0.5), [(0, found)])
+        Merger(6, Wanted(0.5)).add(0, found)

@@ -9,13 +9,11 @@ import pytest
 from vectors import units
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.search import streaming, streaming_blocks
+from visleak.search import streaming, streaming_screen
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch
-from visleak.search.streaming_blocks import read_block, widen
 from visleak.search.streaming_device import DeviceScreen, half_error, torch_device
-from visleak.search.streaming_plan import choose, whole
-from visleak.search.streaming_screen import Part, ProductScreen
+from visleak.search.streaming_screen import Part, ProductScreen, choose, read_block, whole, widen
 from visleak.vectors import forget, unit_rows
 
 WIDTH = 64
@@ -87,7 +85,7 @@ def test_only_a_length_close_to_the_tolerance_is_taken_again(monkeypatch):
         taken.append(len(stored))
         return unit_rows(stored)
 
-    monkeypatch.setattr(streaming_blocks, "unit_rows", watched)
+    monkeypatch.setattr(streaming_screen, "unit_rows", watched)
     lengths = np.array([0.5, 0.9, 0.99, 0.999, 1.0, 1.009, 1.01, 1.02, 5.0], np.float32)
     stored = units(np.random.default_rng(2), len(lengths), WIDTH) * lengths[:, None]
     read_block(stored, np.empty(stored.shape, np.float32))
@@ -164,7 +162,7 @@ PARTS = [
 def test_no_screen_loses_a_pair_that_reaches_its_floor(part, seed):
     """Floors are similarities of the pairs themselves, so rounding alone could lose one."""
     query, stored, floor, exact = hard_case(seed)
-    seen = ProductScreen(query, part).look(stored, floor)
+    seen = ProductScreen(query, part).select(stored, floor)
     assert_nothing_lost(seen, floor, exact)
     # and nothing far below comes through the comparison in full
     assert (exact[seen.query, seen.row] >= floor[seen.query] - 1e-4).all()
@@ -176,7 +174,7 @@ def test_half_precision_loses_nothing_either(precision, seed):
     """The bound of the module holds for what torch really computes."""
     pytest.importorskip("torch")
     query, stored, floor, exact = hard_case(seed)
-    seen = DeviceScreen(query, "cpu", precision).look(stored, floor)
+    seen = DeviceScreen(query, "cpu", precision).select(stored, floor)
     assert_nothing_lost(seen, floor, exact)
     slack = 2 * half_error(WIDTH, precision) + 1e-4
     assert (exact[seen.query, seen.row] >= floor[seen.query] - slack).all()
@@ -277,7 +275,7 @@ def test_a_full_gpu_is_said_in_one_line(monkeypatch):
     query, stored, floor, _ = hard_case(1)
     monkeypatch.setattr(DeviceScreen, "reaching", full)
     with pytest.raises(VisleakError, match=r"^cpu has too little free memory to search on; use"):
-        DeviceScreen(query, "cpu").look(stored, floor)
+        DeviceScreen(query, "cpu").select(stored, floor)
 
 
 def test_the_device_never_changes_a_byte():
@@ -316,7 +314,7 @@ def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
     class Failing:
         block = 10
 
-        def look(self, stored, floor):
+        def select(self, stored, floor):
             done.append(len(stored))
             raise RuntimeError("broken disk")
 

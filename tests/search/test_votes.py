@@ -5,9 +5,8 @@ from skimage import data
 
 from visleak.encoders.local import local_features, view_features
 from visleak.records import VIEWS
-from visleak.search import codes
-from visleak.search.codes import CodeIndex, binary_codes
-from visleak.search.votes import FeatureRows, LocalIndex, Votes
+from visleak.search import votes
+from visleak.search.votes import CodeIndex, FeatureRows, LocalIndex, Votes, binary_codes
 
 MIRROR, INVERTED = VIEWS.index("mirror"), VIEWS.index("inverted")
 NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
@@ -240,9 +239,9 @@ def random_descriptors(n, seed=0):
 def test_projections_are_exact():
     extremes = np.repeat(np.array([[0], [255]], np.uint8), 128, axis=1)
     descriptors = np.concatenate([extremes, random_descriptors(300)])
-    whole = codes._PROJECTIONS.astype(np.int64)
-    expected = (descriptors.astype(np.int64) - codes._mean_descriptor()) @ whole
-    np.testing.assert_array_equal(codes._projected(descriptors), expected)
+    whole = votes._PROJECTIONS.astype(np.int64)
+    expected = (descriptors.astype(np.int64) - votes._mean_descriptor()) @ whole
+    np.testing.assert_array_equal(votes._projected(descriptors), expected)
 
 
 @pytest.mark.parametrize("numpy_1", [False, True])
@@ -252,14 +251,14 @@ def test_distance_counts_bits(monkeypatch, numpy_1):
     first, _ = binary_codes(random_descriptors(100, 1))
     second, _ = binary_codes(random_descriptors(100, 2))
     expected = np.unpackbits((first ^ second).view(np.uint8), axis=1).sum(axis=1)
-    np.testing.assert_array_equal(codes._distance(first, second), expected)
+    np.testing.assert_array_equal(votes._distance(first, second), expected)
 
 
 def test_alike_pairs_are_true_and_most_are_found():
     stored = random_descriptors(3000)
     rng = np.random.default_rng(5)
     near = np.clip(stored[:500] + rng.integers(-10, 11, (500, 128)), 0, 255).astype(np.uint8)
-    mine, theirs, bits = CodeIndex(stored).alike(near)
+    mine, theirs, bits = CodeIndex(stored).similar(near)
     a, _ = binary_codes(near)
     b, _ = binary_codes(stored)
     distance = np.unpackbits((a[:, None] ^ b[None]).view(np.uint8), axis=2).sum(axis=2)
@@ -273,6 +272,6 @@ def test_alike_pairs_are_true_and_most_are_found():
 @pytest.mark.parametrize(("copies", "found"), [(256, True), (257, False)])
 def test_a_crowd_tells_nothing(copies, found):
     stored = np.repeat(random_descriptors(1), copies, axis=0)
-    mine, theirs, _ = CodeIndex(stored).alike(stored[:1])
+    mine, theirs, _ = CodeIndex(stored).similar(stored[:1])
     assert bool(len(mine)) == found
     assert len(set(theirs)) == (copies if found else 0)

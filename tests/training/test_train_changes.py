@@ -9,7 +9,7 @@ from visleak.training.plan import Plan
 
 torch = pytest.importorskip("torch")
 
-from visleak.training.augmentation import augmented, described, generator  # noqa: E402
+from visleak.training.networks import augmented, described, generator  # noqa: E402
 
 SHIFTS = Plan("plain-11", 16, 3, 100, 1, 10, 0)
 CROPS = Plan("resnet", 96, 3, 100, 1, 10, 0)

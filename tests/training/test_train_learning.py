@@ -26,7 +26,7 @@ from visleak.training import EncoderSettings, TrainedEncoder, checkpoint_path, t
 from visleak.training.data import Sizes
 from visleak.training.encoder import working_folder
 from visleak.training.plan import shape_for
-from visleak.training.trained import twin_rate
+from visleak.training.run import twin_rate
 
 torch = pytest.importorskip("torch")
 
@@ -104,7 +104,7 @@ def test_a_blind_encoder_finds_the_changed_twin(
     """Mirrored, darkened crops lead to their originals, where weights unlearnt do not."""
     from visleak.training.networks import built
     from visleak.training.plan import Plan
-    from visleak.training.trained import Scaling, TrainedNetwork
+    from visleak.training.run import Scaling, TrainedNetwork
 
     originals = np.stack([each for p in natural.values() for each in crops(p, 5, 6)])
     changed = (originals[:, :, ::-1] * 0.8).astype(np.uint8)
@@ -199,7 +199,7 @@ def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
     from visleak.training.networks import built
     from visleak.training.onnx_file import deviation, write_model
     from visleak.training.plan import Plan
-    from visleak.training.trained import Scaling, TrainedNetwork
+    from visleak.training.run import Scaling, TrainedNetwork
 
     rng = np.random.default_rng(0)
     for network, side in (("plain-11", 16), ("resnet", 72)):
@@ -234,7 +234,7 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
     from visleak.training import onnx_file
     from visleak.training.networks import built
     from visleak.training.plan import Plan
-    from visleak.training.trained import Scaling, TrainedNetwork
+    from visleak.training.run import Scaling, TrainedNetwork
 
     def made(seed: int) -> TrainedNetwork:
         scaling = Scaling((0.5,) * 3, (0.25,) * 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from visleak.training.trained import agreement, by_neighbours, twin_rate
+from visleak.training.run import agreement, by_neighbours, twin_rate
 
 torch = pytest.importorskip("torch")
 

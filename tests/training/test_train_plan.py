@@ -29,7 +29,7 @@ def test_the_short_schedule_rises_once_and_falls_to_nothing() -> None:
 def test_the_papers_schedule_restarts_where_its_cycles_end() -> None:
     """Cosines from 0.1 to nothing over 12, 24, 48, 96 and 192 epochs."""
     plan = replace(PLAN, epochs=372, schedule="paper")
-    per = plan.steps_an_epoch
+    per = plan.steps_per_epoch
     told = np.array([plan.rate(step) for step in range(plan.steps)])
     own = np.concatenate(
         [0.05 * (1 + np.cos(np.pi * np.arange(n * per) / (n * per))) for n in CYCLES]
@@ -70,7 +70,7 @@ def test_work_grows_with_every_step_to_all_of_it(plan: Plan) -> None:
 def test_whatever_decides_the_weights_is_in_the_key() -> None:
     """A checkpoint of another plan, or of other data, is never gone on from."""
     others = {
-        **{"network": "resnet", "side": 28, "classes": 0, "pictures": 999, "epochs": 7},
+        **{"network": "resnet", "side": 28, "classes": 0, "images": 999, "epochs": 7},
         **{"batch": 99, "seed": 1, "precision": "bf16"},
     }
     plans = [PLAN, *(replace(PLAN, **{name: value}) for name, value in others.items())]

@@ -358,7 +358,7 @@ def train_encoder(
     from visleak.storage import refuse_inputs
     from visleak.training import checkpoint_path
     from visleak.training import train_encoder as train
-    from visleak.training.document import document
+    from visleak.training.encoder import document
 
     columns = Columns(label=options.label, group=options.group)
     call.progress("listing images", 0, 0)

@@ -31,7 +31,7 @@ def shown_pictures(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8]
         if name in without:
             return {}
         try:
-            found = audit.pixels(name, ids, side=SIDE)
+            found = audit.decoded_images(name, ids, side=SIDE)
         except VisleakError as error:
             note(f"no images of {name} are shown: {error}")
             return {}

@@ -1,6 +1,5 @@
 """Checks of the installation: versions, extras, cache, threads, devices, and problems."""
 
-from visleak.doctor.checkup import Checkup, Issue, examine
-from visleak.doctor.document import document
+from visleak.doctor.checkup import Checkup, Issue, document, examine
 
 __all__ = ["Checkup", "Issue", "document", "examine"]

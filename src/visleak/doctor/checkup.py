@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Any, Final
 
 from visleak.auditing import workers_for
 from visleak.cache import STEM, default_folder
+from visleak.quantities import counted, size
+from visleak.reporting import Document, Fact
 
-#: Variables that hold threads back.
+#: Environment variables that limit threads.
 LIMITS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")
 
 
@@ -26,8 +28,8 @@ class Issue:
     """Something that is broken.
 
     Attributes:
-        what: in a line.
-        remedy: what to do, in a line.
+        what: the problem, in a line.
+        remedy: in a line.
     """
 
     what: str
@@ -36,7 +38,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What was found.
+    """The state of an installation.
 
     Attributes:
         versions: of visleak, Python and the packages; ``None`` where one is not installed.
@@ -74,11 +76,11 @@ class Checkup:
 
 
 def examine() -> Checkup:
-    """Look at the installation. Nothing is changed, and nothing heavy is imported here."""
+    """Check the installation. Nothing is changed, and nothing heavy is imported here."""
     there = installed()
     known = versions(there)
     wanted = ["cv2", *(n for n in ("torch", "torchvision", "onnxruntime") if known[n])]
-    answers = ask([name for name in wanted if name != "torchvision" or known["torch"]])
+    answers = run_probes([name for name in wanted if name != "torchvision" or known["torch"]])
     cache = _cache(default_folder())
     return Checkup(
         versions={"visleak": own_version(), "python": platform.python_version(), **known},
@@ -103,7 +105,7 @@ def issues(there: Mapping[str, str], answers: Mapping[str, ProbeResult]) -> tupl
         answers: of the probes.
     """
     found = []
-    several = [name for name in TOLD["cv2"] if name in there]
+    several = [name for name in PACKAGES["cv2"] if name in there]
     if len(several) > 1:
         named = " and ".join(f"{name} {there[name]}" for name in several)
         found.append(
@@ -124,7 +126,7 @@ def _broken(
     """Return what to do about a package that does not import."""
     what = f"{name} does not work ({error})"
     if name == "cv2":
-        own = next((each for each in TOLD["cv2"] if each in there), "")
+        own = next((each for each in PACKAGES["cv2"] if each in there), "")
         plain = own and not own.endswith("-headless")
         remedy = (
             f"pip uninstall -y {own} && pip install opencv-python-headless"
@@ -172,8 +174,8 @@ def _cache_issues(cache: Mapping[str, Any]) -> tuple[Issue, ...]:
     )
 
 
-#: What is told of: the name people know -> distributions that bring it, the first one there.
-TOLD: Final[Mapping[str, tuple[str, ...]]] = {
+#: Common name of a package -> distributions of it; the first installed one is reported.
+PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "numpy": ("numpy",),
     "scipy": ("scipy",),
     "Pillow": ("pillow",),
@@ -195,10 +197,10 @@ TOLD: Final[Mapping[str, tuple[str, ...]]] = {
     "pdqhash": ("pdqhash",),
 }
 
-#: Distributions that may stand for another one of them.
-_ALIKE: Final = tuple(names for names in TOLD.values() if len(names) > 1)
+#: Distributions that can replace each other.
+_ALTERNATIVES: Final = tuple(names for names in PACKAGES.values() if len(names) > 1)
 
-#: Extras for those who work on visleak itself.
+#: Extras for the development of visleak.
 _OWN: Final = ("dev",)
 
 _REQUIREMENT: Final = re.compile(
@@ -213,7 +215,7 @@ class Extra:
 
     Attributes:
         name: as in ``pip install 'visleak[NAME]'``.
-        missing: what it needs and is not there, or too old.
+        missing: packages that are not installed, or too old.
     """
 
     name: str
@@ -245,10 +247,10 @@ def canonical(name: str) -> str:
 
 
 def versions(there: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the version of each package of :data:`TOLD`, ``None`` where it is not installed."""
+    """Return the version of each of :data:`PACKAGES`, ``None`` if it is not installed."""
     return {
         name: next((there[each] for each in several if each in there), None)
-        for name, several in TOLD.items()
+        for name, several in PACKAGES.items()
     }
 
 
@@ -277,7 +279,7 @@ def extras(there: Mapping[str, str], stated: Iterable[str] | None = None) -> tup
 def _missing(
     extra: str, needed: Mapping[str, list[re.Match[str]]], there: Mapping[str, str]
 ) -> Iterable[str]:
-    """Yield what an extra lacks, that of the extras it is made of included."""
+    """Yield what an extra lacks, including the extras that it consists of."""
     for found in needed.get(extra, ()):
         name = canonical(found["name"])
         if name == "visleak":
@@ -285,7 +287,7 @@ def _missing(
                 if inner.strip() != extra:
                     yield from _missing(inner.strip(), needed, there)
             continue
-        group = next((names for names in _ALIKE if name in names), (name,))
+        group = next((names for names in _ALTERNATIVES if name in names), (name,))
         have = next((there[each] for each in group if each in there), None)
         least = re.search(r">=\s*([\w.]+)", found["bounds"])
         if have is None:
@@ -309,10 +311,10 @@ def own_version() -> str:
         return visleak.__version__
 
 
-#: Seconds after which a child is given up on; a cold torch on a slow disk takes most of a minute.
+#: Time limit of a probe in seconds; a cold torch on a slow disk takes most of a minute.
 PATIENCE: Final = 120.0
 
-#: Name -> what the child runs; it ends by printing JSON.
+#: Name -> code of a child process, which prints JSON at the end.
 PROBES: Final[Mapping[str, str]] = {
     "cv2": """
 import json, cv2, numpy, scipy.linalg
@@ -345,19 +347,19 @@ print(json.dumps({"providers": onnxruntime.get_available_providers()}))
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a child said.
+    """The result of a probe.
 
     Attributes:
-        found: what it printed; empty where it failed.
-        error: the last line of its complaint, ``None`` where all went well.
+        found: what it printed; empty if it failed.
+        error: the last line of its error, ``None`` if there was none.
     """
 
     found: Mapping[str, Any]
     error: str | None
 
 
-def ask(names: list[str], probes: Mapping[str, str] = PROBES) -> dict[str, ProbeResult]:
-    """Run probes, all at once, and return what they say."""
+def run_probes(names: list[str], probes: Mapping[str, str] = PROBES) -> dict[str, ProbeResult]:
+    """Run probes in parallel; return their results."""
     children = {
         name: subprocess.Popen(
             [sys.executable, "-P", "-W", "ignore", "-c", probes[name]],
@@ -374,7 +376,7 @@ def ask(names: list[str], probes: Mapping[str, str] = PROBES) -> dict[str, Probe
 
 def _answer(child: subprocess.Popen[str]) -> ProbeResult:
     try:
-        said, complaint = child.communicate(timeout=PATIENCE)
+        output, complaint = child.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
@@ -387,7 +389,43 @@ def _answer(child: subprocess.Popen[str]) -> ProbeResult:
             {}, lines[-1].strip()[:300] if lines else f"exit code {child.returncode}"
         )
     try:
-        found: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
+        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError):
-        return ProbeResult({}, "it said nothing that can be read")
+        return ProbeResult({}, "its output cannot be read")
     return ProbeResult(found, None)
+
+
+def document(found: Checkup) -> Document:
+    """Return what :func:`visleak.doctor.examine` found."""
+    count = len(found.issues)
+    headline = f"{counted(count, 'problem')} found" if count else "no problems found"
+    return Document("Installation", headline, facts=tuple(_facts(found)))
+
+
+def _facts(found: Checkup) -> Iterator[Fact]:
+    versions = {name: version for name, version in found.versions.items() if version}
+    own = f"visleak {versions.pop('visleak')}, Python {versions.pop('python')}, {found.system}"
+    yield Fact("version", own)
+    yield Fact("packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
+    complete = [each.name for each in found.extras if not each.missing]
+    yield Fact("extras", ", ".join(complete) or "none installed")
+    for each in found.extras:
+        if each.missing:
+            yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
+    yield Fact("cache", f"{found.cache['folder']}, {size(found.cache['bytes'])}")
+    yield Fact("threads", ", ".join(_threads(found)))
+    for number, device in enumerate(found.devices):
+        memory = f", {size(device['bytes'])}" if device["bytes"] else ""
+        yield Fact("" if number else "devices", f"{device['name']} ({device['what']}{memory})")
+    for issue in found.issues:
+        yield Fact("problem", issue.what, "caution")
+        yield Fact("", f"fix: {issue.remedy}")
+
+
+def _threads(found: Checkup) -> Iterator[str]:
+    yield counted(found.threads["cores"], "core")
+    for name, value in found.threads["limits"].items():
+        yield f"{name}={value}"
+    pools = [pool for pool in found.threads["pools"] if pool["api"] == "blas"]
+    for pool in {pool["library"]: pool for pool in pools}.values():
+        yield f"BLAS {pool['library']} {pool['version'] or ''} with {pool['threads']} threads"

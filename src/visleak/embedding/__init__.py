@@ -1,7 +1,6 @@
-"""Embeddings as files: writing them for others, and asking what is in them."""
+"""Embeddings as files: writing them, and searching them for images."""
 
-from visleak.embedding.document import documents
 from visleak.embedding.encoding import Encoded, encode
-from visleak.embedding.finding import Found, Match, find
+from visleak.embedding.finding import Found, Match, documents, find
 
 __all__ = ["Encoded", "Found", "Match", "documents", "encode", "find"]

@@ -1,4 +1,4 @@
-"""``visleak encode``: the fingerprints of a set as files that others can compare with."""
+"""``visleak encode``: the embeddings of a set as files that others can compare with."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from visleak.storage import (
     write_problems,
 )
 
-#: Images a shard.
+#: Images per shard.
 SHARD: Final = 1_000_000
 
 DTYPES: Final = ("float16", "float32")
@@ -49,12 +49,12 @@ class Encoded:
     """A finished folder of embeddings.
 
     Attributes:
-        folder: where it lies.
-        vectors: how many there are.
+        folder: its path.
+        vectors: their number.
         unreadable: images that could not be read.
         shards: number of files of vectors.
-        reused: it was there already, and nothing was computed.
-        salt, mapping: what its owner keeps of an anonymous folder, else ``None``.
+        reused: it existed, and nothing was computed.
+        salt, mapping: files that the owner of an anonymous folder keeps, else ``None``.
     """
 
     folder: Path
@@ -68,14 +68,14 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is written, and what it depends on.
+    """The content of a folder, and what it depends on.
 
     Attributes:
         images: the set.
         encoder: makes the vectors.
-        folder: where to.
+        folder: to write to.
         dtype: of the stored numbers.
-        shard: images a shard.
+        shard: images per shard.
         salt: for anonymous ids, or ``None``.
         names: ids in the folder, of all images.
         order: positions of the images, in the order in which they are written.
@@ -98,7 +98,7 @@ class _Job:
         return [Shard(self.folder, n) for n in range(-(-len(self.images) // self.shard))]
 
     def positions(self, shard: Shard) -> Int64:
-        """Return which images are in a shard, ascending, as they are read."""
+        """Return the images of a shard, ascending, as they are read."""
         start = shard.number * self.shard
         return np.sort(self.order[start : start + self.shard])
 
@@ -120,25 +120,26 @@ def encode(
 ) -> Encoded:
     """Write the vectors of a set in clip-retrieval's layout, with a manifest.
 
-    A run that was stopped goes on with the first shard that is missing.
+    An interrupted run resumes with the first missing shard.
 
     Args:
         images: the set.
         encoder: an encoder or its text.
         out: the folder.
-        shard: images a shard.
+        shard: images per shard.
         dtype: ``float16`` or ``float32``.
-        anonymous: call images by salted hashes, in their order, and write nothing else of them.
-            The salt and a table that maps the hashes back are written beside the folder.
+        anonymous: replace ids by salted hashes, in the order of these, and write nothing else of
+            the images. The salt and a table that maps the hashes back are written next to the
+            folder.
         salt: file with the salt to use.
-        workers: processes; by default one for each core.
-        cache: folder for what need not be computed twice; ``None`` for none.
-        progress: is told how far it is.
-        engine: who carries the work out; by default processes of this machine.
+        workers: processes; by default one per core.
+        cache: folder of cached results; ``None`` for none.
+        progress: called with the progress.
+        engine: execution backend; by default processes of this machine.
         force: replace other embeddings in ``out``.
 
     Raises:
-        UsageError: an argument cannot be used, or ``out`` holds something else.
+        UsageError: an argument is invalid, or ``out`` holds something else.
         VisleakError: the encoder or the disk fails.
     """
     if dtype not in DTYPES:
@@ -169,7 +170,7 @@ def _job(
     images: ImageSet, encoder: Encoder, folder: Path, dtype: str, shard: int, salt: Salt | None
 ) -> _Job:
     names = images.ids if salt is None else salt.hashed(images.ids)
-    # the order of hashes tells nothing; that of the set might
+    # the order of hashes reveals nothing; that of the set might
     order = np.arange(len(names)) if salt is None else np.argsort(np.array(names.to_pylist()))
     stamp = stamp_of(images)
     parts = [stamp, encoder.digest, _precision(encoder), dtype, shard, salt is not None]
@@ -192,11 +193,11 @@ def _written(
     positions = job.positions(shard)
     before = shard.number * job.shard
 
-    def told(step: str, done: int, total: int) -> None:
+    def report(step: str, done: int, total: int) -> None:
         progress(f"encoding {job.images.name}", before + done, len(job.images))
 
-    with RunContext.at(job.folder, workers, store, told, engine) as place:
-        # a set of one shard is read as a whole, whatever it can be read by
+    with RunContext.at(job.folder, workers, store, report, engine) as place:
+        # a set of one shard is read as a whole, from any source
         drawn = None if len(positions) == len(job.images) else positions
         prints = fingerprint(job.images, job.encoder, place, drawn)
         try:
@@ -218,7 +219,7 @@ def _stored(job: _Job, shard: Shard, prints: Fingerprints) -> Note:
 
 
 def _hidden(job: _Job, problems: Sequence[Problem]) -> list[Problem]:
-    """Return problems without anything that tells which image they are of."""
+    """Return problems without anything that identifies the image."""
     if job.salt is None:
         return list(problems)
     ids = job.salt.hashed(pa.array([problem.id for problem in problems], pa.string()))
@@ -228,7 +229,7 @@ def _hidden(job: _Job, problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _finish(job: _Job, notes: Sequence[Note]) -> None:
-    """Write what stands above the shards, the manifest last."""
+    """Write the files about all shards, the manifest last."""
     problems = [*_hidden(job, job.images.problems), *(p for note in notes for p in note.problems)]
     write_problems(job.folder / UNREADABLE, problems)
     write_json(job.folder / MANIFEST, _content(job, notes, len(problems)))
@@ -270,7 +271,7 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any
 
 
 def _thresholds(encoder: Encoder) -> dict[str, Any] | None:
-    """Return what a reader of the vectors needs to know of the encoder's thresholds."""
+    """Return the thresholds of the encoder for readers of the vectors."""
     own = encoder.thresholds
     if not own or own.get("hard") is None or own.get("soft") is None:
         return None
@@ -301,7 +302,7 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
 
 
 def claim(folder: Path, key: str | None, *, force: bool) -> bool:
-    """Make a folder ready for a job; return whether it is done already.
+    """Prepare a folder for a job; return whether it is finished already.
 
     Args:
         folder: the folder, locked.
@@ -332,7 +333,7 @@ def claim(folder: Path, key: str | None, *, force: bool) -> bool:
 
 
 def _key_begun(folder: Path) -> str | None:
-    """Return the key of a folder that was begun."""
+    """Return the key of an unfinished folder."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return str(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["key"])
     return None
@@ -358,7 +359,7 @@ SHORTEST: Final = 16
 #: Columns of the file that maps hashed ids back.
 MAPPING_COLUMNS: Final = ("hashed", "id", "locator")
 
-#: Encoders whose vectors show what the images look like to anybody who reads their source.
+#: Encoders from whose vectors small versions of the images can be reconstructed.
 THUMBNAILS: Final = ("builtin",)
 
 
@@ -375,7 +376,7 @@ class Salt:
     key: bytes
 
     def hashed(self, ids: pa.StringArray) -> pa.StringArray:
-        """Return what the images are called: keyed BLAKE2b-128 of their ids, in hexadecimal."""
+        """Return the new ids: keyed BLAKE2b-128 of ids, in hexadecimal."""
         return pa.array(
             (
                 hashlib.blake2b(id_.encode(), key=self.key, digest_size=16).hexdigest()
@@ -386,14 +387,14 @@ class Salt:
 
 
 def salt_for(folder: Path, given: Path | None) -> Salt:
-    """Return the salt of a folder: that of a file, the one beside the folder, or a new one.
+    """Return the salt of a folder: of a file, the one next to the folder, or a new one.
 
     Args:
         folder: the folder that is published.
         given: a file with a salt.
 
     Raises:
-        UsageError: the file is not there, lies in the folder, or its salt is too short.
+        UsageError: the file is missing, lies in the folder, or its salt is too short.
         VisleakError: it cannot be read or written.
     """
     path = given if given is not None else beside(folder, ".salt")
@@ -434,7 +435,7 @@ def public_name(text: str) -> str:
 
 
 def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:
-    """Write, beside a folder, which image is called what; for its owner alone.
+    """Write the table of hashed and original ids next to a folder, readable only by its owner.
 
     Raises:
         VisleakError: it cannot be written.
@@ -450,7 +451,7 @@ def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Pat
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Write a file that others cannot read."""
+    """Write a file that other users cannot read."""
     with replacing(path) as part:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="ascii") as file:

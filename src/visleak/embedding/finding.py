@@ -23,23 +23,25 @@ from visleak.pipeline.candidates import BEST
 from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import CHANGED, GONE
 from visleak.records import GRADES, AnySet, ImageSet
+from visleak.reporting import Column, Document, Table
 from visleak.settings import Settings
+from visleak.stats import chance
 from visleak.storage import AUDIT, IMAGES, read_summary, read_table
 
-#: Name of the set of the images that are looked for.
+#: Name of the set of the images that are searched.
 ASKED: Final = "images asked for"
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An image that may be the one that is looked for.
+    """An image that may be the one that is searched.
 
     Attributes:
         set, id, locator: which image.
         similarity: higher is more similar.
         degree: ``hard``, ``soft`` or ``None``.
-        grade, probability, reason: what a look at the images says; ``None`` where there are
-            only embeddings.
+        grade, probability, reason: result of pixel verification; ``None`` if there are only
+            embeddings.
     """
 
     set: str
@@ -53,44 +55,46 @@ class Match:
 
     @property
     def same(self) -> bool:
-        """Whether it is the same image: near or exact, or of a degree where nobody looked."""
+        """Whether it is the same image: near or exact, or of a degree if it was not verified."""
         return self.degree is not None if self.grade is None else self.grade in GRADES[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What became of one image.
+    """The result for one image.
 
     Attributes:
         image: the file, as given.
         unreadable: why it could not be read, or ``None``.
         matches: the closest images, most likely ones first.
-        told: there were images to look at or thresholds to go by; else nobody can say more
-            than how alike the closest are.
-        unseen: images in there that could not be read, by reason; the image may be one of them.
+        decided: pixels or thresholds were available; otherwise only similarities are known.
+        unseen: unreadable images of the place, by reason; the image may be one of them.
     """
 
     image: str
     unreadable: str | None
     matches: tuple[Match, ...]
-    told: bool = True
+    decided: bool = True
     unseen: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def found(self) -> bool | None:
-        """Whether the image is in there; ``None`` where nothing tells."""
-        if self.told and any(match.same for match in self.matches):
+        """Whether the image was found; ``None`` if it is undecided."""
+        if self.decided and any(match.same for match in self.matches):
             return True
-        return None if self.unseen or self.unreadable or not self.told else False
+        return None if self.unseen or self.unreadable or not self.decided else False
 
     @property
     def lost(self) -> int:
-        """Images in there that could be read at first, and not again."""
+        """Images of the place that became unreadable during the run."""
         return sum(self.unseen.get(reason, 0) for reason in (GONE, CHANGED))
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {**asdict(self), "matches": [asdict(m) for m in self.matches], "found": self.found}
+        plain = asdict(self)
+        # the key that users have
+        plain["told"] = plain.pop("decided")
+        return {**plain, "matches": [asdict(m) for m in self.matches], "found": self.found}
 
 
 def find(
@@ -103,16 +107,16 @@ def find(
     cache: str | os.PathLike[str] | None = "default",
     progress: Progress = pipeline.silent,
 ) -> list[Found]:
-    """Look for images in a set, in a folder of embeddings, or in the sets of an audit.
+    """Search images in a set, in a folder of embeddings, or in the sets of an audit.
 
     Args:
         images: image files.
         place: SOURCE, a folder that ``visleak encode`` wrote, or an audit folder.
         encoder: text of the encoder; by default that of the embeddings or of the audit.
-        k: most matches of an image.
-        workers: processes; by default one for each core.
-        cache: folder for what need not be computed twice; ``None`` for none.
-        progress: is told how far it is.
+        k: most matches per image.
+        workers: processes; by default one per core.
+        cache: folder of cached results; ``None`` for none.
+        progress: called with the progress.
 
     Raises:
         UsageError: a file or the place does not exist, or ``k`` is out of range.
@@ -133,13 +137,13 @@ def find(
     found = []
     for image in asked.ids.to_pylist():
         own = tuple(matches.get(image, ())[:k])
-        told = any(limits) or any(match.grade is not None for match in own)
-        found.append(Found(image, gone.get(image), own, told, dict(unseen)))
+        decided = any(limits) or any(match.grade is not None for match in own)
+        found.append(Found(image, gone.get(image), own, decided, dict(unseen)))
     return found
 
 
 def _asked(images: Sequence[str | os.PathLike[str]]) -> ImageSet:
-    """Return the images that are looked for as a set, each once; their ids are as given."""
+    """Return the images that are searched as a set, each once; their ids are as given."""
     names = list(dict.fromkeys(os.fspath(image) for image in images))
     for name in names:
         if not Path(name).is_file():
@@ -150,7 +154,7 @@ def _asked(images: Sequence[str | os.PathLike[str]]) -> ImageSet:
 
 
 def _places(place: str, encoder: str) -> tuple[list[AnySet], Settings]:
-    """Return the sets to look in, and the settings to look with."""
+    """Return the sets to search, and the settings of the search."""
     path = Path(place)
     plain = Settings(encoder=encoder, candidates="best", within=False)
     if (path / AUDIT).is_file():
@@ -221,3 +225,55 @@ def _locators(folder: Path) -> dict[tuple[str, str], str | None]:
     table: pa.Table = read_table(folder, IMAGES, ["set", "id", "locator"])
     sets, ids, locators = (table[name].to_pylist() for name in table.column_names)
     return dict(zip(zip(sets, ids, strict=True), locators, strict=True))
+
+
+_COLUMNS: Final = (
+    *(Column(heading=name, show=str) for name in ("grade", "set", "image", "reason")),
+    *(Column(heading=name, show=str, number=True) for name in ("sim.", "prob.")),
+)
+
+
+def documents(found: Sequence[Found]) -> list[Document]:
+    """Return what was found, one document per image."""
+    made = [Document("Search", f"{each.image}: {_verdict(each)}", tables=_table(each))
+            for each in found]  # fmt: skip
+    if found and found[0].unseen:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in found[0].unseen.items())
+        made.append(Document("Unreadable", f"unreadable, and not compared: {reasons}"))
+    return made
+
+
+def _verdict(each: Found) -> str:
+    """Return in a line whether an image is there."""
+    if each.unreadable is not None:
+        return f"cannot be read ({each.unreadable})"
+    if not each.matches:
+        return f"{_absent(each)}; no similar image"
+    same = next((match for match in each.matches if match.same), None)
+    nearest = f"the nearest has similarity {each.matches[0].similarity:.3f}"
+    if same is None and not each.decided:
+        return f"{nearest}; no thresholds are known for this encoder, so it is not decided"
+    if same is None:
+        return f"{_absent(each)}; {nearest}"
+    # without pixel verification a degree is all there is
+    sure = "found" if same.grade is not None else "likely match (similarity only)"
+    return f"{sure}: {same.id} of {same.set} ({same.grade or same.degree})"
+
+
+def _absent(each: Found) -> str:
+    return "not found among the images that could be read" if each.unseen else "not found"
+
+
+def _table(each: Found) -> tuple[Table, ...]:
+    rows = [
+        [
+            match.grade or match.degree or "-",
+            match.set,
+            match.id,
+            match.reason or "",
+            f"{match.similarity:.3f}",
+            "-" if match.probability is None else chance(match.probability),
+        ]
+        for match in each.matches
+    ]
+    return (Table("matches", _COLUMNS, rows),)

@@ -1,4 +1,4 @@
-"""One shard of a folder of embeddings: a file of vectors, a table of texts, a note when done."""
+"""A shard of a folder of embeddings: a file of vectors, a table of texts, a note at the end."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from visleak.storage import file_digest, replacing, write_json, write_tables
 #: Rows written at a time; only bounds memory.
 CHUNK: Final = 16_384
 
-#: Rows a row group of the table.
+#: Rows per row group of the table.
 GROUP: Final = 50_000
 
-#: Notes of finished shards; they go when the folder is complete.
+#: Notes of finished shards; they are removed when the folder is complete.
 NOTES: Final = ".shard_*.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Where a shard's files lie.
+    """The files of a shard.
 
     Attributes:
         folder: of the embeddings.
@@ -46,18 +46,18 @@ class Shard:
 
     @property
     def texts(self) -> Path:
-        """The table of what is known of the images."""
+        """The table of the images."""
         return self.folder / TEXTS / f"{TEXTS}_{self.number:04d}.parquet"
 
     @property
     def note(self) -> Path:
-        """The note that says that both are complete."""
+        """The note, which exists once both are complete."""
         return self.folder / f".shard_{self.number:04d}.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is known of a finished shard.
+    """A finished shard.
 
     Attributes:
         rows: number of vectors.
@@ -96,14 +96,14 @@ def write_shard(
     table: pa.Table,
     problems: Sequence[Problem],
 ) -> Note:
-    """Write a shard; its note last, so that a killed run does not take it for finished.
+    """Write a shard; its note last, so that a killed run leaves it unfinished.
 
     Args:
-        shard: where to.
+        shard: to write.
         prints: the vectors.
         order: rows of ``prints``, in the order in which they are written.
         dtype: type of the numbers.
-        table: what is known of the images, in that order.
+        table: of the images, in that order.
         problems: images that could not be read.
     """
     _write_matrix(shard.vectors, prints.matrix, order, dtype)
@@ -132,7 +132,7 @@ def _parts(matrix: Float32, order: Int64) -> Iterator[npt.NDArray[np.float32]]:
 
 
 def texts_of(images: ImageSet, prints: Fingerprints, order: Int64) -> pa.Table:
-    """Return what is known of the images behind some fingerprints, one row each."""
+    """Return the table of the images of some embeddings, one row per image."""
     listed = pa.array(prints.rows[order])
     columns = {
         "id": images.ids,

@@ -1,9 +1,8 @@
-"""Encoders: what turns a picture into a fingerprint."""
+"""Encoders: from images to embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
@@ -31,8 +30,8 @@ _PARTS: Final = (
     *("encode", "view"),
 )
 
-#: Of these no object has any that is to be wrapped: it has one method only.
-_MORE: Final = ("view", "views", "cohort")
+#: Parts by which an object with every part is told from one that has only ``encode``.
+_FULL: Final = ("view", "views", "cohort")
 
 
 def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object) -> Encoder:
@@ -40,33 +39,29 @@ def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object
 
     Args:
         encoder: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, an encoder, or an object that has one
-            method: ``encode``, from a list of pictures (``uint8``, height x width x 3, RGB) to an
+            method: ``encode``, from a list of images (``uint8``, height x width x 3, RGB) to an
             array of floats (n, width).
-        options: more options, by name; they come before those in the text.
+        options: more options, by name; they take precedence over those in the text.
 
     Raises:
-        UsageError: there is no encoder of that name, it lacks what was asked of it, or the
-            object lacks a part.
+        UsageError: there is no encoder of that name, an option is invalid, or the object lacks a
+            part.
         MissingExtra: it needs a package that is not installed.
-        VisleakError: its weights cannot be had.
+        VisleakError: its weights could not be loaded.
 
     >>> load_encoder("builtin").width
     560
     """
     if not isinstance(encoder, str):
         return _checked(encoder, options)
-    request = known_request(encoder)
-    request = replace(
-        request,
-        options={**request.options, **{name: str(value) for name, value in options.items()}},
-    )
+    request = known_request(encoder).updated(options)
     module, _, name = ENCODERS[request.name].partition(":")
     make: Callable[[Request], Encoder] = getattr(import_module(module), name)
     return make(request)
 
 
 def known_request(encoder: str) -> Request:
-    """Take an encoder's text apart; nothing is loaded.
+    """Parse the text of an encoder; nothing is loaded.
 
     Raises:
         UsageError: there is no encoder of that name.
@@ -78,15 +73,15 @@ def known_request(encoder: str) -> Request:
 
 
 def _checked(encoder: Any, options: dict[str, object]) -> Encoder:
-    """Return an encoder object that has every part, wrapped if it has one method only."""
+    """Return an encoder object that has every part, or one around an object with ``encode``."""
     if options:
         raise UsageError(
             f"an encoder object takes no options here; got {', '.join(sorted(options))}"
         )
-    if isinstance(encoder, type) or not any(hasattr(encoder, part) for part in _MORE):
-        from visleak.encoders.wrapped import wrapped
+    if isinstance(encoder, type) or not any(hasattr(encoder, part) for part in _FULL):
+        from visleak.encoders.object_encoder import ObjectEncoder
 
-        return wrapped(encoder)
+        return ObjectEncoder(encoder)
     missing = [part for part in _PARTS if not hasattr(encoder, part)]
     if missing:
         raise UsageError(f"the encoder object lacks {', '.join(missing)}")

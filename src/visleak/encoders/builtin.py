@@ -1,10 +1,10 @@
 """The built-in fingerprint: an orientation grid and a coarse colour grid; no weights, no download.
 
-The picture is squeezed to 32 x 32. Its gradients vote into 8 x 8 cells of 8 unsigned orientation
+The image is squeezed to 32 x 32. Its gradients vote into 8 x 8 cells of 8 unsigned orientation
 bins (Dalal & Triggs 2005, with soft votes in space and angle); the square roots of the votes,
 centred, are one part of the vector, a 4 x 4 grid of mean colours around mid-grey is the other.
 
-All sums run over integers, so a vector depends on the picture alone: not on the batch it came
+All sums run over integers, so a vector depends on the image alone: not on the batch it came
 with, the number of workers or the BLAS. And because the bins sit at multiples of 22.5 degrees,
 mirroring, quarter turns and inversion only permute coordinates and flip signs: the views of
 :data:`visleak.records.VIEWS` are made from stored vectors, exactly, without decoding again.
@@ -19,22 +19,109 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.flatness import (
-    BATCH,
-    BINS,
-    FLAT_BELOW,
-    LUMA,
-    SIDE,
-    VOTE_SCALE,
-    gradient_votes,
-    mean_gradient,
-    squeeze,
-)
 from visleak.encoders.request import Request
 from visleak.records import VIEWS, Bool, DecodedImage, Float32
+
+SIDE: Final = 32
+BINS: Final = 8
+
+#: Gradient votes are counted in 1/32 grey levels: the largest sum still fits in 24 bits, so
+#: float32 matrix products add them up without rounding, in any order.
+VOTE_SCALE: Final = 32
+
+#: Mean gradient (grey levels over two pixels) below which an image has nothing to compare.
+FLAT_BELOW: Final = 0.6
+
+#: Luma weights of ITU-R BT.601 in 1/256.
+LUMA: Final = (77, 150, 29)
+
+#: Images worked on at a time; only bounds memory.
+BATCH: Final = 256
+
+
+def flat(images: Sequence[DecodedImage]) -> Bool:
+    """Return whether each image is flat (n,).
+
+    >>> grey = np.full((40, 60, 3), 128, np.uint8)
+    >>> flat([DecodedImage(grey, 60, 40)]).tolist()
+    [True]
+    """
+    found = np.empty(len(images), np.bool_)
+    for start in range(0, len(images), BATCH):
+        part = slice(start, start + BATCH)
+        squares = np.stack([squeeze(image.pixels) for image in images[part]])
+        found[part] = mean_gradient(gradient_votes(squares)) < FLAT_BELOW
+    return found
+
+
+def squeeze(pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return the image as a 32 x 32 square, aspect ratio given up."""
+    height, width = pixels.shape[:2]
+    if (height, width) == (SIDE, SIDE):
+        return pixels
+    shrinking = height >= SIDE and width >= SIDE
+    method = cv2.INTER_AREA if shrinking else cv2.INTER_LINEAR
+    if not shrinking and max(height, width) > 4 * SIDE:
+        # linear interpolation would skip most pixels of the long side: average that one first
+        shape = (min(width, SIDE), min(height, SIDE))
+        pixels = np.asarray(cv2.resize(pixels, shape, interpolation=cv2.INTER_AREA), np.uint8)
+    return np.asarray(cv2.resize(pixels, (SIDE, SIDE), interpolation=method), np.uint8)
+
+
+def gradient_votes(squares: npt.NDArray[np.uint8]) -> Float32:
+    """Return what the gradients of RGB squares (n, 32, 32, 3) vote for, (n, 32, 32, 8).
+
+    In 1/32 grey levels, whole numbers; the bins are unsigned orientations at multiples of 22.5
+    degrees.
+    """
+    grey = squares.astype(np.int32) @ np.array(LUMA, np.int32)
+    padded = np.pad(grey, ((0, 0), (1, 1), (1, 1)), mode="edge")
+    across = _grey_levels(padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2])
+    down = _grey_levels(padded[:, 2:, 1:-1] - padded[:, :-2, 1:-1])
+    return np.take(_vote_table(), (across + 255) * 511 + (down + 255), axis=0)
+
+
+def mean_gradient(votes: Float32) -> npt.NDArray[np.float64]:
+    """Return the mean gradient of squares (n,) in grey levels, from their votes."""
+    total = votes.sum(axis=(1, 2, 3), dtype=np.float64)
+    return np.asarray(total / (VOTE_SCALE * SIDE * SIDE))
+
+
+def _grey_levels(difference: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Round differences in 1/256 grey levels to whole ones, symmetrically."""
+    rounded = (np.abs(difference) + 128) >> 8
+    return np.where(difference < 0, -rounded, rounded)
+
+
+@cache
+def _vote_table() -> Float32:
+    """Return the votes of a gradient (across, down), each in -255..255: (511 * 511, 8).
+
+    Computed for angles of 0 to 45 degrees and unfolded, so that mirrored and turned gradients
+    give exactly the mirrored and turned votes.
+    """
+    table = np.zeros((511, 511, BINS), np.float32)
+    across, down = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
+    octant = down <= across
+    angle = np.degrees(np.arctan2(down, across)) / 22.5
+    magnitude = np.rint(np.hypot(across, down) * VOTE_SCALE)
+    first = np.zeros((256, 256, BINS), np.float32)
+    for bin_ in range(3):
+        share = np.maximum(0.0, 1.0 - np.abs(angle - bin_))
+        first[..., bin_] = np.where(octant, np.rint(magnitude * share), 0.0)
+    swapped = np.swapaxes(first, 0, 1)[..., (4 - np.arange(BINS)) % BINS]
+    quadrant = np.where(octant[..., None], first, swapped)
+    mirrored = quadrant[..., -np.arange(BINS) % BINS]
+    table[255:, 255:] = quadrant
+    table[255::-1, 255::-1] = quadrant
+    table[255::-1, 255:] = mirrored
+    table[255:, 255::-1] = mirrored
+    return np.asarray(table.reshape(-1, BINS))
+
 
 CELLS: Final = 8
 COLOURS: Final = 4
@@ -42,7 +129,7 @@ ORIENTATION_WIDTH: Final = CELLS * CELLS * BINS
 WIDTH: Final = ORIENTATION_WIDTH + COLOURS * COLOURS * 3
 
 #: Weight of the colour part beside the orientation part (measured on judged CIFAR-10 pairs:
-#: 0.3-0.5 are alike, 0.7 and more lose near-duplicates with changed colours).
+#: 0.3-0.5 hardly differ, 0.7 and more lose near-duplicates with changed colours).
 COLOUR_WEIGHT: Final = 0.4
 
 #: Square roots of votes are kept as whole multiples of 1/16, for sums without rounding.
@@ -52,7 +139,7 @@ ROOT_SCALE: Final = 16
 class BuiltinEncoder:
     """Encoder of the base install: see the module's description.
 
-    Cosine similarity of its vectors is high for pictures with the same edges in the same places:
+    Cosine similarity of its vectors is high for images with the same edges in the same places:
     copies, re-saves, re-coloured or blurred ones, small crops and shifts.
     """
 
@@ -67,18 +154,18 @@ class BuiltinEncoder:
         self.cohort: Float32 | None = _cohort()
         self.digest = _digest(self.cohort)
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, 560) and whether each picture is flat (n,)."""
-        vectors = np.empty((len(pictures), WIDTH), np.float32)
-        flat = np.empty(len(pictures), np.bool_)
-        for start in range(0, len(pictures), BATCH):
+    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, 560) and whether each image is flat (n,)."""
+        vectors = np.empty((len(images), WIDTH), np.float32)
+        flat = np.empty(len(images), np.bool_)
+        for start in range(0, len(images), BATCH):
             part = slice(start, start + BATCH)
-            squares = np.stack([squeeze(picture.pixels) for picture in pictures[part]])
+            squares = np.stack([squeeze(image.pixels) for image in images[part]])
             vectors[part], flat[part] = describe(squares)
         return vectors, flat
 
     def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors of the given view (index into ``VIEWS``) of the same pictures."""
+        """Return the vectors of the given view (index into ``VIEWS``) of the same images."""
         order, sign = view_coordinates(view)
         return np.asarray(vectors[:, order] * sign)
 
@@ -94,13 +181,13 @@ def describe(squares: npt.NDArray[np.uint8]) -> tuple[Float32, Bool]:
     """Return fingerprints (n, 560) and flatness (n,) of 32 x 32 RGB squares (n, 32, 32, 3)."""
     orientation, energy = _orientation_grid(squares)
     flat = energy < FLAT_BELOW
-    # the edges of a blank picture are noise: only its colour says anything
+    # the edges of a blank image are noise: only its colour matters
     orientation[flat] = 0
     colour = _colour_grid(squares)
     parts = [_unit(orientation), COLOUR_WEIGHT * _unit(colour)]
     vectors = np.concatenate(parts, axis=1)
     # either part may be all zero (no edges; exactly mid-grey), both only for blank mid-grey,
-    # whose fingerprint is the zero vector: alike to nothing, found by digest and colour
+    # whose fingerprint is the zero vector: similar to nothing, found by digest and colour
     has_edges = (orientation != 0).any(axis=1)
     has_colour = (colour != 0).any(axis=1)
     norms = np.sqrt(has_edges + COLOUR_WEIGHT**2 * has_colour)

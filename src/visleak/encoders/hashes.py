@@ -14,35 +14,35 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request
 from visleak.records import Bool, Bytes8, DecodedImage, Float32
 
-#: Sides of the picture phash looks at, and of its low frequencies that become bits.
+#: Sides of the thumbnail of phash, and of its low frequencies that become bits.
 SIDE: Final = 32
 LOW: Final = 8
 
-#: Most bits of 256 in which two PDQ hashes of one picture differ, and the quality (0..100) from
+#: Most bits of 256 in which two PDQ hashes of one image differ, and the quality (0..100) from
 #: which a hash is worth comparing: github.com/facebook/ThreatExchange, pdq/README.md, "Matching".
 PDQ_DISTANCE: Final = 31
 PDQ_QUALITY: Final = 50
 
-#: Bits (k,) of a picture, and whether they say anything.
+#: Bits (k,) of an image, and whether they are reliable.
 Hash = Callable[[Bytes8], tuple[Bool, bool]]
 
 
 class HashEncoder:
     """An encoder whose vectors are the bits of a hash.
 
-    Pictures are decoded whole: a hash depends on how a picture was made smaller.
+    Images are decoded in full: a hash depends on how an image was made smaller.
 
     Args:
         name: how the command line calls it.
         version: of the hash; part of the digest.
         bits: of the hash.
-        hash_of: makes it.
-        thresholds: that were published for it, or ``None``.
+        hash_of: from pixels to the hash.
+        thresholds: published for it, or ``None``.
     """
 
     enough = 0
@@ -63,18 +63,18 @@ class HashEncoder:
         self.thresholds = thresholds
         self._hash_of = hash_of
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
-        vectors = np.empty((len(pictures), self.width), np.float32)
-        blank = flat(pictures)
-        for row, picture in enumerate(pictures):
-            bits, telling = self._hash_of(picture.pixels)
+    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, width) and whether each image is flat (n,)."""
+        vectors = np.empty((len(images), self.width), np.float32)
+        blank = flat(images)
+        for row, image in enumerate(images):
+            bits, reliable = self._hash_of(image.pixels)
             vectors[row] = vector_of(bits)
-            blank[row] |= not telling
+            blank[row] |= not reliable
         return vectors, blank
 
     def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors as they are: there is no view but the original."""
+        """Return the vectors: only the original view can be made of them."""
         return vectors
 
 
@@ -102,14 +102,14 @@ def phash(pixels: Bytes8) -> Bool:
 
 
 def thumbnail(grey: Image.Image) -> Image.Image:
-    """Return what :func:`phash` looks at of a picture of mode ``L``: 32 x 32 pixels."""
+    """Return the 32 x 32 pixels that :func:`phash` reads of an image of mode ``L``."""
     if grey.size == (SIDE, SIDE):
-        return grey  # which is what resizing would copy
+        return grey
     return grey.resize((SIDE, SIDE), Image.Resampling.LANCZOS)
 
 
 def phashes(thumbnails: Sequence[Image.Image]) -> Bool:
-    """Return the bits of many pictures at once, (n, 64), each as :func:`phash` has them.
+    """Return the bits of many images at once, (n, 64), each as :func:`phash` has them.
 
     Args:
         thumbnails: from :func:`thumbnail`.
@@ -118,7 +118,7 @@ def phashes(thumbnails: Sequence[Image.Image]) -> Bool:
 
     if not thumbnails:
         return np.empty((0, LOW * LOW), np.bool_)
-    # one picture of all is copied out faster than many small ones
+    # one large image is copied out faster than many small ones
     column = Image.new("L", (SIDE, SIDE * len(thumbnails)))
     for number, each in enumerate(thumbnails):
         column.paste(each, (0, SIDE * number))
@@ -130,13 +130,13 @@ def phashes(thumbnails: Sequence[Image.Image]) -> Bool:
 
 
 def phash_encoder(request: Request) -> HashEncoder:
-    """Return ``phash``. Nobody published thresholds with it."""
+    """Return ``phash``, which has no published thresholds."""
     request.no_argument()
     request.knows()
-    return HashEncoder("phash", "1", LOW * LOW, _told)
+    return HashEncoder("phash", "1", LOW * LOW, _reliable_phash)
 
 
-def _told(pixels: Bytes8) -> tuple[Bool, bool]:
+def _reliable_phash(pixels: Bytes8) -> tuple[Bool, bool]:
     return phash(pixels), True
 
 
@@ -162,7 +162,7 @@ def pdq_encoder(request: Request) -> HashEncoder:
 
 
 def pdq(pixels: Bytes8) -> tuple[Bool, bool]:
-    """Return the 256 bits of PDQ, and whether their quality is good enough to compare them."""
+    """Return the 256 bits of PDQ, and whether their quality suffices for a comparison."""
     from pdqhash import compute
 
     bits, quality = compute(np.ascontiguousarray(pixels))

@@ -1,4 +1,4 @@
-"""Heavy libraries, imported on use; what is missing or broken is said in one line."""
+"""Heavy libraries, imported on use; a missing or broken one is reported in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def library(name: str, extra: str, what: str) -> Any:
     Args:
         name: of its module.
         extra: that installs it.
-        what: what needs it, in words.
+        what: needs it, in words.
 
     Raises:
         MissingExtra: it is not installed.
@@ -31,7 +31,7 @@ def library(name: str, extra: str, what: str) -> Any:
 
 
 def member(module: Any, name: str, what: str) -> Any:
-    """Return a part of a library that is imported only when it is asked for.
+    """Return a part of a library that imports its parts on use.
 
     Raises:
         VisleakError: the library does not have it, or cannot import it.
@@ -53,7 +53,7 @@ def said(error: BaseException, most: int = 160) -> str:
 
 
 def broken(name: str, what: str, error: Exception) -> VisleakError:
-    """Return the error for a library that is there and cannot be imported."""
+    """Return the error for an installed library that cannot be imported."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

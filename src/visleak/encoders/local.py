@@ -1,10 +1,10 @@
-"""Local features of one picture: a second way to find candidates, where global fingerprints fail.
+"""Local features of one image: a second way to find candidates, where global fingerprints fail.
 
-A picture that was cropped hard, turned by any angle or pasted into another one still shares small
+An image that was cropped hard, turned by any angle or pasted into another one still shares small
 patches with its source. SIFT (Lowe, "Distinctive image features from scale-invariant keypoints",
 IJCV 2004) describes such patches independently of turn and scale. It is not independent of
 mirroring nor of inversion, but both merely permute the 128 coordinates of a descriptor, so that
-:func:`view_features` makes the features of a mirrored or inverted picture without decoding it.
+:func:`view_features` makes the features of a mirrored or inverted image without decoding it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import numpy.typing as npt
 
 from visleak.records import VIEWS, Bytes8, Float32
 
-#: Pictures whose short side has fewer pixels have no local features.
+#: Images whose short side has fewer pixels have no local features.
 SMALLEST: Final = 96
 
-#: The long side, in pixels, a picture is bounded to before features are computed.
+#: The long side, in pixels, an image is bounded to before features are computed.
 BOUND: Final = 256
 
-#: The most features kept of one picture.
+#: The most features kept of one image.
 MOST: Final = 250
 
-#: Features are kept evenly from this many by this many parts of the picture. The strongest of all
+#: Features are kept evenly from this many by this many parts of the image. The strongest of all
 #: would sit on the letters of an overlay, or in one quarter of a collage.
 _PARTS: Final = 4
 
-#: Low, because the strongest are kept anyway: a picture tinted red has a third of the contrast.
+#: Low, because the strongest are kept anyway: an image tinted red has a third of the contrast.
 _CONTRAST: Final = 0.01
 
 #: Text that changes whenever any feature could change.
@@ -41,14 +41,14 @@ DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-parts{_PART
 
 @dataclass(frozen=True)
 class LocalFeatures:
-    """The local features of one picture: the strongest of each part first.
+    """The local features of one image: the strongest of each part first.
 
     Attributes:
         descriptors: ``uint8`` (n, 128): square-rooted SIFT descriptors of length about 512.
         keypoints: ``float32`` (n, 4): x and y of the patch's centre in pixels of the bounded
-            picture (x right, y down, the centre of the first pixel is 0, 0), scale (diameter in
+            image (x right, y down, the centre of the first pixel is 0, 0), scale (diameter in
             the same pixels), angle (degrees in [0, 360), clockwise from the x axis).
-        width, height: size of the bounded picture in pixels.
+        width, height: size of the bounded image in pixels.
     """
 
     descriptors: Bytes8
@@ -68,30 +68,30 @@ class LocalFeatures:
 
 
 def local_features(
-    picture: Bytes8, *, smallest: int = SMALLEST, bound: int = BOUND, most: int = MOST
+    image: Bytes8, *, smallest: int = SMALLEST, bound: int = BOUND, most: int = MOST
 ) -> LocalFeatures:
-    """Return the SIFT features of a picture, the strongest of each part of it.
+    """Return the SIFT features of an image, the strongest of each part of it.
 
     The result depends on the pixels alone, not on the number of threads OpenCV uses.
 
     Args:
-        picture: ``uint8`` (height, width, 3), RGB.
-        smallest: a picture with a shorter short side has no features.
-        bound: the picture is scaled down to this long side in pixels; never up.
+        image: ``uint8`` (height, width, 3), RGB.
+        smallest: an image with a shorter short side has no features.
+        bound: the image is scaled down to this long side in pixels; never up.
         most: how many features to keep.
 
     >>> blank = np.zeros((120, 160, 3), np.uint8)
     >>> local_features(blank).descriptors.shape
     (0, 128)
     """
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
-        raise ValueError(f"picture must be uint8 (height, width, 3), got {picture.shape}")
-    grey = _bounded_grey(picture, bound)
+    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+        raise ValueError(f"image must be uint8 (height, width, 3), got {image.shape}")
+    grey = _bounded_grey(image, bound)
     height, width = grey.shape
-    if min(picture.shape[:2]) < smallest:
+    if min(image.shape[:2]) < smallest:
         return _without_features(width, height)
     # Without precise upscaling the first octave lies half a pixel off, and the features of a
-    # mirrored picture would not be the mirrored features.
+    # mirrored image would not be the mirrored features.
     sift = cv2.SIFT.create(contrastThreshold=_CONTRAST, enable_precise_upscale=True)
     found, raw = sift.detectAndCompute(grey, None)
     if not found:
@@ -105,9 +105,9 @@ def local_features(
     )
 
 
-def _bounded_grey(picture: Bytes8, bound: int) -> Bytes8:
-    """Return the picture in grey, (h, w) ``uint8``, scaled down to at most ``bound`` pixels."""
-    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+def _bounded_grey(image: Bytes8, bound: int) -> Bytes8:
+    """Return the image in grey, (h, w) ``uint8``, scaled down to at most ``bound`` pixels."""
+    grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     height, width = grey.shape
     shrink = bound / max(height, width)
     if shrink < 1:
@@ -150,16 +150,16 @@ def _square_rooted(raw: Float32) -> Bytes8:
 def view_features(
     descriptors: Bytes8, keypoints: Float32, widths: int | npt.NDArray[np.int32], view: int
 ) -> tuple[Bytes8, Float32]:
-    """Return the features that the mirrored or the inverted picture would have.
+    """Return the features that the mirrored or the inverted image would have.
 
     Turns need no view of their own, because SIFT is independent of them: ``mirror`` finds all four
     mirrored views. The result is that of :func:`local_features` on the changed pixels, up to the
     rounding of the resize.
 
     Args:
-        descriptors: ``uint8`` (n, 128), of one picture or of many in a row.
+        descriptors: ``uint8`` (n, 128), of one image or of many in a row.
         keypoints: ``float32`` (n, 4) as in :class:`LocalFeatures`.
-        widths: width of the bounded picture in pixels, one for all or one a feature.
+        widths: width of the bounded image in pixels, one for all or one per feature.
         view: index into :data:`visleak.records.VIEWS`: ``original``, ``mirror`` or ``inverted``.
     """
     name = VIEWS[view]

@@ -1,4 +1,4 @@
-"""Networks as encoders: torch, batches, devices, precision.
+"""Encoders that run on batches, and those among them that are networks of torch.
 
 A network is run on batches of one fixed size, the last one filled up: measured on a CPU, a vector
 then does not depend on its neighbours at all, and on ``batch`` by less than 1e-6 in a coordinate
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,20 +19,65 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.documents import digest_of
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.encoders.libraries import library
-from visleak.encoders.processors import Preprocessing
+from visleak.encoders.preprocessing import Preprocessing
 from visleak.encoders.request import Request
 from visleak.errors import UsageError
-from visleak.records import Bool, DecodedImage, Float32
+from visleak.records import Bool, DecodedImage, Float32, Preparation
 from visleak.vectors import unit_rows
+
+
+class BatchedEncoder(ABC):
+    """An encoder that takes many images at a time; see :class:`visleak.records.BatchEncoder`.
+
+    A subclass computes :meth:`outputs`; here they become unit vectors.
+    """
+
+    name: str
+    digest: str
+    width: int
+    batch: int
+    preparation: Preparation
+    thresholds: Mapping[str, Any] | None
+    enough = 0
+    views = 1
+    cohort: Float32 | None = None
+
+    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+        """Return unit vectors (n, width) and whether each image is flat (n,)."""
+        vectors = np.empty((len(images), self.width), np.float32)
+        for start in range(0, len(images), self.batch):
+            part = slice(start, start + self.batch)
+            vectors[part] = self.forward([self.preparation(image) for image in images[part]])
+        return vectors, flat(images)
+
+    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+        """Return unit vectors (n, width) of prepared images.
+
+        A row is NaN if the output has no direction: it is not finite, or all zero.
+        """
+        rows = unit_rows(self.outputs(prepared))
+        rows.matrix[rows.broken] = np.nan
+        return rows.matrix
+
+    @abstractmethod
+    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return the raw outputs (n, width) for prepared images, of any length."""
+
+    def view(self, vectors: Float32, view: int) -> Float32:
+        """Return the vectors: only the original view can be made of them."""
+        if view != 0:
+            raise ValueError(f"encoder {self.name} has no view {view}")
+        return vectors
+
 
 #: Options that every network has. None changes what its vectors mean.
 RUNNING: Final = ("device", "precision", "batch")
 
 PRECISIONS: Final = ("auto", "fp32", "fp16", "bf16")
 
-#: Pictures a call of the network, where nobody says.
+#: Images per call of the network by default.
 CPU_BATCH: Final = 16
 GPU_BATCH: Final = 256
 
@@ -43,7 +89,7 @@ class Running:
     Attributes:
         device: ``cpu``, ``cuda:N`` or ``mps``.
         precision: ``fp32``, ``fp16`` or ``bf16``.
-        batch: pictures a call of the network.
+        batch: images per call of the network.
     """
 
     device: str
@@ -52,10 +98,10 @@ class Running:
 
     @classmethod
     def asked(cls, request: Request) -> Running:
-        """Return what a request's options say; ``auto`` is a CUDA GPU where torch sees one.
+        """Return what the options of a request say; ``auto`` is a CUDA GPU if torch finds one.
 
         Raises:
-            UsageError: a value that cannot be, or a device that is not there.
+            UsageError: an option has an invalid value, or the device does not exist.
         """
         device = _device(request)
         precision = request.choice("precision", PRECISIONS, "auto")
@@ -87,7 +133,7 @@ def _device(request: Request) -> str:
 
 @dataclass(frozen=True)
 class Tower:
-    """A loaded network that makes vectors of pictures.
+    """A loaded network from images to vectors.
 
     Attributes:
         module: the network, in ``float32`` on the CPU.
@@ -100,13 +146,11 @@ class Tower:
     digest: str
 
 
-class NetworkEncoder:
-    """A network with its preprocessing, thresholds and place to run; see the module."""
+class NetworkEncoder(BatchedEncoder):
+    """A network of torch with its preprocessing, thresholds and device.
 
-    #: A picture decoded in part has other pixels.
-    enough = 0
-    views = 1
-    cohort: Float32 | None = None
+    Images are always decoded in full: a partial decode has other pixels.
+    """
 
     def __init__(
         self,
@@ -122,51 +166,26 @@ class NetworkEncoder:
         self.precision, self.device = running.precision, running.device
         self.thresholds = thresholds
         self.digest = digest(tower.digest, preprocessing.recipe())
-        # pictures of many shapes go one at a time: a vector must not depend on its neighbours
-        self.batch = running.batch if self.preparation.shape else 1
+        # images of different shapes are run one by one: a vector must not depend on its neighbours
+        self.batch = running.batch if preprocessing.pixels.shape else 1
         #: with its name, what another process needs to load it on a device of its own
         self.running_options = {"precision": self.precision, "batch": running.batch}
         self._scaling = preprocessing.scaling
         self._vectors = tower.vectors
-        dtypes = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-        self._dtype = getattr(self._torch, dtypes[running.precision])
+        self._dtype = torch_type(self._torch, running.precision)
         self._module = tower.module.eval().to(device=running.device, dtype=self._dtype)
         blank = DecodedImage(np.full((64, 64, 3), 127, np.uint8), 64, 64)
         self.width = int(self._run(np.stack([self.preparation(blank)])).shape[1])
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
-        vectors = np.empty((len(pictures), self.width), np.float32)
-        for start in range(0, len(pictures), self.batch):
-            part = slice(start, start + self.batch)
-            vectors[part] = self.forward([self.preparation(each) for each in pictures[part]])
-        return vectors, flat(pictures)
-
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return unit vectors (n, width) of prepared pictures, ``uint8`` (height, width, 3).
-
-        Where the network ran into numbers beyond its precision, or made none, the row is NaN.
-        """
-        rows = unit_rows(self.outputs(prepared))
-        # what has no direction has no similarity either
-        rows.matrix[rows.broken] = np.nan
-        return rows.matrix
-
     def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return what the network itself makes of prepared pictures, (n, width), of any length."""
+        """Return the network's outputs (n, width) for prepared images, of any length."""
         made = np.zeros((len(prepared), self.width), np.float32)
         for start in range(0, len(prepared), self.batch):
             part = prepared[start : start + self.batch]
-            # filled up with the last picture: a vector depends on the size of its batch
+            # filled up with the last image: a vector depends on the size of its batch
             full = [*part, *[part[-1]] * (self.batch - len(part))]
             made[start : start + len(part)] = self._run(np.stack(full))[: len(part)]
         return made
-
-    def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors: only the original view can be made of them."""
-        if view != 0:
-            raise ValueError(f"encoder {self.name} has no view {view}")
-        return vectors
 
     def _run(self, pixels: npt.NDArray[Any]) -> Float32:
         """Return the network's vectors (n, width) of pixels (n, height, width, 3)."""
@@ -195,6 +214,12 @@ class NetworkEncoder:
         return flags
 
 
+def torch_type(torch: Any, precision: str) -> Any:
+    """Return the type of torch of a precision."""
+    names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+    return getattr(torch, names[precision])
+
+
 def digest(*parts: str | Mapping[str, Any]) -> str:
     """Return the digest of texts and plain values together.
 
@@ -208,8 +233,8 @@ def tensors_digest(tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Return the digest of a network's tensors, as ``float32``, and of what is done with them.
 
     Args:
-        tensors: by name; whole numbers (counters, positions) are no weights and left out. One is
-            asked for at a time.
+        tensors: by name, read one at a time; integers (counters, positions) are not weights and
+            are left out.
         about: everything else that the network's vectors depend on, as plain values.
     """
     hasher = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)

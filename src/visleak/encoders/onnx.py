@@ -1,54 +1,210 @@
-"""``onnx:FILE``: a network in an ONNX file, prepared for as ``FILE.json`` beside it says."""
+"""``onnx:FILE``: a network in an ONNX file; ``FILE.json`` describes its preprocessing."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.flatness import flat
+from visleak.documents import read_document
 from visleak.encoders.libraries import library
-from visleak.encoders.onnx_data import external_files
-from visleak.encoders.onnx_recipe import Recipe, read_recipe
+from visleak.encoders.network import BatchedEncoder
+from visleak.encoders.preprocessing import PixelPreparation
 from visleak.encoders.request import Request
+from visleak.encoders.thresholds import stated_thresholds
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, DecodedImage, Float32
+from visleak.records import Float32
 from visleak.vectors import NORM_TOLERANCE
 
-#: Pictures a call of the network, where nobody says.
+#: Kind of the JSON file, and the version of its layout.
+KIND: Final = "onnx encoder"
+SCHEMA: Final = 1
+
+#: Names of Pillow's filters.
+INTERPOLATIONS: Final = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4}
+
+#: Values of the fields that take one of some words.
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "resize": ("squash", "short-side"),
+    "interpolation": tuple(INTERPOLATIONS),
+    "rounding": ("floor", "even"),
+    "channels": ("RGB", "BGR"),
+    "layout": ("NCHW", "NHWC"),
+}
+
+#: Largest side in pixels.
+LARGEST: Final = 4096
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How images are prepared for a network, and what its vectors mean.
+
+    Attributes:
+        size: (height, width) or, for ``short-side``, (short,), in pixels.
+        mean, std: of the channels in the network's order, for values from 0 to 1.
+        resize: ``squash`` changes the aspect ratio, ``short-side`` keeps it.
+        crop: (height, width) about the centre, or empty.
+        interpolation: a filter of Pillow.
+        rounding: where an odd crop begins: ``floor``, or ``even`` as torchvision rounds.
+        channels: their order.
+        layout: order of the network's axes.
+        input, output: names in the network; empty if it has only one.
+        normalise: the network's vectors have yet to be made unit length.
+        enough: a JPEG may be decoded at a half, a quarter or an eighth as long as its short side
+            keeps this many pixels; 0 decodes all.
+        thresholds: ``{"hard": .., "soft": .., "provenance": ..}`` or ``None``.
+    """
+
+    size: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    resize: str = "squash"
+    crop: tuple[int, ...] = ()
+    interpolation: str = "bicubic"
+    rounding: str = "floor"
+    channels: str = "RGB"
+    layout: str = "NCHW"
+    input: str = ""
+    output: str = ""
+    normalise: bool = True
+    enough: int = 0
+    thresholds: Mapping[str, Any] | None = None
+
+    @property
+    def preparation(self) -> PixelPreparation:
+        """The part that is done where an image is decoded."""
+        return PixelPreparation(
+            self.size, self.crop, INTERPOLATIONS[self.interpolation], self.rounding
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the network's input."""
+        height, width = self.crop or self.size
+        return height, width
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file that :func:`read_recipe` reads as this recipe."""
+        plain = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+            if value not in ((), "", None)
+        }
+        if len(self.size) == 1:
+            plain["size"] = self.size[0]
+        return {"visleak": KIND, "schema": SCHEMA, **plain}
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the recipe in a file.
+
+    Raises:
+        UsageError: there is no such file.
+        VisleakError: it is not a recipe, or a newer visleak wrote it.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"no such file: {path}; it says how images are prepared for the network"
+            " (docs/encoders.md), another one is named by ?prep=FILE.json"
+        )
+    content = read_document(path, KIND, SCHEMA, "see docs/encoders.md", key="visleak")
+    given = {k: v for k, v in content.items() if k not in ("visleak", "schema", "about")}
+    try:
+        return _recipe(given)
+    except ValueError as error:
+        raise VisleakError(f"{path}: {error}") from error
+
+
+def _recipe(given: Mapping[str, Any]) -> Recipe:
+    known = [each.name for each in fields(Recipe)]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{name!r} is not known; known are {', '.join(known)}, about")
+    for name in ("size", "mean", "std"):
+        if name not in given:
+            raise ValueError(f"{name} is missing")
+    values = {name: _value(name, value) for name, value in given.items()}
+    if values.get("resize") == "short-side":
+        if len(set(values["size"])) > 1 or not values.get("crop"):
+            raise ValueError(
+                "resize short-side takes one number as size, and a crop: all images must come"
+                " out in one shape"
+            )
+        values["size"] = values["size"][:1]
+    if min(values["std"]) <= 0:
+        raise ValueError(f"std must be above 0; got {list(values['std'])}")
+    return Recipe(**values)
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return a value of the file as the recipe holds it; raise ValueError if it is invalid."""
+    made = tuple(value) if isinstance(value, list) else value
+    match name:
+        case "thresholds":
+            return stated_thresholds(value)
+        case "size" | "crop":
+            if name == "crop" and value is None:
+                return ()
+            made = made if isinstance(made, tuple) else (made, made)
+            valid = len(made) == 2 and all(_is_count(side) and side > 0 for side in made)
+            wanted = f"a number of pixels up to {LARGEST}, or [height, width]"
+        case "mean" | "std":
+            numbers = made if isinstance(made, tuple) else ()
+            valid = len(numbers) == 3 and all(
+                type(number) in (int, float) and abs(number) < 1e6 for number in numbers
+            )
+            wanted = "three numbers, one per channel"
+            made = tuple(map(float, numbers)) if valid else ()
+        case "normalise":
+            valid, wanted = isinstance(value, bool), "true or false"
+        case "enough":
+            valid, wanted = _is_count(value), f"a number of pixels from 0 to {LARGEST}"
+        case _:
+            words = WORDS.get(name)
+            valid = isinstance(value, str) and (words is None or value in words)
+            wanted = f"one of {', '.join(words)}" if words else "a name"
+    if not valid:
+        raise ValueError(f"{name} must be {wanted}; got {value!r}")
+    return made
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+#: Images per call of the network by default.
 BATCH: Final = 32
 
-#: What the network may take: ONNX's word for a type, numpy's, and ours for the precision.
+#: Input types of networks: ONNX's word, numpy's, and our precision.
 TYPES: Final = {"tensor(float)": ("<f4", "fp32"), "tensor(float16)": ("<f2", "fp16")}
 
 #: Bytes hashed at a time.
 _BLOCK: Final = 1 << 24
 
 
-class OnnxEncoder:
-    """An encoder whose network is run by onnxruntime; see :class:`visleak.records.BatchEncoder`.
+class OnnxEncoder(BatchedEncoder):
+    """An encoder whose network is run by onnxruntime.
 
     Args:
         name: how the command line calls it.
         path: the ONNX file.
-        recipe: how to prepare pictures for it.
+        recipe: how to prepare images for it.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        batch: pictures a call.
+        batch: images per call.
 
     Raises:
         MissingExtra: onnxruntime is not installed.
-        UsageError: a device that is not there.
-        VisleakError: the file is no network from pictures to vectors.
+        UsageError: the device does not exist.
+        VisleakError: the file is not a network from images to vectors.
     """
-
-    views = 1
-    cohort: Float32 | None = None
 
     def __init__(
         self, name: str, path: Path, recipe: Recipe, device: str = "auto", batch: int = BATCH
@@ -61,49 +217,28 @@ class OnnxEncoder:
         self._recipe = recipe
         self._path = path
         self._session, self.device = _session(path, device)
-        taken, self._output = _ends(path, self._session, recipe)
+        taken, self._output = _input_output(path, self._session, recipe)
         self._input = taken.name
         self._type, self.precision = TYPES[taken.type]
         self._fixed = taken.shape[0] if isinstance(taken.shape[0], int) else 0
         self.batch = self._fixed or batch
         #: with its name, what another process needs to load it on a device of its own
         self.running_options = {"batch": batch}
-        grey = np.full((*recipe.shape, 3), 128, np.uint8)
-        self.width = self._tried(grey)
-
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
-        """Return unit vectors (n, width) and whether each picture is flat (n,)."""
-        prepared = [self.preparation(picture) for picture in pictures]
-        parts = [
-            self.forward(prepared[start : start + self.batch])
-            for start in range(0, len(prepared), self.batch)
-        ]
-        vectors = np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
-        return vectors, flat(pictures)
+        self.width = self._tried(np.full((*recipe.shape, 3), 128, np.uint8))
 
     def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return unit vectors (n, width) of prepared pictures, NaN where there are no numbers."""
-        made = self._computed(np.stack(prepared), self.batch).astype(np.float64)
-        if not self._recipe.normalise:
-            return made.astype(np.float32)
-        norms = np.sqrt(np.einsum("ij,ij->i", made, made))
-        # what has no direction has no similarity either
-        norms[norms == 0] = np.nan
-        return np.asarray(made / norms[:, None], np.float32)
+        """Return unit vectors (n, width) of prepared images, NaN where there is no direction."""
+        return super().forward(prepared) if self._recipe.normalise else self.outputs(prepared)
 
     def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return what the network itself makes of prepared pictures, (n, width), of any length."""
-        return np.asarray(self._computed(np.stack(prepared), self.batch), np.float32)
+        """Return the network's outputs (n, width) for prepared images, of any length."""
+        return np.asarray(self._run(np.stack(prepared), self.batch), np.float32)
 
-    def view(self, vectors: Float32, view: int) -> Float32:
-        """Return the vectors as they are: there is no view but the original."""
-        return vectors
-
-    def _computed(self, pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:
-        """Return what the network makes of pixels (n, height, width, 3), fed as ``size`` rows.
+    def _run(self, pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:
+        """Return the outputs for pixels (n, height, width, 3), run as ``size`` rows.
 
         The sums of a network depend on the shape of its input: filled up to one size, a vector
-        does not depend on how many came with its picture.
+        does not depend on the number of images in its batch.
         """
         count = len(pixels)
         if size > count:
@@ -116,23 +251,23 @@ class OnnxEncoder:
         scaled /= np.array(recipe.std, np.float32)
         if recipe.layout == "NCHW":
             scaled = scaled.transpose(0, 3, 1, 2)
-        fed = {self._input: np.ascontiguousarray(scaled, self._type)}
-        return np.asarray(self._session.run([self._output], fed)[0])[:count]
+        inputs = {self._input: np.ascontiguousarray(scaled, self._type)}
+        return np.asarray(self._session.run([self._output], inputs)[0])[:count]
 
     def _tried(self, pixels: npt.NDArray[np.uint8]) -> int:
-        """Return the width of the vectors that the network makes of a picture."""
+        """Return the width of the vectors, from the output for one image."""
         try:
-            made = self._computed(pixels[None], self._fixed)
+            made = self._run(pixels[None], self._fixed)
         except Exception as error:
             raise VisleakError(
-                f"{self._path} cannot be run on a picture of {pixels.shape[0]} x"
+                f"{self._path} cannot be run on an image of {pixels.shape[0]} x"
                 f" {pixels.shape[1]} pixels ({_line(error)}); compare size, crop and layout in"
                 " its json"
             ) from error
         if made.ndim != 2 or len(made) != 1 or made.dtype.kind != "f":
             raise VisleakError(
                 f"output {self._output!r} of {self._path} is {made.dtype} {made.shape} for one"
-                ' picture; it must be floats (1, width): name another "output" in its json, or'
+                ' image; it must be floats (1, width): name another "output" in its json, or'
                 " flatten it before export"
             )
         length = float(np.linalg.norm(made.astype(np.float64)))
@@ -159,47 +294,46 @@ def onnx_encoder(request: Request) -> OnnxEncoder:
 
 
 def recipe_of(request: Request, path: Path) -> Recipe:
-    """Return how pictures are prepared for a file: as ``prep`` says, else ``FILE.json`` beside it.
+    """Return the recipe of a network: that of the option ``prep``, or of ``FILE.json``.
 
     Raises:
         UsageError: there is no such file.
-        VisleakError: it is no recipe.
+        VisleakError: it is not a recipe.
     """
-    told = request.options.get("prep")
-    return read_recipe(Path(told) if told else path.with_name(f"{path.name}.json"))
+    given = request.options.get("prep")
+    return read_recipe(Path(given) if given else path.with_name(f"{path.name}.json"))
 
 
 def _session(path: Path, device: str) -> tuple[Any, str]:
-    """Load a network; return it and where it runs."""
+    """Load a network; return it and its device."""
     onnxruntime = library("onnxruntime", "onnx", "the encoder onnx")
     onnxruntime.set_default_logger_severity(4)
-    there = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-    if device.startswith("cuda") and not there:
+    has_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+    if device.startswith("cuda") and not has_gpu:
         raise UsageError(
             f"device {device} is not there: this onnxruntime runs on the CPU only; pip install"
             " onnxruntime-gpu, or leave the device out"
         )
+    number = int(device.partition(":")[2] or 0)
     providers: list[Any] = ["CPUExecutionProvider"]
-    if there and device != "cpu":
-        number = int(device.partition(":")[2] or 0)
+    if has_gpu and device != "cpu":
         providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
     try:
         session = onnxruntime.InferenceSession(str(path), providers=providers)
     except Exception as error:
         raise VisleakError(f"{path} cannot be loaded ({_line(error)})") from error
-    runs = session.get_providers()[0]
-    if device.startswith("cuda") and runs != "CUDAExecutionProvider":
+    on_gpu = session.get_providers()[0] == "CUDAExecutionProvider"
+    if device.startswith("cuda") and not on_gpu:
         raise UsageError(f"device {device} cannot be used by onnxruntime; leave the device out")
-    number = int(device.partition(":")[2] or 0)
-    return session, f"cuda:{number}" if runs == "CUDAExecutionProvider" else "cpu"
+    return session, f"cuda:{number}" if on_gpu else "cpu"
 
 
-def _ends(path: Path, session: Any, recipe: Recipe) -> tuple[Any, str]:
+def _input_output(path: Path, session: Any, recipe: Recipe) -> tuple[Any, str]:
     """Return the network's input, and the name of its output."""
     inputs, outputs = list(session.get_inputs()), [each.name for each in session.get_outputs()]
     names = [each.name for each in inputs]
     if len(inputs) != 1 or recipe.input not in ("", names[0]):
-        wanted = f"the one named {recipe.input!r}" if recipe.input else "one, the pictures"
+        wanted = f"the one named {recipe.input!r}" if recipe.input else "one, the images"
         raise VisleakError(f"{path} takes {', '.join(names) or 'nothing'}; it must take {wanted}")
     taken = inputs[0]
     if taken.type not in TYPES or len(taken.shape) != 4:
@@ -219,14 +353,19 @@ def _ends(path: Path, session: Any, recipe: Recipe) -> tuple[Any, str]:
     return taken, recipe.output or outputs[0]
 
 
+def _line(error: Exception) -> str:
+    """Return the message of onnxruntime in one line."""
+    return " ".join(str(error).split())[:300]
+
+
 def _digest(path: Path, recipe: Recipe) -> str:
-    """Return the digest of the network, of the files that hold its weights, of the recipe."""
+    """Return the digest of the network, of the files that hold its weights, and of the recipe."""
     hasher = hashlib.blake2b(json.dumps(recipe.as_dict(), sort_keys=True).encode(), digest_size=16)
     try:
         model = path.read_bytes()
         names = external_files(memoryview(model))
     except (ValueError, OSError) as error:
-        raise VisleakError(f"{path} is no ONNX file ({error})") from error
+        raise VisleakError(f"{path} is not an ONNX file ({error})") from error
     hasher.update(model)
     for name in names:
         beside = path.parent / name
@@ -241,6 +380,83 @@ def _digest(path: Path, recipe: Recipe) -> str:
     return hasher.hexdigest()
 
 
-def _line(error: Exception) -> str:
-    """Return what onnxruntime says, in one line."""
-    return " ".join(str(error).split())[:300]
+#: Fields of the messages of an ONNX file (github.com/onnx/onnx, onnx.proto) that lead to tensors:
+#: message -> number of a field -> message.
+_FIELDS: Final[Mapping[str, Mapping[int, str]]] = {
+    "Model": {7: "Graph", 25: "Function"},
+    "Function": {7: "Node"},
+    "Graph": {1: "Node", 5: "Tensor", 15: "SparseTensor"},
+    "Node": {5: "Attribute"},
+    "Attribute": {
+        **{5: "Tensor", 10: "Tensor", 6: "Graph", 11: "Graph"},
+        **{22: "SparseTensor", 23: "SparseTensor"},
+    },
+    "SparseTensor": {1: "Tensor", 2: "Tensor"},
+    "Tensor": {13: "Entry"},
+}
+
+#: Graphs may be nested; no honest file goes deeper.
+_DEEPEST: Final = 100
+
+
+def external_files(model: memoryview) -> tuple[str, ...]:
+    """Return the names of the files that hold tensors of a model, sorted, as it states them.
+
+    A model over 2 GB, or one of the newer exporter of torch, has its tensors in files beside it,
+    which are part of the encoder's digest. The protocol buffer is read without any library.
+
+    Args:
+        model: the bytes of an ONNX file.
+
+    Raises:
+        ValueError: it is not a protocol buffer.
+
+    >>> external_files(memoryview(b""))
+    ()
+    """
+    return tuple(sorted(set(_names(model, "Model", 0))))
+
+
+def _names(message: memoryview, kind: str, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST:
+        raise ValueError("its graphs are nested too deeply")
+    for number, value in _fields(message):
+        inner = _FIELDS[kind].get(number)
+        if inner == "Entry":
+            entry = dict(_fields(value))
+            if bytes(entry.get(1, b"")) == b"location":
+                yield str(bytes(entry.get(2, b"")), "utf-8")
+        elif inner is not None:
+            yield from _names(value, inner, depth + 1)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yield number and content of the fields that have a length."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        field, kind = key >> 3, key & 7
+        if kind == 0:
+            _, at = _varint(message, at)
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        elif kind == 2:
+            length, at = _varint(message, at)
+            if at + length > len(message):
+                raise ValueError("it ends too early")
+            yield field, message[at : at + length]
+            at += length
+        else:
+            raise ValueError(f"a field of kind {kind}")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    """Return the number of variable length at a byte, and the position after it."""
+    value = shift = 0
+    while at < len(message) and shift < 70:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number does not end")

@@ -1,23 +1,23 @@
-"""What a caller asks of an encoder or a model: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, in parts."""
+"""The text that names an encoder or a model: ``NAME[:ARGUMENT][?OPTION=VALUE&...]``, parsed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from visleak.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An encoder's text, taken apart.
+    """The parts of such a text.
 
     Attributes:
-        text: as the caller gave it.
-        name: in front of the first ``:``; a name of :data:`visleak.encoders.ENCODERS`.
-        argument: behind it, such as a file or the name of a model; empty where there is none.
-        options: what stands behind the last ``?``, by name.
-        kind: what is asked for, in a word, for messages.
+        text: as given.
+        name: before the first ``:``; a name of :data:`visleak.encoders.ENCODERS`.
+        argument: after it, such as a file or the name of a model; may be empty.
+        options: what follows the last ``?``, by name.
+        kind: of what is named, in a word, for messages.
     """
 
     text: str
@@ -28,18 +28,27 @@ class Request:
 
     @property
     def called(self) -> str:
-        """What is asked for, in messages.
+        """Kind and name, for messages.
 
         >>> parse("clip").called, parse("onnx:a.onnx", "model").called
         ('encoder clip', 'model onnx')
         """
         return f"{self.kind} {self.name}"
 
+    def updated(self, options: Mapping[str, object]) -> Request:
+        """Return the request with more options, which take precedence.
+
+        >>> parse("clip?batch=8").updated({"batch": 4}).options
+        {'batch': '4'}
+        """
+        more = {name: str(value) for name, value in options.items()}
+        return replace(self, options={**self.options, **more})
+
     def knows(self, *options: str) -> None:
-        """Refuse options that the encoder does not have.
+        """Refuse all options but some.
 
         Raises:
-            UsageError: one was given; the message lists those there are.
+            UsageError: another one was given; the message lists the valid ones.
         """
         for option in self.options:
             if option not in options:
@@ -50,7 +59,7 @@ class Request:
                 )
 
     def no_argument(self) -> None:
-        """Refuse an argument behind the name.
+        """Refuse an argument after the name.
 
         Raises:
             UsageError: one was given.
@@ -74,10 +83,10 @@ class Request:
         return self.argument
 
     def choice(self, option: str, allowed: Sequence[str], default: str) -> str:
-        """Return an option that is one of some words.
+        """Return an option that is one of the allowed words.
 
         Raises:
-            UsageError: it is another one.
+            UsageError: it is not.
         """
         value = self.options.get(option, default)
         if value not in allowed:
@@ -88,16 +97,16 @@ class Request:
         """Return an option that is a whole number.
 
         Raises:
-            UsageError: it is none, or below ``least``.
+            UsageError: it is not, or it is below ``least``.
         """
         value = self.options.get(option, str(default))
-        # a thousand digits are no wish; int() would refuse them in its own words
+        # int() refuses thousands of digits with a message of its own
         if not (value.isascii() and value.isdecimal() and len(value) < 10) or int(value) < least:
             raise self.refused(option, f"a whole number, {least} or more")
         return int(value)
 
     def refused(self, option: str, allowed: str) -> UsageError:
-        """Return the error for an option's value.
+        """Return the error for an invalid value of an option.
 
         >>> str(parse("clip?batch=0").refused("batch", "1 or more"))
         "option batch of encoder clip must be 1 or more; got '0'"
@@ -108,33 +117,33 @@ class Request:
         )
 
     def named(self, *options: str) -> str:
-        """Return the encoder's text with only those options that say what its vectors mean.
+        """Return the text with only the options that determine what the vectors mean.
 
         Args:
-            options: their names, in the order in which they shall stand.
+            options: their names, in the order of the result.
 
         >>> parse("clip:M?device=cpu&prep=laion").named("prep")
         'clip:M?prep=laion'
         """
-        told = [f"{option}={self.options[option]}" for option in options if option in self.options]
+        shown = [f"{option}={self.options[option]}" for option in options if option in self.options]
         argument = f":{self.argument}" if self.argument else ""
-        return f"{self.name}{argument}{'?' if told else ''}{'&'.join(told)}"
+        return f"{self.name}{argument}{'?' if shown else ''}{'&'.join(shown)}"
 
 
 def parse(text: str, kind: str = "encoder") -> Request:
-    """Take an encoder's text apart, or that of what else is named so.
+    """Parse the text of an encoder, or of something else that is named in this way.
 
     Raises:
-        UsageError: what stands behind the ``?`` is no list of options.
+        UsageError: what follows the ``?`` is not a list of options.
 
     >>> request = parse("sscd:disc.pt?resize=320x320&batch=8")
     >>> request.name, request.argument, dict(request.options)
     ('sscd', 'disc.pt', {'resize': '320x320', 'batch': '8'})
     """
-    rest, asked, told = text.rpartition("?")
-    name, _, argument = (rest if asked else text).partition(":")
+    rest, mark, query = text.rpartition("?")
+    name, _, argument = (rest if mark else text).partition(":")
     options: dict[str, str] = {}
-    for part in told.split("&") if asked else ():
+    for part in query.split("&") if mark else ():
         option, equals, value = part.partition("=")
         if not (option and equals and value):
             raise UsageError(

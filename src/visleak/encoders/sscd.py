@@ -1,8 +1,8 @@
 """``sscd``: the copy detection network of Pizzi et al. (2022), as published in TorchScript.
 
-The published files (``sscd_disc_mixup.torchscript.pt`` and others) take pictures normalised as
-ImageNet's and give one descriptor each. A TorchScript file is a program of torch's own operators,
-which may also read and write files: load those only whose maker you trust.
+The published files (``sscd_disc_mixup.torchscript.pt`` and others) take images normalised as
+ImageNet's and return one descriptor per image. A TorchScript file is a program of torch's own
+operators, which may also read and write files: load only those of a maker whom you trust.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from visleak.encoders.network import (
     Tower,
     digest,
 )
-from visleak.encoders.preparing import PixelPreparation
-from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.errors import VisleakError
 
@@ -42,7 +41,7 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
 
     Raises:
         UsageError: no file is named, or an option it does not have.
-        VisleakError: there is no such file, or it is no TorchScript with SSCD's signature.
+        VisleakError: there is no such file, or it is not TorchScript with SSCD's signature.
     """
     path = Path(request.wanted_argument("FILE")).expanduser()
     request.knows("resize", *RUNNING)
@@ -56,7 +55,9 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
     with path.open("rb") as file:
         content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     script = load_script(torch, path, request.called, f"get {NAME} as {HOME} says")
-    tower = Tower(script, _call, digest(content, {"network": "TorchScript"}))
+    tower = Tower(
+        script, lambda module, inputs: module(inputs), digest(content, {"network": "TorchScript"})
+    )
     pixels = PixelPreparation(resize, (), _BILINEAR)
     try:
         return NetworkEncoder(
@@ -64,7 +65,7 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
         )
     except (RuntimeError, AttributeError, IndexError) as error:
         raise VisleakError(
-            f"encoder sscd: {path} does not make a vector of a picture ({said(error)}); it must"
+            f"encoder sscd: {path} does not make a vector of an image ({said(error)}); it must"
             " take a batch (n, 3, height, width) and return (n, width)"
         ) from error
 
@@ -75,11 +76,11 @@ def load_script(torch: Any, path: Path, what: str, advice: str) -> Any:
     Args:
         torch: the library.
         path: the file, which is a program: one whose maker is trusted.
-        what: who wants it, for messages.
-        advice: what to do where it is no such file.
+        what: needs it, for messages.
+        advice: what to do if it is not such a file.
 
     Raises:
-        VisleakError: it is none.
+        VisleakError: it is not such a file.
     """
     try:
         with warnings.catch_warnings():
@@ -87,8 +88,6 @@ def load_script(torch: Any, path: Path, what: str, advice: str) -> Any:
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="torch.jit")
             return torch.jit.load(str(path), map_location="cpu").float()
     except (RuntimeError, ValueError, OSError) as error:
-        raise VisleakError(f"{what}: {path} is no TorchScript ({said(error)}); {advice}") from error
-
-
-def _call(module: Any, inputs: Any) -> Any:
-    return module(inputs)
+        raise VisleakError(
+            f"{what}: {path} is not TorchScript ({said(error)}); {advice}"
+        ) from error

@@ -8,18 +8,17 @@ from math import floor
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.encoders.libraries import library, said
+from visleak.encoders.libraries import library
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
-from visleak.encoders.preparing import PixelPreparation
-from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
-from visleak.encoders.weights import Layout, hub_model, quiet, whole
+from visleak.encoders.weights import Layout, hub_model, loading, whole
 from visleak.errors import UsageError, VisleakError
 
 #: timm's names of Pillow's filters.
 _FILTERS: Final = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 
-#: What stands before a folder, as timm has it.
+#: Prefix of timm for a folder.
 _LOCAL: Final = "local-dir:"
 _USE: Final = "timm:FOLDER"
 
@@ -30,9 +29,9 @@ def timm_encoder(request: Request) -> NetworkEncoder:
     """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder.
 
     Raises:
-        UsageError: timm knows no such model.
+        UsageError: timm does not have the model.
         MissingExtra: timm, or the torchvision it needs, cannot be imported.
-        VisleakError: its weights cannot be had, or its preprocessing is not known here.
+        VisleakError: its weights could not be loaded, or its preprocessing is not supported.
     """
     name = request.wanted_argument("NAME")
     request.knows(*RUNNING)
@@ -43,7 +42,11 @@ def timm_encoder(request: Request) -> NetworkEncoder:
         "timm": str(module.pretrained_cfg.get("architecture", name)),
         "modules": str(module),
     }
-    tower = Tower(module, _call, tensors_digest(module.state_dict(), about))
+    tower = Tower(
+        module,
+        lambda module, inputs: module(inputs),
+        tensors_digest(module.state_dict(), about),
+    )
     preprocessing = timm_preprocessing(timm, module, name, request.called)
     return NetworkEncoder(request.named(), tower, preprocessing, running)
 
@@ -54,26 +57,22 @@ def timm_model(timm: Any, name: str, what: str, **options: Any) -> Any:
     Args:
         timm: the library.
         name: of the model, ``hf-hub:OWNER/NAME`` or a folder.
-        what: who wants it, for messages, such as ``encoder timm``.
+        what: needs it, for messages, such as ``encoder timm``.
         options: for ``timm.create_model``.
 
     Raises:
-        UsageError: timm knows no such model.
-        VisleakError: its weights cannot be had.
+        UsageError: timm does not have the model.
+        VisleakError: its weights could not be loaded.
     """
     found, overlay = _weights(timm, name, what)
-    try:
-        with quiet():
-            return timm.create_model(
-                found, pretrained=True, pretrained_cfg_overlay=dict(overlay), **options
-            ).float()
-    except Exception as error:
-        # timm and what it calls raise what they like
-        raise VisleakError(f"{what}: {found} cannot be loaded ({said(error)})") from error
+    with loading(f"{what}: {found} cannot be loaded"):
+        return timm.create_model(
+            found, pretrained=True, pretrained_cfg_overlay=dict(overlay), **options
+        ).float()
 
 
 def _weights(timm: Any, name: str, what: str) -> tuple[str, Mapping[str, Any]]:
-    """Return what timm calls a model, and where its weights are if we have them already."""
+    """Return timm's name of a model, and the location of its weights if they are local."""
     for prefix in ("hf-hub:", "hf_hub:"):
         if name.startswith(prefix):
             folder = hub_model(what, name.removeprefix(prefix), LAYOUT, _USE)
@@ -93,14 +92,10 @@ def _weights(timm: Any, name: str, what: str) -> tuple[str, Mapping[str, Any]]:
         )
     if not config.hf_hub_id:
         return name, {}
-    # timm itself would ask the hub first and wait for a minute where it cannot be reached
+    # timm itself would contact the hub first, and wait for a minute if it is unreachable
     folder = hub_model(what, config.hf_hub_id, LAYOUT, _USE)
     file = next(folder / each for each in LAYOUT.weights if (folder / each).is_file())
     return name, {"file": str(file), "hf_hub_id": None, "url": ""}
-
-
-def _call(module: Any, inputs: Any) -> Any:
-    return module(inputs)
 
 
 def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preprocessing:
@@ -109,10 +104,10 @@ def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preproce
     Args:
         timm: the library.
         module: the model.
-        name, what: of the model, and who wants it, for messages.
+        name, what: of the model, and what needs it, for messages.
 
     Raises:
-        VisleakError: it is not known here.
+        VisleakError: it is not supported.
     """
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
@@ -126,7 +121,7 @@ def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preproce
     sides = floor(height / config["crop_pct"]), floor(width / config["crop_pct"])
     if mode == "center" and height != width:
         raise VisleakError(
-            f"{what}: {name} crops pictures to {height} x {width}; only squares are known"
+            f"{what}: {name} crops images to {height} x {width}; only squares are known"
             " here: export it to ONNX and use onnx:FILE"
         )
     resize = sides if mode == "squash" else sides[:1]

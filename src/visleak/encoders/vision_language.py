@@ -1,26 +1,371 @@
-"""A CLIP with both of its towers."""
+"""CLIPs with both towers: the text tower, through transformers or open_clip, and the pair."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from visleak.encoders import load_encoder
-from visleak.encoders.clip import backend_of
-from visleak.encoders.clip_texts import load_clip_text
-from visleak.encoders.network import Running
-from visleak.encoders.open_clip_texts import load_open_clip_text
-from visleak.encoders.request import Request, parse
-from visleak.encoders.text_towers import LoadedText, TextTower
-from visleak.errors import UsageError
-from visleak.records import Encoder
+import numpy as np
 
-#: What loads the text tower, by the library that loads the tower of the pictures.
-_LOADERS: Final[Mapping[str, Callable[[Request], LoadedText]]] = {
-    "transformers": load_clip_text,
-    "open_clip": load_open_clip_text,
-}
+from visleak.encoders import load_encoder
+from visleak.encoders.clip import backend_of, find_clip, whole_open_clip
+from visleak.encoders.libraries import library, member
+from visleak.encoders.network import Running, digest, tensors_digest, torch_type
+from visleak.encoders.request import Request, parse
+from visleak.encoders.weights import (
+    TRANSFORMERS,
+    Found,
+    load_weights,
+    loading,
+    quiet,
+    refuse_missing,
+    transformers_for,
+)
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Bool, Encoder, Float32, Int64
+from visleak.vectors import unit_rows
+
+#: Sentences are read at lengths that are multiples of this many tokens: few shapes, little padding.
+STEP: Final = 8
+
+Progress = Callable[[int, int], None]
+
+
+def _silent(done: int, total: int) -> None:
+    """Report no progress."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Sentences as a text tower takes them.
+
+    Attributes:
+        ids: ``int64`` (n, context), filled up.
+        lengths: ``int64`` (n,): tokens up to and with the one that ends a sentence; later ones do
+            not change its vector.
+        cut: ``bool`` (n,): the sentence was longer than the context, and its end is lost.
+    """
+
+    ids: Int64
+    lengths: Int64
+    cut: Bool
+
+
+@dataclass(frozen=True)
+class LoadedText:
+    """A text tower as its library loads it.
+
+    Attributes:
+        module: the network, in ``float32`` on the CPU.
+        vectors: from the module and tokens (n, length) to vectors (n, width).
+        tokenizer: from sentences to tokens.
+        context: most tokens of a sentence.
+        logit_scale: factor of cosines before a softmax (its exponential is taken).
+        digest: of the weights, the tokenizer and what is done with them.
+    """
+
+    module: Any
+    vectors: Callable[[Any, Any], Any]
+    tokenizer: Callable[[Sequence[str]], Tokens]
+    context: int
+    logit_scale: float
+    digest: str
+
+
+@dataclass(frozen=True)
+class TextVectors:
+    """Vectors of sentences.
+
+    Attributes:
+        matrix: ``float32`` (n, width), unit rows.
+        cut: ``bool`` (n,): the end of the sentence was not read.
+    """
+
+    matrix: Float32
+    cut: Bool
+
+
+class TextTower:
+    """A text tower on a device.
+
+    Sentences are read in batches of one fixed size and, up to padding, their own length, so that a
+    vector depends on its sentence alone, and on the size of the batch by less than 1e-6.
+
+    Args:
+        name: as the command line calls the model.
+        loaded: the network.
+        running: where and how it runs.
+    """
+
+    def __init__(self, name: str, loaded: LoadedText, running: Running) -> None:
+        self._torch = library("torch", "torch", f"the text tower of {name}")
+        self.name = name
+        self.digest = loaded.digest
+        self.context = loaded.context
+        self.logit_scale = loaded.logit_scale
+        self.precision, self.device = running.precision, running.device
+        self._batch = running.batch
+        self._loaded = loaded
+        dtype = torch_type(self._torch, running.precision)
+        self._module = loaded.module.eval().to(device=running.device, dtype=dtype)
+
+    def encode(self, sentences: Sequence[str], progress: Progress = _silent) -> TextVectors:
+        """Return unit vectors of sentences; equal sentences are read once.
+
+        Raises:
+            VisleakError: a vector has no direction: it is beyond the precision, or all zero.
+        """
+        if not sentences:
+            raise ValueError("there are no sentences to encode")
+        unique, place = np.unique(np.array(sentences, object), return_inverse=True)
+        tokens = self._loaded.tokenizer(unique.tolist())
+        rows = unit_rows(self._vectors(tokens, progress))
+        wrong = np.flatnonzero(rows.broken)
+        if len(wrong):
+            raise VisleakError(
+                f"model {self.name}: {len(wrong)} sentences have a vector without a direction, such"
+                f" as {unique[wrong[0]][:80]!r}; try precision=fp32"
+            )
+        return TextVectors(rows.matrix[place], tokens.cut[place])
+
+    def cut(self, sentences: Sequence[str]) -> Bool:
+        """Return which sentences are longer than the context, (n,); the network is not run."""
+        return self._loaded.tokenizer(list(sentences)).cut
+
+    def _vectors(self, tokens: Tokens, progress: Progress) -> Float32:
+        """Return the tower's vectors (n, width), of any length."""
+        lengths = np.minimum(-(-tokens.lengths // STEP) * STEP, tokens.ids.shape[1])
+        order = np.argsort(lengths, kind="stable")
+        made: list[Float32] = []
+        done = 0
+        for length in np.unique(lengths):
+            rows = order[lengths[order] == length]
+            for start in range(0, len(rows), self._batch):
+                part = tokens.ids[rows[start : start + self._batch], :length]
+                made.append(self._run(part))
+                done += len(part)
+                progress(done, len(order))
+        vectors = np.concatenate(made)
+        result = np.empty_like(vectors)
+        result[order] = vectors
+        return result
+
+    def _run(self, ids: Int64) -> Float32:
+        """Return the vectors of one batch, filled up with its last sentence."""
+        torch = self._torch
+        full = np.concatenate([ids, np.repeat(ids[-1:], self._batch - len(ids), axis=0)])
+        with torch.inference_mode():
+            given = torch.from_numpy(np.ascontiguousarray(full)).to(self.device)
+            made = self._loaded.vectors(self._module, given)[: len(ids)]
+            return np.asarray(made.float().cpu().numpy(), np.float32)
+
+
+#: Files that a tokenizer of transformers is read from: the first alone, or the two after it.
+TOKENIZER: Final = ("tokenizer.json", "vocab.json", "merges.txt")
+
+#: The files of a CLIP with both towers; the image tower's layout leaves out the tokenizer.
+LAYOUT: Final = replace(
+    TRANSFORMERS, others=(*TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
+)
+
+#: Token that configurations from before transformers 4.32 state as the end of a sentence. They are
+#: of OpenAI's networks, whose sentences end with the highest token; the library does so too.
+OLD_END: Final = 2
+
+
+def load_clip_text(request: Request) -> LoadedText:
+    """Return the text tower of a CLIP of transformers.
+
+    Raises:
+        MissingExtra: transformers or torch is not installed.
+        VisleakError: the model or its tokenizer could not be loaded, or they do not match.
+    """
+    transformers = transformers_for("the text tower of clip")
+    import torch
+
+    found = find_clip(request, LAYOUT)
+    if found.config().get("model_type") != "clip":
+        raise VisleakError(
+            f"model {found.name} is a tower for images alone; texts need the whole CLIP"
+        )
+    tokenizer = _tokenizer(transformers, found)
+    module, missing = load_weights(found, member(transformers, "CLIPModel", "encoder clip"))
+    refuse_missing(found, missing)
+    config = module.config.text_config
+    _check(found, tokenizer, config)
+    tower = torch.nn.ModuleDict(
+        {"text_model": module.text_model, "text_projection": module.text_projection}
+    )
+    weights = tensors_digest(
+        tower.state_dict(),
+        {
+            "network": "CLIP text transformer with projection",
+            "heads": int(config.num_attention_heads),
+            "activation": str(config.hidden_act),
+            "epsilon": float(config.layer_norm_eps),
+        },
+    )
+    context = int(config.max_position_embeddings)
+    words = hashlib.blake2b(tokenizer.backend_tokenizer.to_str().encode(), digest_size=16)
+    return LoadedText(
+        module=tower,
+        vectors=_text_embeds,
+        tokenizer=ClipTokenizer(tokenizer, context),
+        context=context,
+        logit_scale=float(module.logit_scale.detach().exp()),
+        digest=digest(weights, words.hexdigest(), {"context": context}),
+    )
+
+
+def _text_embeds(module: Any, ids: Any) -> Any:
+    return module["text_projection"](module["text_model"](input_ids=ids).pooler_output)
+
+
+class ClipTokenizer:
+    """CLIP's tokenizer; long sentences are cut as the library cuts them: the end token stays.
+
+    Args:
+        tokenizer: of transformers.
+        context: most tokens of a sentence.
+    """
+
+    def __init__(self, tokenizer: Any, context: int) -> None:
+        self._tokenizer = tokenizer
+        self._context = context
+        pad = tokenizer.pad_token_id
+        # tokens after the end do not matter
+        self._pad = _end_token(tokenizer) if pad is None else pad
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences."""
+        with quiet():
+            rows = self._tokenizer(list(sentences), truncation=False, padding=False)["input_ids"]
+        full = np.array([len(row) for row in rows], np.int64)
+        lengths = np.minimum(full, self._context)
+        ids = np.full((len(rows), self._context), self._pad, np.int64)
+        for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+            ids[place, :length] = [*row[: length - 1], row[-1]]
+        return Tokens(ids, lengths, full > self._context)
+
+
+def _end_token(tokenizer: Any) -> int | None:
+    """Return the token that every text ends with; ``None`` if there is none."""
+    with quiet():
+        empty = tokenizer("")["input_ids"]
+    return int(empty[-1]) if empty else None
+
+
+def _tokenizer(transformers: Any, found: Found) -> Any:
+    """Return the tokenizer of a model's folder: CLIP's, or one of whole words.
+
+    Raises:
+        VisleakError: it is missing or damaged.
+    """
+    single, *pair = ((found.path / file).is_file() for file in TOKENIZER)
+    # the library would make one of an empty vocabulary, without a message
+    if not (single or all(pair)):
+        raise VisleakError(
+            f"model {found.name}: {found.path} has no tokenizer ({TOKENIZER[0]}, or {TOKENIZER[1]}"
+            f" and {TOKENIZER[2]}); copy it there from the published model"
+        )
+    # CLIPTokenizer would split the whole words of such a vocabulary into unknown pairs of letters
+    kind = "CLIPTokenizer" if _tokenizer_model(found) == "BPE" else "PreTrainedTokenizerFast"
+    factory = member(transformers, kind, "the text tower of clip")
+    with loading(f"model {found.name}: the tokenizer in {found.path} cannot be loaded"):
+        return factory.from_pretrained(
+            str(found.path), local_files_only=True, trust_remote_code=False
+        )
+
+
+def _tokenizer_model(found: Found) -> str:
+    """Return the kind of tokenizer that ``tokenizer.json`` states."""
+    try:
+        content = json.loads((found.path / TOKENIZER[0]).read_text(encoding="utf-8"))
+        return str(content["model"]["type"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        # missing, of an old version, or damaged: the library reports it
+        return "BPE"
+
+
+def _check(found: Found, tokenizer: Any, config: Any) -> None:
+    """Refuse a tokenizer of another model, with which the tower would read noise."""
+    numbers = tokenizer.get_vocab().values()
+    last, end = max(numbers), _end_token(tokenizer)
+    expected = last if config.eos_token_id == OLD_END else config.eos_token_id
+    if last >= config.vocab_size or end != expected:
+        raise VisleakError(
+            f"model {found.name}: its tokenizer has tokens up to {last} and ends a text with"
+            f" {end}, its config.json states {config.vocab_size} tokens and {expected} at the"
+            " end; they are of two models"
+        )
+
+
+#: Files of the tokenizers of some models of open_clip; most use the library's own.
+TOKENIZER_FILES: Final = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("vocab.json", "merges.txt", "vocab.txt", "sentencepiece.bpe.model", "spiece.model"),
+)
+
+#: A text whose tokens identify a tokenizer.
+_PROBE: Final = "A photo of 2 Sturgeons, naïve & <b>bold</b>; isn't it?"
+
+
+def load_open_clip_text(request: Request) -> LoadedText:
+    """Return the text tower of a model of open_clip.
+
+    Raises:
+        MissingExtra: open_clip is not installed.
+        UsageError: open_clip does not have the name.
+        VisleakError: the weights or the tokenizer could not be loaded.
+    """
+    open_clip = library("open_clip", "open-clip", "clip through open_clip")
+    model, name = whole_open_clip(request, TOKENIZER_FILES)
+    # texts do not need the image tower
+    model.visual = None
+    model = model.float()
+    with loading(f"encoder clip: open_clip has no tokenizer for {name}"):
+        tokenizer = open_clip.get_tokenizer(name)
+    context = int(getattr(tokenizer, "context_length", None) or model.context_length)
+    weights = tensors_digest(model.state_dict(), {"open_clip": str(model)})
+    probe = tokenizer([_PROBE])[0].tolist()
+    return LoadedText(
+        module=model,
+        vectors=lambda model, ids: model.encode_text(ids),
+        tokenizer=OpenClipTokenizer(tokenizer, context),
+        context=context,
+        logit_scale=float(model.logit_scale.detach().exp()),
+        digest=digest(weights, {"context": context, "tokens": probe}),
+    )
+
+
+class OpenClipTokenizer:
+    """A tokenizer of open_clip.
+
+    Some of its towers read the tokens after a sentence, so all are read at full length.
+
+    Args:
+        tokenizer: of open_clip.
+        context: most tokens of a sentence.
+    """
+
+    def __init__(self, tokenizer: Any, context: int) -> None:
+        self._tokenizer = tokenizer
+        self._context = context
+
+    def __call__(self, sentences: Sequence[str]) -> Tokens:
+        """Return the tokens of sentences."""
+        with quiet():
+            ids = self._tokens(sentences, self._context)
+            # with one more token, a whole sentence is followed by padding, a cut one is not
+            longer = self._tokens(sentences, self._context + 1)
+        cut = (longer[:, :-1] != ids).any(axis=1)
+        return Tokens(ids, np.full(len(ids), self._context, np.int64), cut)
+
+    def _tokens(self, sentences: Sequence[str], context: int) -> Any:
+        return np.asarray(self._tokenizer(list(sentences), context_length=context), np.int64)
 
 
 @dataclass(frozen=True)
@@ -28,18 +373,18 @@ class VisionLanguage:
     """The two towers of one model.
 
     Attributes:
-        pictures: the encoder of the pictures, unit vectors.
+        images: the encoder of the images, unit vectors.
         texts: the tower of the texts, unit vectors of the same width.
     """
 
-    pictures: Encoder
+    images: Encoder
     texts: TextTower
 
     def about(self) -> dict[str, Any]:
-        """Return what tells this model from others, as plain values."""
+        """Return what identifies the model, as plain values."""
         return {
-            "name": self.pictures.name,
-            "digest": self.pictures.digest,
+            "name": self.images.name,
+            "digest": self.images.digest,
             "text digest": self.texts.digest,
             "precision": self.texts.precision,
             "device": self.texts.device,
@@ -52,38 +397,26 @@ def load_vision_language(text: str, **options: object) -> VisionLanguage:
 
     Args:
         text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``.
-        options: more options, by name; they come before those in the text.
+        options: more options, by name; they take precedence over those in the text.
 
     Raises:
-        UsageError: it is no CLIP, or an option or a name cannot be.
+        UsageError: it is not a CLIP, or an option or a name is invalid.
         MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer cannot be had.
+        VisleakError: weights or tokenizer could not be loaded.
     """
-    # texts first: fetching their tokenizer may bring newer weights, which the pictures share then
+    # texts first: downloading their tokenizer may bring newer weights, which both then share
     texts = load_text_tower(text, **options)
     return VisionLanguage(load_encoder(text, **options), texts)
 
 
 def load_text_tower(text: str, **options: object) -> TextTower:
-    """Return the text tower of the CLIP that an encoder's text names.
-
-    Args:
-        text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder of its pictures is named.
-        options: more options, by name; they come before those in the text.
-
-    Raises:
-        UsageError: it is no CLIP, or an option or a name cannot be.
-        MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer cannot be had.
-    """
-    request = parse(text)
-    told = {**request.options, **{name: str(value) for name, value in options.items()}}
-    request = replace(request, options=told)
+    """Return the text tower of a CLIP; arguments and errors as :func:`load_vision_language`."""
+    request = parse(text).updated(options)
     if request.name != "clip":
         raise UsageError(
             "the model must be a CLIP, which has a tower for texts: clip, clip:FOLDER,"
             f" clip:OWNER/NAME or clip:MODEL/WEIGHTS?backend=open_clip; got {text!r}"
         )
-    load = _LOADERS[backend_of(request)]
+    load = load_clip_text if backend_of(request) == "transformers" else load_open_clip_text
     running = Running.asked(request)
     return TextTower(request.named("backend"), load(request), running)

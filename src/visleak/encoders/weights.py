@@ -1,4 +1,4 @@
-"""Models in folders and on the Hugging Face hub: found, fetched, loaded by transformers."""
+"""Models in folders and on the Hugging Face hub: found, downloaded, loaded by transformers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,16 +23,32 @@ class Layout:
     """The files of a model, as a library writes them.
 
     Attributes:
-        library: whose they are.
-        config: tells how to build the model; empty where the library knows without.
-        weights: in order of preference; an index names the parts of what is in several files.
-        others: taken along where they are there.
+        library: its name.
+        config: describes how to build the model; empty if the library needs none.
+        weights: in order of preference; an index names the parts of weights in several files.
+        others: optional files.
     """
 
     library: str
     config: str
     weights: tuple[str, ...]
     others: tuple[str, ...] = ()
+
+    def missing(self, folder: Path) -> str:
+        """Return what a folder lacks, in words; empty if it holds a model."""
+        if self.config and not (folder / self.config).is_file():
+            return self.config
+        if not any((folder / file).is_file() for file in self.weights):
+            return f"weights, none of {', '.join(self.weights)}"
+        return ""
+
+    def weight_files(self, folder: Path) -> list[Path]:
+        """Return the files with the weights of a model in a folder."""
+        file = next(folder / each for each in self.weights if (folder / each).is_file())
+        if not file.name.endswith(".index.json"):
+            return [file]
+        parts = json.loads(file.read_text(encoding="utf-8"))["weight_map"].values()
+        return [folder / part for part in sorted(set(parts))]
 
 
 TRANSFORMERS: Final = Layout(
@@ -52,11 +69,11 @@ PATIENCE: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A model's folder.
+    """The folder of a model.
 
     Attributes:
         name: as the caller named it.
-        path: where its files lie.
+        path: its location.
     """
 
     name: str
@@ -90,19 +107,19 @@ def transformers_for(what: str) -> Any:
 
 
 def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMERS) -> Found:
-    """Return the folder of the model that a request names: its own, or the hub's copy.
+    """Return the folder of the model that a request names, or the local copy of one on the hub.
 
-    A folder is taken as it is. Another name is looked for in the Hugging Face cache first, and
-    only then asked for on the hub.
+    A folder is used as it is. Any other name is searched in the Hugging Face cache, and only then
+    on the hub.
 
     Args:
-        request: whose argument is the folder or the name.
-        default: the name where there is no argument.
-        layout: which of its files are wanted.
+        request: its argument is the folder or the name.
+        default: the name if there is no argument.
+        layout: the files that are needed.
 
     Raises:
-        VisleakError: it cannot be had; the message says what was looked for, where, and how to
-            get it.
+        VisleakError: it could not be loaded; the message states what was searched, where, and how
+            to get it.
     """
     name = request.argument or default
     path = Path(name).expanduser()
@@ -122,29 +139,25 @@ def whole(name: str, path: Path, layout: Layout) -> Path:
     Raises:
         VisleakError: a file is missing.
     """
-    if layout.config and not (path / layout.config).is_file():
-        missing = layout.config
-    elif not any((path / file).is_file() for file in layout.weights):
-        missing = f"weights, none of {', '.join(layout.weights)}"
-    else:
-        return path
-    raise VisleakError(
-        f"model {name}: the folder {path} has no {missing}; give one with a model of"
-        f" {layout.library}, as `hf download` writes it"
-    )
+    if missing := layout.missing(path):
+        raise VisleakError(
+            f"model {name}: the folder {path} has no {missing}; give one with a model of"
+            f" {layout.library}, as `hf download` writes it"
+        )
+    return path
 
 
 def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
-    """Return the folder of a model of the hub: from the cache, else fetched.
+    """Return the local folder of a model of the hub: from the cache, or downloaded.
 
     Args:
-        what: who wants it, for messages, such as ``encoder timm``.
+        what: needs it, for messages, such as ``encoder timm``.
         name: ``OWNER/NAME``.
-        layout: which files are wanted.
-        use: how that is written with a folder, for messages.
+        layout: the files that are needed.
+        use: how it is written with a folder, for messages.
 
     Raises:
-        VisleakError: it cannot be had.
+        VisleakError: it could not be loaded.
     """
     transformers_for(what)
     import huggingface_hub as hub
@@ -157,7 +170,7 @@ def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
             return folder
         try:
             with quiet(progress=sys.stderr.isatty()):
-                return _fetched(hub, name, layout)
+                return _downloaded(hub, name, layout)
         except Exception:
             # a network without its description is still better than none
             if folder:
@@ -166,45 +179,38 @@ def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
     except VisleakError:
         raise
     except Exception as error:
-        # the hub's libraries let through whatever their own raise: a dozen kinds
+        # the hub's library lets through the errors of its own libraries: a dozen kinds
         raise VisleakError(
-            f"{what}: model {name!r} is no folder and not in the cache"
-            f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {refusal(error)}; where"
-            f" it can be had: `hf download {name} --local-dir FOLDER`, then {use}"
+            f"{what}: model {name!r} is not a folder and not in the cache"
+            f" {hub.constants.HF_HUB_CACHE}, and {hub.constants.ENDPOINT} {refusal(error)}; from a"
+            f" machine that can load it: `hf download {name} --local-dir FOLDER`, then {use}"
         ) from error
 
 
 def _cached(hub: Any, name: str, layout: Layout) -> Path | None:
     """Return a model's folder in the cache if all of its weights are there."""
-
-    def cached(file: str) -> Path | None:
-        path = hub.try_to_load_from_cache(name, file)
-        return Path(path) if isinstance(path, str) else None
-
-    weights = next(filter(None, map(cached, layout.weights)), None)
-    if weights is None or (layout.config and cached(layout.config) is None):
+    cached = (hub.try_to_load_from_cache(name, file) for file in layout.weights)
+    folder = next((Path(path).parent for path in cached if isinstance(path, str)), None)
+    if folder is None or layout.missing(folder):
         return None
-    if weights.name.endswith(".index.json"):
-        parts = set(json.loads(weights.read_text(encoding="utf-8"))["weight_map"].values())
-        if not all((weights.parent / part).is_file() for part in parts):
-            return None
-    return weights.parent
+    return folder if all(file.is_file() for file in layout.weight_files(folder)) else None
 
 
-def _fetched(hub: Any, name: str, layout: Layout) -> Path:
-    """Return a model's folder in the cache, after it was fetched."""
-    there = [each.rfilename for each in hub.HfApi().model_info(name, timeout=PATIENCE).siblings]
-    weights = next((file for file in layout.weights if file in there), None)
-    if weights is None or (layout.config and layout.config not in there):
+def _downloaded(hub: Any, name: str, layout: Layout) -> Path:
+    """Download a model; return its folder in the cache."""
+    listed = [each.rfilename for each in hub.HfApi().model_info(name, timeout=PATIENCE).siblings]
+    weights = next((file for file in layout.weights if file in listed), None)
+    if weights is None or (layout.config and layout.config not in listed):
         raise VisleakError(
             f"model {name} on {hub.constants.ENDPOINT} was not made for {layout.library}: it has no"
             f" {layout.config or 'weights'}, or none of {', '.join(layout.weights)}"
         )
-    wanted = [weights, *(file for file in (layout.config, *layout.others) if file in there)]
+    wanted = [weights, layout.config, *layout.others]
     if weights.endswith(".index.json"):
         stem, ending = weights.removesuffix(".index.json").rsplit(".", 1)
-        wanted += [file for file in there if file.startswith(f"{stem}-") and file.endswith(ending)]
-    return Path(hub.snapshot_download(name, allow_patterns=wanted, etag_timeout=PATIENCE))
+        wanted.append(f"{stem}-*.{ending}")
+    patterns = [each for each in wanted if each]
+    return Path(hub.snapshot_download(name, allow_patterns=patterns, etag_timeout=PATIENCE))
 
 
 def refusal(error: Exception) -> str:
@@ -236,28 +242,21 @@ def load_weights(found: Found, factory: Any, **options: Any) -> tuple[Any, froze
     Raises:
         VisleakError: the files are damaged, or of another kind of model.
     """
-    try:
-        with quiet():
-            model, about = factory.from_pretrained(
+    with loading(f"model {found.name} cannot be loaded from {found.path}"):
+        try:
+            model, report = factory.from_pretrained(
                 str(found.path),
                 local_files_only=True,
                 trust_remote_code=False,
                 output_loading_info=True,
                 **options,
             )
-    except ImportError as error:
-        raise broken("transformers", f"model {found.name}", error) from error
-    except Exception as error:
-        # the library raises OSError, ValueError, KeyError, RuntimeError, SafetensorError ...
-        raise VisleakError(
-            f"model {found.name} cannot be loaded from {found.path} ({said(error)})"
-        ) from error
-    missing = frozenset(about["missing_keys"]) | {_key(key) for key in about["mismatched_keys"]}
-    return model.float(), missing
-
-
-def _key(mismatch: Any) -> str:
-    return str(mismatch[0] if isinstance(mismatch, tuple) else mismatch)
+        except ImportError as error:
+            raise broken("transformers", f"model {found.name}", error) from error
+    mismatched = {
+        str(key[0] if isinstance(key, tuple) else key) for key in report["mismatched_keys"]
+    }
+    return model.float(), frozenset(report["missing_keys"]) | mismatched
 
 
 def refuse_missing(found: Found, missing: frozenset[str]) -> None:
@@ -270,13 +269,32 @@ def refuse_missing(found: Found, missing: frozenset[str]) -> None:
 
 
 @contextmanager
-def quiet(progress: bool = False) -> Iterator[None]:
-    """Keep the libraries from writing to the terminal; put their settings back after.
-
-    What matters of it is checked or raised.
+def loading(failure: str) -> Iterator[None]:
+    """Call a library quietly, and turn any error of it into one line.
 
     Args:
-        progress: let bars of downloads through.
+        failure: what failed, in words; the error is appended.
+
+    Raises:
+        VisleakError: the library raised an error, of whatever kind.
+    """
+    try:
+        with quiet():
+            yield
+    except VisleakError:
+        raise
+    except Exception as error:
+        raise VisleakError(f"{failure} ({said(error)})") from error
+
+
+@contextmanager
+def quiet(progress: bool = False) -> Iterator[None]:
+    """Keep the libraries from writing to the terminal; restore their settings after.
+
+    Everything that matters is checked or raised.
+
+    Args:
+        progress: show progress bars of downloads.
     """
     import huggingface_hub.utils as hub
     import transformers.utils.logging as logs
@@ -300,3 +318,44 @@ def quiet(progress: bool = False) -> Iterator[None]:
         if bars:
             logs.enable_progress_bar()
         (hub.disable_progress_bars if hidden else hub.enable_progress_bars)()
+
+
+class StoredTensors(Mapping[str, Any]):
+    """The weights of a model as its files name them, read one at a time, for its digest.
+
+    Not those of the loaded module: another version of transformers gives its parts other names.
+
+    Args:
+        folder: of a model that transformers could load.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._readers: dict[str, Callable[[], Any]] = {}
+        for file in TRANSFORMERS.weight_files(folder):
+            self._readers |= _readers(file)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._readers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+def _readers(file: Path) -> dict[str, Callable[[], Any]]:
+    """Return a function per tensor of a file that reads it, by name."""
+    if file.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        handle: Any = safe_open(file, framework="pt")
+        return {name: partial(handle.get_tensor, name) for name in handle.keys()}  # noqa: SIM118
+    import torch
+
+    stored = torch.load(file, map_location="cpu", weights_only=True)
+    return {
+        name: partial(stored.__getitem__, name)
+        for name, value in stored.items()
+        if isinstance(value, torch.Tensor)
+    }

@@ -46,16 +46,16 @@ def export(
     query_set: str | None = None,
     force: bool = False,
 ) -> tuple[Path, ...]:
-    """Write what an audit found as a file for other tools, the verdicts of people counted.
+    """Write the findings of an audit as a file for other tools, with the verdicts of people.
 
     Args:
         folder: an audit folder.
         format: ``cifair``: pairs as ``TestID,TrainID,Distance,Judgment``, closest first, with
             ``Distance = sqrt(2 - 2 * similarity)`` and ``Judgment`` 0 exact, 1 near, 2 similar;
             repeats within the test set go to a second file beside it, ``_within_test`` before the
-            suffix, whose TrainID is a test id. ``Distance`` is empty, and the row at the end, of
-            pairs that only people found and nobody measured. ``ids``: the leaking images of the
-            test set, one a line, those that the headline counts. ``csv``: every column of every
+            suffix, whose TrainID is a test id. Pairs that only people found have no ``Distance``,
+            and come last. ``ids``: the leaking images of the test set, one per line, those that
+            the headline counts. ``csv``: every column of every
             pair, with ``machine_grade`` and ``judged``.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write.
@@ -68,8 +68,8 @@ def export(
         The files written.
 
     Raises:
-        UsageError: an argument is none of those allowed, the audit has no grades, or a file is
-            there already.
+        UsageError: an argument has an invalid value, the audit has no grades, or a file
+            exists.
         VisleakError: the folder is damaged, or the format cannot hold what is in it.
     """
     if format not in FORMATS:
@@ -101,7 +101,7 @@ def _cifair(folder: Path, out: Path, grade: str | None, query_set: str | None) -
     columns = ["query_set", "query", "reference_set", "reference", "similarity", "grade"]
     table = _pairs(folder, [*columns, "coverage"], grade or "near", query_set)
     table = table.filter(pc.is_in(table["grade"], pa.array(CIFAIR_GRADES)))
-    # of a pair within the test set, the first is the one to go: as the people's list has it
+    # of a pair within the test set, the first is to be removed, as in the list of the paper
     table = as_listed(table, read_verdicts(folder))
     inside = pc.equal(table["coverage"], "within")
     leaks, repeats = table.filter(pc.invert(inside)), table.filter(inside)
@@ -126,7 +126,7 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
     if any(each.coverage != "within" for each in own):
         found = set(table.filter(pc.invert(inside))["query"].to_pylist())
     else:
-        # compared with itself alone: both images of a pair are of the set
+        # compared only with itself: both images of a pair are of the set
         found = {*table["query"].to_pylist(), *table["reference"].to_pylist()}
     found -= _flat(folder, query_set)
     for id_ in found:
@@ -140,7 +140,7 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
 
 
 def _flat(folder: Path, set_name: str | None) -> set[str]:
-    """Return the blank images of a set, which no rate counts."""
+    """Return the blank images of a set, which are in no rate."""
     images = read_table(folder, IMAGES, ["set", "id", "flat"])
     mine = pc.and_(pc.equal(images["set"], set_name), pc.fill_null(images["flat"], False))
     return set(images.filter(mine)["id"].to_pylist())

@@ -114,20 +114,18 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
 
 
 def _refuse(audit: Audit, table: pa.Table, image: str, set_name: str | None) -> None:
-    """Say why there is no such image."""
-
+    """Raise the error that states why there is no such image."""
     for problem in audit.unreadable():
         if problem.id == image and set_name in (None, problem.set):
             raise VisleakError(f"{image!r} of {problem.set} could not be read: {problem.reason}")
     where = f"set {set_name}" if set_name else "this audit"
-    alike = table.filter(pc.match_substring(table["id"], image))["id"].slice(0, 3).to_pylist()
-    hint = f"; did you mean {' or '.join(repr(each) for each in alike)}?" if alike else ""
+    near = table.filter(pc.match_substring(table["id"], image))["id"].slice(0, 3).to_pylist()
+    hint = f"; did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
     raise UsageError(f"no image of {where} has the id {image!r}{hint}")
 
 
 def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
     """Return the pairs of an image, most likely duplicates first, closest first among equals."""
-
     table = audit.pairs()
     is_query = pc.and_(pc.equal(table["query_set"], name), pc.equal(table["query"], image))
     is_other = pc.and_(pc.equal(table["reference_set"], name), pc.equal(table["reference"], image))
@@ -138,7 +136,7 @@ def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
         key=lambda row: (
             rank.get(row["grade"], len(GRADES)),
             -round(row["probability"] or 0.0, 3),
-            # those that only people found may have none
+            # pairs that only people found may have none
             2.0 if row["similarity"] is None else -row["similarity"],
         ),
     )
@@ -171,7 +169,7 @@ def _graded(row: dict[str, Any]) -> str:
 
 
 def _similarity(row: dict[str, Any]) -> str:
-    """Return the similarity of a pair, "-" where nobody measured it."""
+    """Return the similarity of a pair, "-" if it was not measured."""
     return "-" if row["similarity"] is None else f"{row['similarity']:.3f}"
 
 
@@ -198,15 +196,15 @@ def _draw(found: ImagePairs, out: Path) -> None:
     images = []
     for side in ("query", "reference"):
         name, id_ = best[f"{side}_set"], best[side]
-        readable = audit.pixels(name, [id_])
+        readable = audit.decoded_images(name, [id_])
         if id_ not in readable:
             raise VisleakError(
                 f"{id_!r} of {name} cannot be read or has changed since the audit; nothing is drawn"
             )
         images.append(readable[id_])
     title = f"{best['query_set']}: {best['query']}   {best['reference_set']}: {best['reference']}"
-    said = [_graded(best), f"similarity {_similarity(best)}"]
+    parts = [_graded(best), f"similarity {_similarity(best)}"]
     if best["probability"] is not None:
-        said.append(f"probability {chance(best['probability'])}")
-    lines = [", ".join(said), best["reason"] or ""]
+        parts.append(f"probability {chance(best['probability'])}")
+    lines = [", ".join(parts), best["reason"] or ""]
     write_card(out, images[0], images[1], relation(best), title=title, lines=lines)

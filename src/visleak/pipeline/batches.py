@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.errors import VisleakError
 from visleak.images import decode
 from visleak.pipeline.chunks import (

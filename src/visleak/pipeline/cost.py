@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.cache import Cache
-from visleak.encoders.flatness import flat
+from visleak.encoders.builtin import flat
 from visleak.encoders.local import MOST
 from visleak.images import content_digest, decode
 from visleak.images.choosing import chosen

@@ -25,11 +25,9 @@ from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared, si
 from visleak.pipeline.processes import Processes
 from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
 from visleak.search import load_search
-from visleak.search.account import Account
-from visleak.search.chosen import chosen, joined
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Hits, Search, Sides, ViewMaker, Wanted
-from visleak.search.rescore import Scored
+from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
+from visleak.search.rescore import Scored, chosen, joined
 
 #: Images that are tried to find a readable one.
 TRIED: Final = 100

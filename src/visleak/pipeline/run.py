@@ -28,9 +28,8 @@ from visleak.pipeline.verification import connect, verify
 from visleak.pipeline.windows import with_windows
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs
 from visleak.search import load_partition_search, load_search
-from visleak.search.account import Account
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Wanted
+from visleak.search.hits import Account, Wanted
 from visleak.search.streaming_device import torch_device
 from visleak.settings import Settings
 

@@ -76,7 +76,7 @@ def streamed(
 
 
 class CachedHits:
-    """The hits of partitions in the cache; see :class:`visleak.search.streaming.Kept`.
+    """The hits of partitions in the cache; see :class:`visleak.search.streaming.HitStore`.
 
     Args:
         cache: of the run.

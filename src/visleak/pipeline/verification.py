@@ -57,7 +57,7 @@ from visleak.records import (
     Unreadable,
 )
 from visleak.verify import check, close, placements, screen
-from visleak.verify import exact as exactness
+from visleak.verify.exact import is_exact, is_identical
 from visleak.verify.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
@@ -474,7 +474,7 @@ def _compared_at_full_size(
         if isinstance(image, Unreadable):
             raise ImagesLost(name, [(position, image)])
         images.append(image.pixels)
-    return exactness.exactly_alike(*images), exactness.is_identical(*images)
+    return is_exact(*images), is_identical(*images)
 
 
 # -- the close comparison ------------------------------------------------------------------------

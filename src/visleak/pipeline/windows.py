@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from visleak.encoders.builtin import CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
-from visleak.encoders.flatness import BINS
+from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
 from visleak.pipeline.candidates import similarities, with_added
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder, Float32, Int64, Pairs

@@ -1,4 +1,4 @@
-"""Finding candidate pairs between two matrices of fingerprints."""
+"""Search for candidate pairs between two matrices of embeddings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from visleak.errors import UsageError
-from visleak.search.account import Account
-from visleak.search.hits import Search
-from visleak.search.streaming import Run
+from visleak.search.hits import Account, Search
+from visleak.search.streaming import PartitionRunner
 
 
-class PartitionEngine(Run, Protocol):
-    """Puts a question to partitions, and says what it missed."""
+class PartitionEngine(PartitionRunner, Protocol):
+    """Searches partitions, and reports what it may have missed."""
 
     @property
     def account(self) -> Account:
-        """What was done so far, over all partitions."""
+        """Of the searches so far, over all partitions."""
         ...
 
 
@@ -28,7 +27,7 @@ SEARCHES: Final = {
     "faiss": "visleak.search.faiss_search:FaissSearch",
 }
 
-#: Name on the command line -> class that puts a question to partitions; of the others, nothing.
+#: The same of classes that search partitions through indexes.
 PARTITION_SEARCHES: Final = {"faiss": "visleak.search.faiss_partitions:FaissPartitions"}
 
 
@@ -54,11 +53,11 @@ def load_search(name: str, *, progress: Callable[[int], None] | None = None) -> 
 
 
 def load_partition_search(name: str, folder: Path | None, workers: int) -> PartitionEngine | None:
-    """Return what puts a question to partitions, ``None`` where they are read through instead.
+    """Return an engine for partitions, ``None`` if they are read in full instead.
 
     Args:
         name: one of :data:`SEARCHES`.
-        folder: where indexes are kept; ``None`` keeps none.
+        folder: of stored indexes; ``None`` stores none.
         workers: threads.
 
     Raises:

@@ -2,7 +2,7 @@
 
 References are streamed once, block by block, past all queries. In a block a kernel bounds all
 similarities from above; only pairs whose bound reaches what is still needed, the threshold or
-the query's best so far, are looked at again. The stored similarity of a pair is the float64 dot
+the query's best so far, are compared in full. The stored similarity of a pair is the float64 dot
 product of the stored vectors, rounded to float32, so no block or engine ever changes an answer.
 """
 
@@ -17,11 +17,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from visleak.records import VIEWS, Bool, Float32, Int64
-from visleak.search.account import Account
-from visleak.search.chosen import chosen, joined, no_hits
-from visleak.search.hits import Hits, Sides, Wanted
+from visleak.search.hits import Account, Hits, Sides, Wanted
 from visleak.search.kernels import DihedralKernel, Kernel, TruncatedKernel, dihedral_basis
-from visleak.search.rescore import Scored, rescore
+from visleak.search.rescore import Scored, chosen, joined, no_hits, rescore
 
 QUERY_BLOCK: Final = 256
 REFERENCE_BLOCK: Final = 1024
@@ -69,7 +67,7 @@ class ExactSearch:
             kernel = _kernel(sides, wanted)
             blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
             for part in self._references(sides, kernel, pool):
-                list(pool.map(lambda b: b.meet(part), blocks))  # noqa: B023
+                list(pool.map(lambda b: b.compare(part), blocks))  # noqa: B023
                 self._progress(part.start + len(part.rows))
             results = list(pool.map(_QueryBlock.finish, blocks))
         parts = [(b.start, *result) for b, result in zip(blocks, results, strict=True)]
@@ -145,7 +143,7 @@ class _QueryBlock:
         self.leaders = np.full((len(self.rows), self.wanted.best), -np.inf, np.float32)
         self.total = np.zeros(len(self.rows), np.int64)
 
-    def meet(self, block: _ReferenceBlock) -> None:
+    def compare(self, block: _ReferenceBlock) -> None:
         """Compare the queries with a block of references."""
         rows = block.rows
         bounds = self.kernel.bounds(self.prepared, block.prepared)

@@ -1,4 +1,4 @@
-"""Indexes of faiss: which one for how many references, how it is built, and what it is asked.
+"""Indexes of faiss: the kind for a number of references, building, and searching.
 
 Which index suits is chosen by size in the manner of AutoFaiss (Paltz 2021, ``autofaiss``,
 ``get_optimal_index_keys_v2``), written directly on faiss (Douze et al., "The Faiss library", 2024).
@@ -34,18 +34,18 @@ SIZES: Final[tuple[tuple[int, Kind], ...]] = (
 #: Rows read at a time.
 BLOCK: Final = 1 << 14
 
-#: Training rows a cell; centroids of each part of a product quantiser, and its training rows.
+#: Training rows per cell; centroids of each part of a product quantiser, and its training rows.
 ROWS_PER_CELL: Final = 40
 CENTROIDS: Final = 256
 QUANTISER_ROWS: Final = 1 << 14
 
-#: Fewest references a cell on average, where there are few references.
-LEAST_IN_A_CELL: Final = 10
+#: Fewest references per cell on average, for few references.
+LEAST_PER_CELL: Final = 10
 
 #: Coordinates that share one byte of a product quantiser's code.
-COORDINATES_A_BYTE: Final = 4
+COORDINATES_PER_BYTE: Final = 4
 
-#: Rows whose own similarity tells how much a code takes off, and the share it must not exceed.
+#: Rows whose own similarity measures what a code loses, and the quantile of it.
 SLACK_ROWS: Final = 1000
 SLACK_SHARE: Final = 0.999
 
@@ -68,7 +68,7 @@ def faiss() -> Any:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let faiss use ``count`` threads, and as many as before afterwards."""
+    """Let faiss use ``count`` threads; restore their number after."""
     library = faiss()
     before = library.omp_get_max_threads()
     library.omp_set_num_threads(count)
@@ -88,14 +88,14 @@ def kind_for(references: int) -> Kind:
 
 
 def cells_for(references: int) -> int:
-    """Return into how many cells references are sorted: a power of 2 near 4 roots, as AutoFaiss.
+    """Return the number of cells for references: a power of 2 near 4 roots, as AutoFaiss.
 
     >>> cells_for(500), cells_for(200_000), cells_for(1_000_000), cells_for(10**9)
     (32, 2048, 4096, 65536)
     """
-    wished = round(log2(4 * sqrt(references)))
-    filled = int(log2(max(1, references // LEAST_IN_A_CELL)))
-    return 1 << min(wished, filled, 16)
+    wanted = round(log2(4 * sqrt(references)))
+    filled = int(log2(max(1, references // LEAST_PER_CELL)))
+    return 1 << min(wanted, filled, 16)
 
 
 def key_for(kind: Kind, references: int, width: int) -> str:
@@ -112,16 +112,16 @@ def key_for(kind: Kind, references: int, width: int) -> str:
         case "ivf":
             return f"IVF{cells_for(references)},Flat"
         case "ivfpq":
-            return f"IVF{cells_for(references)},PQ{width // COORDINATES_A_BYTE}np"
+            return f"IVF{cells_for(references)},PQ{width // COORDINATES_PER_BYTE}np"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How vectors lie in an index.
+    """How vectors are stored in an index.
 
     Attributes:
         kind: of index.
-        key: its key in faiss's words.
+        key: of faiss's ``index_factory``.
         width: coordinates in the index: those of a vector, the penalty, and zeros to fill up.
         own: coordinates of a vector.
     """
@@ -135,13 +135,13 @@ class Layout:
     def of(cls, kind: Kind, references: int, own: int, penalised: bool) -> Layout:
         """Return the layout for references of ``own`` coordinates.
 
-        Codes cannot be learnt from fewer rows than a quantiser has centroids: these get ``flat``.
+        Fewer rows than a quantiser has centroids cannot train it: these get ``flat``.
         """
         width = own + penalised
         if kind == "ivfpq" and references < CENTROIDS:
             kind = "flat"
         if kind == "ivfpq":
-            width = -(-width // COORDINATES_A_BYTE) * COORDINATES_A_BYTE
+            width = -(-width // COORDINATES_PER_BYTE) * COORDINATES_PER_BYTE
         return cls(kind, key_for(kind, references, width), width, own)
 
     def placed(self, rows: Float32, extra: Float32 | float) -> Float32:
@@ -156,10 +156,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How hard an index looks.
+    """The effort of a search in an index.
 
     Attributes:
-        probes: cells looked into (IVF), or length of the list of candidates (HNSW); 0 for flat.
+        probes: cells searched (IVF), or length of the list of candidates (HNSW); 0 for flat.
         fetch: candidates fetched for each of the best that are wanted.
     """
 
@@ -171,10 +171,10 @@ class Index:
     """A filled index.
 
     Args:
-        layout: how vectors lie in it.
+        layout: of its vectors.
         filled: the index of faiss.
-        slack: how far below the true similarity of a duplicate the index may see it: codes of a
-            product quantiser are shorter than the vectors they stand for.
+        slack: how far the index may underestimate the similarity of a duplicate: codes of a
+            product quantiser are shorter than their vectors.
     """
 
     def __init__(self, layout: Layout, filled: Any, slack: float = 0.0) -> None:
@@ -187,7 +187,7 @@ class Index:
 
     @property
     def exact(self) -> bool:
-        """Whether it looks at every reference."""
+        """Whether it compares every reference."""
         return self.layout.kind == "flat"
 
     @property
@@ -196,26 +196,26 @@ class Index:
         return self.layout.kind != "hnsw"
 
     def set(self, effort: Effort) -> None:
-        """Look this hard from now on."""
+        """Set the effort of the following searches."""
         if self.layout.kind == "hnsw":
             self.filled.hnsw.efSearch = effort.probes
         elif self.layout.kind != "flat":
             faiss().extract_index_ivf(self.filled).nprobe = effort.probes
 
     def nearest(self, rows: Float32, count: int, *, penalised: bool) -> tuple[Float32, Int64]:
-        """Return scores and references (n, count), best first; -1 where there are no more."""
+        """Return scores and references (n, count), best first; -1 fills up missing ones."""
         count = min(count, len(self))
-        return tuple(self.filled.search(self._asked(rows, penalised), count))
+        return tuple(self.filled.search(self._placed(rows, penalised), count))
 
     def reaching(
         self, rows: Float32, radius: float, *, penalised: bool
     ) -> tuple[Int64, Float32, Int64]:
-        """Return row, score and reference of all that are found above a score."""
-        limits, scores, found = self.filled.range_search(self._asked(rows, penalised), radius)
+        """Return row, score and reference of everything found above a score."""
+        limits, scores, found = self.filled.range_search(self._placed(rows, penalised), radius)
         row = np.repeat(np.arange(len(rows)), np.diff(limits.astype(np.int64)))
         return row, scores, found
 
-    def _asked(self, rows: Float32, penalised: bool) -> Float32:
+    def _placed(self, rows: Float32, penalised: bool) -> Float32:
         return self.layout.placed(np.asarray(rows, np.float32), 1.0 if penalised else 0.0)
 
 
@@ -228,17 +228,17 @@ def build(
     """Return the index of the references.
 
     Args:
-        layout: how vectors lie in it.
+        layout: of its vectors.
         reference: ``float32`` (m, d) unit rows; read block by block.
         penalty: ``float32`` (m,).
         progress: called with the number of references done.
     """
     library = faiss()
     index = library.index_factory(layout.width, layout.key, library.METRIC_INNER_PRODUCT)
-    _steady(library, index, layout.kind)
+    _configure(library, index, layout.kind)
     if not index.is_trained:
         index.train(_training_rows(layout, reference, penalty, index.nlist))
-    # a graph that several threads build is another one each time
+    # several threads would build another graph each time
     with threads(1 if layout.kind == "hnsw" else library.omp_get_max_threads()):
         for start in range(0, len(reference), BLOCK):
             part = slice(start, start + BLOCK)
@@ -247,11 +247,11 @@ def build(
     return Index(layout, index, _slack(layout, index, reference, penalty))
 
 
-def _steady(library: Any, index: Any, kind: Kind) -> None:
+def _configure(library: Any, index: Any, kind: Kind) -> None:
     """Set how the parts of an index are trained."""
     if kind in ("ivf", "ivfpq"):
         cells = library.extract_index_ivf(index)
-        cells.cp.min_points_per_centroid = 1  # small sets are no reason for a warning
+        cells.cp.min_points_per_centroid = 1  # without a warning for small sets
         cells.cp.max_points_per_centroid = ROWS_PER_CELL
     if kind == "ivfpq":
         index.pq.cp.min_points_per_centroid = 1
@@ -263,18 +263,18 @@ def _training_rows(
     layout: Layout, reference: Float32 | Rows, penalty: Float32, cells: int
 ) -> Float32:
     """Return rows to train on, evenly spread."""
-    wished = max(cells * ROWS_PER_CELL, QUANTISER_ROWS if layout.kind == "ivfpq" else 0)
-    places = _spread(len(reference), wished)
+    wanted = max(cells * ROWS_PER_CELL, QUANTISER_ROWS if layout.kind == "ivfpq" else 0)
+    places = _spread(len(reference), wanted)
     return layout.placed(np.asarray(reference[places]), -penalty[places])
 
 
-def _spread(count: int, wished: int) -> Int64:
-    """Return at most ``wished`` places among ``count``, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, wished)).astype(np.int64))
+def _spread(count: int, wanted: int) -> Int64:
+    """Return at most ``wanted`` places among ``count``, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, wanted)).astype(np.int64))
 
 
 def _slack(layout: Layout, index: Any, reference: Float32 | Rows, penalty: Float32) -> float:
-    """Return how far too low the index sees a duplicate, from rows compared with their codes."""
+    """Return by how much the index underestimates duplicates: rows compared with their codes."""
     if layout.kind != "ivfpq":
         return 0.0
     places = _spread(len(reference), SLACK_ROWS)

@@ -1,14 +1,22 @@
-"""One index a partition, their findings merged: for embeddings that are searched again and again.
+"""One index per partition, their findings merged: for embeddings that are searched repeatedly.
 
 Ramos et al. (2025) search LAION through one index for each million embeddings, since a single one
 over all of them gave poor retrieval. An index is built once and kept; later audits load it and
 read only the vectors of candidates, and all of a few partitions, on which recall is measured.
+
+A file of an index is named by everything it was built from, the partition's stamp among it, so it
+never becomes stale; deleting it changes no result. What cannot be read is built again. The folder
+is the program's own: faiss trusts the files that it reads.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
@@ -17,24 +25,127 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Int64, Partition
-from visleak.search.account import Account, Recall
-from visleak.search.faiss_candidates import found
-from visleak.search.faiss_index import BLOCK, Effort, Kind, Layout, build, faiss, kind_for, threads
-from visleak.search.faiss_search import SAMPLE, account_of
-from visleak.search.faiss_store import Shelf, Shelved, question
-from visleak.search.faiss_tuning import tune
-from visleak.search.hits import Hits, Rows, Sides, Wanted
+from visleak.search.faiss_index import (
+    BLOCK,
+    DIGEST,
+    Effort,
+    Index,
+    Kind,
+    Layout,
+    build,
+    faiss,
+    kind_for,
+    threads,
+)
+from visleak.search.faiss_search import SAMPLE, account_of, search_index, tune
+from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
 from visleak.search.recall import measure, sampled
 from visleak.search.streaming import PartitionSearch
 from visleak.search.streaming_hits import PartitionHits, id_ranks
 from visleak.vectors import check_digest, unit_rows
+
+
+@dataclass
+class StoredIndex:
+    """An index and what goes with it.
+
+    Attributes:
+        index: of the partition's rows.
+        broken: ``int64`` (k,), ascending: rows without a direction (NaN, infinity, zeros).
+        off: rows whose length is off.
+        efforts: of searches, by :func:`effort_key`.
+    """
+
+    index: Index
+    broken: Int64
+    off: int
+    efforts: dict[str, Effort] = field(default_factory=dict)
+
+
+def effort_key(wanted: Wanted) -> str:
+    """Return the key of an effort: what was searched for."""
+    return f"threshold {wanted.threshold}, best {wanted.best}"
+
+
+class IndexStore:
+    """A folder of indexes.
+
+    Args:
+        folder: created if needed; ``None`` stores nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def get(self, partition: Partition, layout: Layout) -> StoredIndex | None:
+        """Return the index of a partition, ``None`` if there is none that can be read."""
+        if self._folder is None:
+            return None
+        files = self._files(self._folder, partition, layout)
+        try:
+            about = json.loads(files[1].read_text(encoding="utf-8"))
+            if files[0].stat().st_size != about["bytes"]:
+                return None
+            filled = faiss().read_index(str(files[0]))
+            efforts = {name: Effort(**effort) for name, effort in about["efforts"].items()}
+            broken = np.array(about["broken"], np.int64)
+            index = Index(layout, filled, float(about["slack"]))
+            found = StoredIndex(index, broken, int(about["off"]), efforts)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError):
+            return None
+        fits = (len(index), filled.d) == (partition.rows, layout.width)
+        return found if fits else None
+
+    def put(self, partition: Partition, layout: Layout, entry: StoredIndex) -> None:
+        """Store an index; its description last."""
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        stored, described = self._files(self._folder, partition, layout)
+        size = stored.stat().st_size if self.get(partition, layout) else None
+        if size is None:
+            write = faiss().write_index
+            size = _replace(stored, lambda beside: write(entry.index.filled, str(beside)))
+        about = {
+            "bytes": size,
+            "slack": entry.index.slack,
+            "off": entry.off,
+            "efforts": {name: asdict(effort) for name, effort in entry.efforts.items()},
+            "broken": entry.broken.tolist(),
+        }
+        _replace(described, lambda beside: beside.write_text(json.dumps(about), encoding="utf-8"))
+
+    @staticmethod
+    def _files(folder: Path, partition: Partition, layout: Layout) -> tuple[Path, Path]:
+        """Return the paths of an index and of its description."""
+        version = faiss().__version__
+        parts = (DIGEST, version, layout.key, layout.width, partition.rows, partition.stamp)
+        name = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+        return folder / f"{name}.faiss", folder / f"{name}.json"
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> int:
+    """Write a file atomically; return its size."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(beside)
+        handle = os.open(beside, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path.stat().st_size
+
 
 #: Partitions on which recall is measured, for measuring reads them whole.
 MEASURED: Final = 8
 
 
 class StoredRows(Rows):
-    """All rows of a stored matrix, of any float type, made unit rows when asked for."""
+    """All rows of a stored matrix, of any float type, converted to unit rows on access."""
 
     __slots__ = ()
 
@@ -46,10 +157,12 @@ class StoredRows(Rows):
 
 
 class FaissPartitions:
-    """Puts a question to partitions through an index each: a :class:`visleak.search.streaming.Run`.
+    """Searches each partition through an index.
+
+    It is a :class:`visleak.search.streaming.PartitionRunner`.
 
     Args:
-        folder: where indexes are kept; ``None`` builds them again each time.
+        folder: of stored indexes; ``None`` builds them again each time.
         workers: threads.
         kind: of index; by default chosen by each partition's rows.
         sample: queries to tune on, and as many others to measure on.
@@ -68,7 +181,7 @@ class FaissPartitions:
         measured: int = MEASURED,
     ) -> None:
         faiss()
-        self._shelf = Shelf(folder)
+        self._store = IndexStore(folder)
         self._workers = workers
         self._kind = kind
         self._sample = sample
@@ -86,7 +199,7 @@ class FaissPartitions:
 
     @property
     def account(self) -> Account:
-        """What was done so far, over all partitions; recall is that of the measured ones."""
+        """The searches so far, over all partitions; recall is that of the measured ones."""
         keys = Counter(each.index for each in self._done)
         seen: Recall | None = None
         for each in self._done:
@@ -103,7 +216,7 @@ class FaissPartitions:
         return Account(self.name, ", ".join(sorted(keys)) or "none", parameters, exact, seen)
 
     def _find(self, search: PartitionSearch, partition: Partition, measured: bool) -> PartitionHits:
-        """Return what a partition holds, as far as its index finds it."""
+        """Return the hits in a partition, as far as its index finds them."""
         if not partition.rows or not len(search.query):
             return _nothing(partition, len(search.query))
         with threads(self._workers), threadpool_limits(self._workers, user_api="blas"):
@@ -111,18 +224,18 @@ class FaissPartitions:
             layout = Layout.of(kind, partition.rows, search.query.shape[1], penalised=False)
             stored = cast(Float32, partition.matrix())
             rows = StoredRows(stored, np.empty(0, np.int64))
-            entry = self._shelf.get(partition, layout) or self._built(partition, layout, rows)
+            entry = self._store.get(partition, layout) or self._built(partition, layout, rows)
             sides = _sides(search.query, rows, partition, entry)
             tuned, others = sampled(len(search.query), self._sample)
             effort = self._effort(partition, entry, sides, search.wanted, tuned)
             every = np.arange(len(search.query))
-            hits = found(entry.index, sides, search.wanted, every, effort)
+            hits = search_index(entry.index, sides, search.wanted, every, effort)
             seen = measure(hits, sides, search.wanted, others, self._workers) if measured else None
         self._done.append(account_of(entry.index, effort, seen))
         return _of_partition(hits, partition, entry)
 
-    def _built(self, partition: Partition, layout: Layout, rows: StoredRows) -> Shelved:
-        """Return a new index of a partition, and keep it."""
+    def _built(self, partition: Partition, layout: Layout, rows: StoredRows) -> StoredIndex:
+        """Build the index of a partition, and store it."""
         check_digest(partition)
         none = np.zeros(len(rows), np.float32)
         index = build(layout, rows, none, lambda done: None)
@@ -131,32 +244,32 @@ class FaissPartitions:
             unit = unit_rows(rows.matrix[start : start + BLOCK])
             broken.append(np.flatnonzero(unit.broken) + start)
             off += int(unit.off.sum())
-        entry = Shelved(index, np.concatenate(broken), off)
-        self._shelf.put(partition, layout, entry)
+        entry = StoredIndex(index, np.concatenate(broken), off)
+        self._store.put(partition, layout, entry)
         return entry
 
     def _effort(
-        self, partition: Partition, entry: Shelved, sides: Sides, wanted: Wanted, rows: Int64
+        self, partition: Partition, entry: StoredIndex, sides: Sides, wanted: Wanted, rows: Int64
     ) -> Effort:
-        """Return how hard to look: as tuned when the question first came up."""
+        """Return the effort, tuned on the first search of its kind."""
         if entry.index.exact:
             return Effort()
-        name = question(wanted)
+        name = effort_key(wanted)
         if name not in entry.efforts:
             entry.efforts[name] = tune(entry.index, sides, wanted, rows, self._workers)
-            self._shelf.put(partition, entry.index.layout, entry)
+            self._store.put(partition, entry.index.layout, entry)
         return entry.efforts[name]
 
 
-def _sides(query: Float32, rows: StoredRows, partition: Partition, entry: Shelved) -> Sides:
+def _sides(query: Float32, rows: StoredRows, partition: Partition, entry: StoredIndex) -> Sides:
     """Return the queries and a partition; ties go by id where all pairs are found, else by row."""
     count = len(rows)
     order = id_ranks(partition.columns()["id"]) if entry.index.exact else np.arange(count)
     return Sides(query, rows, np.zeros(count, np.float32), order)
 
 
-def _of_partition(hits: Hits, partition: Partition, entry: Shelved) -> PartitionHits:
-    """Return hits as those of a partition, without rows that are no numbers."""
+def _of_partition(hits: Hits, partition: Partition, entry: StoredIndex) -> PartitionHits:
+    """Return hits as those of a partition, without broken rows."""
     keep = ~np.isin(hits.reference, entry.broken)
     row = hits.reference[keep]
     asked, place = np.unique(row, return_inverse=True)
@@ -178,7 +291,7 @@ def _of_partition(hits: Hits, partition: Partition, entry: Shelved) -> Partition
 
 
 def _nothing(partition: Partition, queries: int) -> PartitionHits:
-    """Return what is found where there is nothing to compare."""
+    """Return no hits."""
     none = np.empty(0, np.int64)
     return PartitionHits(
         none, none, np.empty(0, np.float32), pa.array([], pa.string()),

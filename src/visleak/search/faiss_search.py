@@ -1,22 +1,21 @@
 """Search by faiss: candidates come from an index, similarities from the vectors themselves.
 
-A flat index gives the answer of :class:`visleak.search.exact.ExactSearch`, byte for byte. The
-others look at a part of the references: what they find is right, but they may miss pairs. How hard
-they look is tuned on some queries, and how much they still miss is measured on others.
+A flat index gives the result of :class:`visleak.search.exact.ExactSearch`, byte for byte. The
+others compare a part of the references: what they find is right, but they may miss pairs. Their
+effort is tuned on some queries, and their recall is measured on others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from visleak.search.account import Account, Recall
-from visleak.search.chosen import no_hits
-from visleak.search.exact import ExactSearch
-from visleak.search.faiss_candidates import found
+from visleak.records import Bool, Float32, Int64
+from visleak.search.exact import MARGIN, ExactSearch
 from visleak.search.faiss_index import (
     Effort,
     Index,
@@ -27,14 +26,220 @@ from visleak.search.faiss_index import (
     kind_for,
     threads,
 )
-from visleak.search.faiss_tuning import tune
-from visleak.search.hits import Hits, Sides, Wanted
-from visleak.search.recall import measure, sampled
+from visleak.search.hits import Account, Hits, Recall, Sides, Wanted
+from visleak.search.recall import exact_answer, measure, only_queries, recall, sampled
+from visleak.search.rescore import Scored, chosen, joined, no_hits, rescore
+
+#: Queries whose candidates are collected at a time; fewer if there are many candidates.
+QUERY_BLOCK: Final = 256
+
+#: Candidates a block of queries should not exceed; only bounds memory.
+CROWD: Final = 1_000_000
+
+#: Fetched beyond the best that are wanted, so that ties at the end show.
+SPARE: Final = 12
+
+#: Neighbours fetched first if an index finds those above a threshold only by fetching more.
+FIRST_NEIGHBOURS: Final = 64
+
+
+def search_index(index: Index, sides: Sides, wanted: Wanted, rows: Int64, effort: Effort) -> Hits:
+    """Return what an index finds for some queries.
+
+    Args:
+        index: of the references.
+        sides, wanted: of the search.
+        rows: of the queries, ascending; the hits are numbered as in ``sides.query``.
+        effort: of the index.
+    """
+    index.set(effort)
+    parts, totals = [], np.zeros(len(sides.query), np.int64)
+    start, block = 0, 16
+    while start < len(rows):
+        mine = rows[start : start + block]
+        query, reference = candidates(index, sides, wanted, mine, effort)
+        vectors = np.asarray(sides.query[mine])
+        scored = rescore(sides, vectors, query, reference)
+        if wanted.threshold is not None:
+            reached = scored.only(scored.similarity >= np.float32(wanted.threshold))
+            weight = 1 if sides.weight is None else sides.weight[reached.reference]
+            np.add.at(totals, mine[reached.query], weight)
+        kept = scored.only(chosen(scored, sides, wanted))
+        parts.append(Scored(mine[kept.query], kept.reference, kept.similarity, kept.view))
+        start += len(mine)
+        block = _next_block(block, len(query))
+    none = np.empty(0, np.int64)
+    hits = joined([(0, part, none) for part in parts], sides.order)
+    return replace(hits, total=totals)
+
+
+def _next_block(block: int, candidates: int) -> int:
+    """Return how many queries to take next, after how many candidates the last ones had."""
+    if candidates > CROWD:
+        return max(1, block // 4)
+    return min(QUERY_BLOCK, 2 * block) if 4 * candidates < CROWD else block
+
+
+def candidates(
+    index: Index, sides: Sides, wanted: Wanted, rows: Int64, effort: Effort
+) -> tuple[Int64, Int64]:
+    """Return pairs worth scoring exactly: place in ``rows``, and reference; each pair once."""
+    vectors = np.asarray(sides.query[rows])
+    seen = [
+        vectors if v == 0 or sides.make is None else sides.make(vectors, v) for v in sides.views
+    ]
+    stacked = np.ascontiguousarray(np.stack(seen, axis=1).reshape(-1, vectors.shape[1]))
+    owner = np.repeat(np.arange(len(rows)), len(sides.views))
+    pairs = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    if wanted.best:
+        pairs.append(_best(index, sides, wanted.best, rows, stacked, owner, effort))
+    if wanted.threshold is not None:
+        radius = wanted.threshold - MARGIN - index.slack
+        pairs.append(_reaching(index, stacked, owner, radius))
+    query, reference = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    keys = np.unique(query * len(sides.order) + reference)
+    query, reference = np.divmod(keys, len(sides.order))
+    if sides.same:
+        others = rows[query] != reference
+        query, reference = query[others], reference[others]
+    return query, reference
+
+
+def _best(
+    index: Index,
+    sides: Sides,
+    best: int,
+    rows: Int64,
+    stacked: Float32,
+    owner: Int64,
+    effort: Effort,
+) -> tuple[Int64, Int64]:
+    """Return candidates for the best of each query: place in ``rows``, and reference.
+
+    A reference among a query's best over all views is among the best of the view it is best in.
+    """
+    count = best * effort.fetch + sides.same + (SPARE if index.exact else 0)
+    scores, ids = index.nearest(stacked, count, penalised=True)
+    query = np.repeat(owner, ids.shape[1])
+    reference, score = ids.ravel(), scores.ravel()
+    there = reference >= 0
+    if sides.same:
+        there &= rows[query] != reference
+    query, reference, score = query[there], reference[there], score[there]
+    if index.layout.kind == "ivfpq":  # its scores are those of codes: too rough to exclude any
+        return query, reference
+    floor = _floor(query, reference, score, len(rows), best) - np.float32(MARGIN)
+    keep = score >= floor[query]
+    query, reference = query[keep], reference[keep]
+    if not index.exact or ids.shape[1] == len(index):
+        return query, reference
+    # if all fetched ones tie, there may be more: fetch everything down to the floor
+    tied = np.flatnonzero(scores[:, -1] >= floor[owner])
+    lists = [
+        index.reaching(stacked[[row]], float(floor[owner[row]]), penalised=True)[2] for row in tied
+    ]
+    owners = np.repeat(owner[tied], [len(each) for each in lists])
+    return np.concatenate([query, owners]), np.concatenate([reference, *lists])
+
+
+def _floor(query: Int64, reference: Int64, score: Float32, queries: int, best: int) -> Float32:
+    """Return each query's score of its last place among the best, over distinct references."""
+    order = np.lexsort((-score, reference, query))
+    query, reference, score = query[order], reference[order], score[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (query[1:] != query[:-1]) | (reference[1:] != reference[:-1])
+    query, score = query[first], score[first]
+    order = np.lexsort((-score, query))
+    query, score = query[order], score[order]
+    place = np.arange(len(order)) - np.searchsorted(query, query)
+    floor = np.full(queries, -np.inf, np.float32)
+    last = place == best - 1
+    floor[query[last]] = score[last]
+    return floor
+
+
+def _reaching(index: Index, stacked: Float32, owner: Int64, radius: float) -> tuple[Int64, Int64]:
+    """Return candidates from a score on: owner of the row, and reference."""
+    if index.by_range:
+        row, _, reference = index.reaching(stacked, radius, penalised=False)
+        return owner[row], reference
+    found_query, found_reference = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    left, count = np.arange(len(stacked)), FIRST_NEIGHBOURS
+    while len(left):
+        scores, ids = index.nearest(stacked[left], count, penalised=False)
+        inside: Bool = (ids >= 0) & (scores >= radius)
+        whole = ~inside[:, -1] if count < len(index) else np.ones(len(left), np.bool_)
+        row, place = np.nonzero(inside & whole[:, None])
+        found_query.append(owner[left[row]])
+        found_reference.append(ids[row, place])
+        left, count = left[~whole], 4 * count
+    return np.concatenate(found_query), np.concatenate(found_reference)
+
+
+#: Recall of the pairs by threshold, and of the best, that the effort is tuned to. Duplicates are
+#: close and found early; most of a query's best are unrelated images, and cost the most.
+TARGET_PAIRS: Final = 0.99
+TARGET_BEST: Final = 0.95
+
+#: Shortest list of candidates of a graph that is tried, and the longest: a search that needs more
+#: is faster through every reference.
+LEAST_LIST: Final = 16
+MOST_LIST: Final = 4096
+
+#: Most candidates fetched for each of the best, where codes blur the order.
+MOST_FETCHED: Final = 32
+
+
+def tune(index: Index, sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Effort:
+    """Return the least effort, doubled step by step, that reaches the target recall.
+
+    The largest effort if none does. AutoFaiss tunes the same numbers for a given time instead.
+
+    Args:
+        index: to be tuned.
+        sides, wanted: of the search.
+        rows: of the queries to tune on.
+        workers: threads of exact search.
+    """
+    answer = exact_answer(sides, wanted, rows, workers)
+
+    def reached(effort: Effort) -> float:
+        hits = only_queries(search_index(index, sides, wanted, rows, effort), rows)
+        return _share_of_target(recall(hits, answer, sides, wanted))
+
+    fetch = MOST_FETCHED if index.layout.kind == "ivfpq" and wanted.best else 1
+    effort, best = Effort(fetch=fetch), 0.0
+    for probes in _levels(index):
+        effort = Effort(probes, fetch)
+        best = reached(effort)
+        if best >= 1:
+            break
+    for fewer in (1 << power for power in range(fetch.bit_length() - 1)):
+        if reached(Effort(effort.probes, fewer)) >= min(best, 1):
+            return Effort(effort.probes, fewer)
+    return effort
+
+
+def _share_of_target(seen: Recall) -> float:
+    """Return the recall as a share of its target, the lower of pairs and best."""
+    aims = ((seen.pairs, TARGET_PAIRS), (seen.best, TARGET_BEST))
+    return min((rate.share / aim for rate, aim in aims if rate.total), default=1.0)
+
+
+def _levels(index: Index) -> Iterator[int]:
+    """Yield efforts to try: cells to search, or lengths of the list of candidates."""
+    graph = index.layout.kind == "hnsw"
+    level, most = (LEAST_LIST, MOST_LIST) if graph else (1, index.filled.nlist)
+    while level < most:
+        yield level
+        level *= 2
+    yield most
+
 
 #: Queries to tune on, and as many others to measure on.
 SAMPLE: Final = 200
 
-#: Views of a query that an index is asked for one by one.
+#: Most views of a query that are searched one by one.
 MOST_VIEWS: Final = 2
 
 
@@ -47,7 +252,7 @@ class FaissSearch:
         sample: queries to tune on, and as many others to measure on.
 
     Attributes:
-        accounts: what was done in each call of :meth:`find`, in order.
+        accounts: of each call of :meth:`find`, in order.
     """
 
     name = "faiss"
@@ -68,7 +273,7 @@ class FaissSearch:
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs; see :class:`visleak.search.hits.Search`.
 
-        An index that is not flat may miss some: ``total`` then counts what was found, too.
+        An index that is not flat may miss some: ``total`` then counts only what was found.
         """
         references = len(sides.reference)
         if not len(sides.query) or not references:
@@ -83,7 +288,7 @@ class FaissSearch:
             index = build(layout, sides.reference, sides.penalty, lambda n: self._progress(n // 2))
             tuned, measured = sampled(len(sides.query), self._sample)
             effort = Effort() if index.exact else tune(index, sides, wanted, tuned, workers)
-            hits = found(index, sides, wanted, np.arange(len(sides.query)), effort)
+            hits = search_index(index, sides, wanted, np.arange(len(sides.query)), effort)
             seen = measure(hits, sides, wanted, measured, workers)
         self._progress(references)
         self.accounts.append(account_of(index, effort, seen))
@@ -93,9 +298,9 @@ class FaissSearch:
 def suited(sides: Sides, sample: int) -> Kind | None:
     """Return the kind of index for a search, by the number of references; ``None`` for none.
 
-    No index serves where the queries are so few that tuning and measuring would search for all of
-    them exactly, nor where all views are compared: exact search compares the nine at one and a
-    half times the price of one, an index looks nine times (``benchmarks/search_engines.py``).
+    ``None`` if the queries are so few that tuning and measuring would search all of them exactly,
+    or if all views are compared: exact search compares nine at one and a half times the cost of
+    one, an index searches nine times (``benchmarks/search_engines.py``).
     """
     kind = kind_for(len(sides.reference))
     few = len(sides.query) <= 2 * sample
@@ -103,7 +308,7 @@ def suited(sides: Sides, sample: int) -> Kind | None:
 
 
 def account_of(index: Index, effort: Effort, seen: Recall | None) -> Account:
-    """Return what is said of a search through an index."""
+    """Return the account of a search through an index."""
     kind = index.layout.kind
     parameters: dict[str, float] = {}
     if kind == "hnsw":

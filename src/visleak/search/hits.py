@@ -1,19 +1,118 @@
-"""What a search is asked for and what it answers: shared by all engines."""
+"""Queries and results of a search, shared by all engines, and the account of its completeness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Float32, Int8, Int64
-from visleak.search.account import Account
+from visleak.stats import Rate, percent
 from visleak.vectors import forget
 
-#: Makes the vectors of a view of the same pictures: (vectors, index into VIEWS) -> vectors.
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The share of the results of exact search that an engine found, for the same queries.
+
+    Attributes:
+        queries: how many queries were compared.
+        pairs: of the pairs at or above the threshold, those that were found.
+        leaks: of the queries with such a pair, those for which at least one was found.
+        best: of the places among the best of a query, those filled as well as by exact search.
+            References of equal similarity are equally good (Aumueller, Bernhardsson &
+            Faithfull, "ANN-Benchmarks", Information Systems 87, 2020, section 3).
+    """
+
+    queries: int
+    pairs: Rate
+    leaks: Rate
+    best: Rate
+
+    def plus(self, other: Recall) -> Recall:
+        """Return the recall over both searches, of the same queries."""
+        return Recall(
+            max(self.queries, other.queries),
+            _sum(self.pairs, other.pairs),
+            _sum(self.leaks, other.leaks),
+            _sum(self.best, other.best),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry of ``audit.json``."""
+        return {
+            "queries": self.queries,
+            "pairs": self.pairs.as_dict(),
+            "leaks": self.leaks.as_dict(),
+            "best": self.best.as_dict(),
+        }
+
+
+def _sum(a: Rate, b: Rate) -> Rate:
+    return Rate.of(a.count + b.count, a.total + b.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The account of one search.
+
+    Attributes:
+        engine: its name.
+        index: its key in faiss; ``exact`` if there was none.
+        parameters: of the search.
+        exact: everything is found by construction.
+        recall: compared with exact search; ``None`` if it was not measured.
+    """
+
+    engine: str
+    index: str
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    exact: bool = False
+    recall: Recall | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry of ``audit.json``."""
+        return {
+            "engine": self.engine,
+            "index": self.index,
+            "parameters": dict(self.parameters),
+            "exact": self.exact,
+            "recall": self.recall.as_dict() if self.recall else None,
+        }
+
+    def __str__(self) -> str:
+        """The completeness in a sentence, which belongs next to every rate."""
+        name = f"{self.engine} {self.index}"
+        if self.recall is None or not self.recall.queries:
+            return f"{name} may miss pairs: how many was not measured"
+        pairs, best = self.recall.pairs, self.recall.best
+        found = []
+        if pairs.total:
+            found.append(f"{_share(pairs)} of the pairs from the soft threshold on")
+        if best.total:
+            found.append(f"{_share(best)} of the best ones")
+        if not found:
+            return (
+                f"{name} may miss pairs: in a sample of {self.recall.queries:,} queries there was"
+                " none to find"
+            )
+        unit = "query" if self.recall.queries == 1 else "queries"
+        parts = self.parameters.get("partitions", 1)
+        where = f", in {self.parameters['measured']:,} of {parts:,} partitions" if parts > 1 else ""
+        return (
+            f"{name} may miss pairs: it found {' and '.join(found)} that exact search finds, in a"
+            f" sample of {self.recall.queries:,} {unit}{where}"
+        )
+
+
+def _share(rate: Rate) -> str:
+    return f"{percent(rate.share)} % ({rate.count:,} of {rate.total:,}, {rate.interval})"
+
+
+#: Makes the vectors of a view of the same images: (vectors, index into VIEWS) -> vectors.
 ViewMaker = Callable[[Float32, int], Float32]
 
 
@@ -22,9 +121,9 @@ class Wanted:
     """Which pairs a search must find.
 
     Attributes:
-        threshold: every pair with at least this similarity; ``None`` asks for none by threshold.
+        threshold: every pair with at least this similarity; ``None`` for none by threshold.
         best: and this many references of each query, best by ``similarity - penalty``.
-        cap: of the pairs by threshold keep at most this many a query, the most alike.
+        cap: of the pairs by threshold keep at most this many per query, the most similar.
     """
 
     threshold: float | None
@@ -34,7 +133,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a matrix, read when asked for: the matrix may be larger than memory.
+    """Some rows of a matrix, read on access: the matrix may be larger than memory.
 
     Attributes:
         matrix: ``float32`` (n, d).
@@ -60,12 +159,12 @@ class Sides:
     Attributes:
         query: ``float32`` (n, d), unit rows.
         reference: ``float32`` (m, d), unit rows; read block by block.
-        penalty: ``float32`` (m,), taken off the similarity when the best are chosen.
+        penalty: ``float32`` (m,), subtracted from the similarity to rank the best.
         order: ``int64`` (m,), ranks of the references' ids: ties go to the lower.
-        weight: ``int64`` (m,): how many references a row stands for, in the totals.
+        weight: ``int64`` (m,): references per row, for the totals.
         same: both are one set, and row i of one is row i of the other: i is never paired with i.
         views: indices into ``VIEWS``; view 0 must be among them.
-        make: makes the vectors of a view; needed where there is more than one.
+        make: makes the vectors of a view; needed for more than one.
     """
 
     query: Float32 | Rows
@@ -85,8 +184,8 @@ class Hits:
     Attributes:
         query, reference: ``int64`` (n,) row numbers.
         similarity: ``float32`` (n,): the largest over the views, computed in float64.
-        view: ``int8`` (n,): the view it was found in; the lowest where several agree.
-        total: ``int64``, one a query: pairs at or above the threshold, before the cap.
+        view: ``int8`` (n,): the view it was found in; the lowest of equal ones.
+        total: ``int64``, one per query: pairs at or above the threshold, before the cap.
     """
 
     query: Int64
@@ -97,11 +196,11 @@ class Hits:
 
 
 class Search(Protocol):
-    """A search engine. All engines give the same answer or say in the audit what they miss."""
+    """A search engine. All give the same result, or state in the audit what they may miss."""
 
     @property
     def accounts(self) -> Sequence[Account]:
-        """What was done in each call of :meth:`find`; nothing where everything was found."""
+        """Of each call of :meth:`find`; none if the engine finds everything."""
         ...
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:

@@ -13,11 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.records import Bool, Int64
-from visleak.search.account import Recall
-from visleak.search.chosen import chosen, joined
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Hits, Rows, Sides, Wanted
-from visleak.search.rescore import Scored
+from visleak.search.hits import Hits, Recall, Rows, Sides, Wanted
+from visleak.search.rescore import Scored, chosen, joined
 from visleak.stats import Rate
 
 #: Seed of the draw of queries.
@@ -48,7 +46,7 @@ def exact_answer(sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Hit
     Totals are not counted for queries of a set that is compared with itself.
     """
     asked = wanted
-    if sides.same:  # one more of each, for a picture is its own best match
+    if sides.same:  # one more of each, for an image is its own best match
         asked = replace(wanted, best=wanted.best and wanted.best + 1, cap=wanted.cap + 1)
     hits = ExactSearch().find(part_of(rows, sides), asked, workers=workers)
     if not sides.same:

@@ -7,7 +7,7 @@ matrix of unit rows, byte for byte: blocks only select, a margin below what is a
 all rounding, and the similarity of a selected pair is the float64 dot product of the ``float32``
 unit rows, rounded to ``float32``. Ties go by id.
 
-:func:`find_in_partition` is a pure function of its arguments, for any process or machine.
+:meth:`PartitionSearch.find` depends on its arguments only, for any process or machine.
 """
 
 from __future__ import annotations
@@ -24,38 +24,35 @@ from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Partition
 from visleak.search.hits import Wanted
-from visleak.search.streaming_blocks import dot_error
 from visleak.search.streaming_device import DeviceScreen, torch_device
-from visleak.search.streaming_findings import Findings
-from visleak.search.streaming_hits import Merger, PartitionHits, StreamHits
-from visleak.search.streaming_plan import choose, sampled, whole
-from visleak.search.streaming_screen import ProductScreen, Screen
+from visleak.search.streaming_hits import Collector, Merger, PartitionHits, StreamHits
+from visleak.search.streaming_screen import ProductScreen, Screen, choose, dot_error, sampled, whole
 from visleak.vectors import check_digest, forget, unit_rows
 
-#: Partitions of fewer rows are not worth choosing a screen for.
+#: Fewest rows of a partition for which a screen is chosen.
 FEW_ROWS: Final = 4096
 
-#: Bytes read of a partition before the system is told that they are no longer needed.
+#: Bytes read of a partition before they are released.
 FORGET_AFTER: Final = 2**27
 
-#: Rows whose similarities are taken first, so that the floor of the best is not at the bottom.
+#: Rows compared first, so that the floor of the best is not at the bottom.
 SEED_ROWS: Final = 1024
 
-#: Pairs rescored, or queries looked at, at a time; only bounds memory.
+#: Pairs rescored, or queries compared, at a time; only bounds memory.
 CHUNK: Final = 512
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionSearch:
-    """A question that can be put to any partition, in this process or in another. Picklable.
+    """A search that can be run on any partition, in this process or in another. Picklable.
 
     Attributes:
         query: ``float32`` (n, d): unit rows, of all benchmarks together.
         wanted: which pairs. The best are those of highest similarity: there is no penalty.
-        rows: about how many rows it will be put to, over all partitions; for the choice of a
-            screen only, which never changes an answer.
+        rows: about how many rows will be searched, over all partitions; for the choice of a screen
+            only, which never changes a result.
         device: ``cpu`` (numpy), ``auto`` (a GPU if torch is there and sees one, else numpy),
-            ``cuda`` or ``cuda:N``; never changes an answer.
+            ``cuda`` or ``cuda:N``; never changes a result.
     """
 
     query: Float32
@@ -79,9 +76,19 @@ class PartitionSearch:
         workers: int = 1,
         progress: Callable[[int], None] | None = None,
     ) -> PartitionHits:
-        """Return what a partition holds; see :func:`find_in_partition`."""
+        """Return the wanted pairs between the queries and one partition, read block by block.
+
+        Args:
+            partition: of the reference side.
+            workers: threads that share the blocks; never changes the result.
+            progress: called with the number of rows done since the last call, from any thread.
+
+        Raises:
+            MissingExtra: a GPU is requested, and there is no torch.
+            UsageError: there is no such device.
+        """
         stored = partition.matrix()
-        found = Findings(len(self.query), self.wanted, partition)
+        found = Collector(len(self.query), self.wanted, partition)
         with _quiet():
             screen = self._screen(stored)
             if self.wanted.best:
@@ -91,14 +98,14 @@ class PartitionSearch:
         def work() -> None:
             with _quiet():
                 for start, rows in blocks:
-                    _meet(self.query, rows, start, screen, found)
+                    _compare(self.query, rows, start, screen, found)
                     if progress is not None:
                         progress(len(rows))
 
         def check() -> None:
             check_digest(partition)
 
-        # the file is hashed beside the search, so that it is read from disk once
+        # the file is hashed during the search, so that it is read from disk once
         tasks = [check, *[work] * workers] if partition.stated else [work] * workers
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(len(tasks)) as pool:
@@ -111,7 +118,7 @@ class PartitionSearch:
         return found.finish(len(stored))
 
     def _screen(self, stored: npt.NDArray[Any]) -> Screen:
-        """Return the screen for a partition: made once, from the first that has rows enough."""
+        """Return the screen for a partition: made once, from the first with enough rows."""
         many = len(self.query) > 0 and len(stored) >= FEW_ROWS
         with self._lock:
             if many not in self._screens:
@@ -128,64 +135,37 @@ class PartitionSearch:
         return ProductScreen(self.query, choose(self.query, stored, self.wanted, rows))
 
 
-class Kept(Protocol):
-    """Keeps what was found in partitions, so that a search that was cut off goes on.
+class HitStore(Protocol):
+    """Stores the hits of partitions, so that an interrupted search resumes.
 
-    The keeper must tell questions apart: by the bytes of the queries, ``wanted`` and the
+    It must distinguish searches by the bytes of the queries, ``wanted`` and the
     partition's ``stamp``.
     """
 
     def get(self, partition: Partition) -> bytes | None:
-        """Return what was put for a partition, or ``None``."""
+        """Return what was stored for a partition, or ``None``."""
         ...
 
     def put(self, partition: Partition, found: bytes) -> None:
-        """Keep :meth:`PartitionHits.to_bytes` of a partition."""
+        """Store :meth:`PartitionHits.to_bytes` of a partition."""
         ...
 
 
-class Run(Protocol):
-    """Puts a question to partitions, here or elsewhere."""
+class PartitionRunner(Protocol):
+    """Searches partitions, in this process or elsewhere."""
 
     def __call__(
         self, search: PartitionSearch, partitions: Sequence[tuple[int, Partition]]
     ) -> Iterable[tuple[int, PartitionHits]]:
-        """Yield each partition's number and what was found in it, in any order, as it comes."""
+        """Yield each partition's number and hits, in any order."""
         ...
-
-
-def find_in_partition(
-    query: Float32,
-    partition: Partition,
-    wanted: Wanted,
-    *,
-    workers: int = 1,
-    progress: Callable[[int], None] | None = None,
-    device: str = "cpu",
-) -> PartitionHits:
-    """Return the wanted pairs between the queries and one partition.
-
-    Args:
-        query: ``float32`` (n, d): unit rows.
-        partition: read once, block by block.
-        wanted: which pairs.
-        workers: threads that share the blocks among themselves; never changes the answer.
-        progress: called with the number of rows done since the last call, from any thread.
-        device: as in :class:`PartitionSearch`.
-
-    Raises:
-        MissingExtra: a GPU is asked for, and there is no torch.
-        UsageError: no such device.
-    """
-    search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, device=device)
-    return search.find(partition, workers=workers, progress=progress)
 
 
 def _quiet() -> np.errstate:
     """Silence numpy in this thread.
 
     Products of small finite matrices may raise flags in BLAS, which also computes on memory
-    beyond them and drops the result. Rows that are no numbers are found by their length.
+    beyond them and drops the result. Rows with NaN or infinity are found by their length.
     """
     return np.errstate(invalid="ignore", over="ignore")
 
@@ -219,11 +199,11 @@ class _Blocks:
             self._next = len(self._stored)
 
 
-def _meet(
-    query: Float32, stored: npt.NDArray[Any], start: int, screen: Screen, found: Findings
+def _compare(
+    query: Float32, stored: npt.NDArray[Any], start: int, screen: Screen, found: Collector
 ) -> None:
     """Compare all queries with a block of rows that begins at ``start``."""
-    seen = screen.look(stored, found.floor)
+    seen = screen.select(stored, found.floor)
     found.note(seen.broken + start, seen.off)
     if not len(seen.row):
         return
@@ -239,7 +219,7 @@ def _meet(
 
 
 def _certain_floor(query: Float32, stored: npt.NDArray[Any], best: int) -> Float32:
-    """Return similarities that at least ``best`` rows of a partition reach, one a query."""
+    """Return similarities that at least ``best`` rows of a partition reach, one per query."""
     sample = sampled(stored, max(SEED_ROWS, 8 * best))
     floor = np.full(len(query), -np.inf, np.float32)
     if len(sample) >= best:
@@ -257,8 +237,8 @@ def stream(
     *,
     workers: int = 1,
     progress: Callable[[int], None] | None = None,
-    keep: Kept | None = None,
-    run: Run | None = None,
+    keep: HitStore | None = None,
+    run: PartitionRunner | None = None,
     device: str = "cpu",
 ) -> StreamHits:
     """Return the wanted pairs between the queries and all partitions, read once.
@@ -267,10 +247,10 @@ def stream(
         query: ``float32`` (n, d): unit rows, of all benchmarks together.
         partitions: of the reference side, with ids unique over all of them.
         wanted: which pairs. The best are those of highest similarity: there is no penalty.
-        workers: threads of this process; never changes the answer.
+        workers: threads of this process; never changes the result.
         progress: called with the number of rows done so far.
-        keep: keeps what was found in a partition, and gives it back when it is asked for again.
-        run: puts the question to the partitions somewhere else; by default one after another here.
+        keep: stores the hits of partitions, and returns those of an earlier search.
+        run: searches the partitions elsewhere; by default one after another in this process.
         device: as in :class:`PartitionSearch`.
 
     Raises:
@@ -280,7 +260,7 @@ def stream(
     rows = sum(partition.rows for partition in partitions)
     search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, rows, device)
     merger = Merger(len(query), wanted)
-    done = _Done(progress)
+    done = _RowCounter(progress)
     todo = []
     for number, partition in enumerate(partitions):
         known = _known(keep, partition, len(query))
@@ -300,8 +280,8 @@ def stream(
     return merger.finish()
 
 
-def _known(keep: Kept | None, partition: Partition, queries: int) -> PartitionHits | None:
-    """Return what was kept of a partition; what cannot be read, or is of others, is not known."""
+def _known(keep: HitStore | None, partition: Partition, queries: int) -> PartitionHits | None:
+    """Return the stored hits of a partition; ``None`` if they cannot be read or do not match."""
     stored = keep.get(partition) if keep is not None else None
     if stored is None:
         return None
@@ -314,15 +294,18 @@ def _known(keep: Kept | None, partition: Partition, queries: int) -> PartitionHi
 
 
 def _one_by_one(
-    search: PartitionSearch, partitions: Sequence[tuple[int, Partition]], workers: int, done: _Done
+    search: PartitionSearch,
+    partitions: Sequence[tuple[int, Partition]],
+    workers: int,
+    done: _RowCounter,
 ) -> Iterator[tuple[int, PartitionHits]]:
     """Search partitions in this process, all workers on one partition at a time."""
     for number, partition in partitions:
         yield number, search.find(partition, workers=workers, progress=done.add)
 
 
-class _Done:
-    """Counts rows over threads and partitions, and tells how many are done."""
+class _RowCounter:
+    """Counts rows over threads and partitions, and reports progress."""
 
     def __init__(self, progress: Callable[[int], None] | None) -> None:
         self._progress = progress
@@ -339,7 +322,7 @@ class _Done:
     def counted(
         self, answers: Iterable[tuple[int, PartitionHits]]
     ) -> Iterator[tuple[int, PartitionHits]]:
-        """Count partitions that come whole."""
+        """Count the rows of finished partitions."""
         for number, found in answers:
             self.add(found.rows)
             yield number, found

@@ -23,10 +23,15 @@ import numpy.typing as npt
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.records import Float32, Int64
-from visleak.search.streaming_blocks import Judged, dot_error, judge, length_error
-from visleak.search.streaming_screen import Seen
+from visleak.search.streaming_screen import (
+    RowLengths,
+    ScreenResult,
+    dot_error,
+    length_error,
+    row_lengths,
+)
 
-#: Pairs and queries of one product on a device: its result takes 3 bytes a pair, and where
+#: Pairs and queries of one product on a device: its result takes 3 bytes per pair, and if
 #: everything is wanted its list of places takes 16.
 PAIRS: Final = 2**27
 TILE: Final = 8_192
@@ -47,7 +52,7 @@ def half_error(width: int, precision: str) -> float:
 
 
 def torch_device(wanted: str) -> str | None:
-    """Return the torch device that a choice of device means, or ``None`` for plain numpy.
+    """Return the torch device of a choice of device, or ``None`` for plain numpy.
 
     Args:
         wanted: ``cpu`` (numpy), ``auto`` (a GPU if torch is there and sees one, else numpy),
@@ -103,7 +108,7 @@ class DeviceScreen:
         self._slack = half_error(width, precision) + 2 * length_error(width)
         self._query = torch.tensor(query, device=device).to(self._kind)
 
-    def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
+    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
         """Return pairs that may reach the floor; see :class:`Screen`.
 
         Raises:
@@ -118,14 +123,14 @@ class DeviceScreen:
                 " (device cpu), or free memory of the GPU"
             ) from error
         keep = ~np.isin(row, judged.broken)
-        return Seen(query[keep], row[keep], judged.broken, judged.off)
+        return ScreenResult(query[keep], row[keep], judged.broken, judged.off)
 
     def reaching(self, rows: Any, floor: Any) -> Int64:
         """Return pairs (n, 2) of query and row that may reach the floor.
 
         Args:
             rows: tensor (m, d) on the device: unit rows in half precision.
-            floor: tensor on the device: ``float32``, one a query.
+            floor: tensor on the device: ``float32``, one per query.
         """
         found = []
         for start in range(0, len(floor), TILE):
@@ -135,13 +140,13 @@ class DeviceScreen:
             found.append(places + np.array([start, 0]))
         return np.concatenate([np.empty((0, 2), np.int64), *found])
 
-    def _prepared(self, stored: npt.NDArray[Any]) -> tuple[Any, Judged]:
-        """Return unit rows in half precision on the device, and what is known of their lengths."""
+    def _prepared(self, stored: npt.NDArray[Any]) -> tuple[Any, RowLengths]:
+        """Return unit rows in half precision on the device, and their lengths."""
         torch = self._torch
-        # a copy in memory of its own: torch takes neither read-only memory nor foreign byte order
+        # a copy: torch takes neither read-only memory nor foreign byte order
         own = np.array(stored, stored.dtype.newbyteorder("="))
         rows = torch.from_numpy(own).to(self._device).to(torch.float32)
-        judged = judge(stored, torch.linalg.vector_norm(rows, dim=1).cpu().numpy())
+        judged = row_lengths(stored, torch.linalg.vector_norm(rows, dim=1).cpu().numpy())
         if len(judged.odd):
             rows[torch.tensor(judged.odd, device=self._device)] = torch.tensor(
                 judged.replaced, device=self._device

@@ -1,4 +1,4 @@
-"""What a search through one partition found, and how the findings of many become one answer.
+"""Hits in one partition, and the merge of those of all partitions into one result.
 
 All of a query's pairs are in one order: falling similarity, then the reference's id. Every
 partition keeps the first of them that may be wanted, so the first over all partitions are among
@@ -7,15 +7,16 @@ what the partitions kept, and merging gives what one search over everything woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.records import Bool, Float32, Int64
+from visleak.records import Bool, Float32, Int64, Partition
 from visleak.search.hits import Wanted
 
 #: Layout of :meth:`PartitionHits.to_bytes`; bytes of another layout are not read.
@@ -27,16 +28,14 @@ PENDING_LIMIT: Final = 1_000_000
 
 @dataclass(frozen=True)
 class PartitionHits:
-    """What one partition holds of the wanted pairs. Small, picklable, and complete for a merge.
-
-    It carries the ids of its hits, so that a merge opens no partition again.
+    """The wanted pairs of one partition, with all that a merge needs. Small and picklable.
 
     Attributes:
         query: ``int64`` (n,): rows of the query matrix.
         row: ``int64`` (n,): rows of the partition.
         similarity: ``float32`` (n,).
         id: Arrow string array (n,): ids of the references.
-        total: ``int64``, one a query: pairs of this partition at or above the threshold, before
+        total: ``int64``, one per query: pairs of this partition at or above the threshold, before
             the cap.
         broken: ``int64`` (k,), ascending: rows without a direction (NaN, infinity, zeros); they are
             never hits.
@@ -85,7 +84,7 @@ class PartitionHits:
         """Return what :meth:`to_bytes` stored.
 
         Raises:
-            ValueError: these are no hits, or hits of another layout.
+            ValueError: the bytes are not hits, or of another layout.
         """
         try:
             with pa.ipc.open_stream(stored) as reader:
@@ -105,7 +104,7 @@ class PartitionHits:
 
 @dataclass(frozen=True)
 class StreamHits:
-    """What a stream over all partitions found, sorted by query, falling similarity, id.
+    """The wanted pairs of all partitions, sorted by query, falling similarity, id.
 
     Attributes:
         query: ``int64`` (n,): rows of the query matrix.
@@ -113,7 +112,7 @@ class StreamHits:
         row: ``int64`` (n,): row within it.
         similarity: ``float32`` (n,): float64 dot product of the unit rows, rounded.
         id: Arrow string array (n,): ids of the references.
-        total: ``int64``, one a query: pairs at or above the threshold, before the cap.
+        total: ``int64``, one per query: pairs at or above the threshold, before the cap.
         broken: ``int64`` (k, 2): partition and row of every vector without a direction.
         off: vectors whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
         rows: vectors that were streamed, the broken ones included.
@@ -141,8 +140,8 @@ def kept(
     Args:
         query: ``int64`` (n,).
         similarity: ``float32`` (n,).
-        wanted: what is asked for.
-        ids: returns the references' ids of some of the n pairs. It is asked only for pairs that
+        wanted: which pairs.
+        ids: returns the references' ids of some of the n pairs. It is called only for pairs that
             tie where a query's list is cut.
     """
     limit = np.full(len(query), wanted.best)
@@ -179,11 +178,11 @@ def _rank(query: Int64, order: Int64) -> Int64:
 
 @dataclass
 class Merger:
-    """Takes the findings of partitions, in any order, and keeps what is wanted of them.
+    """Merges the hits of partitions, in any order, and keeps the wanted ones.
 
     Args:
         queries: number of queries.
-        wanted: what is asked for.
+        wanted: which pairs.
     """
 
     queries: int
@@ -200,10 +199,10 @@ class Merger:
         self.off = self.rows = 0
 
     def add(self, partition: int, found: PartitionHits) -> None:
-        """Take what was found in a partition.
+        """Add the hits of a partition.
 
         Raises:
-            ValueError: it was found for other queries.
+            ValueError: they are of other queries.
         """
         if len(found.total) != self.queries:
             raise ValueError(f"hits for {len(found.total)} queries, not {self.queries}")
@@ -241,7 +240,7 @@ class Merger:
         return first, second, third, np.concatenate(similarity)[order], joined
 
     def finish(self) -> StreamHits:
-        """Return what is wanted over all partitions taken."""
+        """Return the wanted pairs of all partitions."""
         query, partition, row, similarity, ids = self._settle()
         order = np.lexsort((id_ranks(ids), -similarity, query))
         broken = np.concatenate([np.empty((0, 2), np.int64), *self._broken])
@@ -258,15 +257,108 @@ class Merger:
         )
 
 
-def merge(queries: int, wanted: Wanted, found: Iterable[tuple[int, PartitionHits]]) -> StreamHits:
-    """Merge partitions' hits into what one search over everything would have given.
+#: Pairs held before they are cut to what is wanted: only bounds memory.
+COLLECTOR_LIMIT: Final = 400_000
+
+
+class Collector:
+    """Collects the pairs of a partition from several threads, and keeps those that may be wanted.
 
     Args:
         queries: number of queries.
-        wanted: what was asked for in every partition.
-        found: number of a partition and what it holds, in any order.
+        wanted: which pairs.
+        partition: for the ids.
     """
-    merger = Merger(queries, wanted)
-    for partition, hits in found:
-        merger.add(partition, hits)
-    return merger.finish()
+
+    def __init__(self, queries: int, wanted: Wanted, partition: Partition) -> None:
+        self._wanted = wanted
+        self._partition = partition
+        self._lock = Lock()
+        self._pairs: list[tuple[Int64, Int64, Float32]] = []
+        self._held = self._settled = 0
+        self._total: Int64 = np.zeros(queries, np.int64)
+        self._broken: list[Int64] = []
+        self._off = 0
+        threshold = np.inf if wanted.threshold is None else wanted.threshold
+        #: Of the similarity; infinite if there is none.
+        self.threshold = np.float32(threshold)
+        self._leaders = np.full((queries, wanted.best), -np.inf, np.float32)
+        #: ``float32``, one per query: no pair below it is wanted. It only rises.
+        self.floor: Float32 = np.full(
+            queries, -np.inf if wanted.best else self.threshold, np.float32
+        )
+
+    def add(self, query: Int64, row: Int64, similarity: Float32) -> None:
+        """Add pairs with their exact similarities, each pair once."""
+        with self._lock:
+            keep = similarity >= self.floor[query]
+            query, row, similarity = query[keep], row[keep], similarity[keep]
+            np.add.at(self._total, query[similarity >= self.threshold], 1)
+            if self._wanted.best and len(query):
+                self._raise_floor(query, similarity)
+            self._pairs.append((query, row, similarity))
+            self._held += len(query)
+            if self._held > self._settled + max(COLLECTOR_LIMIT, self._settled):
+                self._settle()
+
+    def note(self, broken: Int64, off: int) -> None:
+        """Add the broken rows of a block, and the number of rows of another length."""
+        with self._lock:
+            self._broken.append(broken)
+            self._off += off
+
+    def raise_floor(self, floor: Float32) -> None:
+        """Raise the floor to similarities that enough pairs of each query are known to reach."""
+        with self._lock:
+            self.floor = np.minimum(np.maximum(self.floor, floor), self.threshold)
+
+    def _raise_floor(self, query: Int64, similarity: Float32) -> None:
+        """Update the best of the queries of new pairs."""
+        best = self._wanted.best
+        touched, place = np.unique(query, return_inverse=True)
+        rows = np.concatenate([np.repeat(np.arange(len(touched)), best), place])
+        values = np.concatenate([self._leaders[touched].ravel(), similarity])
+        order = np.lexsort((-values, rows))
+        rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+        leaders = values[order[rank < best]].reshape(len(touched), best)
+        self._leaders[touched] = leaders
+        reached = np.maximum(leaders[:, -1], self.floor[touched])
+        self.floor[touched] = np.minimum(reached, self.threshold)
+
+    def _settle(self) -> tuple[Int64, Int64, Float32]:
+        """Cut what is held to what may be wanted, in the order of rows."""
+        none: Int64 = np.empty(0, np.int64)
+        columns = zip((none, none, np.empty(0, np.float32)), *self._pairs, strict=True)
+        query, row, similarity = (np.concatenate(each) for each in columns)
+        keep = kept(query, similarity, self._wanted, lambda some: self._ids(row[some]))
+        pairs = query[keep], row[keep], similarity[keep]
+        self._pairs = [pairs]
+        self._held = self._settled = len(pairs[0])
+        return pairs
+
+    def _ids(self, rows: Int64) -> pa.StringArray:
+        """Return the ids of rows of the partition, which may repeat."""
+        asked, place = np.unique(rows, return_inverse=True)
+        ids = self._partition.columns(asked)["id"]
+        return ids.cast(pa.string()).take(pa.array(place))
+
+    def finish(self, rows: int) -> PartitionHits:
+        """Return the pairs that may be wanted, sorted by query, falling similarity and row.
+
+        Args:
+            rows: of the partition.
+        """
+        query, row, similarity = self._settle()
+        order = np.lexsort((row, -similarity, query))
+        query, row, similarity = query[order], row[order], similarity[order]
+        none: Int64 = np.empty(0, np.int64)
+        return PartitionHits(
+            query=query,
+            row=row,
+            similarity=similarity,
+            id=self._ids(row) if len(row) else pa.array([], pa.string()),
+            total=self._total,
+            broken=np.sort(np.concatenate([none, *self._broken])),
+            off=self._off,
+            rows=rows,
+        )

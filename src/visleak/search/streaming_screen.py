@@ -8,6 +8,7 @@ Nothing that is wanted is ever lost: all rounding is bounded, and the bound lowe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import local
 from typing import Any, Final, Protocol
@@ -17,12 +18,109 @@ import numpy.typing as npt
 
 from visleak.records import Float32, Int64
 from visleak.search.exact import MARGIN
-from visleak.search.streaming_blocks import (
-    ROUNDING,
-    dot_error,
-    length_error,
-    read_block,
-)
+from visleak.search.hits import Wanted
+from visleak.vectors import NORM_TOLERANCE, unit_rows
+
+#: Half a unit in the last place of ``float32``: the relative error of one operation.
+ROUNDING: Final = 2.0**-24
+
+#: Lengths between which squares neither overflow nor vanish; other rows are normalised exactly.
+SANE_LENGTHS: Final = (1e-3, 1e3)
+
+#: Of a half float widened by moving its bits: sign, exponent and fraction, at their new places.
+HALF_BITS: Final = np.uint32(0x8FFFE000)
+
+#: Difference of the two exponents' biases: 127 - 15.
+HALF_SCALE: Final = np.float32(2.0**112)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLengths:
+    """The lengths of some stored rows.
+
+    Attributes:
+        scale: ``float32`` (m,): rows times this are of unit length, but for an error of at most
+            :func:`length_error`; 0 where a row is broken.
+        odd: ``int64`` (k,): rows so short, long or broken that they must be replaced.
+        replaced: ``float32`` (k, d): by these; zero where a row is broken.
+        broken: ``int64`` (j,): rows without a direction (NaN, infinity, zeros).
+        off: how many are of another length than 1.
+    """
+
+    scale: Float32
+    odd: Int64
+    replaced: Float32
+    broken: Int64
+    off: int
+
+
+def dot_error(terms: int) -> float:
+    """Return how far a ``float32`` dot product may be off, for factors of unit length.
+
+    Holds for any order of summation (Higham 2002, section 3.1): n u / (1 - n u).
+    """
+    return terms * ROUNDING / (1 - terms * ROUNDING)
+
+
+def length_error(width: int) -> float:
+    """Return the largest relative error of rows times :attr:`RowLengths.scale`."""
+    # the root halves the error of the sum; root, division, product and unit rows round once each
+    return dot_error(width) / 2 + 5 * ROUNDING
+
+
+def read_block(stored: npt.NDArray[Any], out: Float32) -> RowLengths:
+    """Write stored rows (m, d) of any float type into ``out`` (m, d), fit to be scaled."""
+    widen(stored, out)
+    with np.errstate(over="ignore", invalid="ignore"):
+        judged = row_lengths(stored, np.sqrt(np.einsum("ij,ij->i", out, out)))
+    out[judged.odd] = judged.replaced
+    return judged
+
+
+def row_lengths(stored: npt.NDArray[Any], lengths: Float32) -> RowLengths:
+    """Return the lengths of stored rows from rough ones, computed exactly where these are unsure.
+
+    Args:
+        stored: (m, d), of any float type.
+        lengths: ``float32`` (m,): root of the ``float32`` sum of squares.
+    """
+    sane = (lengths > SANE_LENGTHS[0]) & (lengths < SANE_LENGTHS[1])
+    usable = np.asarray(np.where(sane, lengths, 1), np.float32)
+    distance = np.abs(usable - np.float32(1))
+    unsure = np.abs(distance - NORM_TOLERANCE) < 4 * dot_error(stored.shape[1])
+    off = int(np.count_nonzero((distance > NORM_TOLERANCE) & ~unsure))
+    if unsure.any():
+        off += int(unit_rows(stored[unsure]).off.sum())
+    odd = np.flatnonzero(~sane)
+    exact = unit_rows(stored[odd])
+    scale = np.reciprocal(usable)
+    scale[odd[exact.broken]] = 0
+    return RowLengths(scale, odd, exact.matrix, odd[exact.broken], off + int(exact.off.sum()))
+
+
+def widen(stored: npt.NDArray[Any], out: Float32) -> None:
+    """Write stored rows into ``out`` as ``float32``.
+
+    Half floats are widened with whole-array integer operations, several times faster than numpy
+    converts them one by one: the bits move to their places, and a product corrects the exponent.
+    Infinity and NaN come out as 65,536 or more, which no finite half float reaches.
+    """
+    if stored.dtype == np.dtype(np.float16) and stored.dtype.isnative and _keeps_subnormals():
+        bits = out.view(np.int32)
+        np.copyto(bits, stored.view(np.int16))
+        unsigned = out.view(np.uint32)
+        np.left_shift(unsigned, 13, out=unsigned)
+        np.bitwise_and(unsigned, HALF_BITS, out=unsigned)
+        np.multiply(out, HALF_SCALE, out=out)
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.copyto(out, stored, casting="same_kind")
+
+
+def _keeps_subnormals() -> bool:
+    """Whether this thread computes with subnormal numbers; some libraries switch that off."""
+    return bool((np.full(1, 1e-40, np.float32) * np.float32(1e30))[0] > 0)
+
 
 #: Rows and queries of one product: its result stays in the processor's cache.
 BLOCK: Final = 1024
@@ -33,8 +131,8 @@ CHUNK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a screen saw in some rows.
+class ScreenResult:
+    """What a screen selects of some rows.
 
     Attributes:
         query, row: ``int64`` (n,): pairs that may be wanted, among them all that are.
@@ -52,17 +150,17 @@ class Screen(Protocol):
     """Selects pairs. Several threads may use one at a time.
 
     Attributes:
-        block: rows it likes to get at a time.
+        block: preferred number of rows at a time.
     """
 
     block: int
 
-    def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
+    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
         """Return the pairs whose similarity may reach the floor of their query.
 
         Args:
             stored: (m, d): rows as stored.
-            floor: ``float32``, one a query.
+            floor: ``float32``, one per query.
         """
         ...
 
@@ -135,23 +233,23 @@ class ProductScreen:
         squared = np.maximum(squared, np.float32(0)) + np.float32(self._spare)
         return np.asarray(np.sqrt(squared))
 
-    def look(self, stored: npt.NDArray[Any], floor: Float32) -> Seen:
+    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
         """Return pairs that may reach the floor; see :class:`Screen`."""
-        room = self._room(stored.shape)
-        rows = room.rows[: len(stored)]
+        workspace = self._workspace(stored.shape)
+        rows = workspace.rows[: len(stored)]
         judged = read_block(stored, rows)
-        query, row = self._reaching(self._prepared(rows, judged.scale, room), floor, room)
+        query, row = self._reaching(self._prepared(rows, judged.scale, workspace), floor, workspace)
         if not self._whole:
             query, row = self._compared(rows, judged.scale, query, row, floor)
         if len(judged.broken):
             keep = ~np.isin(row, judged.broken)
             query, row = query[keep], row[keep]
-        return Seen(query, row, judged.broken, judged.off)
+        return ScreenResult(query, row, judged.broken, judged.off)
 
-    def _prepared(self, rows: Float32, scale: Float32, room: _Room) -> Float32:
+    def _prepared(self, rows: Float32, scale: Float32, workspace: _Workspace) -> Float32:
         """Return the first parts of a block's rows, and the lengths of the rests behind them."""
         kept = self._part.kept
-        prepared = room.prepared[: len(rows)]
+        prepared = workspace.prepared[: len(rows)]
         first = prepared[:, :kept]
         if self._part.axes is None:
             run = rows[:, self._part.start : self._part.stop]
@@ -164,15 +262,17 @@ class ProductScreen:
             prepared[scale == 0, kept] = 0
         return prepared
 
-    def _reaching(self, prepared: Float32, floor: Float32, room: _Room) -> tuple[Int64, Int64]:
+    def _reaching(
+        self, prepared: Float32, floor: Float32, workspace: _Workspace
+    ) -> tuple[Int64, Int64]:
         """Return the pairs whose bound reaches the floor."""
         needed = floor - self._bound_slack
         queries, rows = [], []
         for start in range(0, len(floor), TILE):
             tile = slice(start, start + TILE)
             size = len(prepared), len(needed[tile])
-            bounds = room.bounds[: size[0] * size[1]].reshape(size)
-            reached = room.reached[: size[0] * size[1]].reshape(size)
+            bounds = workspace.bounds[: size[0] * size[1]].reshape(size)
+            reached = workspace.reached[: size[0] * size[1]].reshape(size)
             np.matmul(prepared, self._first[:, tile], out=bounds)
             np.greater_equal(bounds, needed[tile], out=reached)
             places = np.flatnonzero(reached)
@@ -195,26 +295,150 @@ class ProductScreen:
             keep[part] = product * scale[row[part]] >= needed[query[part]]
         return query[keep], row[keep]
 
-    def _room(self, shape: tuple[int, ...]) -> _Room:
-        """Return this thread's arrays to work in."""
-        room: _Room | None = getattr(self._local, "room", None)
-        if room is None or len(room.rows) < shape[0]:
+    def _workspace(self, shape: tuple[int, ...]) -> _Workspace:
+        """Return the arrays of this thread."""
+        workspace: _Workspace | None = getattr(self._local, "workspace", None)
+        if workspace is None or len(workspace.rows) < shape[0]:
             columns = self._part.kept + (not self._whole)
-            room = _Room(
+            workspace = _Workspace(
                 rows=np.empty(shape, np.float32),
                 prepared=np.empty((shape[0], columns), np.float32),
                 bounds=np.empty(shape[0] * TILE, np.float32),
                 reached=np.empty(shape[0] * TILE, np.bool_),
             )
-            self._local.room = room
-        return room
+            self._local.workspace = workspace
+        return workspace
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """Arrays that one thread works in, made once: the system gives out new ones slowly."""
+class _Workspace:
+    """The arrays of one thread, allocated once: new ones are slow."""
 
     rows: Float32
     prepared: Float32
     bounds: Float32
     reached: npt.NDArray[np.bool_]
+
+
+#: Rows of either side that the costs are measured on.
+TRIED_QUERIES: Final = 256
+TRIED_ROWS: Final = 1024
+
+#: Rows of either side that axes are found from.
+LEARNT_FROM: Final = 4096
+
+#: A sample is read in so many runs: a file gives runs faster than single rows.
+RUNS: Final = 16
+
+#: Costs in multiply-adds of the matrix product: to compare a pair with the floor, to compare one
+#: that reached it in full, to cut a coordinate out of a row, and to find the axes of a width of 1.
+COMPARING: Final = 10.0
+COMPARING_IN_FULL: Final = 13_000.0
+CUTTING: Final = 10.0
+FINDING_AXES: Final = 250.0
+
+#: How many coordinates to try, in shares of the width.
+SHARES: Final = (1 / 64, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8, 9 / 64, 5 / 32, 11 / 64,
+                 3 / 16, 7 / 32, 1 / 4, 5 / 16, 3 / 8, 1 / 2)  # fmt: skip
+
+
+def whole(width: int) -> Part:
+    """Return the part that leaves no rest: the plain product."""
+    return Part(0, width)
+
+
+def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
+    """Return unit rows of some runs of a matrix, the broken ones left out.
+
+    Args:
+        stored: (n, d).
+        count: about how many rows.
+        shift: runs by which to step aside, for other rows; where there are few, they overlap.
+    """
+    if not len(stored):
+        return np.empty(stored.shape, np.float32)
+    length = -(-min(count, len(stored)) // RUNS)
+    starts = np.linspace(0, len(stored) - length, RUNS).astype(np.int64)
+    rows = np.unique((starts[:, None] + shift * length + np.arange(length)).ravel() % len(stored))
+    read = unit_rows(stored[rows])
+    return read.matrix[~read.broken]
+
+
+def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) -> Part:
+    """Return the part of the least expected cost.
+
+    Args:
+        query: ``float32`` (n, d): unit rows.
+        stored: (m, d): a partition, of which a sample is read.
+        wanted: which pairs.
+        rows: how many will be searched with it, in this partition and in others.
+    """
+    width = query.shape[1]
+    left, right = sampled(query, TRIED_QUERIES), sampled(stored, TRIED_ROWS)
+    plain = len(query) * (width + COMPARING)
+    choices = [(plain, whole(width))]
+    if not len(right):
+        return choices[0][1]
+    floor = _expected_floor(left, right, wanted, rows)
+    for part in _runs(left, right):
+        choices.append((_cost(len(query), part, left, right, floor), part))
+    cheapest = min(choices, key=lambda choice: choice[0])
+    if cheapest[0] * rows > FINDING_AXES * width**3:
+        # from other rows than they are tried on, for which they would seem better than they are
+        axes = _axes(sampled(query, LEARNT_FROM, shift=1), sampled(stored, LEARNT_FROM, shift=1))
+        for kept in _sizes(width):
+            part = Part(0, kept, np.ascontiguousarray(axes[:, :kept]))
+            choices.append((_cost(len(query), part, left, right, floor), part))
+        cheapest = min(choices, key=lambda choice: choice[0])
+    return cheapest[1]
+
+
+def _sizes(width: int) -> Iterator[int]:
+    """Yield numbers of coordinates to try, each once."""
+    yield from sorted({max(1, round(width * share)) for share in SHARES} - {width})
+
+
+def _runs(left: Float32, right: Float32) -> Iterator[Part]:
+    """Yield the runs of stored coordinates in which the two sides differ most, one per size."""
+    spread = (left.astype(np.float64) ** 2).mean(axis=0) + (right.astype(np.float64) ** 2).mean(
+        axis=0
+    )
+    spread -= 2 * left.mean(axis=0, dtype=np.float64) * right.mean(axis=0, dtype=np.float64)
+    sums = np.concatenate([[0.0], np.cumsum(spread)])
+    for kept in _sizes(left.shape[1]):
+        start = int(np.argmax(sums[kept:] - sums[:-kept]))
+        yield Part(start, start + kept)
+
+
+def _axes(left: Float32, right: Float32) -> Float32:
+    """Return orthonormal axes (d, k), those along which the two sides differ most first."""
+    one, other = left.astype(np.float64), right.astype(np.float64)
+    across = np.outer(one.mean(axis=0), other.mean(axis=0))
+    moment = one.T @ one / len(one) + other.T @ other / len(other) - across - across.T
+    _, axes = np.linalg.eigh(moment)
+    return axes[:, ::-1].astype(np.float32)
+
+
+def _cost(
+    queries: int, part: Part, left: Float32, right: Float32, floor: npt.NDArray[np.float64]
+) -> float:
+    """Return the cost of a part per reference, in multiply-adds."""
+    first, second = part.of(left), part.of(right)
+    rests = [np.sqrt(np.maximum(1 - np.einsum("ij,ij->i", p, p), 0)) for p in (first, second)]
+    bounds = first @ second.T + np.outer(*rests)
+    passing = float((bounds >= floor[:, None]).mean())
+    making = part.kept * CUTTING if part.axes is None else part.kept * left.shape[1]
+    return making + queries * (part.kept + COMPARING + passing * COMPARING_IN_FULL)
+
+
+def _expected_floor(
+    left: Float32, right: Float32, wanted: Wanted, rows: int
+) -> npt.NDArray[np.float64]:
+    """Return an estimate of the floor of the sampled queries, most of the time."""
+    threshold = np.inf if wanted.threshold is None else wanted.threshold
+    floor = np.full(len(left), threshold)
+    if wanted.best:
+        # the share of the best among the rows, halfway through them
+        share = min(1.0, 2 * wanted.best / max(1, rows))
+        floor = np.minimum(floor, np.quantile(left @ right.T, 1 - share, axis=1))
+    return floor

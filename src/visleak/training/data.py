@@ -13,12 +13,84 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.encoders.preprocessing import PixelPreparation
 from visleak.errors import VisleakError
 from visleak.groups import chained, components, numbered
 from visleak.images import decode
-from visleak.pipeline.context import GrowingColumn, RunContext
+from visleak.pipeline.context import GrowingColumn, Handle, RunContext, shared
+from visleak.quantities import counted
 from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
-from visleak.training.decoding import decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A part of a set.
+
+    Attributes:
+        pixels: of one image after the other, ``uint8`` RGB.
+        sizes: ``int64`` (k, 2): height and width of each, 0 if unreadable.
+        originals: ``int64`` (k, 2): height and width as people see the image, 1 if unreadable.
+        unreadable: positions in the part, with the reasons.
+    """
+
+    pixels: Bytes8
+    sizes: Int64
+    originals: Int64
+    unreadable: tuple[tuple[int, Unreadable], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    opener: Handle
+    positions: range
+    size_of: Callable[[int, int], tuple[int, int]]
+    resample: int
+
+
+def decoded(
+    images: ImageSet,
+    place: RunContext,
+    size_of: Callable[[int, int], tuple[int, int]],
+    *,
+    chunk: int,
+    resample: int,
+) -> Iterator[Decoded]:
+    """Yield the images of a set in parts, in its order.
+
+    Args:
+        images: the set.
+        place: where to work.
+        size_of: from height and width of an image to those it is resized to; picklable.
+        chunk: images per part.
+        resample: Pillow's number of the filter.
+    """
+    opener, done, step = place.share(images.opener), 0, f"reading {images.name}"
+    count = len(images)
+    tasks = (
+        _Task(opener, range(at, min(at + chunk, count)), size_of, resample)
+        for at in range(0, count, chunk)
+    )
+    for part in place.each(_decode, tasks, step):
+        yield part
+        done += len(part.sizes)
+        place.progress(step, done, count)
+
+
+def _decode(task: _Task) -> Decoded:
+    pixels = [np.empty(0, np.uint8)]
+    sizes = np.zeros((len(task.positions), 2), np.int64)
+    originals = np.ones((len(task.positions), 2), np.int64)
+    unreadable = []
+    for at, data in enumerate(shared(task.opener).read(list(task.positions))):
+        image = data if isinstance(data, Unreadable) else decode(data)
+        if isinstance(image, Unreadable):
+            unreadable.append((at, image))
+            continue
+        originals[at] = image.height, image.width
+        sizes[at] = size = task.size_of(image.height, image.width)
+        pixels.append(PixelPreparation(size, resample=task.resample)(image).reshape(-1))
+    return Decoded(np.concatenate(pixels), sizes, originals, tuple(unreadable))
+
 
 #: Images per task at most, and pixels that it returns at most.
 CHUNK: Final = 256
@@ -97,9 +169,9 @@ def sizes_of(images: ImageSet) -> Sizes:
     positions = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     found = []
     for data in images.opener.read(positions.tolist()):
-        picture = data if isinstance(data, Unreadable) else decode(data)
-        if not isinstance(picture, Unreadable):
-            found.append((picture.height, picture.width))
+        image = data if isinstance(data, Unreadable) else decode(data)
+        if not isinstance(image, Unreadable):
+            found.append((image.height, image.width))
     if not found:
         raise VisleakError(
             f"set {images.name!r}: none of {len(positions):,} images spread over it can be read;"
@@ -271,7 +343,7 @@ def training_data(
             f" {FEWEST} are needed to learn from"
         )
     if unlabelled := int((~usable).sum()):
-        notify(f"{counted(unlabelled)} of {images.name} without a label: excluded")
+        notify(f"{counted(unlabelled, 'image')} of {images.name} without a label: excluded")
     held = np.zeros(len(data), np.bool_)
     if test is None:
         held[usable] = _held(data, classes, usable, by_class, seed)
@@ -323,8 +395,8 @@ def _of_test(
         )
     if by_class and known < len(every):
         notify(
-            f"{counted(len(every) - known)} of {images.name} without a label of the training set:"
-            " excluded"
+            f"{counted(len(every) - known, 'image')} of {images.name} without a label of the"
+            " training set: excluded"
         )
     return _with_classes(evaluation, classes) if known else evaluation
 
@@ -341,12 +413,3 @@ def _numbers(data: ImageData, names: Sequence[str]) -> Int64:
         return np.full(len(data), -1, np.int64)
     places = pc.index_in(data.labels, pa.array(names, pa.string()))
     return np.asarray(places.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-
-
-def counted(count: int) -> str:
-    """Return a number of images in words.
-
-    >>> counted(1), counted(2_000)
-    ('1 image', '2,000 images')
-    """
-    return f"{count:,} image{'' if count == 1 else 's'}"

@@ -15,14 +15,15 @@ from visleak.auditing import workers_for
 from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
 from visleak.pipeline.context import Progress, RunContext
+from visleak.quantities import counted
 from visleak.records import ImageSet
+from visleak.reporting import Document
 from visleak.search.streaming_device import torch_device
 from visleak.stats import Rate
 from visleak.storage import claimed, free_file
 from visleak.training.data import (
     ImageData,
     TrainingData,
-    counted,
     read_images,
     sizes_of,
     training_data,
@@ -139,8 +140,7 @@ def _trained(
     notify: Callable[[str], None],
 ) -> TrainedEncoder:
     from visleak.training.onnx_file import deviation, recipe_path, write_model
-    from visleak.training.run import train
-    from visleak.training.trained import evaluated, scaling_of
+    from visleak.training.run import evaluated, scaling_of, train
 
     kind, side = _shape(images, settings)
     data = _read(images, side, place, notify)
@@ -192,7 +192,7 @@ def _read(
 ) -> ImageData:
     data = read_images(images, side, place)
     if data.unreadable:
-        notify(f"{counted(data.unreadable)} of {images.name} unreadable: excluded")
+        notify(f"{counted(data.unreadable, 'image')} of {images.name} unreadable: excluded")
     if not len(data):
         raise VisleakError(f"set {images.name!r}: no image can be read")
     return data
@@ -208,7 +208,7 @@ def _about(
     """Return the part of the record that does not depend on the training."""
     import torch
 
-    from visleak.training.augmentation import described
+    from visleak.training.networks import described
 
     return {
         "kind": KIND,
@@ -225,3 +225,27 @@ def _about(
         "changes": described(plan),
         "plan": plan.as_dict(),
     }
+
+
+#: Names of the scores.
+_SCORES: Final = {
+    "accuracy": "accuracy",
+    "views": "two views of an image found among all",
+    "20 nearest": "accuracy of the 20 nearest",
+}
+
+
+def document(made: TrainedEncoder) -> Document:
+    """Return the training and the scores."""
+    record, plan = made.record, made.record["plan"]
+    what = f"{plan['classes']:,} classes" if plan["classes"] else "images apart from each other"
+    headline = (
+        f"{plan['network']} at {plan['side']} pixels: {what}, learned from {plan['pictures']:,}"
+        f" images of {record['set']} in {counted(plan['epochs'], 'epoch')}"
+    )
+    test = record["test"] or "held-out part"
+    lines = [f"  {_SCORES.get(name, name)}, {test}: {r}" for name, r in made.scores.items()]
+    if not made.scores:
+        lines.append("  nothing could be held out: give --test SOURCE to measure the accuracy")
+    lines += [f"{made.model}, {made.recipe}", f"use it with --encoder onnx:{made.model}"]
+    return Document("Trained encoder", headline, tuple(lines))

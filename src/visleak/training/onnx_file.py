@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from visleak.encoders.onnx import OnnxEncoder
-from visleak.encoders.onnx_recipe import Recipe
+from visleak.encoders.onnx import OnnxEncoder, Recipe
 from visleak.errors import VisleakError
 from visleak.records import Bytes8
 from visleak.storage import replacing, write_json
-from visleak.training.trained import TrainedNetwork
+from visleak.training.run import TrainedNetwork
 
 #: Version of ONNX's operators that are used; onnxruntime 1.17 and newer have it.
 OPSET: Final = 17

@@ -35,7 +35,7 @@ class Plan:
         network: one of :data:`visleak.training.settings.NETWORKS`.
         side: of the network's square input, in pixels.
         classes: number of classes; 0 learns to distinguish images instead.
-        pictures: number of training images.
+        images: number of training images.
         epochs: passes over them.
         batch: images per step; the rest of an epoch is dropped.
         seed: of weights, order and changes.
@@ -47,7 +47,7 @@ class Plan:
     network: str
     side: int
     classes: int
-    pictures: int
+    images: int
     epochs: int
     batch: int
     seed: int
@@ -55,14 +55,14 @@ class Plan:
     precision: str = "fp32"
 
     @property
-    def steps_an_epoch(self) -> int:
+    def steps_per_epoch(self) -> int:
         """Steps of an epoch, at least one."""
-        return max(1, self.pictures // self.batch)
+        return max(1, self.images // self.batch)
 
     @property
     def steps(self) -> int:
         """Steps in all."""
-        return self.epochs * self.steps_an_epoch
+        return self.epochs * self.steps_per_epoch
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step.
@@ -81,7 +81,7 @@ class Plan:
     def _restarted(self, step: int) -> float:
         start = 0
         for epochs in CYCLES:
-            length = epochs * self.steps_an_epoch
+            length = epochs * self.steps_per_epoch
             if step < start + length:
                 return HIGHEST * _cosine((step - start) / length)
             start += length
@@ -99,23 +99,25 @@ class Plan:
         done = [0.0]
         for epoch in range(self.epochs):
             area = (self.side_at(epoch) / self.side) ** 2
-            done.append(done[-1] + area * self.steps_an_epoch * self.batch)
+            done.append(done[-1] + area * self.steps_per_epoch * self.batch)
         return tuple(round(each) for each in done)
 
     def done(self, step: int) -> int:
         """Return the work before a step; see :attr:`work`."""
-        epoch, inside = divmod(step, self.steps_an_epoch)
+        epoch, inside = divmod(step, self.steps_per_epoch)
         if epoch == self.epochs:
             return self.work[-1]
         start, stop = self.work[epoch], self.work[epoch + 1]
-        return start + (stop - start) * inside // self.steps_an_epoch
+        return start + (stop - start) * inside // self.steps_per_epoch
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan with the constants behind it, as plain values."""
+        plain = asdict(self)
+        plain["pictures"] = plain.pop("images")
         restarts = {"cycles": list(CYCLES)}
         one = {"warm_up": WARM_UP, "small_epochs": SMALL_EPOCHS, "first_side": self.side_at(0)}
         return {
-            **asdict(self),
+            **plain,
             "highest_rate": round(max(self.rate(step) for step in self._turns), 6),
             "momentum": MOMENTUM,
             "weight_decay": WEIGHT_DECAY,
@@ -124,7 +126,7 @@ class Plan:
 
     @property
     def _turns(self) -> tuple[int, int]:
-        """Two steps of which one has the highest rate."""
+        """Two steps, one of which has the highest rate."""
         return 0, max(1, round(self.steps * WARM_UP)) - 1
 
     def key(self, data: str) -> str:
@@ -132,13 +134,13 @@ class Plan:
         return digest_of([self.as_dict(), data])
 
 
-def usual_epochs(pictures: int) -> int:
+def usual_epochs(images: int) -> int:
     """Return the default number of epochs of ``short``.
 
     >>> usual_epochs(50_000), usual_epochs(500), usual_epochs(1_000_000)
     (6, 100, 3)
     """
-    return min(max(round(USUAL_VIEWS / pictures), FEWEST_EPOCHS), MOST_EPOCHS)
+    return min(max(round(USUAL_VIEWS / images), FEWEST_EPOCHS), MOST_EPOCHS)
 
 
 def _cosine(share: float) -> float:

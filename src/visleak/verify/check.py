@@ -16,6 +16,7 @@ from visleak.verify import (
     alteration,
     close,
     closeup,
+    covers,
     detail,
     exact,
     features,
@@ -49,8 +50,8 @@ VERSION: Final = 17
 def digest() -> bytes:
     """Return the digest of everything that evidence depends on beside the two pictures."""
     rooms = (
-        *(align, alteration, close, closeup, detail, exact, features, frame, large, light, overlay),
-        *(placements, places, registration, screen, texture, tiny),
+        *(align, alteration, close, closeup, covers, detail, exact, features, frame, large),
+        *(light, overlay, placements, places, registration, screen, texture, tiny),
     )
     recipe = [
         [VERSION, TINY, SMALL, BOUND, alteration.network_digest()],
@@ -108,7 +109,7 @@ def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | 
 
     Whatever the view: a symmetric image may resemble its mirror image more.
     """
-    if not exact.exactly_alike(query, reference):
+    if not exact.is_exact(query, reference):
         return None
     compared = tiny.compared if _are_tiny(query, reference) else large.compared
     identical = float(exact.is_identical(query, reference))

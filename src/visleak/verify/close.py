@@ -17,8 +17,9 @@ from visleak.records import Bool, Bytes8, Float32
 from visleak.verify import closeup, large
 from visleak.verify.align import Matrix
 from visleak.verify.alteration import ALTERED_ALL_OVER, Alteration, altered
+from visleak.verify.covers import Covers, covers_of
 from visleak.verify.detail import Detail, plain_share, shared_detail
-from visleak.verify.frame import Photo, Placement, both_inside, bounded, frame, moved
+from visleak.verify.frame import Photo, Placement, both_inside, both_whole, bounded, frame, moved
 from visleak.verify.light import detail_fit
 from visleak.verify.measures import Measures
 from visleak.verify.places import Differences, differences, settled
@@ -90,20 +91,25 @@ class _Look:
     Attributes:
         sides: both images; ``None`` where next to nothing overlaps.
         matrix: the relation.
-        found: both in register and their mask.
+        found: both in register and their mask; ``None`` where next to nothing overlaps.
         detail: what they share.
+        covers: what covers one of them, if anything is known to.
     """
 
     sides: _Sides | None
     matrix: Matrix
     found: tuple[Float32, Float32, Bool] | None
     detail: Detail
+    covers: Covers | None
 
     @classmethod
-    def of(cls, sides: _Sides | None, matrix: Matrix, side: int) -> _Look:
-        """Look in a frame of a long side of at most ``side`` pixels."""
-        found = None if sides is None else _in_register(sides, matrix, side)
-        return cls(sides, matrix, found, Detail() if found is None else shared_detail(*found))
+    def of(
+        cls, sides: _Sides | None, matrix: Matrix, side: int, covers: Covers | None = None
+    ) -> _Look:
+        """Look in a frame of a long side of at most ``side`` pixels beside what covers it."""
+        found = None if sides is None else _in_register(sides, matrix, side, covers)
+        detail = Detail() if found is None else shared_detail(*found)
+        return cls(sides, matrix, found, detail, covers)
 
     @property
     def side(self) -> int:
@@ -112,7 +118,13 @@ class _Look:
 
 
 def _look(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> _Look:
-    return _Look.of(_sides(photos, matrix), matrix, side)
+    """Look at two images, and again beside what covers them where they share any detail."""
+    sides = _sides(photos, matrix)
+    look = _Look.of(sides, matrix, side)
+    if sides is None or look.detail.amount < SHARED:
+        return look
+    covers = _covers(sides, matrix, side)
+    return look if covers is None else _Look.of(sides, matrix, side, covers)
 
 
 def _places(look: _Look) -> Comparison:
@@ -123,14 +135,17 @@ def _places(look: _Look) -> Comparison:
     if detail.amount < SHARED:
         return Comparison(detail, side=look.side)
     if look.side >= DETAIL_SIDE:
-        found = _in_register(look.sides, look.matrix, PLACES_SIDE) or found
+        found = _in_register(look.sides, look.matrix, PLACES_SIDE, look.covers) or found
     ours, theirs, mask = found
-    if detail.opposed > CONTRADICTED:
-        return Comparison(detail, differences(*found), ALTERED_ALL_OVER, max(ours.shape))
-    ours = settled(ours, theirs, mask)
-    return Comparison(
-        detail, differences(ours, theirs, mask), altered(ours, theirs, mask), max(ours.shape)
-    )
+    alteration = ALTERED_ALL_OVER
+    if detail.opposed <= CONTRADICTED:
+        ours = settled(ours, theirs, mask)
+        alteration = altered(ours, theirs, mask)
+    different = differences(ours, theirs, mask)
+    if look.covers is not None:
+        boxes = look.covers.resized((mask.shape[1], mask.shape[0])).boxes
+        different = replace(different, covers=(*different.covers, *boxes))
+    return Comparison(detail, different, alteration, max(mask.shape))
 
 
 def in_register(
@@ -140,8 +155,7 @@ def in_register(
 
     ``None`` where next to nothing overlaps; the arguments are those of :func:`compare`.
     """
-    sides = _sides((Photo.of(query), Photo.of(reference)), matrix)
-    found = None if sides is None else _in_register(sides, matrix, PLACES_SIDE)
+    found = _look((Photo.of(query), Photo.of(reference)), matrix, PLACES_SIDE).found
     return None if found is None else (settled(*found), *found[1:])
 
 
@@ -151,11 +165,13 @@ def closer(
     """Return the measures of a pair with those of its close comparison, and the relation.
 
     Smooth shapes can agree better under a wrong relation than under the true one, of which a bar of
-    text hides a part. Detail cannot: where little is shared, no transformation at all is tried.
+    text hides a part. Detail cannot: where little is shared, or something covers an image, no
+    transformation at all is tried.
     """
     photos = Photo.of(query), Photo.of(reference)
     look = _look(photos, matrix, GLANCE_SIDE)
-    if look.detail.amount < DOUBTED and not np.allclose(matrix, np.eye(3), atol=STILL):
+    doubted = look.detail.amount < DOUBTED or look.covers is not None
+    if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
         plain = _look(photos, np.eye(3), GLANCE_SIDE)
         if plain.detail.amount > look.detail.amount + BETTER:
             look = plain
@@ -166,7 +182,7 @@ def closer(
                 reference_ratio=measures.reference_ratio,
             )
     if look.detail.amount >= SHARED and look.side >= GLANCE_SIDE:
-        look = _Look.of(look.sides, look.matrix, DETAIL_SIDE)
+        look = _Look.of(look.sides, look.matrix, DETAIL_SIDE, look.covers)
     return _with(measures, _places(look), query, reference), look.matrix
 
 
@@ -221,15 +237,61 @@ def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
     return _Sides(*sides, (photos[0].content, photos[1].content))
 
 
-def _in_register(sides: _Sides, matrix: Matrix, side: int) -> tuple[Float32, Float32, Bool] | None:
-    """Return both images and their mask in a frame, in register and equally sharp."""
-    place = Placement.of(sides.query.shape, sides.reference.shape, matrix, side)
-    if place is None:
+@dataclass(frozen=True, slots=True)
+class _Framed:
+    """Two images in one frame.
+
+    Attributes:
+        query, reference: grey, (h, w).
+        mask: where both have content.
+        place: of the frame.
+    """
+
+    query: Float32
+    reference: Float32
+    mask: Bool
+    place: Placement
+
+    @classmethod
+    def of(cls, sides: _Sides, matrix: Matrix, side: int) -> _Framed | None:
+        """Return both images; ``None`` where next to nothing overlaps."""
+        place = Placement.of(sides.query.shape, sides.reference.shape, matrix, side)
+        if place is None:
+            return None
+        theirs, whole = moved(sides.reference, sides.content[1], place.to_frame, place.size)
+        ours, part = moved(sides.query, sides.content[0], place.to_frame @ matrix, place.size)
+        mask = both_inside(whole, part)
+        return None if mask is None else cls(ours, theirs, mask, place)
+
+
+def _covers(sides: _Sides, matrix: Matrix, side: int) -> Covers | None:
+    """Return what covers one of the images, if anything does."""
+    framed = _Framed.of(sides, matrix, side)
+    if framed is None:
         return None
-    theirs, whole = moved(sides.reference, sides.content[1], place.to_frame, place.size)
-    ours, part = moved(sides.query, sides.content[0], place.to_frame @ matrix, place.size)
-    mask = both_inside(whole, part)
-    if mask is None:
+    found = covers_of(framed.query, framed.reference, both_whole(framed.place), framed.mask)
+    return found if found.where.any() else None
+
+
+def _in_register(
+    sides: _Sides, matrix: Matrix, side: int, covers: Covers | None
+) -> tuple[Float32, Float32, Bool] | None:
+    """Return both images and their mask in a frame, in register and equally sharp.
+
+    Args:
+        sides: the images.
+        matrix: query to reference in unit coordinates.
+        side: long side of the frame, at most.
+        covers: what is excluded, in a frame of any size; there both images are the reference.
+    """
+    framed = _Framed.of(sides, matrix, side)
+    if framed is None:
         return None
+    ours, theirs, mask = framed.query, framed.reference, framed.mask
+    if covers is None:
+        return (*closeup.blurred_alike(registered(ours, theirs, mask), theirs, mask)[:2], mask)
+    where = covers.resized(framed.place.size).where
+    mask = mask & ~where
     ours, theirs, _ = closeup.blurred_alike(registered(ours, theirs, mask), theirs, mask)
-    return ours, theirs, mask
+    # what is beside a cover has no ground in common with it
+    return np.where(where, theirs, ours), theirs, mask

@@ -202,6 +202,16 @@ def both_inside(one: Bytes8, other: Bytes8) -> Bool | None:
     return np.asarray(mask) if np.count_nonzero(mask) >= enough else None
 
 
+def both_whole(place: Placement) -> Bool:
+    """Return where both images lie in a frame, with their margins, (h, w)."""
+    width, height = place.size
+    corners = place.corners @ place.to_frame[:2, :2].T + place.to_frame[:2, 2]
+    # far enough outside, and no integer is exceeded
+    corners = np.rint(np.clip(corners, -9, 9) * (width, height)).astype(np.int32)
+    canvas = np.zeros((height, width), np.uint8)
+    return np.asarray(cv2.fillConvexPoly(canvas, corners, 1) > 0)
+
+
 def _around(matrix: Matrix) -> Float32:
     """Return the moved query's corners (4, 2), in their order around it."""
     corners = matrix @ np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1.0]])

@@ -234,7 +234,7 @@ def test_what_is_no_model(networks, tmp_path):
         f"1 model checkpoint: {tmp_path}/text.pt is not a file of weights alone ("
     )
     small.write_recipe(tmp_path / "text.pt.json")
-    assert f"{tmp_path}/text.pt is no TorchScript (" in refusal(f"torchscript:{tmp_path}/text.pt")
+    assert f"{tmp_path}/text.pt is not TorchScript (" in refusal(f"torchscript:{tmp_path}/text.pt")
     small.write_recipe(tmp_path / "text.onnx.json")
     assert f"{tmp_path}/text.onnx" in refusal(f"onnx:{tmp_path}/text.onnx")
     assert "no such file:" in refusal(f"torchscript:{networks}/r.th")

@@ -16,7 +16,7 @@ from visleak.dlede.draw.split import Draw, Split
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import GrowingColumn, Progress, RunContext
 from visleak.records import Bool, Bytes8, Int64
-from visleak.training.decoding import Decoded, decoded
+from visleak.training.data import Decoded, decoded
 
 #: Grey value around an image that is smaller than the canvas.
 GREY: Final = 114

@@ -14,8 +14,7 @@ from torch.nn import functional
 from visleak.dlede.trainers.heatmaps import STRIDE, Objects
 from visleak.dlede.trainers.pixels import GREY
 from visleak.records import Bytes8, Float64
-from visleak.training.augmentation import warped
-from visleak.training.networks import Block
+from visleak.training.networks import Block, warped
 
 #: Pixels become numbers about 0 of about 1: (pixel - GREY) / SPREAD.
 SPREAD: Final = 60.0

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, tensors_digest
-from visleak.encoders.onnx_recipe import read_recipe
-from visleak.encoders.preparing import PixelPreparation
-from visleak.encoders.processors import Preprocessing, Scaling
+from visleak.encoders.onnx import read_recipe
+from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.encoders.timm_models import timm_preprocessing
 from visleak.errors import UsageError, VisleakError

@@ -16,14 +16,18 @@ from visleak.encoders.huggingface import matters
 from visleak.encoders.libraries import library, member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.network import digest as digest_of
-from visleak.encoders.onnx import onnx_encoder, recipe_of
-from visleak.encoders.onnx_recipe import Recipe
-from visleak.encoders.processors import Preprocessing, Scaling, read_preprocessing
+from visleak.encoders.onnx import Recipe, onnx_encoder, recipe_of
+from visleak.encoders.preprocessing import Preprocessing, Scaling, read_preprocessing
 from visleak.encoders.request import Request, parse
 from visleak.encoders.sscd import load_script
-from visleak.encoders.stored_tensors import StoredTensors
 from visleak.encoders.timm_models import timm_model, timm_preprocessing
-from visleak.encoders.weights import find_model, load_weights, refuse_missing, transformers_for
+from visleak.encoders.weights import (
+    StoredTensors,
+    find_model,
+    load_weights,
+    refuse_missing,
+    transformers_for,
+)
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import Names, synonyms
 from visleak.records import Float32, Preparation

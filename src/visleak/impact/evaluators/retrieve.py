@@ -140,7 +140,7 @@ def retrieve(
         kept.texts, lambda done, total: progress("reading captions", done, total)
     )
     with context(images, workers, cache, progress) as place:
-        prints = image_vectors(images, towers.pictures, place)
+        prints = image_vectors(images, towers.images, place)
         problems = (*images.problems, *prints.problems)
         about = {
             "evaluator": "retrieve",
@@ -156,7 +156,7 @@ def retrieve(
         }
         search = _Search(
             images.name,
-            towers.pictures.name,
+            towers.images.name,
             prints.ids,
             prints.matrix,
             pa.array(kept.ids, pa.string()),

@@ -18,8 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.encoders.text_towers import TextTower
-from visleak.encoders.vision_language import load_vision_language
+from visleak.encoders.vision_language import TextTower, load_vision_language
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import class_names
 from visleak.impact.evaluators.classification import (
@@ -206,14 +205,14 @@ def zeroshot(
         )
     count = len(sentences.sentences)
     with context(images, workers, cache, progress) as place:
-        prints = image_vectors(images, towers.pictures, place)
+        prints = image_vectors(images, towers.images, place)
         return save(
             images,
             prints.rows,
             predicted(prints.matrix, made.matrix, towers.texts.logit_scale),
             names.classes,
             target,
-            model=towers.pictures.name,
+            model=towers.images.name,
             about={
                 "evaluator": "zeroshot",
                 "model": {**towers.about(), "logit scale": towers.texts.logit_scale},

@@ -31,8 +31,7 @@ from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, Running, digest
 from visleak.encoders.request import Request, parse
 from visleak.encoders.sscd import load_script
-from visleak.encoders.text_towers import TextTower
-from visleak.encoders.vision_language import load_text_tower
+from visleak.encoders.vision_language import TextTower, load_text_tower
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Bytes8, DecodedImage, Encoder, Float32
 

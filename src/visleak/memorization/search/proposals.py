@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from visleak.encoders.libraries import library, said
 from visleak.encoders.network import tensors_digest
-from visleak.encoders.stored_tensors import StoredTensors
 from visleak.encoders.weights import (
     TRANSFORMERS,
     Found,
+    StoredTensors,
     hub_model,
     load_weights,
     quiet,

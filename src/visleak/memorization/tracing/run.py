@@ -234,7 +234,7 @@ def _alike(
     for source in dict.fromkeys(source for source, _ in references):
         ids = [name for own, name in references if own == source]
         try:
-            found = made.pixels(source, ids, complete=True)
+            found = made.decoded_images(source, ids, complete=True)
         except UsageError as error:
             notes.append(f"images of {source} were not compared with each other: {error}")
             continue

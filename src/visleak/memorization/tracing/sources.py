@@ -182,9 +182,9 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     doubtful = [h for h in listed if h.tiny and h.grade == "near" and h.judged != "human"]
     if not doubtful:
         return listed
-    queries = made.pixels(name, {hit.image for hit in doubtful}, complete=True)
+    queries = made.decoded_images(name, {hit.image for hit in doubtful}, complete=True)
     references = {
-        source: made.pixels(
+        source: made.decoded_images(
             source, {h.reference for h in doubtful if h.source == source}, complete=True
         )
         for source in {hit.source for hit in doubtful}
@@ -285,11 +285,11 @@ class Layouts:
         block: Mapping[str, Sequence[tuple[str, str]]],
         known: Mapping[tuple[str, str, str], Hit],
     ) -> Iterator[Hit]:
-        queries = self.made.pixels(name, block, complete=True)
+        queries = self.made.decoded_images(name, block, complete=True)
         references: dict[tuple[str, str], Bytes8] = {}
         for each in self._pictured:
             ids = {ref for pairs in block.values() for source, ref in pairs if source == each.name}
-            pictures = self.made.pixels(each.name, ids, complete=True)
+            pictures = self.made.decoded_images(each.name, ids, complete=True)
             references |= {(each.name, name): pixels for name, pixels in pictures.items()}
         drawn = {
             place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)
