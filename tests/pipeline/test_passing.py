@@ -69,7 +69,7 @@ def embeddings(name: str, vectors: Any, sizes: list[int] | None = None, **change
 
 def ran(queries, references, settings=None, device="cpu", **changes):
     encoder = encoder_for([*queries, *references], "")
-    settings = settings or Settings(encoder="net", hard=0.9, soft=0.7, **changes)
+    settings = settings or Settings(**{"encoder": "net", "hard": 0.9, "soft": 0.7} | changes)
     with pipeline.RunContext.at(None, 1, None, device=device) as place:
         outcome = pipeline.run(queries, references, encoder, settings, place)
         tables = list(pair_tables(outcome.comparisons))
@@ -80,6 +80,15 @@ def ran(queries, references, settings=None, device="cpu", **changes):
             [row for table in images for row in table.to_pylist()],
             summarise(outcome, encoder, settings, "0").as_dict(),
         )
+
+
+def test_a_query_set_without_hits_has_no_pairs():
+    """The images that another query set found are not its candidates."""
+    train = np.eye(8, dtype=np.float32)
+    sets = [embeddings("near", train[:2]), embeddings("far", (train[:2] - train[2:4]) / 2)]
+    outcome, *_ = ran(sets, [embeddings("r", train[:2])], within=False, soft=0.9)
+    counts = {each.names: len(each.pairs) for each in outcome.comparisons}
+    assert counts == {("near", "r"): 2, ("far", "r"): 0}
 
 
 def found(rows, reference_set):

@@ -258,7 +258,7 @@ class Comparer:
             names: Comparison.of(
                 self.sides[names[0]],
                 self.sides[names[1]],
-                streamed.get(names) or self.find(names, rule),
+                streamed[names] if names in streamed else self.find(names, rule),
                 thresholds,
                 self.settings.annotations,
             )
