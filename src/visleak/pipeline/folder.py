@@ -19,8 +19,8 @@ from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
-from visleak.pipeline import labels, recordings, selection
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline import recordings, selection
+from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.run import Outcome
 from visleak.pipeline.thresholds import Thresholds
@@ -88,7 +88,7 @@ def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
     left, right = query.fingerprints, reference.fingerprints
     query_label = _taken(query.images.labels, left.rows[pairs.query[rows]])
     reference_label = _taken(reference.images.labels, right.rows[pairs.reference[rows]])
-    same_classes = labels.comparable(query.images, reference.images)
+    same_classes = comparable(query.images, reference.images)
     columns: dict[str, Any] = {
         "query_set": _constant(query.name, count),
         "query": left.ids.take(pa.array(pairs.query[rows])),
@@ -101,7 +101,7 @@ def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
         **_grades(comparison, rows),
         "query_label": query_label,
         "reference_label": reference_label,
-        "label_relation": labels.relation(query_label, reference_label, same_classes),
+        "label_relation": relation(query_label, reference_label, same_classes),
         "modality": _constant(comparison.modality, count),
         "coverage": _constant(comparison.coverage, count),
     }

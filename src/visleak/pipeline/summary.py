@@ -11,9 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from visleak.pipeline import chance, rates, recordings, selection
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
-from visleak.pipeline.labels import comparable, relation
 from visleak.pipeline.run import Outcome
 from visleak.records import Encoder
 from visleak.settings import Settings

@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.pipeline.comparison import normalised
 from visleak.pipeline.encoded_set import EncodedSet
-from visleak.pipeline.labels import normalised
 from visleak.records import Fingerprints, ImageSet, Int64
 from visleak.replacements.checking import Checker, Neighbour, Neighbours, PairCheck
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from networks import Network, picky, whole
-from test_fingerprinting import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
+from test_fingerprints import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
 
 from visleak.cache import Cache
 from visleak.errors import MissingExtra, VisleakError
