@@ -284,9 +284,9 @@ def fit_trees(
 
 def _nodes(nodes: npt.NDArray[np.void], ensembles: int) -> list[Node]:
     return [
-        (-1, 0.0, 0, 0, float(node["value"]) / ensembles) if node["is_leaf"] else
+        (float(node["value"]) / ensembles,) if node["is_leaf"] else
         (int(node["feature_idx"]), float(node["num_threshold"]), int(node["left"]),
-         int(node["right"]), 0.0)
+         int(node["right"]))
         for node in nodes
     ]  # fmt: skip
 

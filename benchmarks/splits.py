@@ -24,10 +24,8 @@ import visleak
 from visleak.groups import numbered
 from visleak.records import ImageSet, Int64
 from visleak.remedy.assignment import assign
-from visleak.remedy.balance import peak
+from visleak.remedy.balance import Loads, counted, peak
 from visleak.remedy.graph import Graph
-from visleak.remedy.loads import Loads
-from visleak.remedy.plan import counted
 
 SHARES = np.array([0.8, 0.2])
 
@@ -41,8 +39,8 @@ def cifar(data: Path) -> tuple[Int64, Int64]:
     found = visleak.audit(sets[:1], sets[1:])
     opened = [each for each in sets if isinstance(each, ImageSet)]
     graph = Graph.of(found.folder, opened)
-    ties = graph.ties(found.folder, {"test": 0, "train": 1}, "near", None)
-    return graph.components(ties), graph.label
+    edges = graph.edges(found.folder, {"test": 0, "train": 1}, "near", None)
+    return graph.components(edges), graph.label
 
 
 def drawn(images: int, components: int, classes: int, pure: bool, seed: int) -> tuple[Int64, Int64]:

@@ -29,7 +29,7 @@ Float64 = npt.NDArray[np.float64]
 Matrix = Sequence[float] | npt.NDArray[Any] | None
 
 #: Returns decoded RGB images of a set by id, for those that could be read.
-PixelReader = Callable[[str, list[str]], dict[str, Bytes8]]
+ImageLoader = Callable[[str, list[str]], dict[str, Bytes8]]
 
 #: Long side of a thumbnail in pixels.
 SIDE: Final = 160
@@ -125,7 +125,7 @@ def relation(row: Mapping[str, Any]) -> list[float] | None:
 
 
 def decoded(
-    details: Iterable[Mapping[str, Any]], read: PixelReader
+    details: Iterable[Mapping[str, Any]], loader: ImageLoader
 ) -> dict[tuple[str, str], Bytes8]:
     """Ask for the images of every set once."""
     wanted: dict[str, set[str]] = {}
@@ -135,7 +135,7 @@ def decoded(
     return {
         (name, image): pixels
         for name, ids in sorted(wanted.items())
-        for image, pixels in read(name, sorted(ids)).items()
+        for image, pixels in loader(name, sorted(ids)).items()
     }
 
 

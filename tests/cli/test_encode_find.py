@@ -87,8 +87,8 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
     gate = run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "near")
     assert (gate.code, gate.err) == (
         2,
-        "visleak: --fail-on near: this audit did not measure it (a grade needs pictures, and some"
-        " sets are of embeddings; ask for hard or soft)\n",
+        "visleak: --fail-on near: this audit did not measure it (a grade needs images, and some"
+        " sets have embeddings only; use hard or soft)\n",
     )
     assert run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "soft=50%").code == 0
     assert run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "soft=49%").code == 3

@@ -10,10 +10,10 @@ from calling import HOSTILE, refused, run
 from visleak.cli.command import whole
 from visleak.cli.terminal import rendered
 from visleak.images import open_images
-from visleak.remedy.advice import Advice
 from visleak.remedy.documents import purge_document
 from visleak.remedy.manifest import Removed
-from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
+from visleak.remedy.removal import Advice, ClassChange, Purge, SetPlan
+from visleak.remedy.settings import PurgeSettings
 
 
 def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):
@@ -47,7 +47,7 @@ def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
     (out / "thing" / "q0.png").write_bytes(b"mine")
     planned = run("purge", "--undo", out)
     assert planned.out.splitlines()[-2:] == [
-        "  kept: thing/q0.png: its content is another",
+        "  kept: thing/q0.png: its content changed",
         "dry run: nothing was removed; add --apply",
     ]
     done = run("purge", "--undo", out, "--apply")
@@ -104,13 +104,13 @@ def test_a_wrong_call_is_one_line(arguments, said, audited, tmp_path, monkeypatc
 def test_many_classes_are_counted_not_dropped_in_silence():
     plan = SetPlan(
         name="test",
-        pictures=True,
+        writable=True,
         total=90,
         unreadable=0,
         removed=tuple(Removed("test", f"{i}", label=f"c{i:02d}", why="near") for i in range(30)),
-        classes=tuple(Share(f"c{i:02d}", 3, 2) for i in range(30)),
+        classes=tuple(ClassChange(f"c{i:02d}", 3, 2) for i in range(30)),
     )
-    found = Purge(Wish(), (plan,), 2, 0, Advice("test", "because"), ("a caveat",))
+    found = Purge(PurgeSettings(), (plan,), 2, 0, Advice("test", "because"), ("a caveat",))
     lines = rendered(whole(purge_document(found, {}, None))).splitlines()
     assert lines[0] == "30 of 90 images of test would be removed (near and exact pairs); 60 stay"
     assert sum(line.startswith("c") and " 3.33 %" in line for line in lines) == 25

@@ -75,7 +75,7 @@ def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path
         in " ".join(ran.out.split())
     )
     assert "the split misses its tolerance of 0.01 (one component of 12 images" in ran.err
-    assert ran.err.rstrip().endswith("write it all the same with --allow-unbalanced")
+    assert ran.err.rstrip().endswith("write it anyway with --allow-unbalanced")
     assert not (tmp_path / "s" / "data").exists()
 
 

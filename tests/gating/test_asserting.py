@@ -66,7 +66,7 @@ def test_a_leak_fails_and_names_the_worst_pairs(data: Path) -> None:
     assert lines[2].startswith("  test mirrored.png = train chelsea.png: near, probability ")
     assert lines[2].endswith("(mirrored)")
     assert lines[3:] == [
-        "to look at the images, keep the audit with out=FOLDER, then visleak review FOLDER"
+        "to review the images, keep the audit with out=FOLDER, then visleak review FOLDER"
     ]
 
 
@@ -120,7 +120,7 @@ def test_one_set_must_not_repeat_itself(small: dict[str, np.ndarray]) -> None:
 def test_what_a_baseline_knows_passes(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = failure(data / "test", data / "train", out=out)
-    assert said.endswith(f"to look at the images: visleak review {out}")
+    assert said.endswith(f"to review the images: visleak review {out}")
     passes(data / "test", data / "train", baseline=out)
     with pytest.raises(UsageError, match="is the output folder itself"):
         passes(data / "test", data / "train", baseline=out, out=out)

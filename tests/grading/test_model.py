@@ -94,7 +94,7 @@ def test_text_and_back():
 def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     """And looks only at what there is."""
     text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
-    assert len(text) < 500_000
+    assert len(text) < 800_000
     shipped = load_grader()
     assert "CIFAR-10" in shipped.provenance
     assert "photographs" in shipped.provenance
@@ -136,10 +136,10 @@ def test_trees_agree_with_scikit_learn():
     model.fit(table, true)
     nodes = [
         [
-            (-1, 0.0, 0, 0, float(n["value"]))
+            (float(n["value"]),)
             if n["is_leaf"]
             else (int(n["feature_idx"]), float(n["num_threshold"]), int(n["left"]),
-                  int(n["right"]), 0.0)
+                  int(n["right"]))
             for n in predictor.nodes
         ]
         for (predictor,) in model._predictors
@@ -160,7 +160,7 @@ def test_trees_agree_with_scikit_learn():
 
 def test_a_missing_feature_has_no_probability():
     """Of trees as of scales."""
-    made = Trees.of(0.0, ("a",), [[(0, 0.5, 1, 2, 0.0), (-1, 0, 0, 0, -1.0), (-1, 0, 0, 0, 1.0)]])
+    made = Trees.of(0.0, ("a",), [[(0, 0.5, 1, 2), (-1.0,), (1.0,)]])
     found = made.probability({"a": np.array([0.0, 1.0, NAN])})
     np.testing.assert_allclose(found[:2], expit([-1.0, 1.0]))
     assert np.isnan(found[2])

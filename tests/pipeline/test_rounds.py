@@ -29,7 +29,7 @@ from visleak.pipeline.selection import (
     Candidates,
     Rounds,
 )
-from visleak.remedy.purging import purge
+from visleak.remedy import PurgeSettings, purge
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS
 from visleak.verify import check
@@ -215,7 +215,7 @@ def test_one_query_is_verified_up_to_the_limit(tmp_path):
     grades = Counter(found.pairs()["grade"].to_pylist())
     assert grades == {"near": sum(ACROSS), None: 60 - sum(ACROSS)}
     assert found.summary.as_dict()["verification"]["limited"] == 60 - sum(ACROSS)
-    plan = purge(found.folder, side="train")
+    plan = purge(found.folder, PurgeSettings(remove_from="train"))
     assert len(plan.sets[0].removed) == sum(ACROSS)
     assert any("may be near or exact" in line for line in plan.caveats)
 
@@ -235,7 +235,7 @@ def test_queries_of_one_scene_share_the_work(tmp_path):
     about = found.summary.as_dict()["verification"]
     assert about["connected"]
     assert about["limited"] == 0
-    assert purge(found.folder, side="train").sets[0].stays == 0
+    assert purge(found.folder, PurgeSettings(remove_from="train")).sets[0].stays == 0
 
 
 def test_copies_of_a_near_duplicate_are_checked_once(tmp_path, monkeypatch):
@@ -368,7 +368,7 @@ def test_many_copies_stay_small(tmp_path, split):
     if split:
         across = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
         assert len(pc.unique(across["reference"])) == 1100
-        (plan,) = purge(found.folder, side="train").sets
+        (plan,) = purge(found.folder, PurgeSettings(remove_from="train")).sets
         assert plan.stays == 0
     else:
         ends = pa.chunked_array([*pairs["query"].chunks, *pairs["reference"].chunks])

@@ -1,4 +1,4 @@
-"""Mending a split that leaks: planted repeats, hidden ones, sizes, refusals."""
+"""Repair of a split that leaks: planted duplicates, hidden ones, sizes, refusals."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ import pytest
 from PIL import Image
 
 import visleak
+from visleak import remedy
 from visleak.errors import UsageError
-from visleak.remedy import fix
-from visleak.remedy.graph import NO_TIES, Ties
-from visleak.remedy.proving import Examiner
+from visleak.remedy import RepairSettings
+from visleak.remedy.graph import NO_EDGES, Edges
+from visleak.remedy.proof import Auditor
 
 SIDE = 40
 
 
-def piece(picture: np.ndarray, top: int, left: int) -> Image.Image:
-    return Image.fromarray(picture[top : top + 2 * SIDE, left : left + 2 * SIDE]).resize(
-        (SIDE, SIDE)
-    )
+def piece(image: np.ndarray, top: int, left: int) -> Image.Image:
+    return Image.fromarray(image[top : top + 2 * SIDE, left : left + 2 * SIDE]).resize((SIDE, SIDE))
 
 
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory, natural):
-    """Twelve train and six test pictures: one copied, one mirrored, one of train twice in test."""
+    """Twelve train and six test images: one copied, one mirrored, one of train twice in test."""
     root = tmp_path_factory.mktemp("leaking")
     names = sorted(natural)
     train, test = root / "train" / "thing", root / "test" / "thing"
@@ -56,6 +55,10 @@ def audited(leaking, cache, tmp_path_factory):
     return out
 
 
+def repair(audited, out, apply=False, cache="default", **settings):
+    return remedy.repair(audited, RepairSettings(**settings), out=out, apply=apply, cache=cache)
+
+
 def moved(folder) -> dict[str, str]:
     """Return id and new part of what moved, checked against where it was."""
     with (folder / "assignment.csv").open() as lines:
@@ -66,8 +69,8 @@ def moved(folder) -> dict[str, str]:
 
 
 def test_the_fewest_images_move(audited, cache, tmp_path):
-    """One of the copied pair, and the train picture that test has twice: two moves."""
-    result = fix(audited, out=tmp_path / "f", cache=cache)
+    """One of the copied pair, and the train image that test has twice: two moves."""
+    result = repair(audited, out=tmp_path / "f", cache=cache)
     found = moved(tmp_path / "f")
     assert found == {"r03.png": "test", "copy.png": "train"}
     moves = result.content["moves"]
@@ -77,9 +80,9 @@ def test_the_fewest_images_move(audited, cache, tmp_path):
 
 
 def test_applied_the_parts_are_clean(leaking, audited, cache, tmp_path):
-    """What was written is audited anew, and the inputs are as they were."""
+    """What was written is audited again, and the inputs are unchanged."""
     before = sorted((p.name, p.read_bytes()) for p in leaking.rglob("*.png"))
-    result = fix(audited, out=tmp_path / "f", apply=True, how="copy", cache=cache)
+    result = repair(audited, out=tmp_path / "f", apply=True, format="copy", cache=cache)
     found = visleak.audit(result.sources["test"], result.sources["train"], cache=cache)
     assert found.rate("near_or_exact").count == 0
     assert result.content["written"]["images"] == {"test": 6, "train": 12}
@@ -87,36 +90,36 @@ def test_applied_the_parts_are_clean(leaking, audited, cache, tmp_path):
 
 
 def test_a_repeat_that_the_audit_could_not_list_moves_along(audited, cache, tmp_path, monkeypatch):
-    """Train was not compared with itself: whoever leaves it takes its repeats there along."""
+    """Train was not compared with itself: an image that leaves it takes its duplicates along."""
     asked = []
 
     def between(self, graph, first, second):
         ids = [graph.id(row) for row in first]
         asked.append(ids)
         if "thing/r03.png" not in ids:
-            return NO_TIES
+            return NO_EDGES
         other = next(row for row in range(len(graph)) if graph.id(row) == "thing/r07.png")
         mine = first[ids.index("thing/r03.png")]
-        return Ties.of(np.array([mine]), np.array([other]), np.array([False]))
+        return Edges.of(np.array([mine]), np.array([other]), np.array([False]))
 
-    monkeypatch.setattr(Examiner, "between", between)
-    result = fix(audited, out=tmp_path / "f", cache=cache)
+    monkeypatch.setattr(Auditor, "between", between)
+    result = repair(audited, out=tmp_path / "f", cache=cache)
     # two of the four are in train now: as many as in test; sizes decide
     assert moved(tmp_path / "f").keys() & {"seen0.png", "seen1.png", "r03.png", "r07.png"} in (
         {"seen0.png", "seen1.png"},
         {"r03.png", "r07.png"},
     )
     assert result.content["moves"]["fewest"] == 3
-    # the repeats of r07 were looked for too, and nobody's twice
+    # duplicates of r07 were searched too, and those of no image twice
     flat = [name for ids in asked for name in ids]
     assert "thing/r07.png" in flat
     assert len(flat) == len(set(flat))
 
 
 def test_sizes_are_kept(audited, cache, tmp_path):
-    """What the moves change is moved back, in pictures without ties."""
-    plain = fix(audited, out=tmp_path / "a", grade="exact", cache=cache)
-    kept = fix(audited, out=tmp_path / "b", grade="exact", keep_sizes=True, cache=cache)
+    """What the moves change is moved back, in images without duplicates."""
+    plain = repair(audited, out=tmp_path / "a", grade="exact", cache=cache)
+    kept = repair(audited, out=tmp_path / "b", grade="exact", keep_sizes=True, cache=cache)
     assert plain.content["moves"]["images"] >= 1
     sizes = {name: about["images"] for name, about in kept.content["parts"].items()}
     assert sizes == {name: about["images"] for name, about in kept.content["before"].items()}
@@ -128,9 +131,9 @@ def test_sizes_are_kept(audited, cache, tmp_path):
 
 def test_groups_count_too(audited, cache, tmp_path):
     """A group on both sides is united, though no pixel of it agrees."""
-    result = fix(audited, out=tmp_path / "f", group="/(free2|r11)/", cache=cache)
+    result = repair(audited, out=tmp_path / "f", group="/(free2|r11)/", cache=cache)
     assert result.content["groups"] == 2
-    result = fix(audited, out=tmp_path / "g", group="/(free|r)\\d/", cache=cache)
+    result = repair(audited, out=tmp_path / "g", group="/(free|r)\\d/", cache=cache)
     # all of train is one group, and r03 ties two test images to it: they come to train
     found = moved(tmp_path / "g")
     assert found == {"seen0.png": "train", "seen1.png": "train", "copy.png": "train"}
@@ -140,17 +143,17 @@ def test_what_is_no_split_is_refused(leaking, audited, cache, tmp_path):
     """One set, two data sets, no group: one line each."""
     alone = tmp_path / "alone"
     visleak.audit(str(leaking / "test"), out=alone, cache=cache)
-    with pytest.raises(UsageError, match="is an audit of one set, so there is no split to mend"):
-        fix(alone, out=tmp_path / "f")
+    with pytest.raises(UsageError, match="is an audit of one set, so there is no split to repair"):
+        repair(alone, out=tmp_path / "f")
     folder = tmp_path / "a"
     shutil.copytree(audited, folder)
     content = json.loads((folder / "audit.json").read_text())
     content["sets"][0]["dataset"] = "cats"
     (folder / "audit.json").write_text(json.dumps(content))
-    with pytest.raises(UsageError, match=r"compares data sets \(, cats\); images are moved within"):
-        fix(folder, out=tmp_path / "f")
+    with pytest.raises(UsageError, match=r"compares datasets \(, cats\); images are moved within"):
+        repair(folder, out=tmp_path / "f")
     with pytest.raises(UsageError, match=r"group '/q\(7\)/' matches no id"):
-        fix(audited, out=tmp_path / "f", group="/q(7)/")
+        repair(audited, out=tmp_path / "f", group="/q(7)/")
     assert not (tmp_path / "f").exists()
 
 
@@ -168,6 +171,6 @@ def test_sets_that_were_not_compared_are(leaking, audited, cache, tmp_path):
     ]
     train = visleak.open_images(leaking / "train", name="train")
     visleak.audit(sets, [train], out=tmp_path / "a", cache=cache)
-    fix(tmp_path / "a", out=tmp_path / "f", cache=cache)
+    repair(tmp_path / "a", out=tmp_path / "f", cache=cache)
     found = moved(tmp_path / "f")
     assert ("again.png" in found) != ("free0.png" in found)

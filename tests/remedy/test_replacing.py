@@ -1,4 +1,4 @@
-"""The fair test set: planned, written, and never half of either."""
+"""The fair test set: planned or written, never half of it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import visleak
 from planted_pool import audited, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, open_images
-from visleak.remedy import replace
-from visleak.remedy.replacing_lists import CIFAIR
-from visleak.replacements import Decisions, SelectionSettings, open_selection
+from visleak.remedy import ReplaceSettings, replace, substitution
+from visleak.remedy.substitution import CIFAIR
+from visleak.replacements import Decisions, open_selection
 from visleak.verdicts import Ledger, Verdict
 
 DUPLICATES = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]
@@ -41,18 +41,19 @@ def folder(planted, tmp_path) -> Path:
 
 @pytest.fixture
 def replaced(planted, folder):
-    def replaced(out=None, pool=None, at=None, **asked):
-        own = {k: asked.pop(k) for k in ("grade", "include_disputed", "seed") if k in asked}
-        wanted = SelectionSettings(pool or planted / "pool", **own)
-        return replace(at or folder, wanted, out, workers=1, cache=planted / "cache", **asked)
+    def replaced(out=None, pool=None, at=None, apply=False, **chosen):
+        settings = ReplaceSettings(**chosen)
+        execution = {"workers": 1, "cache": planted / "cache"}
+        source = pool or planted / "pool"
+        return replace(at or folder, source, settings, out=out, apply=apply, **execution)
 
     return replaced
 
 
 def approve(folder: Path, planted: Path, tests: list[str]) -> dict[str, str]:
     """Let a person approve the first candidate of some duplicates; return id to id."""
-    asked = SelectionSettings(planted / "pool")
-    with open_selection(folder, asked, workers=1, cache=planted / "cache") as selection:
+    pool, cache = planted / "pool", planted / "cache"
+    with open_selection(folder, pool, workers=1, cache=cache) as selection:
         found = {}
         for place, each in enumerate(selection.duplicates.images):
             if each.id in tests:
@@ -72,10 +73,10 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_a_plan_writes_nothing(folder, replaced, tmp_path):
     before = sorted(p.name for p in folder.iterdir())
-    plan = replaced(tmp_path / "fair", choose="auto")
-    assert (plan.duplicates, len(plan.replaced), plan.by_machine, plan.missing) == (5, 5, 5, ())
+    plan = replaced(tmp_path / "fair", select="auto")
+    assert (plan.duplicates, len(plan.replaced), plan.automatic, plan.missing) == (5, 5, 5, ())
     assert (plan.size, plan.leaks, plan.within, plan.blank) == (12, 4, 1, 1)
-    assert [(c.label, c.duplicates, c.replaced, c.left) for c in plan.classes] == [
+    assert [(c.label, c.duplicates, c.replaced, c.candidates_left) for c in plan.classes] == [
         ("cat", 3, 3, 5),
         ("dog", 2, 2, 4),
     ]
@@ -91,7 +92,7 @@ def test_the_fair_test_set(planted, folder, replaced, tmp_path):
     """Only duplicates differ; they hold pool images of their class, each used once."""
     mine = approve(folder, planted, ["cat/01.png"])
     inputs = {name: contents(planted / name) for name in ("test", "train", "pool")}
-    plan = replaced(tmp_path / "fair", choose="auto", apply=True)
+    plan = replaced(tmp_path / "fair", select="auto", apply=True)
     old, new = inputs["test"], contents(tmp_path / "fair")
     assert sorted(new) == sorted(old)
     assert sorted(name for name in new if new[name] != old[name]) == DUPLICATES
@@ -117,7 +118,7 @@ def test_the_fair_test_set(planted, folder, replaced, tmp_path):
 
 def test_no_duplicate_is_left_in_it(planted, replaced, tmp_path):
     """Audited again, the fair test set leaks nowhere."""
-    replaced(tmp_path / "fair", choose="auto", apply=True)
+    replaced(tmp_path / "fair", select="auto", apply=True)
     again = visleak.audit(
         open_images(tmp_path / "fair", name="test"),
         planted / "train",
@@ -130,12 +131,12 @@ def test_no_duplicate_is_left_in_it(planted, replaced, tmp_path):
 
 
 def test_lists_in_the_schema_of_cifair(planted, folder, replaced, tmp_path):
-    """Closest first, what a person named measured as well; the machine's grade as a judgment."""
+    """Closest first, what a person named measured as well; the automatic grade as a judgment."""
     found = {(p["query"], p["reference"]): p for p in visleak.Audit(folder).pairs().to_pylist()}
     with Ledger(folder) as ledger:
         pair = [png_digest(planted / name) for name in ("test/cat/03.png", "train/dog/11.png")]
         ledger.add(Verdict.of(*pair, "similar", "ada"))
-    plan = replaced(tmp_path / "fair", choose="auto", grade="similar", apply=True)
+    plan = replaced(tmp_path / "fair", select="auto", grade="similar", apply=True)
     assert plan.duplicates == 6
     table = rows(tmp_path / "fair" / "duplicates.csv")
     assert tuple(table[0]) == CIFAIR
@@ -162,7 +163,7 @@ def test_without_replacement_nothing_is_written(planted, folder, replaced, tmp_p
     with pytest.raises(
         UsageError,
         match=r"4 of 5 duplicates have no replacement \(cat 2, dog 2\); approve some with .* or"
-        r" keep these test images as they are with --allow-missing",
+        r" keep these test images with --allow-missing",
     ):
         replaced(tmp_path / "fair", apply=True)
     assert not (tmp_path / "fair").exists()
@@ -181,35 +182,35 @@ def test_a_pool_that_is_too_small(folder, replaced, tmp_path):
     for number in range(2):
         store(tmp_path / "small", f"cat/{number}.png", png(scene(7000 + number)))
     with pytest.raises(UsageError, match=r"3 of 5 .* \(cat 1, dog 2\); give a larger pool, or"):
-        replaced(tmp_path / "fair", pool=tmp_path / "small", choose="auto", apply=True)
+        replaced(tmp_path / "fair", pool=tmp_path / "small", select="auto", apply=True)
     assert not (folder / "replacements.sqlite").exists()
 
 
 def test_the_machine_chooses_no_class_blindly(replaced, tmp_path):
     """A pool without labels is for people to choose from."""
     store(tmp_path / "flat", "one.png", png(scene(7050)))
-    with pytest.raises(UsageError, match="the pool has no labels and the duplicates have: the"):
-        replaced(pool=tmp_path / "flat", choose="auto")
+    with pytest.raises(UsageError, match="have labels and the pool has none"):
+        replaced(pool=tmp_path / "flat", select="auto")
     assert len(replaced(pool=tmp_path / "flat").missing) == 5
 
 
 def test_approvals_of_another_pool_are_named(planted, folder, replaced, tmp_path):
     approve(folder, planted, ["cat/00.png"])
     store(tmp_path / "other", "cat/1.png", png(scene(7100)))
-    plan = replaced(pool=tmp_path / "other", choose="auto")
+    plan = replaced(pool=tmp_path / "other", select="auto")
     assert dict(plan.missing)["cat/00.png"] == "not in this pool"
     assert [each.test for each in plan.replaced] == ["cat/01.png"]
 
 
 def test_again_is_the_same(folder, replaced, tmp_path):
     """A second run finds its choices recorded and its result written."""
-    first = replaced(tmp_path / "fair", choose="auto", apply=True)
-    second = replaced(tmp_path / "fair", choose="auto", apply=True, seed=0)
+    first = replaced(tmp_path / "fair", select="auto", apply=True)
+    second = replaced(tmp_path / "fair", select="auto", apply=True, seed=0)
     assert second.written is not None
     assert second.written.reused
     assert second.replaced == first.replaced
     # another seed changes nothing that stands
-    assert [d.pool for d in replaced(choose="auto", seed=5).replaced] == [
+    assert [d.pool for d in replaced(select="auto", seed=5).replaced] == [
         d.pool for d in first.replaced
     ]
 
@@ -218,7 +219,7 @@ def test_again_is_the_same(folder, replaced, tmp_path):
 @given(seed=st.integers(0, 10_000), grade=st.sampled_from(["near", "similar"]))
 def test_whatever_the_seed(replaced, seed, grade):
     """Each image of the pool once, of the class of the duplicate, none of the traps."""
-    plan = replaced(choose="auto", seed=seed, grade=grade)
+    plan = replaced(select="auto", seed=seed, grade=grade)
     pools = [each.pool for each in plan.replaced]
     assert len(pools) == len(set(pools)) == 5
     assert [each.test for each in plan.replaced] == DUPLICATES
@@ -229,23 +230,21 @@ def test_whatever_the_seed(replaced, seed, grade):
 
 def test_somebody_else_approves_meanwhile(planted, folder, replaced, tmp_path, monkeypatch):
     """What was approved while the machine chose was not compared with; nothing is written."""
-    import visleak.remedy.replacing as module
-
-    plan = module._plan
+    plan = substitution._plan
 
     def slow(*arguments):
         made = plan(*arguments)
         approve(folder, planted, ["dog/07.png"])
         return made
 
-    monkeypatch.setattr(module, "_plan", slow)
-    with pytest.raises(VisleakError, match=r"has a replacement|were approved while|decided about"):
-        replaced(tmp_path / "fair", choose="auto", apply=True)
+    monkeypatch.setattr(substitution, "_plan", slow)
+    with pytest.raises(VisleakError, match=r"has a replacement|were approved while|has a decision"):
+        replaced(tmp_path / "fair", select="auto", apply=True)
     assert not (tmp_path / "fair").exists()
 
 
 def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
-    """Same columns and rows, other pictures in five of them."""
+    """Same columns and rows, other images in five of them."""
     table = parquet(planted / "test")
     pq.write_table(table, tmp_path / "test.parquet")
     visleak.audit(
@@ -255,7 +254,7 @@ def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
         workers=1,
         cache=planted / "cache",
     )
-    plan = replaced(tmp_path / "fair", choose="auto", apply=True, at=tmp_path / "p")
+    plan = replaced(tmp_path / "fair", select="auto", apply=True, at=tmp_path / "p")
     assert plan.written is not None
     (path,) = (tmp_path / "fair").rglob("*.parquet")
     new = pq.read_table(path)
@@ -280,7 +279,7 @@ def parquet(folder: Path) -> pa.Table:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"choose": "best"}, "choose must be one of approved, auto; got 'best'"),
+        ({"select": "best"}, "select must be one of approved, auto; got 'best'"),
         ({"apply": True}, "to write the fair test set, name a folder for it with -o DIR"),
         ({"grade": "hard"}, "grade must be one of exact, near, similar; got 'hard'"),
     ],

@@ -15,11 +15,13 @@ import yaml
 from PIL import Image
 
 import visleak
+from visleak import remedy
 from visleak.errors import UsageError, VisleakError
-from visleak.remedy import applying, proving, split
-from visleak.remedy.graph import NO_TIES, Graph, Ties
+from visleak.remedy import SplitSettings
+from visleak.remedy.graph import NO_EDGES, Edges, Graph
+from visleak.remedy.partition import shares_of
 from visleak.remedy.plan import Unbalanced
-from visleak.remedy.shares import shares_of
+from visleak.remedy.proof import Auditor, settings_of
 from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
 
@@ -31,9 +33,14 @@ FRAMES, SIDE = 3, 40
 IMAGES = CLIPS * FRAMES + 4
 
 
-def frame(picture: np.ndarray, shift: int) -> Image.Image:
-    """Return a piece of a picture, panned by a few pixels."""
-    return Image.fromarray(picture[8 : 8 + 2 * SIDE, shift : shift + 2 * SIDE]).resize((SIDE, SIDE))
+def split(source, ratios, out, audited=None, apply=False, cache="default", **settings):
+    chosen = SplitSettings(**settings)
+    return remedy.split(source, ratios, chosen, out=out, audited=audited, apply=apply, cache=cache)
+
+
+def frame(image: np.ndarray, shift: int) -> Image.Image:
+    """Return a piece of an image, panned by a few pixels."""
+    return Image.fromarray(image[8 : 8 + 2 * SIDE, shift : shift + 2 * SIDE]).resize((SIDE, SIDE))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +83,7 @@ def test_applied_split_has_no_pair_between_its_parts(clips, cache, tmp_path):
     """An audit made here, of what was written, finds none."""
     result = split(
         clips, "train=0.6,test=0.4", out=tmp_path / "s", stratify="label", tolerance=0.2,
-        apply=True, how="copy", cache=cache,
+        apply=True, format="copy", cache=cache,
     )  # fmt: skip
     parts = result.sources
     found = visleak.audit(parts["test"], parts["train"], cache=cache)
@@ -158,7 +165,7 @@ def test_tolerance_that_cannot_be_met_is_explained(clips, audited, tmp_path):
 
 
 def test_unbalanced_is_written_where_allowed(clips, audited, cache, tmp_path):
-    """Whoever says so gets it; the misses stay in the result."""
+    """It is written on request; the misses stay in the result."""
     result = split(
         clips, "train=0.5,test=0.5", out=tmp_path / "s", audited=audited, apply=True,
         group="/(clip|black)/", allow_unbalanced=True, cache=cache,
@@ -171,14 +178,14 @@ def test_what_the_first_audit_did_not_list_is_taken_in(
     clips, audited, cache, tmp_path, monkeypatch
 ):
     """With ties hidden from the plan, audits of the parts bring them back, round by round."""
-    hidden = Graph.ties
+    hidden = Graph.edges
     calls = []
 
     def ties(self, folder, names, grade, verdicts):
         calls.append(folder)
-        return NO_TIES if len(calls) == 1 else hidden(self, folder, names, grade, verdicts)
+        return NO_EDGES if len(calls) == 1 else hidden(self, folder, names, grade, verdicts)
 
-    monkeypatch.setattr(Graph, "ties", ties)
+    monkeypatch.setattr(Graph, "edges", ties)
     result = split(
         clips, "train=0.6,test=0.4", out=tmp_path / "s", audited=audited, tolerance=1.0,
         apply=True, cache=cache,
@@ -192,7 +199,7 @@ def test_what_the_first_audit_did_not_list_is_taken_in(
 
 def test_a_leak_in_what_was_written_leaves_nothing(clips, audited, cache, tmp_path, monkeypatch):
     """Where the audit of the written parts finds a pair, no data is left under the name."""
-    monkeypatch.setattr(Graph, "ties", lambda *_: NO_TIES)
+    monkeypatch.setattr(Graph, "edges", lambda *_: NO_EDGES)
     monkeypatch.setattr(Graph, "components", lambda self, ties: np.arange(len(self)))
     with pytest.raises(VisleakError, match=r"the audit of the parts still finds .* pairs of grade"):
         split(
@@ -208,12 +215,12 @@ def test_rounds_end(clips, audited, tmp_path, monkeypatch):
     """What never settles is an error and no endless loop."""
     number = iter(range(100))
 
-    def always_one(examiner, graph, part):
+    def always_one(auditor, graph, part):
         next(number)
         pair = np.array([0]), np.array([1 + next(number) % 30])
-        return Ties.of(*pair, np.array([False]))
+        return Edges.of(*pair, np.array([False]))
 
-    monkeypatch.setattr(applying, "leaks_between", always_one)
+    monkeypatch.setattr(Auditor, "between_parts", always_one)
     with pytest.raises(VisleakError, match="after 8 rounds there are still 1 pairs between"):
         split(clips, "a=0.6,b=0.4", out=tmp_path / "s", audited=audited, tolerance=1.0, apply=True)
 
@@ -234,23 +241,23 @@ def test_seed_and_audit_decide_and_nothing_else(clips, audited, cache, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("wish", "said"),
+    ("wrong", "said"),
     [
-        ({"parts": "a=0.5,b=0.6"}, "their shares add up to 1; got 2 that add up to 1.1"),
-        ({"parts": "a=1.0"}, "parts are names with shares between 0 and 1"),
-        ({"parts": "a=0.5,b=x"}, "train=0.8,test=0.2; got b=x"),
-        ({"parts": "a=0.5,a=0.5"}, "two parts are called 'a'; names must differ"),
-        ({"parts": "../a=0.5,b=0.5"}, "part '../a' cannot be the name of a folder"),
+        ({"ratios": "a=0.5,b=0.6"}, "their shares add up to 1; got 2 that add up to 1.1"),
+        ({"ratios": "a=1.0"}, "parts are names with shares between 0 and 1"),
+        ({"ratios": "a=0.5,b=x"}, "train=0.8,test=0.2; got b=x"),
+        ({"ratios": "a=0.5,a=0.5"}, "two parts are called 'a'; names must differ"),
+        ({"ratios": "../a=0.5,b=0.5"}, "part '../a' cannot be the name of a folder"),
         ({"grade": "different"}, "grade must be one of exact, near, similar; got 'different'"),
-        ({"tolerance": 2.0}, "tolerance must be a share from 0 to 1; got 2.0"),
-        ({"how": "zip"}, "as must be one of manifest, link, copy; got 'zip'"),
+        ({"tolerance": 2.0}, "tolerance must be from 0 to 1; got 2.0"),
+        ({"format": "zip"}, "format must be one of manifest, link, copy; got 'zip'"),
         ({"stratify": "a", "label": "b"}, "stratify 'a' and label 'b' name two columns; give one"),
-        ({"group": "/nobody(7)/"}, "group '/nobody(7)/' matches no id, such as '"),
+        ({"group": "/none(7)/"}, "group '/none(7)/' matches no id, such as '"),
     ],
 )
-def test_wrong_calls(clips, audited, tmp_path, wish, said):
+def test_wrong_calls(clips, audited, tmp_path, wrong, said):
     """One line that says what is allowed, before anything is written."""
-    arguments = {"parts": "a=0.5,b=0.5", "audited": audited, "out": tmp_path / "s"} | wish
+    arguments = {"ratios": "a=0.5,b=0.5", "audited": audited, "out": tmp_path / "s"} | wrong
     with pytest.raises(UsageError) as raised:
         split(clips, **arguments)
     assert said in str(raised.value)
@@ -262,7 +269,7 @@ def test_folders_of_others_are_refused(clips, audited, tmp_path):
     """Neither a stranger's folder nor a written split is overwritten; nor another set's audit."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with pytest.raises(UsageError, match=r"holds something else \(thesis.tex\)"):
+    with pytest.raises(UsageError, match=r"holds other files \(thesis.tex\)"):
         split(clips, "a=0.5,b=0.5", out=tmp_path / "mine", audited=audited)
     (tmp_path / "done" / "data").mkdir(parents=True)
     with pytest.raises(UsageError, match="holds a split that was written"):
@@ -277,7 +284,7 @@ def test_an_audit_without_grades_or_of_a_sample_is_refused(clips, audited, tmp_p
     shutil.copytree(audited, folder)
     content = json.loads((folder / "audit.json").read_text())
     for change, said in (
-        ({"grader": None}, "has no grades, for nobody looked at the pictures"),
+        ({"grader": None}, "has no grades"),
         ({"settings": content["settings"] | {"sample": 5}}, "is an audit of a sample of 5 images"),
     ):
         (folder / "audit.json").write_text(json.dumps(content | change))
@@ -289,7 +296,7 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
     """Thresholds and encoder are carried over; what only widens the search is not narrowed."""
     summary = read_summary(audited)
     own = replace(summary.settings, candidates="nearest", views="mirror")
-    found = proving.settings_of(replace(summary, settings=own))
+    found = settings_of(replace(summary, settings=own))
     assert (found.candidates, found.views, found.within) == ("auto", "mirror", False)
     assert found.soft == pytest.approx(summary.thresholds.soft)
 
@@ -306,21 +313,19 @@ def test_nothing_is_written_into_the_set(clips, cache):
     assert not (clips / "new").exists()
 
 
-def test_an_audit_made_here_before_is_made_anew_unless_people_judged(
-    clips, audited, cache, tmp_path
-):
+def test_an_earlier_audit_is_replaced_unless_people_judged(clips, audited, cache, tmp_path):
     """A set that changed is audited again by itself; verdicts are not thrown away."""
     source = tmp_path / "red"
     shutil.copytree(clips / "red", source)
-    wish = {"parts": "a=0.5,b=0.5", "out": tmp_path / "s", "tolerance": 1.0, "cache": cache}
-    first = split(source, **wish)
+    given = {"ratios": "a=0.5,b=0.5", "out": tmp_path / "s", "tolerance": 1.0, "cache": cache}
+    first = split(source, **given)
     (source / "dark.png").unlink()
-    assert split(source, **wish).content["images"] == first.content["images"] - 1
+    assert split(source, **given).content["images"] == first.content["images"] - 1
     with Ledger(tmp_path / "s" / "audit") as ledger:
         ledger.add(Verdict.of("a" * 32, "b" * 32, judgment="near", reviewer="me"))
     (source / "black0.png").unlink()
     with pytest.raises(UsageError, match="and people judged pairs there; choose a new folder"):
-        split(source, **wish)
+        split(source, **given)
 
 
 def test_no_old_split_of_a_yolo_set_holds_the_parted_images(natural, cache, tmp_path):
@@ -336,7 +341,7 @@ def test_no_old_split_of_a_yolo_set_holds_the_parted_images(natural, cache, tmp_
     )
     result = split(
         f"yolo:{source / 'data.yaml'}#train", "train=0.6,test=0.4", out=tmp_path / "s",
-        apply=True, how="copy", cache=cache,
+        apply=True, format="copy", cache=cache,
     )  # fmt: skip
     found = yaml.safe_load((tmp_path / "s" / "data" / "data.yaml").read_text())
     assert found.keys() == {"train", "test", "names"}

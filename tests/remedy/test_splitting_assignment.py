@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from visleak.remedy.assignment import assign
-from visleak.remedy.balance import Balance, off, peak
-from visleak.remedy.loads import Loads
+from visleak.remedy.balance import Balance, Loads, off, peak
 
 
 def made(rng: np.random.Generator, components: int, largest: int, classes: int):

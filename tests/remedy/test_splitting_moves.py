@@ -67,7 +67,7 @@ def test_ties_keep_classes():
         assert np.bincount(moves.part[label == name]).tolist() == [2, 2]
 
 
-def test_ties_mend_what_others_did():
+def test_ties_restore_sizes():
     """What decides itself comes first: one image goes to part 1, and ties bring one back."""
     component = np.array([0, 0, 0, 1, 1])
     owner = np.array([0, 1, 1, 0, 1])
@@ -77,7 +77,7 @@ def test_ties_mend_what_others_did():
 
 @given(splits(), st.integers(0, 2))
 def test_keeping_sizes_never_parts_and_never_makes_them_worse(split, seed):
-    """Whole components go back; what cannot be mended is left."""
+    """Whole components go back; other differences remain."""
     component, owner, label, parts = split
     moves = fewest_moves(component, owner, label, parts)
     kept = kept_sizes(moves, component, owner, label, parts, seed)

@@ -1,4 +1,4 @@
-"""Why a tolerance is missed, in words; and nothing where it is kept."""
+"""Reasons why a tolerance is missed, and none if it is kept."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import numpy as np
 import pytest
 
 from visleak.remedy.assignment import assign
-from visleak.remedy.balance import Balance
-from visleak.remedy.loads import Loads
-from visleak.remedy.obstacles import MOST, obstacles
-from visleak.remedy.plan import counted
+from visleak.remedy.balance import REASONS, Balance, Loads, counted, reasons
 
 
 def told(component, label, shares=(0.8, 0.2), tolerance=0.01):
-    """Return the obstacles of the assignment that is found."""
+    """Return the reasons for the assignment that is found."""
     component, label, shares = np.array(component), np.array(label), np.array(shares)
     part = assign(component, label, shares)[component]
     classes = tuple("abcdefghij"[: label.max() + 1]) if label.max() else ("",)
     parts = ("train", "val", "test")[: len(shares)] if len(shares) > 2 else ("train", "test")
     counts = counted(part, len(shares), label, len(classes))
     balance = Balance(parts, shares, classes, counts)
-    return obstacles(balance, Loads.of(component, label), tolerance, lambda row: f"group g{row}")
+    return reasons(balance, Loads.of(component, label), tolerance, lambda row: f"group g{row}")
 
 
 def test_nothing_is_said_where_nothing_is_missed():
@@ -30,7 +27,7 @@ def test_nothing_is_said_where_nothing_is_missed():
 
 
 def test_a_component_larger_than_any_part():
-    """No assignment can mend it: by how much is said."""
+    """No assignment can avoid it: the excess is reported."""
     found = told([0] * 90 + list(range(1, 11)), [0] * 100, (0.5, 0.5))
     assert found[0] == (
         "one component of 90 images (group g0) is larger than part train allows by 40"
@@ -70,7 +67,7 @@ def test_what_no_proof_is_known_for_is_said_to_be_the_best_found():
 def test_many_obstacles_are_counted():
     """Ten classes in a component each: some are told, the rest are a number."""
     found = told(np.repeat(np.arange(10), 10), np.repeat(np.arange(10), 10), (0.5, 0.5))
-    assert len(found) == MOST + 1
+    assert len(found) == REASONS + 1
     assert found[-1] == "and 15 more"
 
 
@@ -85,5 +82,5 @@ def test_obstacles_are_told_exactly_where_something_is_missed(tolerance):
         shares = np.array([0.6, 0.4])
         part = assign(component, label, shares)[component]
         balance = Balance(("train", "test"), shares, tuple("abc"), counted(part, 2, label, 3))
-        said = obstacles(balance, Loads.of(component, label), tolerance, str)
+        said = reasons(balance, Loads.of(component, label), tolerance, str)
         assert bool(said) == bool(balance.misses(tolerance))

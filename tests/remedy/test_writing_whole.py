@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -17,7 +18,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import open_images
-from visleak.remedy import staging, verifying
+from visleak.remedy import staging, writing
 from visleak.remedy.layouts import files
 from visleak.remedy.layouts.place import Place
 from visleak.remedy.manifest import Removed
@@ -168,23 +169,25 @@ def test_what_is_read_back_differently_is_not_kept(broken, tmp_path, monkeypatch
         write([part(source)], tmp_path / "out", "copy", about={})
     what = {
         "content": "image cat/0=ü .png has another content",
-        "missing": "2 images are there and not 3",
-        "label": "its ids are others",
+        "missing": "it has 2 images and not 3",
+        "label": "its ids differ",
     }
     assert str(raised.value) == (
-        f"part 'test' was not written as it should be: {what[broken]}; nothing was kept of it"
+        f"part 'test' was not written correctly: {what[broken]}; nothing was kept"
     )
     assert [p.name for p in tmp_path.iterdir()] == ["in"]
 
 
 def test_labels_are_compared_too(tmp_path, monkeypatch):
     source = making.table(tmp_path / "in")
-    compare = verifying._compare_labels
+    compare = writing._compare_columns
     monkeypatch.setattr(
-        verifying, "_compare_labels",
-        lambda part, images, order: compare(part, images, order[::-1]),
+        writing, "_compare_columns",
+        lambda part, opened, images, order: compare(
+            part, dataclasses.replace(opened, renamed=True), images, order[::-1]
+        ),
     )  # fmt: skip
-    with pytest.raises(VisleakError, match="its labels are others"):
+    with pytest.raises(VisleakError, match="its labels differ"):
         write([part(source, (0, 1, 2))], tmp_path / "out", "copy", about={})
 
 
@@ -207,8 +210,8 @@ def test_the_same_again_is_found_and_checked(tmp_path):
     with pytest.raises(UsageError) as raised:
         write([part(source)], out, "copy", about={"a": 1})
     assert str(raised.value) == (
-        f"the output {out} holds this result, but cat/0=ü .png was changed since: its content is"
-        " another; choose a new folder with -o DIR"
+        f"the output {out} holds this result, but cat/0=ü .png was changed since: its content"
+        " changed; choose a new folder with -o DIR"
     )
 
 
@@ -281,7 +284,7 @@ def test_nothing_left_is_no_data_set(tmp_path):
     source = making.folder(tmp_path / "in")
     with pytest.raises(VisleakError) as raised:
         write([part(source, ())], tmp_path / "out", "copy", about={})
-    assert str(raised.value) == "nothing is left of 'test'; no data set is written"
+    assert str(raised.value) == "no image of 'test' is left; no data set is written"
 
 
 def test_an_image_that_is_not_what_was_audited_is_refused(tmp_path):

@@ -37,11 +37,10 @@ def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Selection]]:
         def opened(
             pool: Path | None = None, trial: bool = False, at: Path | None = None, **asked: Any
         ) -> Selection:
-            wanted = SelectionSettings(pool or planted / "pool", **asked)
+            source, execution = pool or planted / "pool", {"workers": 1, "cache": planted / "cache"}
+            settings = SelectionSettings(**asked)
             return stack.enter_context(
-                open_selection(
-                    at or folder, wanted, trial=trial, workers=1, cache=planted / "cache"
-                )
+                open_selection(at or folder, source, settings, trial=trial, **execution)
             )
 
         yield opened

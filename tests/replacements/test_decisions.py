@@ -44,7 +44,7 @@ def test_a_pool_image_is_used_once(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0"), ())
         with pytest.raises(
-            AlreadyDecided, match="p0 of the pool was decided about before; take another"
+            AlreadyDecided, match="p0 of the pool has a decision already; choose another"
         ):
             ours.approve(decision("t1", "p0"), {"d-p0"})
         with pytest.raises(AlreadyDecided, match="p0 of the pool"):
@@ -55,7 +55,7 @@ def test_a_pool_image_is_used_once(tmp_path):
 def test_a_test_image_has_one_replacement(tmp_path):
     with Decisions(tmp_path) as ours:
         ours.approve(decision("t0", "p0"), ())
-        with pytest.raises(AlreadyDecided, match="test/t0 has a replacement; withdraw that first"):
+        with pytest.raises(AlreadyDecided, match="test/t0 has a replacement; withdraw it first"):
             ours.approve(decision("t0", "p1"), {"d-p0"})
         # its twin of the same bytes is another image
         ours.approve(decision("t0", "p1", copy=1), {"d-p0"})

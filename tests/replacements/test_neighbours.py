@@ -8,8 +8,7 @@ import pyarrow as pa
 from visleak.encoders import load_encoder
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Fingerprints, ImageSet
-from visleak.replacements.checking import COMPARED, Neighbours
-from visleak.replacements.pool import SHOWN
+from visleak.replacements.candidates import COMPARED, SHOWN, Neighbours
 
 
 def side(name: str, count: int, seed: int) -> Side:

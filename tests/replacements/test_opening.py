@@ -10,7 +10,7 @@ import pytest
 import visleak
 from planted_pool import plant, png, scene, store
 from visleak.errors import UsageError, VisleakError
-from visleak.replacements.opening import _as_seen_from_here
+from visleak.replacements.opening import _encoder_name
 
 
 def changed(folder, **values):
@@ -42,9 +42,9 @@ def test_the_file_of_an_encoder_is_found_from_anywhere(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "a.onnx").touch()
     name = "onnx:models/a.onnx?prep=b.json"
-    assert _as_seen_from_here(name, tmp_path) == f"onnx:{tmp_path}/models/a.onnx?prep=b.json"
+    assert _encoder_name(name, tmp_path) == f"onnx:{tmp_path}/models/a.onnx?prep=b.json"
     monkeypatch.chdir(tmp_path)
-    assert _as_seen_from_here(name, tmp_path / "elsewhere") == name
+    assert _encoder_name(name, tmp_path / "elsewhere") == name
 
 
 def test_a_pool_of_embeddings(opened, tmp_path):
@@ -64,7 +64,7 @@ def test_an_audit_without_grades(opened, folder):
 def test_an_audit_of_a_sample(opened, folder):
     used = json.loads((folder / "audit.json").read_text())["settings"]
     changed(folder, settings=used | {"sample": 5})
-    with pytest.raises(UsageError, match="an audit of a sample of 5 images; all must have been"):
+    with pytest.raises(UsageError, match="an audit of a sample of 5 images; replacing duplicates"):
         opened()
 
 
@@ -76,7 +76,7 @@ def test_another_encoder(opened, folder):
 
 def test_an_unknown_test_set(opened):
     with pytest.raises(UsageError, match="set must be one of test; got 'val'"):
-        opened(query_set="val")
+        opened(set_name="val")
 
 
 def test_several_test_sets(planted, opened, tmp_path):
@@ -86,7 +86,7 @@ def test_several_test_sets(planted, opened, tmp_path):
     visleak.audit(sets, planted / "train", out=tmp_path / "two", workers=1, cache=planted / "cache")
     with pytest.raises(UsageError, match="one, two; one is replaced at a time: choose it with"):
         opened(at=tmp_path / "two")
-    selection = opened(at=tmp_path / "two", query_set="two")
+    selection = opened(at=tmp_path / "two", set_name="two")
     assert (selection.test_set, len(selection.duplicates.images)) == ("two", 5)
 
 
@@ -96,7 +96,7 @@ def test_images_that_changed_since(opened, tmp_path):
     store(root / "train", "cat/01.png", png(scene(1)))
     (root / "train" / "cat" / "02.png").unlink()
     with pytest.raises(
-        VisleakError, match=r"2 images of set 'train' .* are not those that were audited; audit"
+        VisleakError, match=r"2 images of set 'train' .* changed since the audit; audit"
     ):
         opened(root / "pool", at=root / "audit")
 

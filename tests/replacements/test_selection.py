@@ -147,7 +147,7 @@ def test_approving_is_checked_on_the_server(opened):
     with pytest.raises(UsageError, match="no usable image of the pool has the content 'x'"):
         selection.approve(0, "x", "ada")
     selection.approve(3, dog.digest, "ada")
-    with pytest.raises(AlreadyDecided, match=r"dog/.* of the pool was decided about before"):
+    with pytest.raises(AlreadyDecided, match=r"dog/.* of the pool has a decision already"):
         selection.approve(4, dog.digest, "bob")
     shown = selection.offer(3)
     assert (shown.approved.pool, shown.candidate.id, shown.candidate.objection) == (

@@ -38,7 +38,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def address(made: Made, tmp_path_factory: pytest.TempPathFactory) -> str:
     output: Path = tmp_path_factory.mktemp("page") / "report.html"
-    return write_report(made.folder, output, pictures=made.pictures).as_uri()
+    return write_report(made.folder, output, loader=made.pictures).as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def reviewed(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> st
     """The page of an audit that people judged, one of whom has a name that bites."""
     made = as_audited(make_audit(tmp_path_factory.mktemp("reviewed"), base))
     judge(made.folder)
-    return write_report(made.folder, pictures=made.pictures).as_uri()
+    return write_report(made.folder, loader=made.pictures).as_uri()
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_controls_work_from_the_keyboard(page: Any) -> None:
 def test_marks_lie_on_the_thumbnails_and_can_be_hidden(chromium: Any, tmp_path: Path) -> None:
     audit = Audit(audited(tmp_path))
     page = chromium.new_page(viewport={"width": 1000, "height": 900})
-    page.goto(write_report(audit.folder, pictures=shown_pictures(audit)).as_uri())
+    page.goto(write_report(audit.folder, loader=shown_pictures(audit)).as_uri())
     marks = page.locator("#cards svg.marks").first
     assert marks.bounding_box() == pytest.approx(
         page.locator("#cards .marked:has(svg) img").first.bounding_box(), abs=1

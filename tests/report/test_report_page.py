@@ -345,7 +345,7 @@ def test_sections_of_other_steps_are_on_the_page(fresh: Callable[..., Made]) -> 
 
 
 def test_write_report_writes_where_it_is_told(made: Made, tmp_path: Path, html: str) -> None:
-    path = write_report(made.folder, tmp_path / "new" / "page.html", pictures=made.pictures)
+    path = write_report(made.folder, tmp_path / "new" / "page.html", loader=made.pictures)
     assert path.read_text(encoding="utf-8") == html
     assert write_report(made.folder, private=True) == made.folder / "report.html"
 

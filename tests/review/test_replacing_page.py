@@ -22,11 +22,11 @@ from test_review_browser import RULES, chromium, until  # noqa: F401
 from planted_pool import audited, darker, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import silent
-from visleak.replacements import SelectionSettings
-from visleak.review import replacing
+from visleak.replacements.settings import SelectionSettings
+from visleak.review import replacement_pages
 from visleak.review.app import create_app
 from visleak.review.pages import read_instructions
-from visleak.review.replacing_page import HOME, ReplacementSession, open_replacement
+from visleak.review.replacement_pages import HOME, ReplacementSession, open_replacement
 from visleak.review.security import Access
 from visleak.review.serving import bound, review
 from visleak.review.session import ReviewSession
@@ -98,7 +98,8 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
             replacement = stack.enter_context(
                 open_replacement(
                     folder,
-                    SelectionSettings(pool or planted / "pool"),
+                    pool or planted / "pool",
+                    SelectionSettings(),
                     planted / "instructions.md",
                     session,
                     told=said.append,
@@ -107,7 +108,11 @@ def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable
             )
             access = Access(PORT)
             app = create_app(
-                session, access, replacing.routes(replacement), [replacing.NAV], start=HOME
+                session,
+                access,
+                replacement_pages.routes(replacement),
+                [replacement_pages.NAV],
+                start=HOME,
             )
             client = TestClient(app, base_url=HERE, follow_redirects=False)
             assert client.get(f"/?token={access.token}").status_code == 303
@@ -199,7 +204,7 @@ def test_approve_reject_withdraw_undo(page: Page) -> None:
     again = page.post("approve", 1, second)
     assert (again.status_code, again.json()["error"]) == (
         409,
-        f"{page.id_of(second)} of the pool was decided about before; take another",
+        f"{page.id_of(second)} of the pool has a decision already; choose another",
     )
     assert page.post("withdraw", 0).json()["pool"] == page.id_of(second)
     answer = page.post("undo").json()
@@ -286,9 +291,9 @@ def test_addresses_that_lead_nowhere(page: Page, address: str) -> None:
         ({"do": "approve", "place": 99}, "there is no such duplicate; reload the page"),
         ({"do": "approve", "place": True}, "there is no such duplicate; reload the page"),
         ({"do": "approve", "place": "0"}, "there is no such duplicate; reload the page"),
-        ({"do": "delete", "place": 0}, "what is to be done is one of approve, reject, withdraw,"),
+        ({"do": "delete", "place": 0}, "do must be one of approve, reject, withdraw,"),
         ({"do": "approve", "place": 0, "candidate": "../x"}, "no usable image of the pool has"),
-        ([], "a JSON object is wanted"),
+        ([], "a JSON object is required"),
     ],
 )
 def test_what_no_page_sends(page: Page, told: Any, said: str) -> None:
@@ -477,10 +482,15 @@ def test_what_is_said_and_written_in_the_end(
     monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
     folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
     said: list[str] = []
-    asked = SelectionSettings(planted / "pool")
     with ReviewSession(folder, "ada") as session:
         pages = open_replacement(
-            folder, asked, None, session, told=said.append, bars=lambda: nullcontext(silent)
+            folder,
+            planted / "pool",
+            SelectionSettings(),
+            None,
+            session,
+            told=said.append,
+            bars=lambda: nullcontext(silent),
         )
         with pages as replacement:
             candidate = replacement.selection.offer(0).candidate

@@ -408,7 +408,7 @@ def test_the_end_and_the_stop_rule(site: Site) -> None:
     site.session.judge(range(21), "different")
     page = site.window()
     assert site.shown(page) == 21
-    page.get_by_role("link", name="Go on").click()
+    page.get_by_role("link", name="Continue").click()
     until(lambda: "stop=off" in at(page))
     page.wait_for_load_state()
     assert page.query_selector(".banner") is None

@@ -90,7 +90,7 @@ def read(audit: tuple[Any, Any], kind: str = "listed") -> Listing | None:
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), images, rows)
         if rows and not seen:
-            with pytest.raises(VisleakError, match="there are no images to look at"):
+            with pytest.raises(VisleakError, match="there are no images to review"):
                 read_listing(path, kind)
             return None
         return read_listing(path, kind)
@@ -268,7 +268,7 @@ def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
     assert first == (
         f"All {len(listed):,} pairs of the audit, between the sets and within the test side: every"
         " pair of similarity 0.62 or more, and the best twenty of each query, and what shares"
-        " local features. Pairs below that were not looked at."
+        " local features. Pairs below that were not compared."
     )
     # the near copy of t00 lies in two files
     assert int(listed.repeats.sum()) > 0

@@ -78,7 +78,7 @@ def test_an_image_that_changed_has_no_marks(
 ) -> None:
     where = address(drawn, row_of(drawn.session, "changed.png", "original-0.png"))
     lost = Unreadable("missing", "its content has changed since the audit")
-    monkeypatch.setattr(drawn.session.registry, "picture", lambda *name: lost)
+    monkeypatch.setattr(drawn.session.registry, "image", lambda *name: lost)
     answer = drawn.client.get(where)
     assert answer.status_code == 404
     assert answer.headers["cache-control"] == "no-store"

@@ -143,7 +143,7 @@ def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
     assert len(others) <= 2 * MOST_OTHERS
     said = words(browser.pair(row))
     assert "Where else the query occurs" in said
-    assert re.search(r"\d+ pairs of it are called different", said)
+    assert re.search(r"\d+ pairs of it are judged different", said)
     assert "1 more pair of images has these two contents" in said  # near0-again.png
 
 
@@ -235,7 +235,7 @@ def test_a_pair_named_twice_is_judged_once(browser: Browser) -> None:
 def test_pages_of_what_there_is_not(browser: Browser) -> None:
     lost = browser.client.get("/pair/x-y")
     assert lost.status_code == 404
-    assert "leads to no pair of this list" in lost.text
+    assert "There is no such pair in this list" in lost.text
     wrong = browser.client.get("/pairs?grade=nearly")
     assert wrong.status_code == 400
     assert "grade must be one of exact" in wrong.text

@@ -163,7 +163,7 @@ def test_bodies_are_bounded(browser: Browser) -> None:
     for text in (b"", b"[1]", b"{", b"\xff", b"[" * 30_000):
         told = browser.client.post("/api/judge", content=text, headers=headers)
         assert told.status_code == 400, text[:10]
-        assert told.json() == {"error": "a JSON object is wanted"}
+        assert told.json() == {"error": "a JSON object is required"}
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"])

@@ -55,7 +55,7 @@ def test_as_many_wrong_pairs_as_asked_for(
 ) -> None:
     """Counted again by loops; the next lower threshold would let too many through."""
     assert found.hard.pairs == found.soft.pairs == len(wrong) == 30 * 29 * 4
-    assert found.hard.pictures == 30 * 29 // 2
+    assert found.hard.image_pairs == 30 * 29 // 2
     for level in (found.hard, found.soft):
         assert level.supported
         above = sum(s >= np.float32(level.threshold) for _, _, s in wrong)
@@ -72,9 +72,9 @@ def test_the_bounds_are_those_of_the_books(
     level = found.soft
     k, n = level.false, level.pairs
     assert level.upper_pairs == pytest.approx(beta.ppf(0.95, k + 1, n - k))
-    assert level.rate < level.upper_pairs < level.upper_pictures < level.upper_images < 1
+    assert level.rate < level.upper_pairs < level.upper_independent < level.upper_images < 1
     share = sum(s >= np.float32(level.threshold) for _, _, s in wrong) / len(wrong)
-    for cases, bound in ((435, level.upper_pictures), (15, level.upper_images)):
+    for cases, bound in ((435, level.upper_independent), (15, level.upper_images)):
         divergence = share * math.log(share / bound)
         divergence += (1 - share) * math.log((1 - share) / (1 - bound))
         assert cases * divergence == pytest.approx(math.log(20), rel=1e-6)
@@ -101,7 +101,7 @@ def test_a_rate_out_of_reach_is_said_in_one_line() -> None:
     assert found.hard.asked == 1e-6
     assert found.soft.asked == 1e-4
     first = found.notes[0]
-    assert "cannot support a rate of 1e-06: with 435 pairs of pictures the smallest is" in first
+    assert "cannot support a rate of 1e-06: with 435 pairs of images the smallest is" in first
     assert "lies above every wrong pair seen, which bounds the rate by 0.0069" in first
     assert "\n" not in first
     assert found.hard.interval is None
@@ -192,7 +192,7 @@ def test_an_encoder_that_sees_nothing_is_refused() -> None:
 def test_a_set_without_pairs_is_refused() -> None:
     """One image, or one image many times over."""
     one = blobs(1)
-    with pytest.raises(VisleakError, match="has 1 readable pictures; at least 2 are needed"):
+    with pytest.raises(VisleakError, match="has 1 readable images; at least 2 are needed"):
         calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)
-    with pytest.raises(VisleakError, match="holds one picture only, many times over: no pairs"):
+    with pytest.raises(VisleakError, match="has copies of one image only"):
         calibrate(one * 3, TinyEncoder(), fpr=[0.01], verify=False, cache=None)

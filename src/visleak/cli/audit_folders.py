@@ -39,7 +39,7 @@ def report(audit: AuditFolder, options: Report) -> Reply:
         free_file(out, force=options.force, audit=audit.folder)
         refuse_sets(opened.summary, out)
     images = None if options.no_images else shown_pictures(opened)
-    path = write_report(audit.folder, out, pictures=images, private=options.no_images)
+    path = write_report(audit.folder, out, loader=images, private=options.no_images)
     return Reply(files=[path])
 
 

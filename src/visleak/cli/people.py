@@ -55,14 +55,13 @@ class Review(Options):
 
 def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
-    from visleak.replacements import SelectionSettings
-    from visleak.replacements.duplicates import GRADE
+    from visleak.replacements.settings import GRADE, SelectionSettings
     from visleak.review import review as serve
     from visleak.verdicts.ledger import PLAIN
 
-    pool = None
+    selection = None
     if options.pool is not None:
-        pool = SelectionSettings(options.pool, label=options.label, grade=options.grade or GRADE)
+        selection = SelectionSettings(label=options.label, grade=options.grade or GRADE)
     agreed = serve(
         audit.folder,
         reviewer=options.reviewer,
@@ -70,7 +69,8 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
         grade=options.grade,
         port=options.port,
         browser=options.browser,
-        pool=pool,
+        pool=options.pool,
+        selection=selection,
         instructions=options.instructions,
         told=call.say,
         bars=bars,

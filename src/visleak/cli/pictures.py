@@ -61,7 +61,7 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
         return
     progress("writing the report", 0, 0)
     pictures = None if private else shown_pictures(result)
-    write_report(result.folder, pictures=pictures, private=private)
+    write_report(result.folder, loader=pictures, private=private)
     progress("writing the report", 1, 1)
 
 
@@ -80,4 +80,4 @@ def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, priva
     write_json(audit.folder / SECTIONS / name, content)
     private = private or is_private(audit.folder)
     pictures = None if private else shown_pictures(audit)
-    write_report(audit.folder, pictures=pictures, private=private)
+    write_report(audit.folder, loader=pictures, private=private)

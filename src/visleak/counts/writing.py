@@ -9,7 +9,7 @@ from typing import Final
 from visleak.counts.counting import Counts, Example
 from visleak.counts.figures import classes_figure, types_figure
 from visleak.errors import UsageError, VisleakError
-from visleak.gallery import PixelReader, decoded, relation, write_card
+from visleak.gallery import ImageLoader, decoded, relation, write_card
 from visleak.records import Bytes8
 from visleak.storage import write_bytes, write_csv, write_json
 
@@ -19,7 +19,7 @@ TYPES: Final = ("set", "kind", "grade", "pairs", "images", "machine_pairs", "mac
 CLASSES: Final = ("set", "class", "images", "machine_images", "of")
 
 
-def write_counts(counts: Counts, folder: Path, read: PixelReader | None) -> tuple[Path, ...]:
+def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tuple[Path, ...]:
     """Write ``counts.json``, ``types.csv``, ``classes.csv``, drawings and example pairs.
 
     Args:

@@ -57,7 +57,7 @@ def headlines(found: Difference) -> Iterator[str]:
 
 def _turned(total: Total, old: str, new: str) -> str:
     images = f"leaking {total.after} image"
-    unseen = f", {total.unseen:,} leak that only one of the two looked at" if total.unseen else ""
+    unseen = f", {total.unseen:,} leak that only one audit compared" if total.unseen else ""
     if not (total.new or total.gone or total.regraded or total.unseen):
         count = next(iter(total.rates.values()))[1].count
         if not count:
@@ -158,8 +158,8 @@ def _images(turnover: Turnover, names: tuple[str, str]) -> str:
         "the same": turnover.same,
         "renamed": turnover.renamed,
         "with another content": turnover.changed,
-        f"not looked at in {names[1]}" if turnover.unseen_after else "removed": turnover.removed,
-        f"not looked at in {names[0]}" if turnover.unseen_before else "added": turnover.added,
+        f"not compared in {names[1]}" if turnover.unseen_after else "removed": turnover.removed,
+        f"not compared in {names[0]}" if turnover.unseen_before else "added": turnover.added,
     }
     said = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
     unknown = "" if turnover.known else " (by id: contents are not known)"

@@ -140,7 +140,7 @@ def _keys(before: View, after: View) -> tuple[Int64, Int64]:
 
 
 def _in_both(old: Listed, new: Listed, pairs: tuple[Int64, Int64], level: Level) -> Changes:
-    """Return those of the pairs that both audits list which are not alike in them."""
+    """Return the pairs of both audits that differ between them."""
     first, second = old.take(pairs[0]), new.take(pairs[1])
     codes = [getattr(part, level.scale) for part in (first, second)]
     strong = [code <= level.code for code in codes]

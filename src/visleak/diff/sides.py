@@ -42,7 +42,7 @@ class Listed:
         query, reference: rows of the images table.
         grade, degree, machine_grade: places on their scales, :data:`NOTHING` for none.
         judged: :data:`HUMAN`, :data:`DISPUTED` or 0.
-        similarity: NaN where nobody measured it.
+        similarity: NaN if it was not measured.
         within: the pair is a repeat within a set.
     """
 
@@ -113,7 +113,7 @@ class Side:
         return self.images[name].combine_chunks().take(pa.array(rows))
 
     def partly_listed(self, name: str) -> bool:
-        """Whether images of a set may be missing here only because nobody looked at them."""
+        """Whether images of a set may be missing here only because they were not compared."""
         about = next(each for each in self.summary.sets if each.name == name)
         sampled = bool(self.summary.settings.sample) and about.side == "query"
         # embeddings that passed by: only those in a pair are listed
@@ -128,7 +128,7 @@ class Side:
         """All pairs of the audit as numbers; 40 bytes a pair.
 
         Raises:
-            VisleakError: the tables do not belong together.
+            VisleakError: the tables are of different audits.
         """
         table = judged_pairs(self.folder, _COLUMNS)
         known = self._known()

@@ -25,8 +25,8 @@ class Turnover:
     """What became of the images of a set.
 
     Attributes:
-        before, after: its name in the two audits; ``None`` where it is not there.
-        same, renamed, changed: images in both: alike, with another id, with another content.
+        before, after: its name in the two audits; ``None`` if it is not there.
+        same, renamed, changed: images in both: unchanged, with another id, with another content.
         removed, added: images in one of them only.
         unseen_before, unseen_after: these images were perhaps there, but the audit before (after)
             took a sample, or lists only the images that are in a pair.
@@ -52,7 +52,7 @@ class Total:
     Attributes:
         before, after: its name in the two audits.
         new, gone: images that leak in one of them only.
-        unseen: images that leak in one of them, and that the other did not look at.
+        unseen: images that leak in one of them, and that the other did not compare.
         regraded: images that leak in both, by another strongest grade or degree.
         rates: of the level, then of those that both audits measured: name to before and after.
         shared: images in both with the same content.

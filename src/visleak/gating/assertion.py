@@ -70,7 +70,7 @@ def assert_no_leak(
         grade: the weakest that counts: ``exact``, ``near`` or ``similar``, or by similarity
             alone ``hard`` or ``soft``.
         allowed: largest share of the readable images of a test set that may leak, 0 to 1.
-        baseline: audit folders or files of accepted pairs; what they know is no leak.
+        baseline: audit folders or files of accepted pairs; known pairs do not count as leaks.
         unreadable: images that cannot be read are compared with nothing: ``warn`` of them,
             and fail above 5 % of a set, ``ignore`` them, or ``fail``.
         settings, encoder, encoder_options, thresholds, cache, workers: as in
@@ -203,7 +203,7 @@ def _unread(result: Audit) -> float:
 
 
 def _way_on(result: Audit, *, kept: bool) -> str:
-    """Return how to look at the images."""
+    """Return how to review the images."""
     if kept:
-        return f"to look at the images: visleak review {shlex.quote(str(result.folder))}"
-    return "to look at the images, keep the audit with out=FOLDER, then visleak review FOLDER"
+        return f"to review the images: visleak review {shlex.quote(str(result.folder))}"
+    return "to review the images, keep the audit with out=FOLDER, then visleak review FOLDER"

@@ -40,7 +40,7 @@ class Baseline:
 
     Attributes:
         sources: the folders and files it was read from.
-        pairs: ``key``, ``within`` (a repeat within a set, which is no leak between sets),
+        pairs: ``key``, ``within`` (a duplicate within a set, not a leak between sets),
             ``grade`` and ``degree`` as places on their scales.
         accepted: accepted pairs and their grade, see ``verdicts.accepted``.
         judged: what people said of pairs; disputed ones are not there.
@@ -54,7 +54,7 @@ class Baseline:
     summaries: Mapping[str, AuditSummary]
 
     def knows(self, keys: pa.Array, within: pa.Array, level: Level) -> Bool:
-        """Return which pairs of a later audit are no news at a level.
+        """Return which pairs of a later audit are known at a level.
 
         A pair is none if the baseline has it at the level or stronger, if it is accepted, or if
         a person judged it weaker than the level.
@@ -76,7 +76,7 @@ class Baseline:
     def _spared(self, level: Level) -> Iterator[Key]:
         """Yield the pairs that are accepted at a level, or that people judged weaker."""
         yield from accepting(self.accepted, level)
-        # similarity says nothing of what people saw: there, what is no duplicate is weaker
+        # degrees do not reflect verdicts: for them, pairs that are not duplicates are weaker
         limit = level.code if level.scale == "grade" else GRADES.index("near")
         for key, grade in self.judged.items():
             if GRADES.index(grade) > limit:

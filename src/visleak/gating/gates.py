@@ -63,7 +63,7 @@ def parse(text: str) -> Gate:
     """Return the gate of ``G`` or ``G=RATE``; RATE is a share or a percentage.
 
     Raises:
-        UsageError: there is no such gate, or RATE is no share.
+        UsageError: there is no such gate, or RATE is not a share.
 
     >>> parse("near=1%")
     Gate(name='near', allowed=0.01)
@@ -115,7 +115,7 @@ def check(gates: Iterable[Gate], *, verify: bool) -> None:
 
 
 def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -> None:
-    """Refuse gates by degree where nobody knows a threshold, before anything is read.
+    """Refuse gates by degree without known thresholds, before anything is read.
 
     Raises:
         UsageError: a gate asks for a degree that cannot be measured.
@@ -213,7 +213,7 @@ def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
 def _why(gate: Gate) -> str:
     """Say why a rate was not measured."""
     if gate.name in GRADED:
-        return "a grade needs pictures, and some sets are of embeddings; ask for hard or soft"
+        return "a grade needs images, and some sets have embeddings only; use hard or soft"
     if gate.name == GROUP:
         return "a test set, or all it was compared with, has no groups; give --group"
     if gate.name == RECORDING:

@@ -60,7 +60,7 @@ class NewLeaks:
 def new_leaks(
     folder: Path, summary: AuditSummary, level: Level, baseline: Baseline | None = None
 ) -> tuple[NewLeaks, ...]:
-    """Return what is new in each query set of an audit, verdicts of people laid over.
+    """Return what is new in each query set of an audit, verdicts of people applied.
 
     An image is new if at least one of the pairs by which it leaks is.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -26,7 +25,7 @@ _MOST: Final = 0.999
 _STILL: Final = 0.05
 
 #: Feature (-1 in a leaf), threshold, nodes to the left and right, log-odds.
-Node = tuple[int, float, int, int, float]
+Node = tuple[int, float, int, int] | tuple[float]
 
 #: Contrast changes count up to this factor.
 _MOST_GAIN: Final = 20.0
@@ -155,20 +154,28 @@ class Trees:
     def of(
         cls, intercept: float, features: Sequence[str], trees: Sequence[Sequence[Node]]
     ) -> Trees:
-        """Return trees from their nodes: feature, threshold, left, right, value."""
+        """Return trees from their nodes: feature, threshold, left and right, or a leaf's value."""
         most = max((len(tree) for tree in trees), default=1)
         table = np.zeros((len(trees), most, 5))
         table[:, :, 0] = -1
         for number, tree in enumerate(trees):
-            table[number, : len(tree)] = tree
+            for place, node in enumerate(tree):
+                if len(node) == 1:
+                    table[number, place, 4] = node[0]
+                else:
+                    table[number, place, :4] = node
         feature, left, right = (table[:, :, at].astype(np.int16) for at in (0, 2, 3))
         return cls(intercept, tuple(features), feature, table[:, :, 1], left, right, table[:, :, 4])
 
     def nodes(self) -> list[list[Node]]:
         """Return the nodes of every tree, as :meth:`of` takes them."""
         columns = (self.feature, self.threshold, self.left, self.right, self.value)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return [list(zip(*tree, strict=True)) for tree in rows]
+        trees = zip(*(column.tolist() for column in columns), strict=True)
+        return [
+            [(value,) if f < 0 else (f, threshold, left, right)
+             for f, threshold, left, right, value in zip(*tree, strict=True)]
+            for tree in trees
+        ]  # fmt: skip
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
         """Return the probability of each row, NaN where a feature is."""
@@ -330,13 +337,7 @@ def as_text(grader: Grader) -> str:
         },
         "screened": written(grader.screened),
     }
-    # a tree per line
-    text = json.dumps(stored, indent=1)
-    return re.sub(r"\[\s+(-?\d[^\[\]]*?)\s+\]", _on_one_line, text) + "\n"
-
-
-def _on_one_line(found: re.Match[str]) -> str:
-    return "[" + re.sub(r"\s+", " ", found.group(1)) + "]"
+    return json.dumps(stored, separators=(",", ":")).replace("]],[[", "]],\n[[") + "\n"
 
 
 def _as_stored(trees: Trees) -> dict[str, Any]:
@@ -344,10 +345,7 @@ def _as_stored(trees: Trees) -> dict[str, Any]:
         "intercept": round(trees.intercept, 6),
         "features": list(trees.features),
         "trees": [
-            [
-                [f, threshold, left, right, round(value, 6)]
-                for f, threshold, left, right, value in tree
-            ]
+            [list(node) if len(node) > 1 else [round(node[0], 6)] for node in tree]
             for tree in trees.nodes()
         ],
     }

@@ -78,10 +78,10 @@ class Benchmark:
         name: of the test set.
         references: names of the training sets whose leaks count.
         ids: Arrow string array (n,), unique.
-        labels: Arrow string array (n,), or ``None`` where the set has none.
+        labels: Arrow string array (n,), or ``None`` if the set has none.
         leaks: each as long as ``ids``.
         judged: verdicts of reviewers are counted.
-        difficulty: ``float64`` (n,), larger is harder, NaN where it is not known; ``None`` where
+        difficulty: ``float64`` (n,), larger is harder, NaN if it is not known; ``None`` where
             leaked images are not compared with others of the same difficulty.
     """
 
@@ -109,7 +109,7 @@ class Scores:
 
     Attributes:
         model: its name.
-        values: metric to ``float64`` (n,), in the order of the benchmark's images; NaN where the
+        values: metric to ``float64`` (n,), in the order of the benchmark's images; NaN if the
             model has no prediction. All metrics lack the same images.
         file: where they come from, as given.
         unknown: predictions whose ids the benchmark lacks.

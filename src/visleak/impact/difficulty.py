@@ -72,7 +72,7 @@ class Difficulty:
     """How difficult each image is.
 
     Attributes:
-        values: ``float64`` (n,), by image: larger is harder; NaN where it is not known.
+        values: ``float64`` (n,), by image: larger is harder; NaN if it is not known.
         source: where it comes from, in words.
     """
 

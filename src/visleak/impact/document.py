@@ -94,7 +94,7 @@ def read_impact(folder: str | os.PathLike[str]) -> Impact:
 
     Raises:
         UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
+        VisleakError: it is damaged, or from a newer visleak.
     """
     return RunFolder(folder, KIND).read(Impact)
 

@@ -39,7 +39,7 @@ class Row:
         score: mean over its images; over all draws, where it is drawn. The ends of a drawn
             row's interval hold 95 % of the draws; of fewer than 40 there are none.
         gain: of the score over that of the whole benchmark; for the whole, NaN.
-        deviation: standard deviation over the draws; NaN where nothing was drawn.
+        deviation: standard deviation over the draws; NaN if nothing was drawn.
         draws: how often the part was drawn, 1 where it was taken as it is.
         overlap: share of its images that two draws have in common on average; 1 for the part
             itself.
@@ -101,7 +101,7 @@ class Comparison:
             benchmark; without labels, as they are.
         inflation: score of the whole benchmark minus that of the images that do not leak.
         classes_lost: classes all of whose images leak, which ``fair`` leaves out.
-        twinned: the leaked images against others of the same difficulty; ``None`` where no
+        twinned: the leaked images against others of the same difficulty; ``None`` if no
             difficulty is given, or no image has controls.
     """
 
@@ -198,7 +198,7 @@ class Gap:
         images: of the two sets.
         original, fair: errors, shares in [0, 1].
         gap: fair minus original.
-        relative: gap over original error; NaN where there was none.
+        relative: gap over original error; NaN if there was none.
         p: exact McNemar probability that as many images changed by chance.
         changed: images whose prediction is right in one set and wrong in the other.
     """
@@ -270,7 +270,7 @@ class Impact:
 
     @property
     def principal(self) -> str:
-        """The leak that sentences and figures are about; empty where nothing is compared."""
+        """The leak that sentences and figures are about; empty if nothing is compared."""
         useful = [
             each.leak
             for effect in self.first_effects

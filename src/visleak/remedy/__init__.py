@@ -1,4 +1,4 @@
-"""Remedies: data sets without leaks, planned first and written only when asked."""
+"""Remedies: datasets without leaks, planned first and written on request."""
 
 from __future__ import annotations
 
@@ -7,21 +7,40 @@ from typing import TYPE_CHECKING, Final
 from visleak.lazy import on_use
 
 if TYPE_CHECKING:
-    from visleak.remedy.fixing import fix
-    from visleak.remedy.purging import purge
-    from visleak.remedy.replacing import replace
-    from visleak.remedy.splitting import split
-    from visleak.remedy.undoing import undo
+    from visleak.remedy.manifest import undo
+    from visleak.remedy.moves import repair
+    from visleak.remedy.partition import split
+    from visleak.remedy.removal import purge
+    from visleak.remedy.settings import (
+        PurgeSettings,
+        RepairSettings,
+        ReplaceSettings,
+        SplitSettings,
+    )
+    from visleak.remedy.substitution import replace
 
-__all__ = ["fix", "purge", "replace", "split", "undo"]
+__all__ = [
+    "PurgeSettings",
+    "RepairSettings",
+    "ReplaceSettings",
+    "SplitSettings",
+    "purge",
+    "repair",
+    "replace",
+    "split",
+    "undo",
+]
 
 #: Public name -> module, imported on first use.
 _HOMES: Final = {
-    "fix": "visleak.remedy.fixing",
-    "purge": "visleak.remedy.purging",
-    "split": "visleak.remedy.splitting",
-    "replace": "visleak.remedy.replacing",
-    "undo": "visleak.remedy.undoing",
-}
+    "purge": "visleak.remedy.removal",
+    "split": "visleak.remedy.partition",
+    "repair": "visleak.remedy.moves",
+    "replace": "visleak.remedy.substitution",
+    "undo": "visleak.remedy.manifest",
+} | dict.fromkeys(
+    ("PurgeSettings", "RepairSettings", "ReplaceSettings", "SplitSettings"),
+    "visleak.remedy.settings",
+)
 
 __getattr__, __dir__ = on_use(__name__, _HOMES)

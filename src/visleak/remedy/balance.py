@@ -1,7 +1,8 @@
-"""How images fall to parts: sizes and class shares beside what was asked for."""
+"""Sizes and class shares of parts: deviations from the targets, and reasons for them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,24 +11,27 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.records import Int64
+from visleak.records import Bool, Int64
 
 Float64 = npt.NDArray[np.float64]
 
-#: Images cannot be divided: what is off by less than one image is not off.
+#: Images cannot be divided: a deviation of less than one image is not a miss.
 ONE_IMAGE: Final = 1.0 - 1e-9
+
+#: Reasons that are listed; further ones are counted.
+REASONS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One size or class share that differs from what was asked for.
+    """A size or class share that differs from its target.
 
     Attributes:
         part: name of the part.
-        class_: name of the class, ``None`` for the part's size.
-        points: of a size, how far it is off as a share of what it should be; of a class, the
-            difference between its share of the part and of all images.
-        images: the same in images, positive where there are too many.
+        class_: name of the class, ``None`` for the size of the part.
+        points: of a size, the deviation relative to the target; of a class, the difference
+            between its share of the part and of all images.
+        images: the same in images, positive if there are too many.
     """
 
     part: str
@@ -46,6 +50,16 @@ class Deviation:
             f" {self.points * 100:.2f} points ({count})"
         )
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the deviation as plain values."""
+        return {
+            "part": self.part,
+            "class": self.class_,
+            "points": self.points,
+            "images": self.images,
+            "words": str(self),
+        }
+
 
 @dataclass(frozen=True)
 class Balance:
@@ -53,8 +67,8 @@ class Balance:
 
     Attributes:
         parts: names.
-        shares: ``float64`` (parts,): of all images each part should get; they sum up to 1.
-        classes: names; one, empty, where classes do not count.
+        shares: ``float64`` (parts,): target share of all images, sum 1.
+        classes: names; one empty name if classes do not count.
         counts: ``int64`` (parts, classes).
     """
 
@@ -65,37 +79,33 @@ class Balance:
 
     @property
     def sizes(self) -> Int64:
-        """Images a part, (parts,)."""
+        """Images per part, (parts,)."""
         return np.asarray(self.counts.sum(axis=1))
 
     @property
     def total(self) -> int:
-        """Images in all."""
+        """Number of all images."""
         return int(self.counts.sum())
 
-    def deviations(self) -> tuple[Float64, Float64]:
-        """Return in images how far sizes (parts,) and classes (parts, classes) are off."""
-        return off(self.counts, self.shares)
-
     def largest(self) -> Deviation:
-        """Return the size or class share that is furthest off, in points."""
-        return max(self._listed(), key=lambda found: found.points)
+        """Return the largest deviation, in points."""
+        return max(self._deviations(), key=lambda found: found.points)
 
     def misses(self, tolerance: float) -> tuple[Deviation, ...]:
-        """Return what is off by more than a tolerance and by an image or more, worst first.
+        """Return deviations of more than a tolerance and of an image or more, largest first.
 
         Args:
-            tolerance: most points, as in :class:`Deviation`.
+            tolerance: in points, as in :class:`Deviation`.
         """
         found = [
             each
-            for each in self._listed()
+            for each in self._deviations()
             if each.points > tolerance + 1e-12 and abs(each.images) > ONE_IMAGE
         ]
         return tuple(sorted(found, key=lambda each: -each.points))
 
-    def _listed(self) -> list[Deviation]:
-        sizes, classes = self.deviations()
+    def _deviations(self) -> list[Deviation]:
+        sizes, classes = off(self.counts, self.shares)
         size_points, points = points_of(self.counts, self.shares)
         result = [
             Deviation(part, None, float(size_points[p]), float(sizes[p]))
@@ -110,51 +120,46 @@ class Balance:
         return result
 
     def as_dict(self) -> dict[str, Any]:
-        """Return sizes and class shares a part, for JSON."""
-        whole = self.counts.sum(axis=0) / max(self.total, 1)
+        """Return sizes and class shares per part as plain values."""
+        total = max(self.total, 1)
+        whole = self.counts.sum(axis=0) / total
         result: dict[str, Any] = {}
-        for p, part in enumerate(self.parts):
-            size = int(self.sizes[p])
-            about: dict[str, Any] = {
-                "images": size,
-                "share": size / max(self.total, 1),
-                "asked": float(self.shares[p]),
-            }
+        for part, share, counts in zip(self.parts, self.shares, self.counts, strict=True):
+            size = int(counts.sum())
+            result[part] = {"images": size, "share": size / total, "asked": float(share)}
             if len(self.classes) > 1:
-                about["classes"] = {
+                result[part]["classes"] = {
                     name: {
-                        "images": int(self.counts[p, c]),
-                        "share": int(self.counts[p, c]) / max(size, 1),
+                        "images": int(counts[c]),
+                        "share": int(counts[c]) / max(size, 1),
                         "of_all": float(whole[c]),
                     }
                     for c, name in enumerate(self.classes)
                 }
-            result[part] = about
         return result
 
 
 def off(counts: Int64, shares: Float64) -> tuple[Float64, Float64]:
-    """Return in images how far sizes and classes of parts are from what they should be.
+    """Return the deviations of sizes and classes from their targets, in images.
 
     Args:
         counts: ``int64`` (parts, classes).
         shares: ``float64`` (parts,), sum 1.
 
     Returns:
-        Sizes (parts,) against the asked share of all images, and classes (parts, classes)
-        against the share that a part of that size should have: positive is too many.
+        Sizes (parts,) minus the target share of all images, and classes (parts, classes) minus
+        their share of a part of that size: positive means too many.
     """
     sizes = counts.sum(axis=1)
-    total = max(int(sizes.sum()), 1)
-    whole = counts.sum(axis=0) / total
+    whole = counts.sum(axis=0) / max(int(sizes.sum()), 1)
     return sizes - shares * sizes.sum(), counts - sizes[:, None] * whole
 
 
 def points_of(counts: Int64, shares: Float64) -> tuple[Float64, Float64]:
-    """Return how far sizes (parts,) and class shares (parts, classes) are off, in points.
+    """Return the deviations of sizes (parts,) and class shares (parts, classes), in points.
 
-    Sizes relative to what they should be, so that an empty part is off by 1; class shares of a
-    part against those of all images.
+    Sizes are relative to their targets, so an empty part deviates by 1; class shares of a part are
+    compared with those of all images.
     """
     sizes = counts.sum(axis=1)
     total = max(int(sizes.sum()), 1)
@@ -168,8 +173,14 @@ def peak(counts: Int64, shares: Float64) -> float:
     return float(max(sizes.max(), classes.max()))
 
 
+def counted(part: Int64, parts: int, label: Int64, classes: int) -> Int64:
+    """Return the number of images by part and class, (parts, classes)."""
+    flat = np.bincount(part * classes + label, minlength=parts * classes)
+    return flat.reshape(parts, classes).astype(np.int64)
+
+
 def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
-    """Return codes and sorted names of an Arrow column of texts; null, if there, is the last name.
+    """Return codes and sorted names of a column of texts; null, if present, is the last name.
 
     >>> coded(pa.array(["b", None, "a"]))
     (array([1, 2, 0]), ('a', 'b', None))
@@ -177,3 +188,149 @@ def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
     names = pc.unique(values).drop_null().take(pc.sort_indices(pc.unique(values).drop_null()))
     codes = pc.fill_null(pc.index_in(values, names), len(names)).to_numpy(zero_copy_only=False)
     return codes.astype(np.int64), (*names.to_pylist(), *([None] if values.null_count else []))
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Images per component and class, as a sparse matrix by rows.
+
+    Attributes:
+        begin: ``int64`` (components + 1,): first entry of each component.
+        classes, counts: ``int64``: class and number of images of each entry.
+        width: number of classes.
+    """
+
+    begin: Int64
+    classes: Int64
+    counts: Int64
+    width: int
+
+    @classmethod
+    def of(cls, component: Int64, stratum: Int64) -> Loads:
+        """Return the loads of images, given component and class of each, both from 0."""
+        width = int(stratum.max(initial=0)) + 1
+        keys, counts = np.unique(component * width + stratum, return_counts=True)
+        number = int(component.max(initial=-1)) + 1
+        begin = np.searchsorted(keys, np.arange(number + 1) * width)
+        return cls(begin, keys % width, counts.astype(np.int64), width)
+
+    @property
+    def owners(self) -> Int64:
+        """Component of each entry."""
+        return np.repeat(np.arange(len(self.begin) - 1), np.diff(self.begin))
+
+    @property
+    def sizes(self) -> Int64:
+        """Images per component."""
+        sums = np.concatenate([[0], np.cumsum(self.counts)])
+        return np.asarray(np.diff(sums[self.begin]))
+
+    @property
+    def totals(self) -> Int64:
+        """Images per class."""
+        return np.bincount(self.classes, self.counts, self.width).astype(np.int64)
+
+    def counts_of(self, part: Int64, parts: int) -> Int64:
+        """Return images by part and class, (parts, classes), given the part of each component."""
+        keys = part[self.owners] * self.width + self.classes
+        flat = np.bincount(keys, self.counts, parts * self.width)
+        return flat.astype(np.int64).reshape(parts, self.width)
+
+    def dense(self, rows: Int64) -> Int64:
+        """Return some components as rows over all classes."""
+        result = np.zeros((len(rows), self.width), np.int64)
+        for place, row in enumerate(rows.tolist()):
+            span = slice(self.begin[row], self.begin[row + 1])
+            result[place, self.classes[span]] = self.counts[span]
+        return result
+
+
+# -- reasons -------------------------------------------------------------------------------------
+
+#: Returns a description of a component, given its number.
+Describe = Callable[[int], str]
+
+
+def reasons(
+    balance: Balance, loads: Loads, tolerance: float, describe: Describe
+) -> tuple[str, ...]:
+    """Return why a balance misses its tolerance, one line each; nothing if it does not.
+
+    Reasons that hold for every assignment come first.
+
+    Args:
+        balance: of the assignment.
+        loads: of the components.
+        tolerance: in points.
+        describe: returns a description of a component.
+    """
+    misses = balance.misses(tolerance)
+    if not misses:
+        return ()
+    lines = list(_oversized(balance, loads, tolerance, describe))
+    # with two parts one has what the other lacks: the largest miss of each kind is sufficient
+    largest = {miss.class_: miss for miss in reversed(misses)}
+    kinds = list(dict.fromkeys(miss.class_ for miss in misses))
+    for kind in kinds:
+        if kind is not None:
+            code = balance.classes.index(kind)
+            lines += _scarce(balance, loads, code, tolerance, describe)
+    for kind in kinds:
+        own = np.ones(len(loads.classes), np.bool_)
+        if kind is not None:
+            own = loads.classes == balance.classes.index(kind)
+        where = "there are" if kind is None else "it is in"
+        lines.append(f"{largest[kind]}; {where} {_composition(loads, own, describe)}")
+    more = len(lines) - REASONS
+    return (*lines[:REASONS], *([f"and {more:,} more"] if more > 0 else []))
+
+
+def _oversized(
+    balance: Balance, loads: Loads, tolerance: float, describe: Describe
+) -> Iterator[str]:
+    """Yield the components that are larger than any part may be."""
+    allowed = balance.shares * balance.total * (1 + tolerance)
+    widest = int(np.argmax(allowed))
+    for row in np.argsort(-loads.sizes, kind="stable")[:REASONS].tolist():
+        size = int(loads.sizes[row])
+        if size - allowed[widest] < 1:
+            return
+        yield (
+            f"one component of {size:,} images ({describe(row)}) is larger than part"
+            f" {balance.parts[widest]} allows by {size - int(allowed[widest]):,}"
+        )
+
+
+def _scarce(
+    balance: Balance, loads: Loads, code: int, tolerance: float, describe: Describe
+) -> Iterator[str]:
+    """Yield why a class cannot be in every part in its share."""
+    own, name = loads.classes == code, balance.classes[code]
+    owners, counts, total = loads.owners[own], loads.counts[own], int(loads.counts[own].sum())
+    if len(owners) < len(balance.parts):
+        where = "component" if len(owners) == 1 else "components"
+        yield (
+            f"class {name}: its {total:,} images are in {len(owners)} {where}"
+            f" ({', '.join(describe(int(row)) for row in owners)}), so {len(owners)} of"
+            f" {len(balance.parts)} parts can have any"
+        )
+        return
+    most = (total / balance.total + tolerance) * balance.shares * balance.total * (1 + tolerance)
+    largest = int(np.argmax(counts))
+    if counts[largest] - most.max() >= 1:
+        part = balance.parts[int(np.argmax(most))]
+        yield (
+            f"class {name}: one component ({describe(int(owners[largest]))}) holds"
+            f" {int(counts[largest]):,} of its {total:,} images, and part {part} allows"
+            f" {int(most.max()):,}"
+        )
+
+
+def _composition(loads: Loads, entries: Bool, describe: Describe) -> str:
+    rows = np.unique(loads.owners[entries])
+    sizes = loads.sizes[rows]
+    largest = int(np.argmax(sizes))
+    return (
+        f"{len(rows):,} components, the largest of {int(sizes[largest]):,} images"
+        f" ({describe(int(rows[largest]))}), and no better assignment was found"
+    )

@@ -26,7 +26,7 @@ class Stand:
     Attributes:
         set, id: which one it is.
         stored: what is written in that place.
-        path: the file it is, as the system has it; ``None`` where it is no file, or where what is
+        path: the file it is, as the system has it; ``None`` if it is no file, or where what is
             written is not what the file holds.
     """
 
@@ -80,7 +80,7 @@ class Filled:
             yield found
 
     def path(self, position: int) -> bytes | None:
-        """Return the file that holds what stands in a place; ``None`` where none does."""
+        """Return the file that holds what stands in a place; ``None`` if none does."""
         stand = self.instead.get(position)
         return stand.path if stand is not None else path_of(self.images, position)
 
@@ -113,7 +113,7 @@ class FilledPart:
 
 
 def path_of(images: ImageSet, position: int) -> bytes | None:
-    """Return the file of an image, ``None`` where its pictures are no files."""
+    """Return the file of an image, ``None`` if its pictures are no files."""
     opener = images.opener
     if not isinstance(opener, FileOpener):
         return None
@@ -134,7 +134,7 @@ def fill(
         holds: how each part's layout stores a picture, by its name: ``named`` (a file whose
             ending says the format), ``bytes`` (encoded, any format) or ``arrays`` (pixels).
         known: by set, columns ``id`` and ``digest`` of the images that an audit saw.
-        progress: is told how far it is.
+        progress: reports each step.
 
     Raises:
         VisleakError: an image is not what the audit saw, a substitute cannot be read, or its
@@ -210,7 +210,7 @@ def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) 
 
 
 def _expected(images: ImageSet, read: Sequence[int], known: pa.Table | None) -> list[str | None]:
-    """Return the digest that an audit saw at each position; ``None`` where it saw none."""
+    """Return the digest that an audit saw at each position; ``None`` if it saw none."""
     if known is None:
         return [None] * len(read)
     ids = images.ids.take(pa.array(read, pa.int64()))

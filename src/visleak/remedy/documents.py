@@ -1,21 +1,22 @@
-"""What purge, split and replace plan and write, for people."""
+"""Documents of purge, split, replace and undo."""
 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from visleak.images.sources import resolved
 from visleak.markup import Grid
-from visleak.quantities import counted
-from visleak.remedy.purge_plan import Purge, SetPlan, Share, Wish
-from visleak.remedy.replacing import ReplacePlan
-from visleak.remedy.staging import sized
-from visleak.remedy.undoing import Undo
-from visleak.reporting import Document, Fact
+from visleak.quantities import counted, size
+from visleak.remedy.manifest import Undo
+from visleak.remedy.removal import ClassChange, Purge, SetPlan
+from visleak.remedy.substitution import ReplacePlan
+from visleak.reporting import Column, Document, Fact, Table
 from visleak.storage import AuditSummary
+from visleak.verdicts.level import Level
 
 #: Classes of a table that are shown; ``--json`` has all.
 CLASSES: Final = 25
@@ -25,12 +26,12 @@ NAMED: Final = 5
 
 
 def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Document:
-    """Return the plan of a purge and what came of it.
+    """Return the plan of a purge and what was written.
 
     Args:
         purge: the plan.
         summary: content of ``audit.json``.
-        out: folder that was asked for.
+        out: folder of the result, if it was given.
     """
     first, *others = [_set_line(each, purge) for each in purge.sets]
     facts = list(_purge_facts(purge))
@@ -47,7 +48,7 @@ def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Doc
 
 def _set_line(each: SetPlan, purge: Purge) -> str:
     went = "were removed" if purge.written is not None else "would be removed"
-    *weaker, strongest = reversed(purge.wish.words)
+    *weaker, strongest = reversed(Level(purge.settings.level).names)
     words = " and ".join(filter(None, (", ".join(weaker), strongest)))
     return (
         f"{len(each.removed):,} of {each.total:,} images of {each.name} {went} ({words} pairs);"
@@ -56,36 +57,32 @@ def _set_line(each: SetPlan, purge: Purge) -> str:
 
 
 def _purge_table(each: SetPlan) -> Grid:
-    """Return why images are removed, class by class, the most affected first."""
-    counts, rows = each.counts(), each.counts_by_class()
-    shares = {share.label: share for share in each.classes}
+    """Return the reasons by class, the classes with most removed images first."""
+    counts, rows = each.counts(), Counter(removed.label for removed in each.removed)
+    changes = {change.label: change for change in each.classes}
+    totals = [sum(getattr(c, when) for c in each.classes) for when in ("before", "after")]
+
+    def shares(change: ClassChange | None) -> tuple[str, ...]:
+        if change is None:
+            return "", ""
+        parts = zip((change.before, change.after), totals, strict=True)
+        return tuple(f"{100 * part / total:.2f} %" if total else "" for part, total in parts)
+
     body = [
         [
             label or "(no label)",
             *(f"{count[label]:,}" if count[label] else "" for count in counts.values()),
             f"{total:,}",
-            *_shares(shares.get(label), each),
+            *shares(changes.get(label)),
         ]
         for label, total in rows.most_common(CLASSES)
     ]
     if len(rows) > 1:
-        totals = (f"{count.total():,}" for count in counts.values())
-        body.append(["all", *totals, f"{rows.total():,}", "", ""])
+        sums = (f"{count.total():,}" for count in counts.values())
+        body.append(["all", *sums, f"{rows.total():,}", "", ""])
     hidden = len(rows) - CLASSES
     title = f"{each.name}, {CLASSES} of {len(rows):,} classes" if hidden > 0 else each.name
     return Grid(title, ["class", *counts, "all", "before", "after"], body)
-
-
-def _shares(share: Share | None, each: SetPlan) -> tuple[str, str]:
-    """Return the share of a class in its set, before and after."""
-    if share is None:
-        return "", ""
-    before = sum(s.before for s in each.classes)
-    after = sum(s.after for s in each.classes)
-    return (
-        f"{100 * share.before / before:.2f} %",
-        f"{100 * share.after / after:.2f} %" if after else "",
-    )
 
 
 def _purge_facts(purge: Purge) -> Iterator[Fact]:
@@ -93,17 +90,22 @@ def _purge_facts(purge: Purge) -> Iterator[Fact]:
         if each.classes and each.removed:
             yield Fact(
                 "balance",
-                f"class shares of {each.name} move by {100 * each.moved:.2f} % (total variation"
+                f"class shares of {each.name} move by {100 * each.shift:.2f} % (total variation"
                 " distance)",
             )
-    if purge.wish.side == "test":
-        yield Fact("repeats", _test_duplicates(purge.wish))
+    settings = purge.settings
+    if settings.remove_from == "test":
+        what = "duplicates among test images stay; --test-duplicates drop keeps one of each group"
+        if settings.test_duplicates == "drop":
+            what = "of duplicates among test images the first of each group stays"
+        yield Fact("repeats", what)
     if purge.disputed:
-        how = "counted by their automatic grade" if purge.wish.disputed else "left out"
-        hint = "" if purge.wish.disputed else "; --include-disputed counts them"
-        yield Fact("disputed", f"{counted(purge.disputed, 'pair')} {how}{hint}")
-    if purge.flat:
-        yield Fact("blank", f"kept: {counted(purge.flat, 'image')} without content")
+        how = "left out; --include-disputed counts them"
+        if settings.include_disputed:
+            how = "counted by their automatic grade"
+        yield Fact("disputed", f"{counted(purge.disputed, 'pair')} {how}")
+    if purge.blank:
+        yield Fact("blank", f"kept: {counted(purge.blank, 'image')} without content")
     unreadable = sum(each.unreadable for each in purge.sets)
     if unreadable:
         yield Fact("unreadable", f"kept: {counted(unreadable, 'image')} that could not be read")
@@ -112,16 +114,10 @@ def _purge_facts(purge: Purge) -> Iterator[Fact]:
     yield Fact("recommended", f"--remove-from {purge.advice.side}: {purge.advice.why}")
 
 
-def _test_duplicates(wish: Wish) -> str:
-    if wish.within == "drop":
-        return "of duplicates among test images the first of each group stays"
-    return "duplicates among test images stay; --test-duplicates drop keeps one of each group"
-
-
 def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
-    written = purge.written
+    written, settings = purge.written, purge.settings
     assert written is not None
-    what = sized(written.bytes) + (", verified" if written.sources else "")
+    what = size(written.bytes) + (", verified" if written.sources else "")
     if written.reused:
         what = "was there already, unchanged"
     yield Fact("written", f"{written.folder} ({written.files:,} files, {what})", "strong")
@@ -133,7 +129,7 @@ def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
         )
     for name, source in written.sources.items():
         yield Fact("source", f"{name}={source}")
-    if command := _command(written.sources, purge.wish.side, summary):
+    if command := _command(written.sources, settings.remove_from, summary):
         yield Fact("check it", command)
     elif not written.sources:
         lists = "kept.csv and removed.csv name every image"
@@ -143,29 +139,25 @@ def _purge_written(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
 
 
 def _command(sources: Mapping[str, str], side: str, summary: AuditSummary) -> str:
-    """Return the command that audits the result; empty where it cannot be opened."""
+    """Return the command that audits the result; empty if it cannot be opened."""
     if not sources:
         return ""
     tests = {total.query_set for total in summary.totals}
     trained = any(each.name not in tests for each in summary.sets)
     words = ["visleak audit"]
+    here = Path(summary.opened_in) == Path.cwd()
     for each in summary.sets:
         own = "test" if each.name in tests else "train"
-        source = sources.get(each.name) or _seen_from_here(each.source, summary)
         if own == side and each.name not in sources:
             continue
-        words.append(f"--{own if trained else 'set'} {shlex.quote(each.name + '=' + source)}")
+        opened = each.source if here else resolved(each.source, Path(summary.opened_in))
+        source = f"{each.name}={sources.get(each.name) or opened}"
+        words.append(f"--{own if trained else 'set'} {shlex.quote(source)}")
     return " ".join([*words, "-o AUDIT"])
 
 
-def _seen_from_here(source: str, summary: AuditSummary) -> str:
-    """Return a SOURCE of the audit for a command that is run in this folder."""
-    opened_in = Path(summary.opened_in)
-    return source if opened_in == Path.cwd() else resolved(source, opened_in)
-
-
 def undo_document(result: Undo) -> Document:
-    """Return what undoing removes and what it keeps."""
+    """Return what is removed and what is kept."""
     done = "removed" if result.applied else "would be removed"
     lines = [f"  kept: {name}: {what}" for name, what in result.kept]
     lines += [f"  kept: {name}: not written by visleak" for name in result.others]
@@ -173,7 +165,7 @@ def undo_document(result: Undo) -> Document:
         lines.append("dry run: nothing was removed; add --apply")
     return Document(
         "Undo",
-        f"{len(result.removed):,} files of {result.folder} {done} ({sized(result.bytes)})",
+        f"{len(result.removed):,} files of {result.folder} {done} ({size(result.bytes)})",
         tuple(lines),
     )
 
@@ -185,11 +177,10 @@ def split_document(content: Mapping[str, Any], out: Path) -> Document:
         content: of ``split.json``.
         out: the output folder.
     """
-    classes = _class_grid(content)
     return Document(
         "Split",
         _split_headline(content),
-        tables=(_sizes(content), *([classes] if classes else [])),
+        tables=(_sizes(content), _class_grid(content)),
         facts=(*_split_facts(content), *_split_outcome(content, out)),
     )
 
@@ -204,7 +195,7 @@ def _split_headline(content: Mapping[str, Any]) -> str:
         back = moves["keeping_sizes"]
         extra = f", and {back:,} more to keep sizes" if back else ""
         if moves["uniting"] > moves["fewest"]:
-            extra += f" ({moves['fewest']:,} would do, were sizes not kept)"
+            extra += f" ({moves['fewest']:,} without keeping sizes)"
         return (
             f"{counted(moves['uniting'], 'image')} {'were moved' if done else 'would move'} to"
             f" unite {counted(moves['components'], 'component')}{extra}"
@@ -218,51 +209,40 @@ def _sizes(content: Mapping[str, Any]) -> Grid:
     rows = [
         [name, f"{before[name]['images']:,}", f"{about['images']:,}"]
         if before
-        else [
-            name,
-            f"{about['images']:,}",
-            f"{100 * about['share']:.2f} %",
-            f"{100 * about['asked']:.2f} %",
-        ]
+        else [name, f"{about['images']:,}", _percent(about["share"]), _percent(about["asked"])]
         for name, about in content["parts"].items()
     ]
     heads = ("before", "after") if before else ("images", "share", "target")
     return Grid("sizes", ["part", *heads], rows)
 
 
-def _class_grid(content: Mapping[str, Any]) -> Grid | None:
-    rows = _class_rows(content)
-    if not rows:
-        return None
-    heads = list(content["parts"])
-    heads = heads if content.get("before") else ["all", *heads]
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _class_grid(content: Mapping[str, Any]) -> Grid:
+    """Return the classes with their counts or shares in every part, largest deviation first."""
+    parts, before = content["parts"], content.get("before")
+    rows = []
+    for name in next(iter(parts.values())).get("classes", ()):
+        found = [about["classes"][name] for about in parts.values()]
+        if before:
+            counts = [
+                (before[part]["classes"][name]["images"], own["images"])
+                for part, own in zip(parts, found, strict=True)
+            ]
+            deviation = max(abs(old - new) for old, new in counts)
+            cells = [f"{old:,} > {new:,}" for old, new in counts]
+        else:
+            deviation = max(abs(each["share"] - each["of_all"]) for each in found)
+            cells = [_percent(each) for each in (found[0]["of_all"], *(f["share"] for f in found))]
+        if deviation or not before:
+            rows.append((-deviation, name, cells))
     title = "classes, largest deviation first"
     if len(rows) > CLASSES:
         title += f" ({CLASSES} of {len(rows):,})"
-    return Grid(title, ["class", *heads], [[name, *cells] for name, cells in rows[:CLASSES]])
-
-
-def _class_rows(content: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the classes with their shares of all and of every part, furthest off first."""
-    parts = content["parts"]
-    first = next(iter(parts.values())).get("classes")
-    if not first:
-        return []
-    before = content.get("before")
-    rows = []
-    for name in first:
-        found = [about["classes"][name] for about in parts.values()]
-        if before:
-            old = [before[part]["classes"][name] for part in parts]
-            apart = max(abs(o["images"] - f["images"]) for o, f in zip(old, found, strict=True))
-            cells = [f"{o['images']:,} > {f['images']:,}" for o, f in zip(old, found, strict=True)]
-        else:
-            apart = max(abs(each["share"] - each["of_all"]) for each in found)
-            cells = [f"{100 * found[0]['of_all']:.2f} %"]
-            cells += [f"{100 * each['share']:.2f} %" for each in found]
-        if apart or not before:
-            rows.append((apart, name, cells))
-    return [(name, cells) for _, name, cells in sorted(rows, key=lambda row: (-row[0], row[1]))]
+    shown = [[name, *cells] for _, name, cells in sorted(rows)[:CLASSES]]
+    return Grid(title, ["class", *([] if before else ["all"]), *parts], shown)
 
 
 def _split_facts(content: Mapping[str, Any]) -> Iterator[Fact]:
@@ -274,12 +254,12 @@ def _split_facts(content: Mapping[str, Any]) -> Iterator[Fact]:
         + (f"; the largest of {largest:,} ({components['largest_is']})" * (largest > 1)),
     )
     disputed = content["disputed"]
-    told = f"; {disputed:,} of them disputed by reviewers, kept together" if disputed else ""
+    doubtful = f"; {disputed:,} of them disputed, kept together" if disputed else ""
     groups = f", {counted(content['groups'], 'group')}" if content["groups"] else ""
     yield Fact(
         "connected",
-        f"{counted(content['pairs'], 'pair')} of grade {content['grade']} or stronger{told}, equal"
-        f" bytes{groups}",
+        f"{counted(content['pairs'], 'pair')} of grade {content['grade']} or stronger{doubtful},"
+        f" equal bytes{groups}",
     )
     if content["groups"] and content["grouped"] < content["images"]:
         left = content["images"] - content["grouped"]
@@ -290,7 +270,7 @@ def _split_facts(content: Mapping[str, Any]) -> Iterator[Fact]:
         yield Fact("moves", content["moves"]["why"])
         for name, about in content["parts"].items():
             if not about["images"]:
-                words = f"nothing would be left of {name}: try --keep-sizes, or make a new split"
+                words = f"{name} would be empty: try --keep-sizes, or create a new split"
                 yield Fact("empty", words, "caution")
         return
     gap = content["largest_deviation"]
@@ -315,7 +295,7 @@ def _split_outcome(content: Mapping[str, Any], out: Path) -> Iterator[Fact]:
         yield Fact(
             "rounds",
             f"{rounds}: audits of the parts found {counted(content['pairs_added'], 'pair')} that"
-            " the first audit had not listed; they were taken in",
+            " the first audit had not listed; they were included",
         )
     proof = content["proof"]
     if proof["headline"] is None:
@@ -329,42 +309,36 @@ def _split_outcome(content: Mapping[str, Any], out: Path) -> Iterator[Fact]:
 
 
 def replace_document(plan: ReplacePlan, out: Path | None) -> Document:
-    """Return the plan of a fair test set and what came of it."""
-    meant = "exact" if plan.grade == "exact" else f"{plan.grade} or closer"
+    """Return the plan of a fair test set and what was written."""
+    grade = plan.settings.grade
+    meant = "exact" if grade == "exact" else f"{grade} or closer"
     headline = (
         f"{plan.duplicates:,} of {plan.size:,} images of {plan.test_set} are duplicates ({meant}):"
         f" {plan.leaks:,} of a training image, {plan.within:,} of another test image"
     )
-    rows = [
-        [
+    rows: list[tuple[str | int | None, ...]] = [
+        (
             each.label or "(no label)",
-            f"{each.duplicates:,}",
-            f"{each.replaced:,}",
-            f"{each.duplicates - each.replaced:,}",
-            f"{each.left:,}",
-        ]
+            *(each.duplicates, each.replaced, each.duplicates - each.replaced),
+            each.candidates_left,
+        )
         for each in plan.classes
     ]
     if len(rows) > 1:
-        left = f"{sum(each.left for each in plan.classes):,}" if plan.by_class else ""
-        numbers = (plan.duplicates, len(plan.replaced), len(plan.missing))
-        rows.append(["all", *(f"{number:,}" for number in numbers), left])
-    header = ["class", "duplicates", "replaced", "without", "candidates left"]
-    facts = [Fact("", line) for line in _replace_lines(plan)]
-    return Document(
-        "Fair test set",
-        headline,
-        tuple(_left_out(plan)),
-        (Grid("replacements", header, rows),),
-        facts=(*facts, Fact("", _outcome(plan, out))),
-    )
+        left = sum(each.candidates_left for each in plan.classes) if plan.by_class else None
+        rows.append(("all", plan.duplicates, len(plan.replaced), len(plan.missing), left))
+    headings = ("duplicates", "replaced", "without", "candidates left")
+    columns = (Column(heading="class"), *(Column(heading=each, number=True) for each in headings))
+    facts = [Fact("", line) for line in (*_replace_lines(plan), _outcome(plan, out))]
+    table = Table("replacements", columns, rows, limit=len(rows))
+    return Document("Fair test set", headline, tuple(_left_out(plan)), (table,), facts=tuple(facts))
 
 
 def _replace_lines(plan: ReplacePlan) -> Iterator[str]:
-    if plan.by_machine:
+    if plan.automatic:
         yield (
-            f"{plan.by_machine:,} of {len(plan.replaced):,} replacements were selected"
-            f" automatically (seed {plan.seed}); no person has checked them"
+            f"{plan.automatic:,} of {len(plan.replaced):,} replacements were selected"
+            f" automatically (seed {plan.settings.seed}); no person has checked them"
         )
     for id_, why in plan.missing[:NAMED]:
         yield f"no replacement: {id_} ({why})"
@@ -373,11 +347,12 @@ def _replace_lines(plan: ReplacePlan) -> Iterator[str]:
 
 
 def _left_out(plan: ReplacePlan) -> Iterator[str]:
-    """Yield what is not a duplicate after all, and what of the pool is not a candidate."""
+    """Yield the test images that do not count, and the images of the pool that are not used."""
     if plan.blank:
-        yield f"left out, blank: {_test_images(plan.blank)}"
+        yield f"left out, blank: {counted(plan.blank, 'test image')}"
     if plan.disputed:
-        yield f"left out, reviewers disagree: {_test_images(plan.disputed)} (--include-disputed)"
+        images = counted(plan.disputed, "test image")
+        yield f"left out, reviewers disagree: {images} (--include-disputed)"
     pool = plan.pool
     reasons = {
         "in_the_audit": "in the audit already",
@@ -385,19 +360,15 @@ def _left_out(plan: ReplacePlan) -> Iterator[str]:
         "blank": "blank",
         "unreadable": "unreadable",
     }
-    gone = [f"{pool[key]:,} {what}" for key, what in reasons.items() if pool[key]]
-    said = f"; not {', '.join(gone)}" if gone else ""
-    yield f"pool: {pool['usable']:,} of {pool['images']:,} images can be used{said}"
+    unused = [f"{pool[key]:,} {what}" for key, what in reasons.items() if pool[key]]
+    rest = f"; not {', '.join(unused)}" if unused else ""
+    yield f"pool: {pool['usable']:,} of {pool['images']:,} images can be used{rest}"
     if not plan.by_class:
         yield "classes: the test set or the pool has no labels, so any image may replace any other"
 
 
-def _test_images(count: int) -> str:
-    return counted(count, "test image")
-
-
 def _outcome(plan: ReplacePlan, out: Path | None) -> str:
-    """Return what was written, or what to do to write it."""
+    """Return what was written, or how to write it."""
     if plan.written is not None:
         verb = "reused" if plan.written.reused else "written"
         source = plan.written.sources.get(plan.test_set)

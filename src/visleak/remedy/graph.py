@@ -1,4 +1,4 @@
-"""The images of an audit in one numbering, and what ties them to each other."""
+"""The images of an audit in one numbering, and the pairs that connect them."""
 
 from __future__ import annotations
 
@@ -13,76 +13,72 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.groups import chained, components
-from visleak.records import GRADES, Bool, ImageSet, Int64
+from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import coded
 from visleak.storage import IMAGES, read_table
 from visleak.verdicts import Verdict, disputed, judged_pairs
 from visleak.verdicts.level import Level
 
-#: Grades that may tie images.
-TYING: Final = GRADES[:3]
-
 _COLUMNS: Final = ("query_set", "query", "reference_set", "reference", "grade", "judged")
 
 
 @dataclass(frozen=True)
-class Ties:
-    """Pairs of images that must not be parted.
+class Edges:
+    """Pairs of images that must stay in one part.
 
     Attributes:
         first, second: ``int64`` (n,): rows of the graph, ``first < second``, no pair twice.
-        torn: ``bool`` (n,): reviewers disagree about it.
+        doubtful: ``bool`` (n,): reviewers disagree about the pair.
     """
 
     first: Int64
     second: Int64
-    torn: Bool
+    doubtful: Bool
 
     @classmethod
-    def of(cls, one: Int64, other: Int64, torn: Bool) -> Ties:
-        """Return pairs in any order and direction, each once, as ties."""
+    def of(cls, one: Int64, other: Int64, doubtful: Bool) -> Edges:
+        """Return pairs in any order and direction as edges, each once."""
         ends = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
         found, inverse = np.unique(ends, axis=0, return_inverse=True)
-        disputed = np.zeros(len(found), np.bool_)
-        disputed[inverse.ravel()[torn]] = True
-        return cls(found[:, 0], found[:, 1], disputed)
+        flags = np.zeros(len(found), np.bool_)
+        flags[inverse.ravel()[doubtful]] = True
+        return cls(found[:, 0], found[:, 1], flags)
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def __add__(self, other: Ties) -> Ties:
-        """Return the ties of both."""
-        return Ties.of(
+    def __add__(self, other: Edges) -> Edges:
+        """Return the edges of both."""
+        return Edges.of(
             np.concatenate([self.first, other.first]),
             np.concatenate([self.second, other.second]),
-            np.concatenate([self.torn, other.torn]),
+            np.concatenate([self.doubtful, other.doubtful]),
         )
 
     @property
     def disputed(self) -> int:
-        """How many reviewers disagree about."""
-        return int(self.torn.sum())
+        """Number of pairs about which reviewers disagree."""
+        return int(self.doubtful.sum())
 
 
-#: No ties at all.
-NO_TIES: Final = Ties(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+NO_EDGES: Final = Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The readable images of some sets, one row each: set by set, in the order of each set.
+    """The readable images of some sets, one row each, in the order of the sets.
 
     Attributes:
         sets: the opened sets.
         owner: ``int64`` (n,): index of each image's set.
-        position: ``int64`` (n,): where it stands there.
+        position: ``int64`` (n,): its position in the set.
         content: ``int64`` (n,): number of its content; equal for equal bytes.
         flat: ``bool`` (n,): blank.
-        group: ``int64`` (n,): number of its group, -1 where it has none.
+        group: ``int64`` (n,): number of its group, -1 without one.
         groups: names of the groups.
         label: ``int64`` (n,): number of its class.
         classes: names of the classes.
-        unreadable: images of the sets that could not be read, and so are no rows.
+        unreadable: number of images that could not be read, and so have no row.
     """
 
     sets: tuple[ImageSet, ...]
@@ -101,9 +97,7 @@ class Graph:
 
     @classmethod
     def of(cls, folder: Path, sets: Sequence[ImageSet]) -> Graph:
-        """Return the images of some sets as an audit saw them.
-
-        Groups and labels are those of the opened sets.
+        """Return the images of an audit, with the groups and labels of the opened sets.
 
         Raises:
             UsageError: the audit is not of these sets.
@@ -144,7 +138,7 @@ class Graph:
         )
 
     def rows(self, index: int, ids: pa.Array) -> Int64:
-        """Return the rows of some ids of a set; -1 where they are none."""
+        """Return the rows of some ids of a set; -1 for unknown ids."""
         first, last = np.searchsorted(self.owner, [index, index + 1])
         own = self.sets[index].ids.take(pa.array(self.position[first:last]))
         places = pc.fill_null(pc.index_in(ids, own), -1).to_numpy(zero_copy_only=False)
@@ -154,28 +148,28 @@ class Graph:
         """Return the id of an image."""
         return str(self.sets[self.owner[row]].ids[int(self.position[row])].as_py())
 
-    def ties(
+    def edges(
         self, folder: Path, names: Mapping[str, int], grade: str, verdicts: Iterable[Verdict] | None
-    ) -> Ties:
-        """Return the pairs of an audit of a grade or stronger, verdicts of people laid over.
+    ) -> Edges:
+        """Return the pairs of an audit of a grade or stronger, with verdicts applied.
 
-        Pairs that reviewers disagree about tie in any case. Blank pictures tie by their bytes
+        Disputed pairs are edges whatever their grade. Blank images are connected by equal bytes
         only, so not here.
 
         Args:
             folder: the audit.
-            names: index of the set behind each name that the audit uses.
-            grade: one of :data:`TYING`.
-            verdicts: to lay over; by default those of the folder.
+            names: index of the set for each name in the audit.
+            grade: the weakest grade.
+            verdicts: of people; by default those of the folder.
         """
         table = judged_pairs(folder, _COLUMNS, verdicts)
-        strong = pc.is_in(table["grade"], or_stronger(grade))
+        strong = pc.is_in(table["grade"], pa.array(Level(grade).names))
         table = table.filter(pc.or_(strong, disputed(table)))
         first, second = (self._ends(table, side, names) for side in ("query", "reference"))
-        there = (first >= 0) & (second >= 0) & (first != second)
-        there &= ~(self.flat[first] | self.flat[second])
-        torn = np.asarray(disputed(table).to_numpy(), np.bool_)
-        return Ties.of(first[there], second[there], torn[there])
+        valid = (first >= 0) & (second >= 0) & (first != second)
+        valid &= ~(self.flat[first] | self.flat[second])
+        doubtful = np.asarray(disputed(table).to_numpy(), np.bool_)
+        return Edges.of(first[valid], second[valid], doubtful[valid])
 
     def _ends(self, table: pa.Table, side: str, names: Mapping[str, int]) -> Int64:
         result = np.full(table.num_rows, -1, np.int64)
@@ -185,31 +179,25 @@ class Graph:
             result[mine] = self.rows(index, ids)
         return result
 
-    def components(self, ties: Ties) -> Int64:
-        """Return the component of each image: by ties, equal bytes and groups."""
-        pairs = (ties.first, ties.second)
+    def components(self, edges: Edges) -> Int64:
+        """Return the component of each image: by edges, equal bytes and groups."""
+        pairs = (edges.first, edges.second)
         return components(len(self), [pairs, chained(self.content), chained(self.group)])
 
-    def called(self, members: Int64) -> str:
-        """Return how a person calls a component: by its groups, else by its first image."""
+    def describe(self, members: Int64) -> str:
+        """Return a description of a component: its groups, or its first image."""
         groups = np.unique(self.group[members])
         groups = groups[groups >= 0]
+        noun, name, count = "image", self.id(int(members[0])), len(members)
         if len(groups):
-            rest = f" and {len(groups) - 1:,} more" if len(groups) > 1 else ""
-            return f"{'groups' if rest else 'group'} {self.groups[groups[0]]}{rest}"
-        rest = f" and {len(members) - 1:,} more" if len(members) > 1 else ""
-        return f"{'images' if rest else 'image'} {self.id(int(members[0]))}{rest}"
-
-
-def or_stronger(grade: str) -> pa.Array:
-    """Return a grade and all stronger ones."""
-    return pa.array(Level(grade).names)
+            noun, name, count = "group", self.groups[groups[0]], len(groups)
+        return f"{noun}s {name} and {count - 1:,} more" if count > 1 else f"{noun} {name}"
 
 
 def _column(
     sets: Sequence[ImageSet], positions: Sequence[Int64], name: str
 ) -> tuple[Int64, tuple[str | None, ...]]:
-    """Return codes and names of a column over all sets; null is the last name, if there is one."""
+    """Return codes and names of a column over all sets; null, if present, is the last name."""
     parts = []
     for images, position in zip(sets, positions, strict=True):
         column = getattr(images, name)

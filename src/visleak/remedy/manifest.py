@@ -1,20 +1,21 @@
-"""The manifest of a data set that a remedy wrote, and its lists."""
+"""The manifest of a data set that a remedy wrote: its lists, its files, and their removal."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.storage import csv_cell, csv_text, write_csv_rows, write_json
+from visleak.pipeline.context import Progress, silent
+from visleak.storage import csv_cell, csv_text, file_digest, write_csv_rows, write_json
 
-#: What ``manifest.json`` says it is, and its layout.
+#: Kind and schema of ``manifest.json``.
 KIND: Final = "visleak-clean-set"
 SCHEMA: Final = 1
 
@@ -28,14 +29,16 @@ REMOVED_COLUMNS: Final = ("set", "id", "digest", "locator", "label", "why", "par
 KEPT_COLUMNS: Final = (*REMOVED_COLUMNS, "part", "new_id")
 FILES_COLUMNS: Final = ("path", "kind", "bytes", "digest", "target")
 
+_ADVICE: Final = "give the manifest.json of a clean data set"
+
 
 class Removed(NamedTuple):
-    """An image that is left out: a row of ``removed.csv``.
+    """An image that is removed: a row of ``removed.csv``.
 
     Attributes:
-        set, id, digest, locator, label: which image; empty where unknown.
-        why: ``near``: the grade, degree or other reason.
-        partner: ``SET/ID`` of the image it repeats, with the most alike first.
+        set, id, digest, locator, label: of the image; empty if unknown.
+        why: grade, degree or other reason, such as ``near``.
+        partner: ``SET/ID`` of the image that it duplicates, the most similar one first.
     """
 
     set: str
@@ -54,9 +57,9 @@ class File:
     Attributes:
         path: relative to the folder, with ``/``.
         kind: ``file`` or ``link``.
-        bytes: its size; of a link 0.
-        digest: BLAKE2b-128 of its bytes, hexadecimal; of a link empty.
-        target: where a link leads.
+        bytes: its size; 0 for a link.
+        digest: BLAKE2b-128 of its bytes, hexadecimal; empty for a link.
+        target: of a link.
     """
 
     path: str
@@ -66,18 +69,18 @@ class File:
     target: str = ""
 
 
-def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[Sequence[object]]) -> None:
     """Write a list, formula-proof; names that are not UTF-8 keep their bytes."""
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         write_csv_rows(file, [header])
-        write_csv_rows(file, (tuple(map(csv_cell, row)) for row in rows))
+        write_csv_rows(file, ([csv_cell(str(cell)) for cell in row] for row in rows))
 
 
 def read_rows(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a list.
 
     Raises:
-        VisleakError: it is missing, or no such list.
+        VisleakError: it is missing, or has other columns.
     """
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
@@ -92,78 +95,65 @@ def read_rows(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         raise VisleakError(f"{path} cannot be read ({error})") from error
 
 
-def digest_of_file(path: Path) -> str:
-    """Return the BLAKE2b-128 digest of a file, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def files_below(folder: Path) -> list[File]:
-    """Return what stands in a folder now, by name; links are not followed."""
+def _names(folder: Path) -> list[str]:
+    """Return the names of all files and links of a folder, sorted; links are not followed."""
     found = []
     for top, folders, names in os.walk(folder):
         linked = [name for name in folders if os.path.islink(os.path.join(top, name))]
-        for name in (*names, *linked):
-            path = Path(top) / name
-            found.append(_file(path, path.relative_to(folder).as_posix()))
-    return sorted(found, key=lambda file: file.path)
+        found += [(Path(top) / name).relative_to(folder).as_posix() for name in (*names, *linked)]
+    return sorted(found)
 
 
 def _file(path: Path, name: str) -> File:
     if path.is_symlink():
         return File(name, "link", 0, "", os.readlink(path))
-    return File(name, "file", path.stat().st_size, digest_of_file(path))
+    return File(name, "file", path.stat().st_size, file_digest(path))
 
 
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> list[File]:
-    """Write ``files.csv`` with all that stands in a folder, and ``manifest.json`` last."""
-    files = files_below(folder)
-    rows = ((f.path, f.kind, str(f.bytes), f.digest, f.target) for f in files)
-    write_rows(folder / FILES, FILES_COLUMNS, rows)
+def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write ``files.csv`` with all files of a folder, and ``manifest.json`` last."""
+    files = (_file(folder / name, name) for name in _names(folder))
+    write_rows(folder / FILES, FILES_COLUMNS, map(astuple, files))
     head = {"kind": KIND, "schema": SCHEMA}
-    lists = {"files": FILES, "files_digest": digest_of_file(folder / FILES)}
+    lists = {"files": FILES, "files_digest": file_digest(folder / FILES)}
     write_json(folder / MANIFEST, head | dict(content) | lists)
-    return files
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of a manifest.
-
-    Args:
-        path: ``manifest.json``, or the folder it lies in.
+    """Return the content of ``manifest.json``, given as itself or as its folder.
 
     Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or of a newer visleak.
+        UsageError: it does not exist.
+        VisleakError: it is damaged, or from a newer visleak.
     """
     file = path / MANIFEST if path.is_dir() else path
     if not file.is_file():
-        raise UsageError(f"{file} does not exist; give the manifest.json of a clean data set")
-    return read_document(file, KIND, SCHEMA, "give the manifest.json of a clean data set")
+        raise UsageError(f"{file} does not exist; {_ADVICE}")
+    return read_document(file, KIND, SCHEMA, _ADVICE)
 
 
 def read_files(folder: Path, content: Mapping[str, Any]) -> list[File]:
-    """Return the files that a manifest says were written.
+    """Return the files that were written according to a manifest.
 
     Raises:
         VisleakError: the list is damaged, was changed, or names a file outside of the folder.
     """
     path = folder / FILES
-    if not path.is_file() or digest_of_file(path) != content.get("files_digest"):
-        raise VisleakError(f"{path} is not the list that was written; nothing can be told by it")
+    if not path.is_file() or file_digest(path) != content.get("files_digest"):
+        raise VisleakError(f"{path} was changed since it was written, so it cannot be used")
     files = []
     for name, kind, size, digest, target in read_rows(path, FILES_COLUMNS):
         parts = name.split("/")
         if not name or os.path.isabs(name) or {"", ".", ".."} & set(parts) or "\0" in name:
-            raise VisleakError(f"{path} names {name!r}, which lies outside of its folder")
+            raise VisleakError(f"{path} names {name!r}, which is outside of its folder")
         if kind not in ("file", "link") or not size.isdecimal():
             raise VisleakError(f"{path}: the row of {name!r} is damaged")
         files.append(File(name, kind, int(size), digest, target))
     return files
 
 
-def changed(folder: Path, file: File) -> str | None:
-    """Say what became of a file that was written; ``None`` if it is as it was.
+def change_of(folder: Path, file: File) -> str | None:
+    """Return how a file differs from what was written; ``None`` if it does not.
 
     No link is followed: one that took the place of a folder is a change.
     """
@@ -171,17 +161,99 @@ def changed(folder: Path, file: File) -> str | None:
     for part in Path(file.path).parts[:-1]:
         path = path / part
         if path.is_symlink():
-            return "its folder is a link now"
+            return "its folder is now a link"
     path = folder / file.path
     if not os.path.lexists(path):
-        return "it is gone"
-    if path.is_symlink():
-        same = file.kind == "link" and os.readlink(path) == file.target
-        return None if same else "it leads elsewhere"
-    if file.kind == "link" or not path.is_file():
-        return "another kind of file stands there"
+        return "it is missing"
+    kind = "link" if path.is_symlink() else "file" if path.is_file() else "other"
+    if kind != file.kind:
+        return "it is now another kind of file"
     try:
-        same = path.stat().st_size == file.bytes and digest_of_file(path) == file.digest
+        if _file(path, file.path) == file:
+            return None
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
-    return None if same else "its content is another"
+    return "its target changed" if kind == "link" else "its content changed"
+
+
+# -- undoing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What is removed again.
+
+    Attributes:
+        folder: of the data set.
+        removed: files to remove, or removed.
+        kept: files that were changed since, each with its change; they stay.
+        others: files that were not written by visleak; they stay.
+        bytes: size of the removed files.
+        applied: the files were removed.
+    """
+
+    folder: Path
+    removed: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...]
+    others: tuple[str, ...]
+    bytes: int
+    applied: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return asdict(self) | {"folder": str(self.folder), "removed": len(self.removed)}
+
+
+def undo(
+    manifest: str | os.PathLike[str], *, apply: bool = False, progress: Progress = silent
+) -> Undo:
+    """Remove the files that a remedy wrote, unless they were changed since.
+
+    Files that were changed or added stay, and so do their folders. No link is followed: the images
+    that links lead to are inputs, and never touched.
+
+    Args:
+        manifest: ``manifest.json`` of the data set, or its folder.
+        apply: remove the files; otherwise only report what would be removed.
+        progress: reports each step.
+
+    Raises:
+        UsageError: there is no manifest.
+        VisleakError: it is damaged, or names files outside of its folder.
+    """
+    given = Path(manifest)
+    content = read_manifest(given)
+    folder = given if given.is_dir() else given.parent
+    files = read_files(folder, content)
+    unchanged: list[File] = []
+    kept: list[tuple[str, str]] = []
+    for number, file in enumerate(files):
+        if number % 64 == 0:
+            progress("comparing files", number, len(files))
+        change = change_of(folder, file)
+        if change is None:
+            unchanged.append(file)
+        else:
+            kept.append((file.path, change))
+    progress("comparing files", len(files), len(files))
+    names = [file.path for file in unchanged] + [FILES, MANIFEST]
+    own = {file.path for file in files} | {FILES, MANIFEST}
+    others = tuple(name for name in _names(folder) if name not in own)
+    if apply:
+        _remove(folder, names)
+    size = sum(file.bytes for file in unchanged)
+    return Undo(folder, tuple(names), tuple(kept), others, size, apply)
+
+
+def _remove(folder: Path, names: list[str]) -> None:
+    """Remove files, then folders that are empty afterwards; the manifest is removed last."""
+    try:
+        for name in names:
+            (folder / name).unlink()
+        parents = {parent for name in names for parent in Path(name).parents}
+        for parent in sorted(parents, key=lambda path: len(path.parts), reverse=True):
+            # a folder that contains other files stays
+            with contextlib.suppress(OSError):
+                (folder / parent).rmdir()
+    except OSError as error:
+        raise VisleakError(f"{error.filename} cannot be removed: {error.strerror}") from error

@@ -1,24 +1,214 @@
-"""The fewest moves that unite every component in one part."""
+"""Repair of an existing split: moves of images that unite every component in one part."""
 
 from __future__ import annotations
 
+import itertools
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
-from visleak.records import Int64
+from visleak.auditing import Audit
+from visleak.errors import UsageError
+from visleak.images import open_pictures
+from visleak.images.request import check_groups
+from visleak.images.sources import resolved
+from visleak.pipeline.context import Progress, silent
+from visleak.records import Bool, ImageSet, Int64
+from visleak.remedy.balance import Balance, counted
+from visleak.remedy.graph import NO_EDGES, Edges, Graph
+from visleak.remedy.plan import Plan, Split, Target, planned, refuse_output
+from visleak.remedy.proof import Auditor, refuse_ungraded
+from visleak.remedy.settings import RepairSettings
+
+_DEFAULTS: Final = RepairSettings()
+
+#: Explanations of the number of moves.
+FEWEST: Final = (
+    "every component is united in the set that has most of it; no fewer moves can unite it"
+)
+MORE: Final = (
+    "to keep sizes, some components are united in a set that has less of them; all others in the"
+    " one that has most"
+)
+
+
+def repair(
+    audited: str | os.PathLike[str],
+    settings: RepairSettings = _DEFAULTS,
+    *,
+    out: str | os.PathLike[str],
+    apply: bool = False,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = silent,
+) -> Split:
+    """Move as few images as possible between the sets of an audit so that nothing leaks.
+
+    Every component of connected images is united in the set that has most of it: no fewer moves
+    can unite it, and components are independent of each other. Between two sets with equally many
+    images, sizes decide.
+
+    Args:
+        audited: folder of the audit of an existing split: sets of one dataset.
+        settings: what connects images; groups are by default those of the audit.
+        out: folder for the plan, and for the parts if they are written.
+        apply, workers, cache, progress: as in :func:`visleak.remedy.split`.
+
+    Raises:
+        UsageError: an argument is invalid, or the audit is not of a split.
+        VisleakError: the audit cannot be used, or leaks remain.
+    """
+    folder, found = Path(out), Audit(audited)
+    refuse_ungraded(found.folder, found.summary)
+    sets = _sets(found, settings.group)
+    refuse_output(folder, sets, apply=apply)
+    auditor = Auditor.of(found, settings.grade, workers=workers, cache=cache, progress=progress)
+    graph = Graph.of(found.folder, sets)
+    names = {images.name: index for index, images in enumerate(sets)}
+    compared = {
+        tuple(sorted((names[each.query_set], names[each.reference_set])))
+        for each in found.summary.comparisons
+    }
+    whole = [index for index in range(len(sets)) if (index, index) in compared]
+    duplicates = _SetDuplicates(auditor, graph, np.isin(graph.owner, whole))
+    edges = graph.edges(found.folder, names, settings.grade, auditor.verdicts)
+    # sets that the audit did not compare with each other
+    for couple in itertools.combinations(range(len(sets)), 2):
+        if couple not in compared:
+            rows = sorted((np.flatnonzero(graph.owner == index) for index in couple), key=len)
+            edges += auditor.between(graph, *rows)
+    about = {
+        "kind": "fix",
+        "sources": {images.name: images.source for images in sets},
+        "audit": str(found.folder),
+        "grade": settings.grade,
+        "keep_sizes": settings.keep_sizes,
+        "group": settings.group,
+        "seed": settings.seed,
+    }
+
+    def solve(known: Edges) -> Plan:
+        return _plan(graph, known, duplicates, settings, about)
+
+    target = Target(folder, found.folder, auditor, apply, settings.format)
+    return planned(target, graph, solve, edges)
+
+
+def _sets(found: Audit, group: str | None) -> list[ImageSet]:
+    """Open the sets of an audit, query sets first, with the groups of the settings.
+
+    Raises:
+        UsageError: there is only one, or they are of several datasets or have no images.
+    """
+    about = found.summary.sets
+    if len(about) < 2:
+        raise UsageError(
+            f"{found.folder} is an audit of one set, so there is no split to repair; split it with"
+            " `visleak split SOURCE --ratios train=0.8,test=0.2`"
+        )
+    datasets = sorted({each.dataset for each in about})
+    if len(datasets) > 1:
+        raise UsageError(
+            f"{found.folder} compares datasets ({', '.join(datasets)}); images are moved within"
+            " one only: remove them with `visleak purge`"
+        )
+    sets = []
+    for each in about:
+        images = found.images_of(each.name)
+        if not isinstance(images, ImageSet):
+            raise UsageError(f"set {each.name!r} has embeddings only; nothing can be moved")
+        if group is not None:
+            source = resolved(each.source, Path(found.summary.opened_in))
+            images = open_pictures(source, name=each.name, **{**each.options, "group": group})
+        sets.append(images)
+    check_groups(sets, group)
+    return sets
+
+
+@dataclass
+class _SetDuplicates:
+    """Duplicates of moving images within the sets that they leave.
+
+    An audit compares test with train and test with itself, but not train with itself; so an image
+    that leaves train might leave a copy behind.
+
+    Attributes:
+        auditor: audits images.
+        graph: the images.
+        known: ``bool`` (images,): duplicates within the image's own set are known.
+        found: edges found so far.
+    """
+
+    auditor: Auditor
+    graph: Graph
+    known: Bool
+    found: Edges = NO_EDGES
+
+    def search(self, rows: Int64) -> bool:
+        """Search for duplicates of images within their sets; return whether there were new rows."""
+        new = rows[~self.known[rows]]
+        for index in np.unique(self.graph.owner[new]).tolist():
+            own = np.flatnonzero(self.graph.owner == index)
+            moving = new[self.graph.owner[new] == index]
+            self.found += self.auditor.between(self.graph, moving, own)
+        self.known[new] = True
+        return bool(len(new))
+
+
+def _plan(
+    graph: Graph,
+    known: Edges,
+    duplicates: _SetDuplicates,
+    settings: RepairSettings,
+    about: Mapping[str, Any],
+) -> Plan:
+    """Choose the moves, and search for duplicates of moving images until there are no new ones."""
+    names = tuple(images.name for images in graph.sets)
+    count, labelled = len(names), all(images.labels is not None for images in graph.sets)
+    label = graph.label if labelled else np.zeros(len(graph), np.int64)
+    classes = graph.classes if labelled else ("",)
+    while True:
+        edges = known + duplicates.found
+        component = graph.components(edges)
+        moves = fewest_moves(component, graph.owner, label, count)
+        if settings.keep_sizes:
+            moves = kept_sizes(moves, component, graph.owner, label, count, settings.seed)
+        torn = np.isin(component, moves.straddling)
+        if not duplicates.search(np.flatnonzero(torn | (moves.part != graph.owner))):
+            break
+    counts = [counted(part, count, label, len(classes)) for part in (graph.owner, moves.part)]
+    shares = counts[0].sum(axis=1) / len(graph)
+    before, after = (Balance(names, shares, classes, each) for each in counts)
+    told = {
+        "images": moves.uniting + moves.back,
+        "fewest": moves.fewest,
+        "uniting": moves.uniting,
+        "keeping_sizes": moves.back,
+        "components": len(moves.straddling),
+        "why": FEWEST if moves.uniting == moves.fewest else MORE,
+    }
+    return Plan(
+        graph, edges, component, moves.part, after, None, before, about={**about, "moves": told}
+    )
+
+
+# -- moves ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Where images go from the parts they are in.
+    """Moves of images between parts.
 
     Attributes:
         part: ``int64`` (images,): the part of each afterwards.
         straddling: ``int64``: components that were in several parts.
-        fewest: how many images have to move at least so that these are in one.
-        uniting: how many of them move.
-        back: how many others move so that sizes stay.
+        fewest: minimum number of moves that unites them.
+        uniting: number of their images that move.
+        back: number of other images that move so that sizes stay.
     """
 
     part: Int64
@@ -32,15 +222,14 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     """Unite every component in the part that has most of it.
 
     A component of ``n`` images, ``m`` of them in one part, needs ``n - m`` moves to be in that
-    part; so the part with the largest ``m`` costs least, and components do not depend on each
-    other. Of parts with equally many, the one that leaves sizes and classes nearest to what they
-    were.
+    part; so the part with the largest ``m`` costs least, and components are independent of each
+    other. Between parts with equally many images, sizes and classes decide.
 
     Args:
         component: ``int64`` (images,), from 0 on.
         owner: ``int64`` (images,): the part of each now.
         label: ``int64`` (images,): class of each, from 0 on.
-        parts: how many there are.
+        parts: number of parts.
 
     >>> component, owner = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 0])
     >>> fewest_moves(component, owner, np.zeros(4, np.int64), 2).part.tolist()
@@ -56,7 +245,7 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     begin = np.searchsorted(component[order], np.arange(len(counts) + 1))
     classes = int(label.max()) + 1
     change = np.zeros((parts, classes), np.int64)
-    # those that decide themselves come first; the rest then mends what they did to sizes
+    # components without a choice come first; the others then restore sizes
     for row in np.concatenate([straddling[~torn], straddling[torn]]).tolist():
         members = order[begin[row] : begin[row + 1]]
         own = np.bincount(owner[members] * classes + label[members], minlength=change.size)
@@ -79,17 +268,17 @@ def kept_sizes(
 ) -> Moves:
     """Move whole components the other way until sizes and class counts are as before.
 
-    Two ways: such as are in one part and of one class, small ones before large ones; and components
-    that have to be united anyway are united elsewhere, those first that cost the fewest moves for
-    their size. The second mends what the first leaves, or is all that is done: sizes decide, then
-    classes, then the number of moves. What no component fits is left.
+    First, components in one part and of one class move, small ones before large ones. Second,
+    components that have to be united anyway are united in another part, those first that cost the
+    fewest moves for their size. The best of both and of the second only is used: sizes decide, then
+    classes, then the number of moves. Differences that fit no component remain.
 
     Args:
         moves: that unite components.
         component, owner: as in :func:`fewest_moves`.
         label: ``int64`` (images,): class of each, from 0 on.
-        parts: how many there are.
-        seed: decides among components of one size.
+        parts: number of parts.
+        seed: for tie-breaking between components of one size.
     """
     classes = int(label.max(initial=0)) + 1
     now, before = (
@@ -108,7 +297,7 @@ def kept_sizes(
                 wanted = np.maximum(-surplus[:, name], 0)
                 size = int(sizes[row])
                 if not surplus[source, name] or size > min(surplus[source, name], wanted.max()):
-                    break  # sizes ascend: nothing further fits
+                    break  # sizes ascend: no further component fits
                 target = int(np.argmax(wanted))
                 part[order[begin[row] : begin[row + 1]]] = target
                 surplus[source, name] -= size
@@ -133,7 +322,7 @@ def kept_sizes(
 
 
 def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, parts: int) -> Int64:
-    """Return the parts after uniting components elsewhere, while that brings sizes nearer."""
+    """Return the parts after uniting components in other parts while sizes improve."""
     counts = np.bincount(component * parts + owner, minlength=(component.max() + 1) * parts)
     own = counts.reshape(-1, parts)[straddling]
     sizes = own.sum(axis=1)
@@ -143,7 +332,7 @@ def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, p
     here[rows[torn]] = part[torn]
     surplus = np.bincount(part, minlength=parts) - np.bincount(owner, minlength=parts)
     while len(own) and surplus.any():
-        # moving all of size s from p to q changes the two surpluses by s
+        # moving a component of size s from p to q changes both surpluses by s
         gain = (
             np.abs(surplus[here])[:, None] + np.abs(surplus)
             - np.abs(surplus[here] - sizes)[:, None] - np.abs(surplus + sizes[:, None])
@@ -165,10 +354,7 @@ def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, p
 def _whole(
     moves: Moves, component: Int64, owner: Int64, label: Int64, seed: int
 ) -> tuple[Int64, Int64]:
-    """Return images of the components that may move, small components first, and their begins.
-
-    May move: what is in one part already, and of one class.
-    """
+    """Return the images of components in one part and of one class, small first, and begins."""
     sizes = np.bincount(component)
     free = np.ones(len(sizes), np.bool_)
     free[moves.straddling] = False
@@ -178,7 +364,7 @@ def _whole(
     first = sorted_label[begin[:-1]]
     mixed = np.unique(component[by_component][sorted_label != np.repeat(first, sizes)])
     free[mixed] = False
-    # an image's place in the draw does not depend on how components are numbered
+    # the draw does not depend on the numbers of components
     draw = np.random.default_rng(seed).permutation(len(component))
     chance = np.minimum.reduceat(draw[by_component], begin[:-1])
     chosen = np.flatnonzero(free)

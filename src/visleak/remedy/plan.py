@@ -1,8 +1,8 @@
-"""A plan of parts: which image goes where and why, as it is written and told."""
+"""A plan of parts: which image belongs to which part, how it is written, audited and reported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,14 +15,25 @@ import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.records import ImageSet, Int64
 from visleak.remedy.balance import Balance
-from visleak.remedy.graph import Graph, Ties
+from visleak.remedy.graph import Edges, Graph
+from visleak.remedy.layouts.place import Opened
 from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
+from visleak.remedy.proof import Auditor
 from visleak.remedy.staging import refuse_place
-from visleak.remedy.writing import inputs_of
-from visleak.storage import UNREADABLE, read_problems, write_csv, write_json
+from visleak.remedy.writing import inputs_of, write
+from visleak.storage import (
+    AUDIT,
+    IMAGES,
+    UNREADABLE,
+    read_problems,
+    read_summary,
+    read_table,
+    write_csv,
+    write_json,
+)
 
-#: Version of the layout of ``split.json``.
+#: Schema of ``split.json``.
 SCHEMA: Final = 1
 
 SPLIT: Final = "split.json"
@@ -31,9 +42,12 @@ DATA: Final = "data"
 PROOF: Final = "proof"
 AUDITED: Final = "audit"
 
-#: What ``split.json`` says of a mere plan: rounds of assigning and auditing, ties that those
-#: audits added, the audit of what was written, and that.
-NOTHING_DONE: Final[Mapping[str, Any]] = {
+#: Most rounds of assigning and auditing.
+ROUNDS: Final = 8
+
+#: In ``split.json`` of a plan: rounds of assigning and auditing, pairs that those audits added,
+#: the audit of the written parts, and the parts.
+NOT_APPLIED: Final[Mapping[str, Any]] = {
     "rounds": 0,
     "pairs_added": 0,
     "proof": None,
@@ -45,21 +59,21 @@ _COLUMNS: Final = ("set", "id", "part", "component", "moved_from")
 
 @dataclass(frozen=True)
 class Plan:
-    """Which image goes to which part.
+    """The part of each image.
 
     Attributes:
         graph: the images.
-        ties: that hold images together.
-        component: ``int64`` (images,): which belong together.
+        edges: that connect images.
+        component: ``int64`` (images,): connected component of each.
         part: ``int64`` (images,): index of the part of each.
-        before, after: sizes and class shares; ``before`` only where there were parts already.
-        tolerance: that was asked for; ``None`` where parts are as they were, but for moves.
-        why: why it is missed, one line each.
-        about: what else is told: plain values.
+        before, after: sizes and class shares; ``before`` only if there were parts already.
+        tolerance: of the split; ``None`` for a repair.
+        why: reasons why it is missed, one line each.
+        about: further plain values for ``split.json``.
     """
 
     graph: Graph
-    ties: Ties
+    edges: Edges
     component: Int64
     part: Int64
     after: Balance
@@ -68,48 +82,41 @@ class Plan:
     why: tuple[str, ...] = ()
     about: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def moved(self) -> Int64:
-        """Rows of the images that leave their part; none where there were no parts."""
-        if self.before is None:
-            return np.empty(0, np.int64)
-        return np.flatnonzero(self.part != self.graph.owner)
-
     def parts(self) -> tuple[Part, ...]:
-        """Return what is to be written."""
+        """Return the parts to write."""
         return tuple(
             Part(name, tuple(self._pieces(index))) for index, name in enumerate(self.after.parts)
         )
 
     def _pieces(self, index: int) -> Iterator[Piece]:
         graph = self.graph
-        own = range(len(graph.sets))
-        # what a part has of its own set comes first
-        for owner in sorted(own, key=lambda each: (each != index, each)):
+        # images that were in the part before come first
+        for owner in sorted(range(len(graph.sets)), key=lambda own: own != index):
             rows = np.flatnonzero((self.part == index) & (graph.owner == owner))
             if len(rows):
                 yield Piece(graph.sets[owner], graph.position[rows])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``split.json`` says."""
+        """Return the content of ``split.json``."""
         counts = np.bincount(self.component)
-        big = int(np.argmax(counts))
+        largest = int(np.argmax(counts))
+        graph = self.graph
         result: dict[str, Any] = {
             "schema": SCHEMA,
             "visleak": visleak.__version__,
             **self.about,
-            "images": len(self.graph),
-            "unreadable": self.graph.unreadable,
-            "grouped": int((self.graph.group >= 0).sum()),
-            "groups": len(np.unique(self.graph.group[self.graph.group >= 0])),
+            "images": len(graph),
+            "unreadable": graph.unreadable,
+            "grouped": int((graph.group >= 0).sum()),
+            "groups": len(np.unique(graph.group[graph.group >= 0])),
             "components": {
                 "count": len(counts),
                 "single": int((counts == 1).sum()),
-                "largest": int(counts[big]),
-                "largest_is": self.graph.called(np.flatnonzero(self.component == big)),
+                "largest": int(counts[largest]),
+                "largest_is": graph.describe(np.flatnonzero(self.component == largest)),
             },
-            "pairs": len(self.ties),
-            "disputed": self.ties.disputed,
+            "pairs": len(self.edges),
+            "disputed": self.edges.disputed,
             "parts": self.after.as_dict(),
         }
         if self.before is not None:
@@ -117,18 +124,18 @@ class Plan:
         if self.tolerance is not None:
             result |= {
                 "tolerance": self.tolerance,
-                "largest_deviation": _deviation(self.after.largest()),
-                "misses": [_deviation(miss) for miss in self.after.misses(self.tolerance)],
+                "largest_deviation": self.after.largest().as_dict(),
+                "misses": [miss.as_dict() for miss in self.after.misses(self.tolerance)],
                 "why": list(self.why),
             }
         return result
 
     def write(self, out: Path, outcome: Mapping[str, Any]) -> dict[str, Any]:
-        """Write ``assignment.csv`` and ``split.json``; return what the latter says.
+        """Write ``assignment.csv`` and ``split.json``; return the content of the latter.
 
         Args:
-            out: the output folder, made if need be.
-            outcome: what was done, as :data:`NOTHING_DONE`.
+            out: the output folder, created if it does not exist.
+            outcome: what was done, with the keys of :data:`NOT_APPLIED`.
         """
         out.mkdir(parents=True, exist_ok=True)
         content = self.as_dict() | dict(outcome)
@@ -145,26 +152,13 @@ class Plan:
             for id_, part, number in zip(
                 ids, self.part[rows].tolist(), self.component[rows].tolist(), strict=True
             ):
-                left = images.name if self.before is not None and part != index else ""
-                yield images.name, id_, names[part], str(number), left
-
-    def left_out(self, folder: Path) -> tuple[Removed, ...]:
-        """Return the images that are in no part, for nobody could read them.
-
-        Args:
-            folder: the audit.
-        """
-        names = {images.name for images in self.graph.sets}
-        return tuple(
-            Removed(p.set, p.id, locator=p.locator, why=f"unreadable: {p.reason}")
-            for p in read_problems(folder / UNREADABLE)
-            if p.set in names
-        )
+                moved = self.before is not None and part != index
+                yield images.name, id_, names[part], str(number), images.name if moved else ""
 
 
 @dataclass(frozen=True)
 class Split:
-    """A split that was planned, and written if that was asked for.
+    """A planned split, and what was written.
 
     Attributes:
         folder: with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``.
@@ -176,7 +170,7 @@ class Split:
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """SOURCE of each part that was written, by name."""
+        """SOURCE of each written part, by name."""
         written = self.content["written"]
         return dict(written["sources"]) if written else {}
 
@@ -196,19 +190,13 @@ class Unbalanced(VisleakError):
         return type(self), (str(self), self.content)
 
 
-def counted(part: Int64, parts: int, label: Int64, classes: int) -> Int64:
-    """Return images by part and class, (parts, classes)."""
-    flat = np.bincount(part * classes + label, minlength=parts * classes)
-    return flat.reshape(parts, classes).astype(np.int64)
-
-
 def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
-    """Refuse an output folder that lies in a set, or holds something else.
+    """Refuse an output folder that is inside of a set, or contains other files.
 
     Args:
         out: the folder.
         sets: that are split.
-        apply: parts are to be written; else those that are there would be belied by a mere plan.
+        apply: parts are to be written; a plan never replaces written parts.
 
     Raises:
         UsageError: it does.
@@ -226,23 +214,118 @@ def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
     other = next((e.name for e in out.iterdir() if e.name not in own and e.name[0] != "."), None)
     if other is not None:
         raise UsageError(
-            f"the output {out} holds something else ({other}); choose a new folder with -o DIR"
+            f"the output {out} holds other files ({other}); choose a new folder with -o DIR"
         )
 
 
-def known_digests(images: pa.Table) -> dict[str, pa.Table]:
-    """Return ids and digests of an audit's images by set, as writers take them."""
-    return {
-        name: images.filter(pc.equal(images["set"], name)).select(["id", "digest"])
-        for name in pc.unique(images["set"]).to_pylist()
-    }
+# -- applying ------------------------------------------------------------------------------------
 
 
-def _deviation(found: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Target:
+    """Where a plan is written, and how.
+
+    Attributes:
+        out: the output folder.
+        audited: folder of the audit that the plan is based on.
+        auditor: audits the parts.
+        apply: write the parts.
+        format: ``manifest``, ``link`` or ``copy``.
+    """
+
+    out: Path
+    audited: Path
+    auditor: Auditor
+    apply: bool
+    format: str
+
+
+def planned(
+    target: Target,
+    graph: Graph,
+    solve: Callable[[Edges], Plan],
+    edges: Edges,
+    accept: Callable[[Plan], None] = lambda plan: None,
+) -> Split:
+    """Plan, and on request audit, write and prove.
+
+    Args:
+        target: where the plan is written, and how.
+        graph: the images.
+        solve: makes a plan of edges.
+        edges: known ones.
+        accept: raises if a plan must not be applied.
+
+    Raises:
+        UsageError, VisleakError: the parts cannot be written, or leaks remain.
+    """
+    plan = solve(edges)
+    outcome = dict(NOT_APPLIED)
+    if target.apply:
+        accept(plan)
+        plan, rounds, added = consensus(solve, edges, graph, target.auditor)
+        accept(plan)
+        outcome |= {"rounds": rounds, "pairs_added": added} | _apply(plan, target)
+    return Split(target.out, plan.write(target.out, outcome))
+
+
+def consensus(
+    solve: Callable[[Edges], Plan], edges: Edges, graph: Graph, auditor: Auditor
+) -> tuple[Plan, int, int]:
+    """Return a plan between whose parts an audit finds no pair, rounds, and edges added on the way.
+
+    An audit of all images with themselves verifies the best candidates of each, so an audit of the
+    parts may find pairs that it did not list. They become edges, and parts are assigned again.
+
+    Raises:
+        VisleakError: the last round still finds pairs.
+    """
+    known = edges
+    for number in range(1, ROUNDS + 1):
+        plan = solve(known)
+        found = auditor.between_parts(graph, plan.part)
+        if not len(found):
+            return plan, number, len(known) - len(edges)
+        known += found
+    raise VisleakError(
+        f"after {ROUNDS} rounds there are still {len(found):,} pairs between the parts that no"
+        " audit had listed before; nothing was written: try another seed"
+    )
+
+
+def _apply(plan: Plan, target: Target) -> dict[str, Any]:
+    """Write the parts into ``data``, audit them into ``proof``, and keep them if nothing leaks."""
+    out, auditor = target.out, target.auditor
+    proof: dict[str, Any] = {"folder": None, "headline": None, "leaks": 0}
+
+    def check(folder: Path, opened: Mapping[str, Opened]) -> None:
+        if len(opened) > 1:
+            found = auditor.proven(opened, folder, out / DATA, out / PROOF)
+            proof.update(folder=str(out / PROOF), headline=found.headline)
+
+    images = read_table(target.audited, IMAGES, ["set", "id", "digest"])
+    names = {images.name for images in plan.graph.sets}
+    unread = [p for p in read_problems(target.audited / UNREADABLE) if p.set in names]
+    written = write(
+        plan.parts(),
+        out / DATA,
+        target.format,
+        # the folder of the audit changes no image
+        about={name: value for name, value in plan.about.items() if name != "audit"},
+        removed=[
+            Removed(p.set, p.id, locator=p.locator, why=f"unreadable: {p.reason}") for p in unread
+        ],
+        known={
+            name: images.filter(pc.equal(images["set"], name)).select(["id", "digest"])
+            for name in pc.unique(images["set"]).to_pylist()
+        },
+        check=check,
+        progress=auditor.progress,
+    )
+    if written.reused and (out / PROOF / AUDIT).is_file():
+        proof |= {"folder": str(out / PROOF), "headline": read_summary(out / PROOF).headline}
+    content = written.as_dict()
     return {
-        "part": found.part,
-        "class": found.class_,
-        "points": found.points,
-        "images": found.images,
-        "words": str(found),
+        "proof": proof,
+        "written": {key: content[key] for key in ("folder", "as", "sources", "images")},
     }

@@ -1,4 +1,4 @@
-"""A folder that is written beside its final name and gets it in one step, or not at all."""
+"""A folder that is written under a temporary name and renamed in one step, or not at all."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
+from visleak.quantities import size
 
-#: Up to so many files are pushed to the disk one by one; of more, the system is asked to push all.
+#: Up to this number files are flushed one by one; above it, the whole system is.
 ONE_BY_ONE: Final = 100
 
 
 @contextlib.contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """Give an empty hidden folder beside ``out``; on success it becomes ``out`` in one step.
+    """Yield an empty hidden folder beside ``out``; on success it is renamed to ``out``.
 
-    What killed runs left behind there is removed first. On failure nothing is left.
+    Leftovers of killed runs are removed first. After a failure nothing remains.
 
     Raises:
-        VisleakError: the folder cannot be made, or another run is writing there.
+        VisleakError: the folder cannot be created, or another run is writing it.
     """
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
@@ -49,10 +50,10 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def refuse_place(out: Path, inputs: list[Path]) -> None:
-    """Refuse an output folder that is an input, or lies in one.
+    """Refuse an output folder that is an input, or is inside of one.
 
     Raises:
-        UsageError: it is so.
+        UsageError: it is.
     """
     real = Path(os.path.realpath(out))
     for given in inputs:
@@ -65,10 +66,10 @@ def refuse_place(out: Path, inputs: list[Path]) -> None:
 
 
 def refuse_small_disk(out: Path, wanted: int) -> None:
-    """Refuse to begin where the disk has not room enough.
+    """Refuse to write more bytes than the disk has free.
 
     Raises:
-        VisleakError: it has not.
+        VisleakError: it has fewer.
     """
     place = out.parent
     while not place.exists():
@@ -76,25 +77,13 @@ def refuse_small_disk(out: Path, wanted: int) -> None:
     free = shutil.disk_usage(place).free
     if wanted > free:
         raise VisleakError(
-            f"{out} needs {sized(wanted)}, its disk has {sized(free)} free; make room, or write"
+            f"{out} needs {size(wanted)}, its disk has {size(free)} free; make room, or write"
             " links or lists alone with --format link or --format manifest"
         )
 
 
-def sized(count: int) -> str:
-    """Return a number of bytes as people read it.
-
-    >>> sized(999), sized(12_345_678)
-    ('999 bytes', '12.3 MB')
-    """
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"
-
-
 def _remove_leftovers(out: Path) -> None:
-    """Remove hidden folders of this output whose writers are gone."""
+    """Remove hidden folders of this output whose writers no longer run."""
     pattern = re.compile(rf"\.{re.escape(out.name)}\.(\d+)\.part")
     for entry in os.scandir(out.parent):
         found = pattern.fullmatch(entry.name)
@@ -105,7 +94,7 @@ def _remove_leftovers(out: Path) -> None:
 
 
 def _is_held(folder: str, process: int) -> bool:
-    """Whether a writer is at work: it holds the folder's lock, or its process runs here."""
+    """Whether a writer is running: it holds the lock of the folder, or its process exists."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -123,7 +112,7 @@ def _is_held(folder: str, process: int) -> bool:
 
 
 def _lock(handle: int) -> bool:
-    """Take the lock of an open folder, as far as the system has locks; say whether it was free."""
+    """Lock an open folder if the system has locks; return whether it was free."""
     try:
         import fcntl
     except ImportError:
@@ -138,7 +127,7 @@ def _lock(handle: int) -> bool:
 
 
 def _flush_all(folder: Path) -> None:
-    """Push a folder and all that is in it to the disk."""
+    """Flush a folder and all its files to the disk."""
     names = [os.path.join(top, name) for top, _, files in os.walk(folder) for name in files]
     if len(names) > ONE_BY_ONE and hasattr(os, "sync"):
         os.sync()

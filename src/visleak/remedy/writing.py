@@ -1,4 +1,4 @@
-"""Data sets written whole or not at all, in the layout that they came in."""
+"""Data sets written completely or not at all, in the layout of their source, and read back."""
 
 from __future__ import annotations
 
@@ -7,31 +7,82 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+import visleak
 from visleak.errors import UsageError, VisleakError
+from visleak.images import content_digest, open_pictures
 from visleak.images.addresses import is_address
 from visleak.images.folder import FileOpener
 from visleak.images.lists import split_glob
 from visleak.images.sources import locate
 from visleak.pipeline.context import Progress, silent
-from visleak.records import ImageSet
+from visleak.records import ImageSet, Int64, Problem, Unreadable
 from visleak.remedy.contents import FilledPart, fill
 from visleak.remedy.layouts import Layout, layout_of, linkable
 from visleak.remedy.layouts.place import Opened, Place
-from visleak.remedy.manifest import MANIFEST, Removed, read_manifest, write_manifest
+from visleak.remedy.manifest import (
+    KEPT,
+    KEPT_COLUMNS,
+    MANIFEST,
+    REMOVED,
+    REMOVED_COLUMNS,
+    Removed,
+    change_of,
+    read_files,
+    read_manifest,
+    write_manifest,
+    write_rows,
+)
 from visleak.remedy.parts import Part
-from visleak.remedy.results import Written, content_of, found_again, write_lists, written_in
+from visleak.remedy.settings import FORMATS
 from visleak.remedy.staging import refuse_place, refuse_small_disk, staged
-from visleak.remedy.verifying import verify
 
-__all__ = ["HOWS", "Written", "inputs_of", "write"]
+#: Lists of files: the images that they name may be anywhere.
+_LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
 
-#: What a result consists of: lists alone, lists and links, lists and copies.
-HOWS: Final = ("manifest", "link", "copy")
+
+@dataclass(frozen=True)
+class Written:
+    """A data set that was written.
+
+    Attributes:
+        folder: of the result.
+        how: ``manifest``, ``link`` or ``copy``.
+        sources: SOURCE of each part; parts of which only ids were listed have none.
+        counts: number of images of each part.
+        files: number of files and links, including the lists.
+        bytes: size of the files.
+        unreadable: images that were to be kept and could not be read.
+        reused: the same result existed already.
+    """
+
+    folder: Path
+    how: str
+    sources: Mapping[str, str]
+    counts: Mapping[str, int]
+    files: int
+    bytes: int
+    unreadable: tuple[Problem, ...]
+    reused: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return {
+            "folder": str(self.folder),
+            "as": self.how,
+            "sources": dict(self.sources),
+            "images": dict(self.counts),
+            "files": self.files,
+            "bytes": self.bytes,
+            "unreadable": len(self.unreadable),
+            "reused": self.reused,
+        }
 
 
 def write(
@@ -48,73 +99,89 @@ def write(
 ) -> Written:
     """Write parts as data sets in the layout of their sets, all of them or nothing.
 
-    Everything goes into a hidden folder beside ``out``, is read back and compared with the source
-    by content digest, pushed to the disk, and gets its name in one step.
+    Everything is written into a hidden folder beside ``out``, read back, compared with the source
+    by content digest, flushed to the disk, and renamed in one step.
 
     Args:
-        parts: what is written; names differ. Without any, the lists alone.
-        out: folder that does not exist, or is empty; or holds this very result.
-        how: ``manifest`` (lists alone), ``link`` (symbolic links to the files) or ``copy``.
-        about: what was asked, for the manifest; plain values, nothing that changes between runs.
+        parts: with different names. Without any, only the lists are written.
+        out: folder that does not exist, or is empty; or contains this very result.
+        how: ``manifest`` (lists only), ``link`` (symbolic links to the files) or ``copy``.
+        about: settings for the manifest; plain values that do not change between runs.
         extra: more files, by name.
         removed: images that are left out, for ``removed.csv``.
-        known: by set, columns ``id`` and ``digest`` of the images that an audit saw: what is not
-            the same any more is refused.
-        check: is called with the finished folder before it gets its name, and with how the parts
-            that can be opened are; where it raises, nothing is kept.
-        progress: is told how far each step is.
+        known: by set, columns ``id`` and ``digest`` of the audited images; a changed image is
+            refused.
+        check: called with the finished folder before it is renamed, and with how the parts are
+            opened; if it raises, nothing is kept.
+        progress: reports each step.
 
     Raises:
-        UsageError: ``out`` is taken or lies in an input, or the layout cannot hold what is asked.
+        UsageError: ``out`` exists or is in an input, or the layout does not support the request.
         VisleakError: an input changed, the disk is full, or something was read back differently.
     """
-    _refuse_words(parts, how)
+    _refuse_names(parts, how)
     if out.name in ("", ".."):
         out = Path(os.path.realpath(out))
     refuse_place(out, [path for images in _sets(parts) for path in inputs_of(images)])
-    refuse_taken(out)
+    refuse_existing(out)
     layouts = {part.name: _layout(part, how) for part in parts}
-    holds = {part: _holds(layout, how) for part, layout in layouts.items()}
+    # a list names images of any format
+    holds = {
+        name: "bytes" if layout is None or how == "manifest" else layout.holds
+        for name, layout in layouts.items()
+    }
     filled = fill(parts, holds, known or {}, progress)
     empty = next((part.name for part in filled if not len(part)), None)
     if empty is not None:
-        raise VisleakError(f"nothing is left of {empty!r}; no data set is written")
+        raise VisleakError(f"no image of {empty!r} is left; no data set is written")
     left_out = list(removed)
     key = _key(filled, how, about, extra or {}, left_out)
     if (out / MANIFEST).exists():
-        return found_again(out, key, filled)
+        return _found_again(out, key, filled)
     if how == "copy":
         refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
     try:
         with staged(out) as folder:
             place = Place(folder, out, how, len(parts) > 1, progress)
             opened = _write_parts(filled, layouts, place)
-            names = {
-                part.name: verify(part, opened[part.name], folder, progress)
+            ids = {
+                part.name: _verified(part, opened[part.name], folder, progress)
                 for part in filled
                 if part.name in opened
             }
-            write_lists(place, filled, names, left_out, extra or {})
-            content = content_of(filled, layouts, opened, how, about, key, len(left_out))
+            _write_lists(place, filled, ids, left_out, extra or {})
+            content = {
+                "visleak": visleak.__version__,
+                "key": key,
+                "about": dict(about),
+                "as": how,
+                "parts": [
+                    _about(each, layouts[each.name], opened.get(each.name)) for each in filled
+                ],
+                "removed": len(left_out),
+                "unreadable": len(_problems(filled)),
+                "lists": {"kept": KEPT, "removed": REMOVED},
+            }
             write_manifest(folder, content)
             if check is not None:
                 check(folder, opened)
     except OSError as error:
         raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
-    return written_in(out, filled, reused=False)
+    return _written(out, filled, reused=False)
 
 
-def _refuse_words(parts: Sequence[Part], how: str) -> None:
-    if how not in HOWS:
-        raise UsageError(f"as must be one of {', '.join(HOWS)}; got {how!r}")
+# -- what may be written, and where --------------------------------------------------------------
+
+
+def _refuse_names(parts: Sequence[Part], how: str) -> None:
+    if how not in FORMATS:
+        raise UsageError(f"format must be one of {', '.join(FORMATS)}; got {how!r}")
     names = [part.name for part in parts]
     if len(set(names)) < len(names):
         raise UsageError("parts must have different names")
     for name in names:
         if not name or name.startswith(".") or "/" in name or "\0" in name:
-            raise UsageError(
-                f"part {name!r} cannot be the name of a folder; name the set otherwise"
-            )
+            raise UsageError(f"part {name!r} cannot be the name of a folder; rename the set")
 
 
 def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
@@ -125,7 +192,7 @@ def _sets(parts: Sequence[Part]) -> Iterator[ImageSet]:
 
 
 def inputs_of(images: ImageSet) -> Iterator[Path]:
-    """Yield the folders and files of a set that nothing may be written into."""
+    """Yield the folders and files of a set, into which nothing may be written."""
     if not images.source or is_address(images.source):
         return
     found = locate(images.source)
@@ -133,30 +200,31 @@ def inputs_of(images: ImageSet) -> Iterator[Path]:
         yield Path(split_glob(found.place)[0])
     elif Path(found.place).exists():
         yield Path(found.place)
-    # a list names files here and there; its own folder may hold the result
+    # the folder of a list may hold the result
     if isinstance(images.opener, FileOpener) and not found.place.endswith(_LISTS):
         yield Path(images.opener.root)
 
 
-_LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
+def refuse_existing(out: Path) -> None:
+    """Refuse an output that contains other files.
 
-
-def refuse_taken(out: Path) -> None:
-    """Refuse an output that holds something else."""
+    Raises:
+        UsageError: it does.
+    """
     if not os.path.lexists(out):
         return
     if (out / MANIFEST).is_file():
         with contextlib.suppress(VisleakError):
             read_manifest(out)
-            return  # whether it is this very result is known once all is read
+            return  # it is compared with this result once all images are read
     if not out.is_dir() or any(out.iterdir()):
         raise UsageError(f"the output {out} exists; choose a new folder with -o DIR")
 
 
 def _layout(part: Part, how: str) -> Layout | None:
-    """Return the layout a part is written in; ``None`` where ids are all that is listed."""
+    """Return the layout of a part; ``None`` if only its ids are listed."""
     if not part.pieces:
-        raise VisleakError(f"nothing is left of {part.name!r}; no data set is written")
+        raise VisleakError(f"no image of {part.name!r} is left; no data set is written")
     if how == "manifest" and not all(linkable(piece.images) for piece in part.pieces):
         return None
     found = [layout_of(piece.images) for piece in part.pieces]
@@ -174,19 +242,14 @@ def _layout(part: Part, how: str) -> Layout | None:
         )
     if any(piece.instead for piece in part.pieces) and not layout.swaps:
         raise UsageError(
-            f"set {name!r} is {layout.name}, whose pictures have annotations of their own: no"
-            " other picture can take their place; purge it instead"
+            f"set {name!r} is {layout.name}, whose images have annotations of their own: they"
+            " cannot be replaced; purge the set instead"
         )
     if how == "link" and not all(linkable(piece.images) for piece in part.pieces):
         raise UsageError(
             f"set {name!r} is {layout.name}, and there are no files to link to; use --format copy"
         )
     return layout
-
-
-def _holds(layout: Layout | None, how: str) -> str:
-    """Return how a picture is held, see :func:`fill`; a list names pictures of any format."""
-    return "bytes" if layout is None or how == "manifest" else layout.holds
 
 
 def _key(
@@ -210,10 +273,13 @@ def _key(
     return hasher.hexdigest()
 
 
+# -- writing and reading back --------------------------------------------------------------------
+
+
 def _write_parts(
     filled: Sequence[FilledPart], layouts: Mapping[str, Layout | None], place: Place
 ) -> dict[str, Opened]:
-    """Write the parts, those of one layout together; return how those that can be are opened."""
+    """Write the parts, those of one layout together; return how they are opened."""
     opened: dict[str, Opened] = {}
     for layout in dict.fromkeys(layouts.values()):
         own = [part for part in filled if layouts[part.name] == layout]
@@ -221,3 +287,147 @@ def _write_parts(
             names = [part.name for part in own]
             opened.update(zip(names, layout.write(own, place), strict=True))
     return opened
+
+
+def _verified(part: FilledPart, opened: Opened, folder: Path, progress: Progress) -> list[str]:
+    """Open a written part, compare it with its source, and return its new ids in its own order.
+
+    Raises:
+        VisleakError: an image, its id or its label is not that of the source.
+    """
+    images = open_pictures(opened.source(folder), name=part.name, **opened.options)
+    order = opened.order if opened.order is not None else np.arange(len(part))
+    if len(images) != len(part):
+        raise _wrong(part, f"it has {len(images):,} images and not {len(part):,}")
+    _compare_columns(part, opened, images, order)
+    digests = part.digests()[order]
+    step = f"verifying {part.name}"
+    for number, stored in enumerate(images.opener.read(range(len(images)))):
+        if number % 64 == 0:
+            progress(step, number, len(images))
+        if isinstance(stored, Unreadable):
+            why = stored.detail or stored.reason
+            raise _wrong(part, f"image {images.ids[number]} cannot be read back: {why}")
+        if content_digest(stored) != digests[number].tobytes():
+            raise _wrong(part, f"image {images.ids[number]} has another content")
+    progress(step, len(images), len(images))
+    ids = [""] * len(part)
+    for at, id_ in zip(order.tolist(), images.ids.to_pylist(), strict=True):
+        ids[at] = id_
+    return ids
+
+
+def _wrong(part: FilledPart, what: str) -> VisleakError:
+    return VisleakError(f"part {part.name!r} was not written correctly: {what}; nothing was kept")
+
+
+def _compare_columns(part: FilledPart, opened: Opened, images: ImageSet, order: Int64) -> None:
+    def expected(column: str) -> pa.Array:
+        own = part.column(column)
+        return pa.array([own[at] for at in order.tolist()], pa.string())
+
+    if not opened.renamed:
+        ids = expected("ids") if opened.ids is None else pa.array(opened.ids, pa.string())
+        if not images.ids.equals(ids):
+            raise _wrong(part, "its ids differ")
+    labels = images.labels if images.labels is not None else pa.nulls(len(images), pa.string())
+    if not labels.equals(expected("labels")):
+        raise _wrong(part, "its labels differ")
+
+
+# -- lists and manifest --------------------------------------------------------------------------
+
+
+def _problems(filled: Sequence[FilledPart]) -> list[Problem]:
+    return [problem for part in filled for piece in part.pieces for problem in piece.problems]
+
+
+def _write_lists(
+    place: Place,
+    filled: Sequence[FilledPart],
+    ids: Mapping[str, Sequence[str]],
+    removed: Sequence[Removed],
+    extra: Mapping[str, bytes],
+) -> None:
+    """Write ``kept.csv``, ``removed.csv`` and extra files; ``ids`` are the new ones, by part."""
+    unreadable = [
+        Removed(p.set, p.id, locator=p.locator, why=f"unreadable: {p.reason}")
+        for p in _problems(filled)
+    ]
+    write_rows(place.made(KEPT), KEPT_COLUMNS, _kept_rows(filled, ids))
+    write_rows(place.made(REMOVED), REMOVED_COLUMNS, [*removed, *unreadable])
+    for name, data in extra.items():
+        place.made(name).write_bytes(data)
+
+
+def _kept_rows(
+    filled: Sequence[FilledPart], ids: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, ...]]:
+    for part in filled:
+        new = iter(ids.get(part.name, ()))
+        for piece in part.pieces:
+            columns = (piece.column(name) for name in ("ids", "locators", "labels"))
+            for at, digest, id_, locator, label in zip(
+                piece.keep.tolist(), piece.digests, *columns, strict=True
+            ):
+                other = piece.instead.get(at)
+                replaced = ("", "") if other is None else ("replaced", f"{other.set}/{other.id}")
+                own = (id_ or "", digest.tobytes().hex(), locator or "", label or "")
+                yield piece.images.name, *own, *replaced, part.name, next(new, "")
+
+
+def _about(part: FilledPart, layout: Layout | None, opened: Opened | None) -> dict[str, Any]:
+    """Return what ``manifest.json`` says of a part."""
+    return {
+        "name": part.name,
+        "layout": layout.name if layout else "ids alone",
+        "opens": opened.as_dict() if opened else None,
+        "images": len(part),
+        "replaced": sum(len(piece.instead) for piece in part.pieces),
+        "pieces": [
+            {
+                "set": piece.images.name,
+                "source": piece.images.source,
+                "kept": len(piece),
+                "of": len(piece.images),
+            }
+            for piece in part.pieces
+        ],
+    }
+
+
+def _found_again(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
+    """Return a finished result that exists already.
+
+    Raises:
+        UsageError: it is another one, or was changed since.
+    """
+    content = read_manifest(out)
+    if content.get("key") != key:
+        raise UsageError(
+            f"the output {out} holds another clean data set; choose a new folder with -o DIR"
+        )
+    for file in read_files(out, content):
+        change = change_of(out, file)
+        if change is not None:
+            raise UsageError(
+                f"the output {out} holds this result, but {file.path} was changed since: {change};"
+                " choose a new folder with -o DIR"
+            )
+    return _written(out, filled, reused=True)
+
+
+def _written(out: Path, filled: Sequence[FilledPart], reused: bool) -> Written:
+    content = read_manifest(out)
+    files = read_files(out, content)
+    opened = {part["name"]: part["opens"] for part in content["parts"]}
+    return Written(
+        out,
+        content["as"],
+        {name: Opened(**opens).source(out) for name, opens in opened.items() if opens is not None},
+        {part.name: len(part) for part in filled},
+        len(files) + 2,
+        sum(file.bytes for file in files),
+        tuple(_problems(filled)),
+        reused,
+    )

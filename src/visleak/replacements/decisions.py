@@ -1,9 +1,9 @@
-"""What was decided about the images of a pool: approved for a test image, or rejected.
+"""Decisions about the images of a pool: approved for a test image, or rejected.
 
-One SQLite file in the audit folder and a plain copy of it. Decisions are keyed by content, so
-they outlive renames and another audit of the same images. The file itself sees to it that an
-image of the pool stands in for one test image only, and that a test image has one replacement,
-however many pages and processes decide at once.
+One SQLite file in the audit folder and a plain copy of it. Decisions are keyed by content, so they
+remain valid after renames and another audit of the same images. Constraints of the database ensure
+that an image of the pool replaces one test image only, and that a test image has one replacement,
+even if several pages and processes decide concurrently.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from visleak.verdicts.record import now, reviewer_name
 FILE: Final = DECISIONS
 PLAIN: Final = REPLACEMENTS
 
-#: Version of the file's layout.
+#: Version of the database.
 LAYOUT: Final = 1
 
 APPROVED: Final = "approved"
 REJECTED: Final = "rejected"
 WITHDRAWN: Final = "withdrawn"
 
-#: Who chose: a person looked, or the first that the machine found nothing against.
+#: How a decision was made: by a person, or automatically (the first eligible candidate).
 CHOOSERS: Final = ("person", "machine")
 
 _TABLES: Final = """
@@ -49,25 +49,25 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_replacement_a_test_image
 
 
 class AlreadyDecided(VisleakError):
-    """Somebody else decided first: the test image has a replacement, or the image is in use."""
+    """There is an earlier decision: the test image has a replacement, or the image is in use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided about an image of the pool while it was shown for a test image.
+    """The decision about an image of the pool, shown for a test image.
 
     Attributes:
         decision: ``approved`` or ``rejected``.
         test_digest: content digest of the test image, hexadecimal.
-        copy: which of the test images of this content, in the order of the set; 0 is the first.
+        copy: index among the test images of this content, in the order of the set.
         pool_digest: content digest of the image of the pool.
-        test_set, test: set and id of the test image when it was decided.
+        test_set, test: set and id of the test image at that time.
         pool: id of the image of the pool.
-        label: class of the test image; empty where it has none.
-        reviewer: who decided.
+        label: class of the test image; empty without one.
+        reviewer: name of the person.
         how: one of :data:`CHOOSERS`.
-        time: when, ISO 8601 in UTC.
-        withdrawn: when it was taken back; empty where it stands.
+        time: ISO 8601 in UTC.
+        withdrawn: time of its withdrawal; empty if it is valid.
     """
 
     decision: str
@@ -98,15 +98,15 @@ COLUMNS: Final = tuple("class" if f.name == "label" else f.name for f in fields(
 class Decisions(MirroredDatabase):
     """The decisions of an audit folder. Use as a context manager.
 
-    A folder that came with ``replacements.csv`` alone begins with those that stand in it.
+    A folder that contains ``replacements.csv`` only starts with its valid decisions.
 
-    Safe from several threads and under several processes; what a call returned from is on disk.
+    Safe for several threads and processes; a call returns once its change is on disk.
 
     Args:
         folder: the audit folder.
 
     Raises:
-        VisleakError: the file cannot be used, or a newer visleak wrote it.
+        VisleakError: the file cannot be used, or is from a newer visleak.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -115,7 +115,7 @@ class Decisions(MirroredDatabase):
 
     @classmethod
     def copied(cls, folder: Path, into: Path) -> Self:
-        """Return a copy of a folder's decisions in another folder, to try things out on."""
+        """Return a copy of the decisions of a folder in another folder, for a trial."""
         source = folder / FILE
         if source.is_file():
             try:
@@ -143,13 +143,13 @@ class Decisions(MirroredDatabase):
                     self._insert(decision)
                 self._db.execute(f"PRAGMA user_version = {LAYOUT}")
         if self.all():
-            # a kill after a decision may have left the plain copy behind
+            # after a kill the plain copy may be outdated
             self.write_plain()
 
     # -- deciding --------------------------------------------------------------------------------
 
     def approve(self, decision: Decision, known: Collection[str]) -> frozenset[str]:
-        """Store an approval, unless others were stored that its machine check did not see.
+        """Store an approval, unless others were stored since its check.
 
         Args:
             decision: the approval.
@@ -157,10 +157,10 @@ class Decisions(MirroredDatabase):
 
         Returns:
             Digests of approved images that are not among ``known``; if there are any, nothing was
-            stored: compare with these as well and come again.
+            stored: compare with these as well and call again.
 
         Raises:
-            AlreadyDecided: the test image has a replacement, or the pool's image was used.
+            AlreadyDecided: the test image has a replacement, or the image of the pool is in use.
         """
         with self.writing():
             rows = self._db.execute(
@@ -179,23 +179,23 @@ class Decisions(MirroredDatabase):
         """Store a rejection: the image is not offered again, for any test image.
 
         Raises:
-            AlreadyDecided: the image of the pool was decided about.
+            AlreadyDecided: there is a decision about the image of the pool.
         """
         with self.writing():
             self._insert(decision)
         self.changed()
 
     def undo(self, reviewer: str, since: str = "") -> Decision | None:
-        """Withdraw a reviewer's last standing decision and return it; ``None`` if there is none.
+        """Withdraw the last valid decision of a reviewer and return it; ``None`` without one.
 
         Args:
-            reviewer: who decided.
-            since: decisions made before this time are not touched.
+            reviewer: name of the person.
+            since: earlier decisions are ignored.
         """
         return self._withdraw("reviewer = ? AND time >= ?", (reviewer, since))
 
     def withdraw(self, test_digest: str, copy: int) -> Decision | None:
-        """Withdraw the replacement of a test image and return it; ``None`` if there is none."""
+        """Withdraw the replacement of a test image and return it; ``None`` without one."""
         return self._withdraw(
             "test_digest = ? AND copy = ? AND decision = 'approved'", (test_digest, copy)
         )
@@ -222,21 +222,21 @@ class Decisions(MirroredDatabase):
         except sqlite3.IntegrityError as error:
             of_pool = "pool_digest" in str(error)
             raise AlreadyDecided(
-                f"{decision.pool} of the pool was decided about before; take another"
+                f"{decision.pool} of the pool has a decision already; choose another"
                 if of_pool
-                else f"{decision.test_set}/{decision.test} has a replacement; withdraw that first"
+                else f"{decision.test_set}/{decision.test} has a replacement; withdraw it first"
             ) from error
 
     # -- reading ---------------------------------------------------------------------------------
 
     def standing(self) -> tuple[Decision, ...]:
-        """Return the decisions that were not withdrawn, in the order in which they were made."""
+        """Return the decisions that were not withdrawn, in order of time."""
         return tuple(each for each in self.all() if not each.withdrawn)
 
     def all(self) -> tuple[Decision, ...]:
-        """Return all decisions, the withdrawn ones among them, in the order they were made."""
+        """Return all decisions, including withdrawn ones, in order of time."""
         with self.reading():
-            # what others have written, and what this connection has
+            # changes by other connections, and by this one
             state = self._db.execute("PRAGMA data_version").fetchone()[0], self._db.total_changes
             if self._known is None or self._known[0] != state:
                 rows = self._db.execute("SELECT * FROM decisions ORDER BY number").fetchall()
@@ -248,13 +248,13 @@ class Decisions(MirroredDatabase):
 
 
 def _cells(decision: Decision) -> tuple[str, ...]:
-    """Return a row of the plain copy; one that was taken back is called so."""
+    """Return a row of the plain copy."""
     state = WITHDRAWN if decision.withdrawn else decision.decision
     return (state, *map(str, _values(decision)[1:]))
 
 
 def _read_plain(path: Path) -> tuple[Decision, ...]:
-    """Return the decisions of a plain copy that stand; none where there is none.
+    """Return the valid decisions of a plain copy; none if it does not exist.
 
     Raises:
         VisleakError: it is damaged.
@@ -273,7 +273,7 @@ def _read_plain(path: Path) -> tuple[Decision, ...]:
                 found.append(Decision(state, test, int(copy), *rest))
     except (OSError, ValueError, TypeError, csv.Error, VisleakError) as error:
         raise VisleakError(
-            f"{path} cannot be read ({error}); bring {FILE} back, or delete the copy to begin anew"
+            f"{path} cannot be read ({error}); restore {FILE}, or delete the copy"
         ) from error
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""Which test images need a replacement (Barz & Denzler 2020, section 4)."""
+"""Test images that need a replacement (Barz & Denzler 2020, section 4)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,26 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.records import GRADES, Fingerprints, ImageSet
+from visleak.replacements.settings import GRADE
 from visleak.verdicts import disputed
 from visleak.verdicts.level import Level
 
-#: The weakest grade that makes a duplicate by default; ``similar`` is that of the paper.
-GRADE: Final = "near"
-
 #: Columns of ``judged_pairs`` that are read.
 COLUMNS: Final = (
-    "query_set",
-    "query",
-    "reference_set",
-    "reference",
-    "similarity",
-    "grade",
-    "coverage",
-    "judged",
+    *("query_set", "query", "reference_set", "reference"),
+    *("similarity", "grade", "coverage", "judged"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """An image that a test image repeats.
+    """An image that a test image duplicates.
 
     Attributes:
-        set, id: which image.
+        set, id: of the image.
         grade: of the pair.
-        similarity: of the pair; ``None`` where a person named it and nobody measured.
-        within: the image is one of the test set itself.
+        similarity: of the pair; ``None`` if a person added it without a measurement.
+        within: the image is in the test set itself.
     """
 
     set: str
@@ -57,9 +49,9 @@ class Duplicate:
         position: in its set.
         id: of the image.
         digest: of its content, hexadecimal.
-        copy: which of the set's images of this content it is; 0 is the first.
+        copy: index among the images of this content in the set.
         label: its class as stored, or ``None``.
-        leaks: what it repeats, strongest and most alike first.
+        leaks: images that it duplicates, strongest grade and largest similarity first.
     """
 
     position: int
@@ -77,8 +69,8 @@ class Duplicates:
     Attributes:
         grade: a pair of this grade or a stronger one makes a duplicate.
         images: the duplicates, in the order of the set.
-        blank: blank test images with such a pair; they are never counted as leaks.
-        disputed: test images that only pairs make duplicates about which reviewers disagree.
+        blank: blank test images with such a pair; they never count as leaks.
+        disputed: test images with such pairs only if disputed ones count.
     """
 
     grade: str
@@ -95,20 +87,20 @@ def find_duplicates(
     *,
     include_disputed: bool = False,
 ) -> Duplicates:
-    """Return the images of a test set that repeat a training image or another test image.
+    """Return the images of a test set that duplicate a training image or another test image.
 
-    Every query of a pair with another set counts, and of a pair within the test set only the
-    image in the column ``query``: the other one stays.
+    Every query of a pair with another set counts, and of a pair within the test set only the image
+    in the column ``query``: the other one stays.
 
     Args:
-        pairs: of the audit, with verdicts laid over; at least :data:`COLUMNS`.
+        pairs: of the audit, with verdicts applied; at least :data:`COLUMNS`.
         images: the test set.
         prints: its fingerprints.
         grade: the weakest grade that makes a duplicate.
-        include_disputed: count pairs about which reviewers disagree by the machine's grade.
+        include_disputed: count pairs on which reviewers disagree, by their automatic grade.
 
     Raises:
-        UsageError: the grade is none of those allowed.
+        UsageError: the grade is not allowed.
     """
     allowed = GRADES[:3]
     if grade not in allowed:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
@@ -23,43 +23,25 @@ from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, Side
 from visleak.pipeline.run import Comparer
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.replacements.checking import Checker, Neighbours
+from visleak.replacements.candidates import Checker, Examiner, Neighbours
 from visleak.replacements.decisions import Decisions
-from visleak.replacements.duplicates import COLUMNS, GRADE, Duplicates, find_duplicates
-from visleak.replacements.pool import Examiner, Pool, class_of, make_pool
+from visleak.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
+from visleak.replacements.pool import Pool, class_of, make_pool
 from visleak.replacements.selection import Selection
+from visleak.replacements.settings import SelectionSettings
 from visleak.settings import Settings
 from visleak.storage import IMAGES, read_table
 from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.exchange import as_listed
 
-
-@dataclass(frozen=True, slots=True)
-class SelectionSettings:
-    """What replacements are chosen for, and from where.
-
-    Attributes:
-        pool: SOURCE of the pool.
-        id, label: columns of the pool.
-        query_set: the test set; needed where the audit has several.
-        grade: the weakest grade of a pair that makes a duplicate.
-        include_disputed: count pairs about which reviewers disagree by the machine's grade.
-        seed: of the order in which candidates are tried.
-    """
-
-    pool: str | os.PathLike[str] | ImageSet
-    id: str | None = None
-    label: str | None = None
-    query_set: str | None = None
-    grade: str = GRADE
-    include_disputed: bool = False
-    seed: int = 0
+_DEFAULTS: Final = SelectionSettings()
 
 
 @contextmanager
 def open_selection(
     folder: str | os.PathLike[str],
-    asked: SelectionSettings,
+    pool: str | os.PathLike[str] | ImageSet,
+    settings: SelectionSettings = _DEFAULTS,
     *,
     trial: bool = False,
     workers: int | None = None,
@@ -70,22 +52,23 @@ def open_selection(
 
     Args:
         folder: the audit folder.
-        asked: what is wanted.
-        trial: decide on a copy: nothing is written into the audit folder.
-        workers: processes that read images; by default one for each core.
-        cache: folder for what need not be computed twice; ``None`` for none.
-        progress: is told how far each step is.
+        pool: source of the replacements.
+        settings: for which test images, and in which order.
+        trial: work on a copy of the decisions: nothing is written into the audit folder.
+        workers: processes that read images; by default one per core.
+        cache: folder for intermediate results; ``None`` for none.
+        progress: reports each step.
 
     Raises:
-        UsageError: the audit has no grades, no such test set or no images; or the pool has none,
-            or none of the classes.
-        VisleakError: the images or the encoder are not those of the audit any more.
+        UsageError: the audit has no grades, no such test set or no images; or the pool has no
+            images, or none of the classes.
+        VisleakError: the images or the encoder changed since the audit.
     """
     result = Audit(folder)
-    name = _test_set(result, asked.query_set)
+    name = _test_set(result, settings.set_name)
     sets = _sets_of(result)
     encoder = _encoder_of(result)
-    images = _opened_pool(asked, sets)
+    images = _opened_pool(pool, settings, sets)
     views = result.summary.settings.views
     processes = workers_for(sum(map(len, (*sets.values(), images))), workers)
     with ExitStack() as stack:
@@ -95,22 +78,22 @@ def open_selection(
         for each in (*sets.values(), images):
             comparer.add(each, tested=False)
         _refuse_other_images(result, comparer.sides)
-        said = read_verdicts(result.folder)
+        verdicts = read_verdicts(result.folder)
         duplicates = find_duplicates(
-            as_listed(judged_pairs(result.folder, COLUMNS, said), said),
+            as_listed(judged_pairs(result.folder, COLUMNS, verdicts), verdicts),
             sets[name],
             comparer.sides[name].fingerprints,
-            asked.grade,
-            include_disputed=asked.include_disputed,
+            settings.grade,
+            include_disputed=settings.include_disputed,
         )
-        pool, by_class = _pool_of(comparer, sets, images.name, name, asked.seed)
-        _refuse_useless(by_class, duplicates, pool)
+        candidates, by_class = _pool_of(comparer, sets, images.name, name, settings.seed)
+        _refuse_useless(by_class, duplicates, candidates)
         decisions = stack.enter_context(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
         )
 
         def context() -> AbstractContextManager[RunContext]:
-            # a few pairs at a time: to start processes would take longer than to look at them
+            # a few pairs at a time: starting processes would take longer than verifying them
             return RunContext.at(None, 1, store)
 
         existing: dict[str, Side] = {each: comparer.sides[each] for each in sets}
@@ -124,14 +107,14 @@ def open_selection(
         yield Selection(
             duplicates=duplicates,
             test_set=name,
-            pool=pool,
+            pool=candidates,
             by_class=by_class,
             examiner=Examiner(comparer.sides, images.name, neighbours, checker),
             decisions=decisions,
         )
 
 
-def _test_set(result: Audit, asked: str | None) -> str:
+def _test_set(result: Audit, name: str | None) -> str:
     """Return the test set whose duplicates are replaced."""
     if result.summary.grader is None:
         raise UsageError(
@@ -141,18 +124,18 @@ def _test_set(result: Audit, asked: str | None) -> str:
     sample = result.summary.settings.sample
     if sample:
         raise UsageError(
-            f"{result.folder} is an audit of a sample of {sample:,} images; all must have been"
-            " looked at to replace duplicates: audit again without --sample"
+            f"{result.folder} is an audit of a sample of {sample:,} images; replacing duplicates"
+            " needs an audit of all images: audit again without --sample"
         )
     names = [str(total.query_set) for total in result.summary.totals]
-    if asked is not None and asked not in names:
-        raise UsageError(f"set must be one of {', '.join(names)}; got {asked!r}")
-    if asked is None and len(names) > 1:
+    if name is not None and name not in names:
+        raise UsageError(f"set must be one of {', '.join(names)}; got {name!r}")
+    if name is None and len(names) > 1:
         raise UsageError(
             f"this audit has the test sets {', '.join(names)}; one is replaced at a time: choose"
             " it with --set"
         )
-    return asked or names[0]
+    return name or names[0]
 
 
 def _sets_of(result: Audit) -> dict[str, ImageSet]:
@@ -173,23 +156,23 @@ def _encoder_of(result: Audit) -> Encoder:
     """Return the encoder of the audit.
 
     Raises:
-        VisleakError: what goes by its name now is another one.
+        VisleakError: the encoder of that name has changed.
     """
     about = result.summary.encoder
     base = Path(result.summary.opened_in)
-    encoder = load_encoder(_as_seen_from_here(about.name, base))
+    encoder = load_encoder(_encoder_name(about.name, base))
     if encoder.digest != about.digest:
         raise VisleakError(
             f"encoder {about.name} has digest {encoder.digest[:12]} here, the audit was made"
-            f" with {about.digest[:12]}; audit again, or bring that one back"
+            f" with {about.digest[:12]}; audit again, or restore that encoder"
         )
     return encoder
 
 
-def _as_seen_from_here(name: str, base: Path) -> str:
-    """Return an encoder's text; a file in it that is not here is sought where the audit was made.
+def _encoder_name(name: str, base: Path) -> str:
+    """Return the text of an encoder; a missing file is searched where the audit was made.
 
-    >>> _as_seen_from_here("builtin", Path("/data"))
+    >>> _encoder_name("builtin", Path("/data"))
     'builtin'
     """
     file = parse(name).argument
@@ -198,16 +181,20 @@ def _as_seen_from_here(name: str, base: Path) -> str:
     return name
 
 
-def _opened_pool(asked: SelectionSettings, sets: Mapping[str, ImageSet]) -> ImageSet:
+def _opened_pool(
+    pool: str | os.PathLike[str] | ImageSet,
+    settings: SelectionSettings,
+    sets: Mapping[str, ImageSet],
+) -> ImageSet:
     """Return the pool under a name that no set of the audit has."""
     name = "pool"
     while name in sets:
         name += "+"
-    if isinstance(asked.pool, ImageSet):
-        return replace(asked.pool, name=name)
-    images = open_pictures(asked.pool, name=name, id=asked.id, label=asked.label)
+    if isinstance(pool, ImageSet):
+        return replace(pool, name=name)
+    images = open_pictures(pool, name=name, id=settings.id, label=settings.label)
     if not len(images):
-        raise VisleakError(f"the pool {redacted(os.fspath(asked.pool))} holds no images")
+        raise VisleakError(f"the pool {redacted(os.fspath(pool))} holds no images")
     return images
 
 
@@ -215,7 +202,7 @@ def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> N
     """Refuse sets that have changed since they were audited.
 
     Raises:
-        VisleakError: an image is not there any more, or another one is in its place.
+        VisleakError: an image is missing, or was changed.
     """
     stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
     for about in result.summary.sets:
@@ -228,8 +215,8 @@ def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> N
         changed = sum(a != b for a, b in zip(digests, now, strict=True))
         if changed:
             raise VisleakError(
-                f"{changed:,} images of set {name!r} ({about.source}) are not those that were"
-                " audited; audit again"
+                f"{changed:,} images of set {name!r} ({about.source}) changed since the"
+                " audit; audit again"
             )
 
 
@@ -246,11 +233,11 @@ def _pool_of(
 
 
 def _refuse_useless(by_class: bool, duplicates: Duplicates, pool: Pool) -> None:
-    """Refuse a pool that nothing can be taken from.
+    """Refuse a pool without any candidate.
 
     Raises:
         VisleakError: none of its images can be used.
-        UsageError: it has labels, and none of those that are needed.
+        UsageError: it has none of the required labels.
     """
     if not pool.usable:
         raise VisleakError(

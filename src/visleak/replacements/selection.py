@@ -1,4 +1,4 @@
-"""Choosing replacements: who is offered for which duplicate, and what was decided so far."""
+"""Selection of replacements: candidates for each duplicate, and decisions about them."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.records import Int64
+from visleak.replacements.candidates import Candidate, Examiner, label_of
 from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
 from visleak.replacements.duplicates import Duplicate, Duplicates, Leak
-from visleak.replacements.pool import Candidate, Examiner, Pool, class_of, label_of
+from visleak.replacements.pool import Pool, class_of
 
-#: The reviewer in whose name the machine chooses.
+#: Reviewer of automatic decisions.
 MACHINE: Final = "visleak"
 
-#: Candidates searched for at once, beyond those that are sure to be asked for.
+#: Candidates searched for at once, in addition to those that are certainly needed.
 SPARE: Final = 32
 
 
 class NotEligible(VisleakError):
-    """The machine found the candidate in its nearest neighbours."""
+    """The candidate is a copy of one of its nearest neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What stands at a duplicate.
+    """The state of a duplicate.
 
     Attributes:
-        approved: its replacement, as it was decided, or ``None``.
-        candidate: the image to decide about: the replacement if there is one, else the next one
-            that is eligible; ``None`` where no candidate of the class is left.
+        approved: its replacement, or ``None``.
+        candidate: the image to decide about: the replacement if there is one, otherwise the next
+            eligible one; ``None`` if no candidate of the class is left.
         passed: candidates before it that are not eligible.
-        left: candidates of the class about which nobody decided, those passed over among them.
+        left: candidates of the class without a decision, including those not eligible.
     """
 
     approved: Decision | None
@@ -48,7 +49,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """How far the duplicates of a class are."""
+    """Number of duplicates of a class, approved ones, and candidates without a decision."""
 
     label: str
     duplicates: int
@@ -57,17 +58,17 @@ class ClassCount:
 
 
 class Selection:
-    """The choice of replacements for the duplicates of an audit. Safe under several threads.
+    """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
     Made by :func:`visleak.replacements.open_selection`.
 
     Args:
         duplicates: of the test set.
         test_set: its name.
-        pool: where replacements come from.
-        by_class: a replacement must be of the class of the test image.
-        examiner: says what is near the images of the pool.
-        decisions: what was decided.
+        pool: of candidates.
+        by_class: a replacement must have the class of the test image.
+        examiner: checks candidates.
+        decisions: about candidates.
     """
 
     def __init__(
@@ -94,10 +95,10 @@ class Selection:
         """The sets of the audit and the pool, by name, with their fingerprints."""
         return self._examiner.material
 
-    # -- what was decided ------------------------------------------------------------------------
+    # -- decisions -------------------------------------------------------------------------------
 
     def approvals(self) -> dict[tuple[str, int], Decision]:
-        """Return the standing approvals by content and copy of the test image."""
+        """Return the valid approvals by content and copy of the test image."""
         return {
             (each.test_digest, each.copy): each
             for each in self._decisions.standing()
@@ -105,7 +106,7 @@ class Selection:
         }
 
     def similarity(self, duplicate: Duplicate, leak: Leak) -> float:
-        """Return the similarity of a duplicate and what it repeats, measured if need be."""
+        """Return the similarity of a duplicate and its leak, measured if it is unknown."""
         if leak.similarity is not None:
             return leak.similarity
         sets = (self.test_set, leak.set)
@@ -122,11 +123,11 @@ class Selection:
         return label_of(own, row) if row >= 0 else None
 
     def row_of(self, digest: str) -> int | None:
-        """Return the row of the pool of a content, ``None`` where the pool does not have it."""
+        """Return the row of the pool with a content, ``None`` without one."""
         return self._rows.get(digest)
 
     def counts(self) -> tuple[ClassCount, ...]:
-        """Return how far each class is, by name."""
+        """Return the counts of each class, by name."""
         approved = self.approvals()
         decided = {each.pool_digest for each in self._decisions.standing()}
         by_label: dict[str | None, list[Duplicate]] = {}
@@ -142,19 +143,19 @@ class Selection:
             for label, own in sorted(by_label.items(), key=lambda item: item[0] or "")
         )
 
-    # -- what is offered -------------------------------------------------------------------------
+    # -- candidates ------------------------------------------------------------------------------
 
     def warm_up(self) -> None:
-        """Search for the neighbours of the candidates that will be asked for, all at once."""
+        """Search for the neighbours of the candidates that will be needed, all at once."""
         with self._lock:
             self._examiner.neighbours.search(self._soon())
 
     def offer(self, place: int, after: str | None = None) -> Offer:
-        """Return what stands at a duplicate.
+        """Return the state of a duplicate.
 
         Args:
             place: in ``duplicates.images``.
-            after: content digest of a candidate to go on from; from the last to the first again.
+            after: content digest of a candidate; the next one is returned, cyclically.
         """
         with self._lock:
             duplicate = self.duplicates.images[place]
@@ -177,14 +178,14 @@ class Selection:
             return Offer(None, None, tuple(passed), left)
 
     def candidates(self, rows: Sequence[int]) -> list[Candidate]:
-        """Return rows of the pool with their neighbours and what the machine says of them."""
+        """Return rows of the pool with their verified neighbours."""
         with self._lock:
             return self._examiner.candidates(rows, self._approved(self.approvals().values()))
 
     def objection(self, approved: Decision) -> str:
-        """Return why an approval can no longer be used; empty where it can.
+        """Return why an approval can no longer be used; empty if it can.
 
-        The pool may be another one now, and the audit may hold images that it did not.
+        The pool and the audit may have changed since.
         """
         with self._lock:
             row = self._rows.get(approved.pool_digest)
@@ -197,24 +198,24 @@ class Selection:
                 if each.pool_digest == approved.pool_digest:
                     break
                 before.append(each)
-            # those approved later were compared with this one, not the other way round
+            # later ones were compared with this one
             return self._examiner.candidates([row], self._approved(before))[0].objection
 
-    # -- deciding --------------------------------------------------------------------------------
+    # -- approving and rejecting -----------------------------------------------------------------
 
     def approve(self, place: int, digest: str, reviewer: str, how: str = "person") -> Decision:
-        """Approve an image of the pool for a duplicate; it joins the neighbours at once.
+        """Approve an image of the pool for a duplicate; it becomes a neighbour of later candidates.
 
         Args:
             place: in ``duplicates.images``.
             digest: of the image's content.
-            reviewer: who approves.
+            reviewer: name of the person.
             how: ``person`` or ``machine``.
 
         Raises:
             UsageError: the image is not in the pool, or of another class.
             NotEligible: it is a copy of an image of the audit or of an approved one.
-            AlreadyDecided: the duplicate has a replacement, or the image was decided about.
+            AlreadyDecided: the duplicate has a replacement, or the image a decision.
         """
         with self._lock:
             decision = self._decision(APPROVED, place, digest, reviewer, how)
@@ -227,11 +228,11 @@ class Selection:
                     return decision
 
     def reject(self, place: int, digest: str, reviewer: str) -> Decision:
-        """Reject an image of the pool: it is offered for no duplicate any more.
+        """Reject an image of the pool: it is no longer offered for any duplicate.
 
         Raises:
             UsageError: the image is not in the pool, or of another class.
-            AlreadyDecided: it was decided about.
+            AlreadyDecided: the image has a decision.
         """
         with self._lock:
             decision = self._decision(REJECTED, place, digest, reviewer, "person")
@@ -239,25 +240,22 @@ class Selection:
             return decision
 
     def undo(self, reviewer: str, since: str = "") -> Decision | None:
-        """Withdraw what a reviewer decided last, not before some time, and return it."""
+        """Withdraw the last decision of a reviewer since a time, and return it."""
         return self._decisions.undo(reviewer, since)
 
     def withdraw(self, place: int) -> Decision | None:
-        """Withdraw the replacement of a duplicate, whoever approved it, and return it."""
+        """Withdraw the replacement of a duplicate, approved by any person, and return it."""
         duplicate = self.duplicates.images[place]
         return self._decisions.withdraw(duplicate.digest, duplicate.copy)
 
     def choose(self, progress: Callable[[int, int], None]) -> int:
-        """Let the machine choose for every duplicate that has no replacement.
+        """Choose a replacement for every duplicate without one, and return their number.
 
-        The first candidate in the order of the pool is taken that is a copy of none of its nearest
-        neighbours, those approved before it among them.
+        The first candidate in the order of the pool is chosen that is not a copy of any of its
+        nearest neighbours, including earlier approved images.
 
         Args:
-            progress: is told how many duplicates of how many are done.
-
-        Returns:
-            How many were chosen.
+            progress: called with the number of duplicates done and their total.
         """
         with self._lock:
             self._examiner.prepare(self._soon())
@@ -303,7 +301,7 @@ class Selection:
         return self.pool.queues.get(class_of(label), np.empty(0, np.int64))
 
     def _waiting(self, duplicate: Duplicate) -> list[int]:
-        """Return the candidates of a duplicate about which nobody decided, in their order."""
+        """Return the candidates of a duplicate without a decision, in their order."""
         decided = {each.pool_digest for each in self._decisions.standing()}
         return self._open(self._queue(duplicate), decided)
 
@@ -312,7 +310,7 @@ class Selection:
         return [row for row in queue.tolist() if row not in rows]
 
     def _soon(self) -> list[int]:
-        """Return the candidates that are sure to be asked for, and some to spare."""
+        """Return the candidates that are certainly needed, and some more."""
         approved = self.approvals()
         needed: dict[str | None, list[Duplicate]] = {}
         for each in self.duplicates.images:
@@ -324,9 +322,7 @@ class Selection:
             for row in self._waiting(own[0])[: len(own) + len(own) // 8 + SPARE]
         ]
 
-    # -- what is near ----------------------------------------------------------------------------
-
     def _approved(self, decisions: Iterable[Decision]) -> Int64:
-        """Return the rows of approved images, as far as this pool has them."""
+        """Return the rows of approved images that are in this pool."""
         rows = [self._rows.get(each.pool_digest) for each in decisions]
         return np.array([row for row in rows if row is not None], np.int64)

@@ -1,4 +1,4 @@
-"""Which pairs stand in the gallery: few enough to look at, spread so that nothing is left out."""
+"""The pairs of the gallery: few enough to inspect, spread over all kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAP: Final = 300
 #: So many cards each kind of pair gets before the most certain fill the rest.
 FLOOR: Final = 6
 
-#: Columns of the pairs, verdicts laid over, that the choice and the counts need.
+#: Columns of the pairs, verdicts applied, that the choice and the counts need.
 COLUMNS: Final = [
     "query_set",
     "query",
@@ -44,7 +44,7 @@ class Ledger:
         key: ``int64``, one number a query image.
         stratum: ``int64``, one number a kind of pair: sets, grade or degree, conflict or not.
         order: rows, most certain first.
-        leak: near or exact; hard or soft where no images were looked at.
+        leak: near or exact; hard or soft if no pair was verified.
         within: both images are of one set: a duplicate and no leak.
         conflict: a leak or duplicate whose two labels are known to differ.
         shown: worth a card beyond the few that stand for their kind.
@@ -79,7 +79,7 @@ def ledger(pairs: pa.Table) -> Ledger:
     grade, degree = ranks(pairs["grade"], GRADES), ranks(pairs["degree"], DEGREES)
     within = np.asarray(_is(pairs["coverage"], "within"))
     graded = grade < len(GRADES)
-    # a person looks at some pairs, the machine at all of a comparison
+    # people judge some pairs, verification covers all of a comparison
     machine = ranks(pairs["machine_grade"], GRADES) < len(GRADES)
     looked = graded | _looked(combine(query_set, reference_set), machine)
     of_degree = ~looked & (degree < len(DEGREES))
@@ -103,7 +103,7 @@ def ledger(pairs: pa.Table) -> Ledger:
 
 
 def _looked(couple: Int64, graded: Bool) -> Bool:
-    """Return which pairs are of two sets whose images were looked at."""
+    """Return which pairs are of two sets whose pairs were verified."""
     return np.asarray(np.isin(couple, couple[graded]))
 
 

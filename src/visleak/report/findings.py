@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.gallery import Card, PixelReader, decoded, drawn, relation
+from visleak.gallery import Card, ImageLoader, decoded, drawn, relation
 from visleak.records import Bytes8
 from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
@@ -34,7 +34,7 @@ class PairCard:
 
     Attributes:
         said: verdicts of people, reviewer and grade.
-        images: thumbnails; ``None`` where an image is not available.
+        images: thumbnails; ``None`` if an image is not available.
         marks: where the content of the two images differs; empty without thumbnails.
     """
 
@@ -59,12 +59,12 @@ class PairCard:
     modality: str
     coverage: str
     more: int
-    pictures: Card | None
+    card: Card | None
     marks: Marks
 
     @property
     def kind(self) -> str:
-        """What the chip says: the grade, or the degree where nobody looked at the images."""
+        """Text of the chip: the grade, or the degree if the pair was not verified."""
         return self.grade or self.degree or "ungraded"
 
     @property
@@ -89,7 +89,7 @@ class Conflict:
         query_set, query, query_label: the query.
         reference_set, reference, reference_label: the reference.
         kind: grade, or without one degree.
-        probability: that the pair is near or exact; ``None`` where it was not verified.
+        probability: that the pair is near or exact; ``None`` if it was not verified.
         anchor: leads to its card, if it has one.
     """
 
@@ -134,7 +134,7 @@ class Findings:
 def read(
     folder: Path,
     query_sets: Sequence[str],
-    pictures: PixelReader | None,
+    loader: ImageLoader | None,
     cap: int,
     said: Sequence[Verdict] = (),
 ) -> Findings:
@@ -149,7 +149,7 @@ def read(
     conflicting = _conflicting(pairs)
     rows = np.concatenate([chosen.rows, conflicting])
     details = _judged_rows(folder, rows, said) if said else _rows(folder / PAIRS, rows)
-    cards = _cards(details[: len(chosen.rows)], pairs, chosen, pictures)
+    cards = _cards(details[: len(chosen.rows)], pairs, chosen, loader)
     anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
     images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
     classes, total = _classes(columns, pairs, images, query_sets)
@@ -187,7 +187,7 @@ def _rows(path: Path, wanted: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
 def _judged_rows(
     folder: Path, wanted: npt.NDArray[np.int64], said: Sequence[Verdict]
 ) -> list[dict[str, Any]]:
-    """Read some rows whole with verdicts laid over, and with what each reviewer says of them."""
+    """Read some rows whole with verdicts applied, and with what each reviewer says of them."""
     table = judged_pairs(folder, verdicts=said).take(pa.array(wanted))
     consensus = consensus_of(said)
     left, right = (digests.to_pylist() for digests in digests_of(folder, table))
@@ -221,9 +221,9 @@ def _conflict(row: dict[str, Any], anchor: str) -> Conflict:
 
 
 def _cards(
-    details: Sequence[dict[str, Any]], pairs: Ledger, chosen: Choice, pictures: PixelReader | None
+    details: Sequence[dict[str, Any]], pairs: Ledger, chosen: Choice, loader: ImageLoader | None
 ) -> tuple[PairCard, ...]:
-    pixels = decoded(details, pictures) if pictures else {}
+    pixels = decoded(details, loader) if loader else {}
     return tuple(
         _card(row, f"pair-{number}", bool(pairs.conflict[at]), int(more), pixels)
         for number, (row, at, more) in enumerate(
@@ -250,7 +250,7 @@ def _card(
         conflict=conflict,
         within=row["coverage"] == "within",
         more=more,
-        pictures=drawn(row, pixels),
+        card=drawn(row, pixels),
         marks=_marks(row, pixels),
         **{name: row[name] or "" for name in (*texts, "modality", "coverage")},
         **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},

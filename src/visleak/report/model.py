@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from visleak.counts import Counts, Example, count
+from visleak.counts.figures import classes_figure, types_figure
+from visleak.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.images.listing import describe_skipped
 from visleak.pipeline import chance
 from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate, percent
-from visleak.storage import UNREADABLE, AuditSummary, read_problems
+from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
 from visleak.storage.summary import ComparisonSummary, Rates, RecordingSummary, TotalSummary
 from visleak.verdicts import Verdict, judged_summary
 
@@ -285,4 +288,61 @@ def bound(rate: Rate) -> str:
     return (
         f"up to {percent(rate.high)} % (95 % Wilson interval; the rule of three,"
         f" 3 / {rate.total:,}, says {percent(three)} %)"
+    )
+
+
+# -- the review ----------------------------------------------------------------------------------
+
+#: Most disputed pairs that the page names.
+MOST_DISPUTES: Final = 50
+SVG: Final = "image/svg+xml"
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The section about the review.
+
+    Attributes:
+        counts: duplicates before and after.
+        machine: the headline without verdicts.
+        types: figure of the pairs of each kind by type.
+        classes: name of each test set, and figure of its duplicates by class.
+        examples: pairs of each type, with their images if these are available.
+    """
+
+    counts: Counts
+    machine: str
+    types: str
+    classes: tuple[tuple[str, str], ...]
+    examples: tuple[tuple[Example, Card | None], ...]
+
+    @property
+    def names(self) -> str:
+        """The reviewers, each with the number of judged pairs."""
+        review = self.counts.review
+        named = review.agreement.reviewers.items() if review is not None else ()
+        return ", ".join(f"{name} ({number:,})" for name, number in named)
+
+
+def read_review(folder: Path, said: Sequence[Verdict], loader: ImageLoader | None) -> Reviewed:
+    """Return the section about the duplicates of an audit that people judged.
+
+    Args:
+        folder: the audit folder.
+        said: the verdicts, in order of time.
+        loader: as for the page.
+
+    Raises:
+        VisleakError: a file of the folder is damaged.
+    """
+    counts = count(folder, verdicts=said)
+    examples = [example for own in counts.sets for example in own.examples]
+    pixels = decoded([example.pair for example in examples], loader) if loader else {}
+    drawings = [(own.query_set, classes_figure(own)) for own in counts.sets]
+    return Reviewed(
+        counts=counts,
+        machine=read_summary(folder).headline,
+        types=data_uri(types_figure(counts), SVG),
+        classes=tuple((name, data_uri(drawing, SVG)) for name, drawing in drawings if drawing),
+        examples=tuple((example, drawn(example.pair, pixels)) for example in examples),
     )

@@ -14,10 +14,10 @@ import numpy as np
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from visleak.gallery import PixelReader, data_uri
+from visleak.gallery import ImageLoader, data_uri
 from visleak.pipeline.recordings import words
 from visleak.records import GRADES
-from visleak.report import findings, model, review, sections
+from visleak.report import findings, model, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings
 from visleak.report.model import PageSummary
@@ -51,7 +51,7 @@ class Figure:
 
 
 def build(
-    folder: Path, pictures: PixelReader | None = None, *, private: bool = False, cap: int = CAP
+    folder: Path, loader: ImageLoader | None = None, *, private: bool = False, cap: int = CAP
 ) -> str:
     """Return the page of an audit folder as one HTML text; the same folder gives the same text.
 
@@ -68,7 +68,7 @@ def build(
         VisleakError: a file of it is missing, damaged or of a newer visleak.
     """
     said = read_verdicts(folder)
-    shown = None if private else pictures
+    shown = None if private else loader
     summary = model.read(folder, said)
     found = findings.read(folder, summary.query_sets, shown, cap, said)
     style = _asset("page.css") + (_asset("review.css") if said else "")
@@ -79,13 +79,13 @@ def build(
         .render(
             audit=summary,
             found=found,
-            review=review.read(folder, said, shown) if said else None,
-            most=review.MOST_DISPUTES,
+            review=model.read_review(folder, said, shown) if said else None,
+            most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
             sections=sections.load(folder),
             figures=_figures(summary, found),
             filters=_filters(found),
-            pixels="private" if private else "shown" if pictures else "absent",
+            pixels="private" if private else "shown" if loader else "absent",
             exclusive=[
                 name for name in model.EXCLUSIVE if any(name in c.rates for c in summary.table)
             ],
@@ -99,7 +99,7 @@ def build(
             percent=percent,
         )
     )
-    # A lone surrogate, from a name that is no UTF-8, cannot be written to the file.
+    # A lone surrogate, from a name that is not UTF-8, cannot be written to the file.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -107,7 +107,7 @@ def write_report(
     folder: Path,
     output: Path | None = None,
     *,
-    pictures: PixelReader | None = None,
+    loader: ImageLoader | None = None,
     private: bool = False,
 ) -> Path:
     """Write the page of an audit folder, by default as its ``report.html``; return where it is.
@@ -121,7 +121,7 @@ def write_report(
         VisleakError: a file of it is missing, damaged or of a newer visleak.
     """
     path = output or folder / REPORT
-    write_text(path, build(folder, pictures, private=private))
+    write_text(path, build(folder, loader, private=private))
     return path
 
 

@@ -1,7 +1,7 @@
-"""The review app: a person looks at the pairs of an audit in a browser and says what they are.
+"""The review app: a person judges the pairs of an audit in a browser.
 
-A server on this machine alone. Verdicts go to the audit folder's ledger one by one, before the
-page moves on; nothing else of the folder changes.
+The server is reachable from this machine only. Verdicts are stored in the audit folder one by one,
+before the next page is shown; nothing else in the folder changes.
 """
 
 from visleak.review.serving import review

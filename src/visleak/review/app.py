@@ -1,4 +1,4 @@
-"""The application: pages, images and answers, behind one guarded access."""
+"""The application: pages, images and JSON responses, behind one access control."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from visleak.errors import UsageError, VisleakError
-from visleak.review import judging, review_pages
+from visleak.review import review_pages
 from visleak.review.pages import answer, error_page
-from visleak.review.pictures import ImageRegistry
+from visleak.review.registry import ImageRegistry
 from visleak.review.security import HEADERS, Access, Guard
 from visleak.review.session import ReviewSession
 
-#: What the pages load, by the ends of their names.
+#: Media types of static files, by suffix.
 _KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-#: How long a browser keeps what an address stands for.
+#: Caching of images by the browser.
 KEPT: Final = "private, max-age=3600, immutable"
 
 #: Links of the head of every page.
@@ -41,11 +41,11 @@ def create_app(
     """Return the application.
 
     Args:
-        session: what is reviewed.
-        access: who is let in.
-        more: routes of further pages; they stand behind the same access.
+        session: the review.
+        access: of browsers.
+        more: routes of further pages, with the same access control.
         nav: address and name of links to them.
-        start: where a browser is led that comes without an address.
+        start: page for requests of the root.
     """
 
     def home(request: Request) -> Response:
@@ -53,10 +53,9 @@ def create_app(
 
     routes = [
         Route("/", home),
-        *judging.routes(session),
         *review_pages.routes(session),
         *more,
-        Route("/image/{name}", picture_of(session.registry)),
+        Route("/image/{name}", image_of(session.registry)),
         Route("/marks/{name}", _marks_of(session.registry)),
         Route("/static/{name}", _asset(_assets())),
     ]
@@ -75,7 +74,7 @@ def create_app(
     return app
 
 
-def picture_of(registry: ImageRegistry) -> Any:
+def image_of(registry: ImageRegistry) -> Any:
     """Return the endpoint of the images of a registry."""
 
     def image(request: Request) -> Response:
@@ -83,7 +82,7 @@ def picture_of(registry: ImageRegistry) -> Any:
         if view is None or view.kind == "marks":
             raise HTTPException(404)
         data, kind = registry.encoded(view)
-        # an address means one content while the server runs; a missing image may come back
+        # the content of an address is fixed while the server runs; a missing image may return
         keeping = "no-store" if kind == "image/svg+xml" else KEPT
         return Response(data, media_type=kind, headers={"Cache-Control": keeping})
 
@@ -98,15 +97,15 @@ def _marks_of(registry: ImageRegistry) -> Any:
         found = registry.marks(view) if view is not None and view.kind == "marks" else None
         if found is None:
             raise HTTPException(404)
-        told = answer(asdict(found))
-        told.headers["Cache-Control"] = KEPT
-        return told
+        response = answer(asdict(found))
+        response.headers["Cache-Control"] = KEPT
+        return response
 
     return marks
 
 
 def _assets() -> dict[str, bytes]:
-    """Read styles and scripts once, so that no name a client sends is looked up on a disk."""
+    """Read styles and scripts once, so that no name from a client is looked up on a disk."""
     folder = resources.files("visleak.review") / "static"
     return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
@@ -125,7 +124,7 @@ def _asset(assets: dict[str, bytes]) -> Any:
 
 
 def _error_response(request: Request, status: int, title: str, text: str) -> Response:
-    """Return an error as the asker wants it: a page, or a value for a script."""
+    """Return an error as a page, or as JSON for a script."""
     if request.method == "POST":
         return answer({"error": text}, status)
     return error_page(request, status, title, text)
@@ -139,8 +138,8 @@ def _not_found(request: Request, error: Exception) -> Response:
         request,
         404,
         "Not found",
-        "The address leads to no pair of this list. It may be of another audit, or of the other"
-        " list (--candidates).",
+        "There is no such pair in this list. It may be in another audit, or in the other list"
+        " (--candidates).",
     )
 
 
@@ -153,7 +152,7 @@ def _server_error(request: Request, error: Exception) -> Response:
 
 
 def _internal_error(request: Request, error: Exception) -> Response:
-    text = f"Unexpected {type(error).__name__}; the terminal says more. No verdict was lost."
-    told = _error_response(request, 500, "Internal error", text)
-    told.headers.update(HEADERS)  # this answer does not pass the access
-    return told
+    text = f"Unexpected {type(error).__name__}; see the terminal for details. No verdict was lost."
+    response = _error_response(request, 500, "Internal error", text)
+    response.headers.update(HEADERS)  # this response does not pass the access control
+    return response

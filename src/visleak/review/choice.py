@@ -42,7 +42,7 @@ class Choice:
         grade, coverage, state, sort: keys of the tables above.
         label: class of the query or the reference.
         sets: pair of sets, as :func:`couple` names it.
-        stop: ``off`` where the reviewer goes on after the stop rule.
+        stop: ``off`` if the reviewer continues after the stop rule.
     """
 
     grade: str = ""
@@ -68,7 +68,7 @@ class Choice:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Choice:
-        """Return the choice in the query of an address; what else stands there is left alone.
+        """Return the choice in the query of an address; other parameters are ignored.
 
         Raises:
             UsageError: a value is none of those that there are.

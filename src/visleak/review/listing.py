@@ -71,8 +71,8 @@ class Listing:
         query, reference: ``int64`` (n,): rows of ``images``.
         left, right: ``int64`` (n,): numbers of the two contents.
         repeats: ``int64`` (n,): further pairs of images with the same two contents.
-        distance: ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN where nobody measured it.
-        probability: ``float64`` (n,): the machine's; NaN where there is none.
+        distance: ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured.
+        probability: ``float64`` (n,): the machine's; NaN if there is none.
         grade: ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none.
         within: ``bool`` (n,): two images of one set.
         digests: digest of each content, by its number.
@@ -183,7 +183,7 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
     left_out = int((~seen).sum())
     if left_out and not seen.any():
         raise VisleakError(
-            f"{folder} compares embeddings: there are no images to look at; audit the images"
+            f"{folder} compares embeddings: there are no images to review; audit the images"
             " themselves to review them"
         )
     keep = np.flatnonzero(seen)
@@ -334,13 +334,13 @@ def _listed(listing: Listing, summary: AuditSummary) -> str:
     if rule == "nearest":
         return (
             f"All {len(listing):,} pairs of the audit{inside}: each image's one nearest, without a"
-            " threshold. No other pair was looked at."
+            " threshold. No other pair was compared."
         )
     above = "" if soft is None else f"every pair of similarity {soft:g} or more, and "
     local = ", and what shares local features" if settings.local else ""
     return (
         f"All {len(listing):,} pairs of the audit{inside}: {above}the best twenty of each query"
-        f"{local}. Pairs below that were not looked at."
+        f"{local}. Pairs below that were not compared."
     )
 
 

@@ -35,7 +35,7 @@ def page(
         template: name of a file in ``templates``; it extends ``layout.html.j2``.
         title: of the window.
         status: of the answer.
-        outside: it is seen by who is not let in, so it tells nothing.
+        outside: it is shown without access, so it contains no information.
         values: for the template; all of them are escaped.
     """
     state = None if outside else request.app.state
@@ -49,20 +49,20 @@ def page(
             **values,
         )
     )
-    # A lone surrogate, from a name that is no UTF-8, cannot be sent.
+    # A lone surrogate, from a name that is not UTF-8, cannot be sent.
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
 
 def error_page(
     request: Request, status: int, title: str, text: str, *, outside: bool = False
 ) -> HTMLResponse:
-    """Return a page that says in plain words what is wrong and what to do."""
+    """Return a page with an error and its solution."""
     return page(request, "error.html.j2", title=title, status=status, outside=outside, text=text)
 
 
 def answer(value: dict[str, Any], status: int = 200) -> Response:
     """Return a value to a script."""
-    text = json.dumps(value, allow_nan=False)  # ASCII: whatever a name holds can be sent
+    text = json.dumps(value, allow_nan=False)  # ASCII, so that any name can be sent
     return Response(text, status, media_type="application/json")
 
 
@@ -91,7 +91,7 @@ class Instructions:
     classes: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, label: str | None) -> str:
-        """Return what is said of a class; empty where nothing is."""
+        """Return the instructions for a class; empty without any."""
         return self.classes.get(class_of(label) or "", "")
 
 
@@ -99,18 +99,18 @@ def read_instructions(path: Path | None) -> Instructions:
     """Read a file of instructions; ``None`` is a file without any.
 
     Either a JSON object of class to text, or a text with a line ``## CLASS`` above the text of
-    each class; what stands before the first of them holds for all.
+    each class; the text before the first of them applies to all.
 
     Raises:
         UsageError: there is no such file.
-        VisleakError: it is too large, no UTF-8, or no JSON object of texts.
+        VisleakError: it is too large, not UTF-8, or not a JSON object of texts.
     """
     if path is None:
         return Instructions()
     if not path.is_file():
         raise UsageError(f"instructions {path} is not a file; give a JSON file or a text")
     if path.stat().st_size > MOST:
-        raise VisleakError(f"{path} has more than {MOST:,} bytes; it is hardly instructions")
+        raise VisleakError(f"{path} has more than {MOST:,} bytes, too many for instructions")
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:

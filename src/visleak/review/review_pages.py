@@ -1,22 +1,25 @@
-"""The pages of a review: one pair, a sheet of pairs, and the result so far."""
+"""The pages of a review: one pair, a sheet of pairs, and the result so far; and judgments."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any, Final
 
 import numpy as np
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from visleak.errors import UsageError
 from visleak.gallery import relation
 from visleak.records import GRADES, Int64, Unreadable
 from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
 from visleak.review.listing import describe
-from visleak.review.pages import page
-from visleak.review.pictures import ImageView
+from visleak.review.pages import answer, page
+from visleak.review.registry import ImageView
 from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.verdicts.ledger import PLAIN
 from visleak.verify.marks import kind_of
@@ -27,7 +30,7 @@ TINY: Final = 96
 ABOUT: Final = 320
 #: Other pairs of an image that are shown.
 MOST_OTHERS: Final = 12
-#: Classes that a menu can hold; of more a field asks.
+#: Classes of a menu; for more a field is used.
 MOST_LABELS: Final = 300
 
 
@@ -113,7 +116,7 @@ def side(session: ReviewSession, row: int, name: str) -> dict[str, Any]:
     """Return what a page says of one image of a pair, and how large it is shown."""
     listing = session.listing
     about = listing.image(int(getattr(listing, name)[row]))
-    found = session.registry.picture(about["set"], about["id"])
+    found = session.registry.image(about["set"], about["id"])
     about |= {"role": name, "lost": None, "url": session.registry.url(about["set"], about["id"])}
     if isinstance(found, Unreadable):
         return about | {"lost": found}
@@ -170,13 +173,13 @@ def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[st
         ("query", "reference"), contents, listing.others(row), strict=True
     ):
         called = np.where(mine[rows] >= 0, mine[rows], listing.grade[rows])
-        alike = rows[called != different]
+        similar = rows[called != different]
         groups.append(
             {
                 "of": name,
-                "total": len(alike),
-                "different": len(rows) - len(alike),
-                "pairs": [_other(session, int(r), content, choice) for r in alike[:MOST_OTHERS]],
+                "total": len(similar),
+                "different": len(rows) - len(similar),
+                "pairs": [_other(session, int(r), content, choice) for r in similar[:MOST_OTHERS]],
             }
         )
     return [group for group in groups if group["total"] or group["different"]]
@@ -322,4 +325,108 @@ def _crossed(session: ReviewSession) -> list[tuple[str, list[int]]]:
 
 def routes(session: ReviewSession) -> list[Route]:
     """Return the routes of all pages."""
-    return [*_pair_routes(session), *_sheet_routes(session), *_result_routes(session)]
+    return [
+        *_judgment_routes(session),
+        *_pair_routes(session),
+        *_sheet_routes(session),
+        *_result_routes(session),
+    ]
+
+
+# -- judgments -----------------------------------------------------------------------------------
+
+#: Most pairs of one judgment: a sheet is smaller.
+MOST: Final = 200
+
+
+def _judgment_routes(session: ReviewSession) -> list[Route]:
+    """Return the routes that change verdicts."""
+
+    async def judge(request: Request) -> Response:
+        return answer(await run_in_threadpool(_judge, session, await sent(request)))
+
+    async def undo(request: Request) -> Response:
+        return answer(await run_in_threadpool(_undo, session, await sent(request)))
+
+    return [
+        Route("/api/judge", judge, methods=["POST"]),
+        Route("/api/undo", undo, methods=["POST"]),
+    ]
+
+
+async def sent(request: Request) -> dict[str, Any]:
+    """Return the JSON object that a script sent.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        value = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise UsageError("a JSON object is required")
+    return value
+
+
+def _judge(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Store a judgment on some pairs; with ``open``, on those without one of this reviewer.
+
+    Raises:
+        UsageError: there is no such pair or judgment.
+    """
+    names, judgment = request.get("pairs"), request.get("judgment")
+    if judgment not in GRADES:
+        raise UsageError(f"judgment must be one of {', '.join(GRADES)}; got {judgment!r}")
+    if not isinstance(names, list) or not 1 <= len(names) <= MOST:
+        raise UsageError(f"pairs must be a list of 1 to {MOST} names of pairs")
+    found = [session.listing.find(str(name)) for name in names]
+    rows = [row for row in dict.fromkeys(found) if row is not None]
+    if None in found:
+        raise UsageError("a pair is not in this list; reload the page")
+    choice = Choice.of(_texts(request.get("choice")))
+    step = session.spot(rows[-1], choice).next
+    if request.get("open"):
+        # another window may have judged some of them since
+        mine = session.standing().mine
+        rows = [row for row in rows if mine[row] < 0]
+    session.judge(rows, str(judgment))
+    return {
+        "judged": len(rows),
+        "next": None if step is None else session.listing.name(step),
+        **_now(session, choice, request),
+    }
+
+
+def _undo(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Withdraw the last judgments."""
+    choice = Choice.of(_texts(request.get("choice")))
+    verdicts = session.undo()
+    listing = session.listing
+    rows = listing.rows_of([verdict.key for verdict in verdicts])
+    return {
+        "undone": [listing.name(int(row)) for row in rows if row >= 0],
+        "count": len(verdicts),
+        **_now(session, choice, request),
+    }
+
+
+def _texts(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): str(text) for name, text in value.items()}
+
+
+def _now(session: ReviewSession, choice: Choice, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the progress of the reviewer, and their judgments of the pairs of a page."""
+    progress, mine = session.progress(choice), session.standing().mine
+    shown = request.get("shown")
+    names = [str(name) for name in shown[:MOST]] if isinstance(shown, list) else []
+    found = {name: session.listing.find(name) for name in names}
+    return {
+        "progress": {"judged": progress.judged, "total": progress.total, "run": progress.run},
+        "marks": {
+            name: None if row is None or mine[row] < 0 else GRADES[mine[row]]
+            for name, row in found.items()
+        },
+    }

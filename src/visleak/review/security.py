@@ -1,4 +1,4 @@
-"""Who may speak to the server: this machine's browser, with the link that was printed.
+"""Access control: only a browser of this machine with the printed link.
 
 The server listens on 127.0.0.1 alone. That does not keep out other users of the machine, nor the
 pages of other sites, which can send requests to any address. So a random token is exchanged for a
@@ -33,7 +33,7 @@ BODY: Final = 64 * 1024
 #: A header that no form and no page of another site can send without being asked first.
 HEADER: Final = "x-visleak"
 
-#: Where files lie that are no secret: the style of the page that refuses is one of them.
+#: Public files: the page of a refused request loads its style from here.
 OPEN: Final = "/static/"
 
 POLICY: Final = (
@@ -57,7 +57,7 @@ class Access:
     Attributes:
         port: where it listens.
         token: exchanged for the cookie as often as it comes, until the server ends. It is only
-            printed, so whoever reads it reads this terminal.
+            printed, so only readers of this terminal know it.
         once: another token, good for one exchange. A browser is started with it, and other users
             of the machine may read the command lines of processes.
         cookie: value of the cookie.

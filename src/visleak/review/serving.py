@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from visleak.replacements import SelectionSettings
-    from visleak.review.replacing_page import Bars
+    from visleak.review.replacement_pages import Bars
     from visleak.review.security import Access
     from visleak.verdicts import Agreement
 
@@ -38,7 +38,8 @@ def review(
     grade: str | None = None,
     port: int = 0,
     browser: bool = True,
-    pool: SelectionSettings | None = None,
+    pool: str | None = None,
+    selection: SelectionSettings | None = None,
     instructions: Path | None = None,
     told: Callable[[str], None] = print,
     bars: Bars = lambda: contextlib.nullcontext(silent),
@@ -47,20 +48,21 @@ def review(
 
     Args:
         folder: a finished audit. Only its ledger of verdicts is written.
-        reviewer: whose verdicts these are; by default the name of the system's user.
+        reviewer: name of the reviewer; by default that of the system's user.
         candidates: ``listed`` or ``nearest``, as in :func:`visleak.review.listing.read_listing`.
-        grade: begin with pairs of this machine grade or stronger.
+        grade: begin with pairs of this automatic grade or stronger.
         port: to listen on; 0 takes one that is free.
         browser: open a browser.
-        pool: where replacements of duplicates come from; adds the page on which they are chosen.
-        instructions: file of what an image of each class must be like, shown on that page.
-        told: is given the lines to print, the address last.
-        bars: gives what is told how far the opening of the pool is.
+        pool: source of replacements for duplicates; adds the page on which they are chosen.
+        selection: for which duplicates, and in which order.
+        instructions: file of labelling instructions by class, shown on that page.
+        told: called with the lines to print, the address last.
+        bars: returns the progress display of the opening of the pool.
 
     Raises:
         MissingExtra: starlette or uvicorn is not installed.
-        UsageError: no finished audit, a port that is taken, or an argument that is none.
-        VisleakError: there are no images to look at, or a file is damaged.
+        UsageError: no finished audit, a port in use, or an invalid argument.
+        VisleakError: there are no images to review, or a file is damaged.
     """
     require_web("visleak review")
     from visleak.review.app import create_app
@@ -79,14 +81,16 @@ def review(
         more: list[BaseRoute] = []
         nav: list[tuple[str, str]] = []
         if pool is not None:
-            from visleak.review import replacing
-            from visleak.review.replacing_page import open_replacement
+            from visleak.replacements import SelectionSettings
+            from visleak.review import replacement_pages
+            from visleak.review.replacement_pages import open_replacement
 
+            chosen = selection or SelectionSettings()
             replacement = open_replacement(
-                Path(folder), pool, instructions, session, told=told, bars=bars
+                Path(folder), pool, chosen, instructions, session, told=told, bars=bars
             )
-            more += replacing.routes(stack.enter_context(replacement))
-            nav, start = [replacing.NAV], replacing.NAV[0]
+            more += replacement_pages.routes(stack.enter_context(replacement))
+            nav, start = [replacement_pages.NAV], replacement_pages.NAV[0]
         told(
             f"{len(session.listing):,} pairs to review as {session.reviewer};"
             " Ctrl-C ends it and writes verdicts.csv"
@@ -129,7 +133,7 @@ def user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError) as error:
-        raise UsageError("the system tells no user name; give one with --reviewer") from error
+        raise UsageError("the system has no user name; give one with --reviewer") from error
 
 
 def bound(port: int) -> socket.socket:

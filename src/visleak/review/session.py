@@ -21,7 +21,7 @@ from visleak.errors import UsageError
 from visleak.records import GRADES, Bool, Int8, Int64, Unreadable
 from visleak.review.choice import Choice, couples, fixed, labels, order
 from visleak.review.listing import Listing, read_listing
-from visleak.review.pictures import ImageRegistry
+from visleak.review.registry import ImageRegistry
 from visleak.verdicts import Agreement, Ledger, Verdict, agreement, consensus_of
 from visleak.verdicts.record import reviewer_name
 
@@ -38,16 +38,16 @@ _NONE: Final = np.int8(-1)
 
 
 class ReviewSession:
-    """What the pages of a review are made of. Safe under several threads.
+    """The state of a review. Safe for several threads.
 
     Args:
         folder: a finished audit; verdicts are kept in it.
-        reviewer: whose verdicts these will be.
+        reviewer: name of the reviewer.
         candidates: one of :data:`visleak.review.listing.LISTS`.
 
     Raises:
-        UsageError: no finished audit, no such list, or a name that is none.
-        VisleakError: there are no images to look at, or a file is damaged.
+        UsageError: no finished audit, no such list, or an invalid name.
+        VisleakError: there are no images to review, or a file is damaged.
     """
 
     def __init__(self, folder: Path, reviewer: str, candidates: str = "listed") -> None:
@@ -73,7 +73,7 @@ class ReviewSession:
         self.registry = ImageRegistry(self.audit.images_of, self.digest_of)
 
     def _open_sources(self) -> None:
-        """Open the sets of the list, so that it is told at once where one is gone.
+        """Open the sets of the list, so that a missing one is reported at once.
 
         Raises:
             VisleakError: the source of a set is gone, or it was given in memory.
@@ -93,7 +93,7 @@ class ReviewSession:
     # -- verdicts ---------------------------------------------------------------------------------
 
     def judge(self, rows: Sequence[int], judgment: str) -> None:
-        """Keep one judgment of this reviewer on some pairs; they are undone together.
+        """Store one judgment of this reviewer on some pairs; they are undone together.
 
         Raises:
             UsageError: there is no such judgment, or an image cannot be shown.
@@ -108,16 +108,16 @@ class ReviewSession:
             self.ledger.add(*verdicts)
             self._said += bool(verdicts)
             if standing is not None and known:
-                # to read thousands of verdicts again after each one would be felt
+                # reading thousands of verdicts after each one would be slow
                 self._standing = standing.plus(rows, verdicts)
                 self._stamp = _stamp(self.ledger.file)
 
     def _refuse_unseen(self, row: int) -> None:
-        """Refuse a verdict on what nobody can have seen: a placeholder, or another content."""
-        told = self.listing.row(row)
+        """Refuse a verdict on an image that cannot be shown: a placeholder, or another content."""
+        about = self.listing.row(row)
         for side in ("query", "reference"):
-            name, image = told[f"{side}_set"], told[side]
-            found = self.registry.picture(name, image)
+            name, image = about[f"{side}_set"], about[side]
+            found = self.registry.image(name, image)
             if isinstance(found, Unreadable):
                 raise UsageError(
                     f"image {image!r} of {name} cannot be shown ({found.detail or found.reason}),"
@@ -125,16 +125,16 @@ class ReviewSession:
                 )
 
     def _verdict(self, row: int, judgment: str) -> Verdict:
-        told = self.listing.row(row)
+        pair = self.listing.row(row)
         names = ("query_set", "query", "reference_set", "reference", "similarity")
-        about = {name: told[name] for name in names}
+        about = {name: pair[name] for name in names}
         return Verdict.of(*self.listing.key(row), judgment, self.reviewer, **about)
 
     def undo(self) -> tuple[Verdict, ...]:
-        """Withdraw what this reviewer said last, and return it; empty where nothing is left.
+        """Withdraw the last verdicts of this reviewer and return them; empty without any.
 
-        What was said before this session was opened stays: it may be a list of hundreds that was
-        imported under the same name.
+        Verdicts from before this session stay: they may be a list of hundreds that was imported
+        under the same name.
         """
         with self._lock:
             if not self._said:
@@ -143,7 +143,7 @@ class ReviewSession:
             return self.ledger.undo(self.reviewer)
 
     def standing(self) -> ListState:
-        """Return the verdicts that stand now, those of other processes among them."""
+        """Return the valid verdicts, including those of other processes."""
         with self._lock:
             stamp = _stamp(self.ledger.file)
             if self._standing is None or stamp != self._stamp:
@@ -168,7 +168,7 @@ class ReviewSession:
         return ListState(mine, disputed, verdicts, dict(by_key))
 
     def agreement(self) -> Agreement:
-        """Return how far the reviewers agree."""
+        """Return the agreement of the reviewers."""
         return agreement(self.standing().verdicts)
 
     # -- where one is -----------------------------------------------------------------------------
@@ -229,11 +229,11 @@ class ReviewSession:
         )
 
     def close(self) -> None:
-        """Let go of the images, and write ``verdicts.csv``."""
+        """Close the images, and write ``verdicts.csv``."""
         self.registry.close()
         try:
             if self.standing().verdicts:
-                # an earlier review may have been killed before it could
+                # an earlier review may have been killed before
                 self.ledger.write_plain()
         finally:
             self.ledger.close()
@@ -300,7 +300,7 @@ class Progress:
         total: pairs of the list.
         run: different pairs in a row, up to the judged one of largest distance.
         passed_over: pairs without a verdict that are closer than that one.
-        distance: of that pair; ``None`` where nothing is judged, or nobody measured it.
+        distance: of that pair; ``None`` if nothing is judged, or it was not measured.
     """
 
     judged: int
@@ -311,7 +311,7 @@ class Progress:
 
     @property
     def may_stop(self) -> bool:
-        """Whether the paper's rule says that this is enough."""
+        """Whether the stop rule of the paper is satisfied."""
         return self.run >= ROW
 
 

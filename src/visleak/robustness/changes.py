@@ -228,7 +228,7 @@ def stretched(pixels: Bytes8) -> Bytes8:
 def tiled(pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8 | None:
     """Return a canvas of the image's size with it and three others at half size, shuffled.
 
-    ``None`` where there are not three others.
+    ``None`` if there are not three others.
     """
     height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
     if len(others) < 3 or min(height, width) < 1:
@@ -289,7 +289,7 @@ def small_part(
 ) -> Bytes8 | None:
     """Return :data:`AREA` of the image, of its own shape, at a place drawn by chance.
 
-    ``None`` where the short side would fall below :data:`LEAST_LEFT`.
+    ``None`` if the short side would fall below :data:`LEAST_LEFT`.
     """
     height, width = pixels.shape[:2]
     tall, wide = round(height * math.sqrt(AREA)), round(width * math.sqrt(AREA))

@@ -47,7 +47,7 @@ class Condition:
     def apply(
         self, pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator
     ) -> Bytes8 | None:
-        """Return the changed image, or ``None`` where the condition does not apply.
+        """Return the changed image, or ``None`` if the condition does not apply.
 
         Args:
             pixels: ``uint8`` (height, width, 3), RGB, bounded by :func:`bounded`.

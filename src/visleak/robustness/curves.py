@@ -41,7 +41,7 @@ class AtThreshold:
 
     @property
     def fpr(self) -> float:
-        """False-positive rate; NaN where there are no wrong pairs."""
+        """False-positive rate; NaN if there are no wrong pairs."""
         return self.false / self.pairs if self.pairs else math.nan
 
     def as_dict(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def search(
         changed: what the queries are.
         queries: fingerprints of the changed images.
         references: fingerprints of the collection.
-        twins: pairs of the collection that are no wrong answers.
+        twins: pairs of the collection that are not false positives.
         views: that are compared.
         thresholds: at which false positives are counted exactly, beside multiples of 0.001.
         keep: how many of the largest wrong pairs to keep.
@@ -163,8 +163,8 @@ class _State:
         wrong = np.where(allowed, np.float32(-np.inf), similarity)
         self.best[rows, 0] = np.maximum(self.best[rows, 0], wrong.max(axis=1))
         twin = self._twins_of(allowed, rows, start)
-        alike = np.where(twin, similarity, np.float32(-np.inf)).max(axis=1)
-        self.best[rows, 1] = np.maximum(self.best[rows, 1], alike)
+        best_twin = np.where(twin, similarity, np.float32(-np.inf)).max(axis=1)
+        self.best[rows, 1] = np.maximum(self.best[rows, 1], best_twin)
         inside = (self.own_place[rows] >= start) & (
             self.own_place[rows] < start + similarity.shape[1]
         )

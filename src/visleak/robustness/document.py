@@ -81,7 +81,7 @@ def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
         **figures,
         SHEET: sheet or None,
         TABLE: table(result).arrow(),
-        "queries.parquet": pa.concat_tables([tested.pictures for tested in result.encoders]),
+        "queries.parquet": pa.concat_tables([tested.images for tested in result.encoders]),
         "conditions.md": markdown(made),
         PAGE: page(made, {SHEET: sheet}),
     }

@@ -34,14 +34,14 @@ from visleak.robustness.queries import (
     drawn,
     find_twins,
 )
-from visleak.robustness.results import PICTURES, Direct, Robustness, Tested
+from visleak.robustness.results import IMAGES, Direct, Robustness, Tested
 from visleak.robustness.verified import Verdicts, judge
 from visleak.stats import Rate
 
-#: Queries drawn where nobody says how many.
+#: Default number of queries.
 QUERIES: Final = 200
 
-#: Queries looked at for the contact sheet.
+#: Queries of the contact sheet.
 SHEET_TRIES: Final = 10
 
 Source = str | os.PathLike[str] | ImageSet | Sequence[Any]
@@ -71,11 +71,11 @@ def robustness(
         conditions: names, or ``paper``, ``beyond``, ``all``.
         queries: how many images are changed, drawn at random, 0 for all; or their ids.
         seed: of that draw.
-        verify: look at images: to leave out repeats within the set, and for the pipeline's row.
+        verify: verify pairs, to exclude duplicates within the set, and for the row of the pipeline.
         thresholds: similarities at which to read the curves, beside each encoder's own.
         workers: processes; never changes the answer.
         cache: folder for what need not be computed twice; ``None`` for none.
-        progress: is told how far each step is.
+        progress: reports each step.
 
     Raises:
         UsageError: an unknown encoder or condition, or a number that cannot be.
@@ -195,7 +195,7 @@ def tested(
         images: the collection.
         changed: the queries, from :func:`visleak.robustness.queries.changed_set`.
         prints: fingerprints of the collection by this encoder.
-        twins: pairs of the collection that are no wrong answers.
+        twins: pairs of the collection that are not false positives.
         asked: similarities at which to read the curves, beside the encoder's own thresholds.
         verify: for the built-in encoder, try the whole pipeline as well.
         place: where to work.
@@ -221,11 +221,11 @@ def tested(
         pipeline=verdicts.conditions if verdicts else (),
         wrong=verdicts.wrong if verdicts else (),
         left_out=found.left_out,
-        pictures=_pictures(encoder.name, changed, queries, found, verdicts),
+        images=_image_table(encoder.name, changed, queries, found, verdicts),
     )
 
 
-def _pictures(
+def _image_table(
     name: str, changed: Changed, queries: Fingerprints, found: Searched, verdicts: Verdicts | None
 ) -> pa.Table:
     """Return what became of every changed image, one row each."""
@@ -249,7 +249,7 @@ def _pictures(
         columns["pipeline_first"] = verdicts.first
         columns["grade"] = pa.array(grades[verdicts.grade], pa.string())
         columns["probability"] = pa.array(verdicts.probability, from_pandas=True)
-    return pa.table(columns, schema=PICTURES)
+    return pa.table(columns, schema=IMAGES)
 
 
 def _direct(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -50,15 +50,14 @@ class ChangedOpener:
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield changed images, see :class:`visleak.records.Opener`; each is decoded once."""
-        at, pixels = -1, Unreadable("missing")
-        picture: Bytes8 | Unreadable = pixels
-        other = lru_cache(KEPT)(self._picture)
+        at, image = -1, cast("Bytes8 | Unreadable", Unreadable("missing"))
+        other = lru_cache(KEPT)(self._pixels)
         for position in positions:
             query, number = divmod(int(position), len(self.conditions))
             if query != at:
-                at, picture = query, self._picture(self.positions[query])
-            if isinstance(picture, Unreadable):
-                yield picture
+                at, image = query, self._pixels(self.positions[query])
+            if isinstance(image, Unreadable):
+                yield image
                 continue
             condition = CONDITIONS[self.conditions[number]]
             others = [other(place) for place in self.company[query]] if condition.others else []
@@ -66,14 +65,14 @@ class ChangedOpener:
             if len(readable) < len(others):
                 yield next(each for each in others if isinstance(each, Unreadable))
                 continue
-            changed = condition.of(picture, self.ids[query], readable)
+            changed = condition.of(image, self.ids[query], readable)
             yield Unreadable("unsupported", NOT_APPLICABLE) if changed is None else changed
 
-    def _picture(self, position: int) -> Bytes8 | Unreadable:
+    def _pixels(self, position: int) -> Bytes8 | Unreadable:
         """Return an image of the collection, bounded, or why there is none."""
         data = next(iter(self.opener.read([position])))
-        picture = data if isinstance(data, Unreadable) else decode(data, enough=LONG_SIDE)
-        return picture if isinstance(picture, Unreadable) else bounded(picture.pixels)
+        image = data if isinstance(data, Unreadable) else decode(data, enough=LONG_SIDE)
+        return image if isinstance(image, Unreadable) else bounded(image.pixels)
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class Twins:
 
     Attributes:
         left, right: ``int64`` (n,): positions in the collection, ``left < right``.
-        graded: the images were looked at; else only equal bytes are known.
+        graded: pairs were verified; otherwise only equal bytes are known.
     """
 
     left: Int64
@@ -190,7 +189,7 @@ def find_twins(
         images: the collection.
         prints: its fingerprints, by any encoder.
         place: where to work.
-        verify: look at the images; without it only equal bytes are found.
+        verify: verify pairs; otherwise only equal bytes are found.
     """
     pairs = _equal_bytes(prints)
     if verify and len(prints) > 1:

@@ -19,7 +19,7 @@ SCHEMA: Final = 1
 #: One row a changed image: what became of it. ``width`` and ``height`` are its own, in pixels;
 #: the last three columns are null without the pipeline, the last two where the original was no
 #: candidate.
-PICTURES: Final = pa.schema(
+IMAGES: Final = pa.schema(
     [
         ("encoder", pa.string()),
         ("condition", pa.string()),
@@ -89,7 +89,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A wrong pair graded near or exact, to look at."""
+    """A wrong pair graded near or exact, for inspection."""
 
     condition: str
     query: str
@@ -108,11 +108,11 @@ class Tested:
         thresholds: at which curves are read, by name.
         direct: one a condition.
         original, trans: curves of the untransformed images and of the paper's 18 transformed
-            conditions pooled; ``None`` where none of them was asked for.
+            conditions pooled; ``None`` if none of them was asked for.
         pipeline: one a condition for the built-in encoder, else empty.
         wrong: wrong pairs that the pipeline grades near or exact.
         left_out: pairs of the direct search that are neither true nor wrong.
-        images: rows of ``queries.parquet``, see :data:`PICTURES`.
+        images: rows of ``queries.parquet``, see :data:`IMAGES`.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Tested:
     pipeline: tuple[Judged, ...] = ()
     wrong: tuple[Wrong, ...] = ()
     left_out: int = 0
-    pictures: pa.Table = field(default_factory=PICTURES.empty_table, repr=False)
+    images: pa.Table = field(default_factory=IMAGES.empty_table, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is stored."""

@@ -88,13 +88,14 @@ class Calibration:
         """Where the thresholds come from, in a line."""
         some = f"{self.queries:,} of " if self.queries < self.images else ""
         return (
-            f"hard {_rate(self.hard)}, soft {_rate(self.soft)}, over {self.hard.pictures:,} pairs"
-            f" of different pictures ({some}{self.images:,} pictures: {self.collection};"
+            f"hard {_rate(self.hard)}, soft {_rate(self.soft)}, over"
+            f" {self.hard.image_pairs:,} pairs of different images ({some}{self.images:,} images:"
+            f" {self.collection};"
             f" {len(self.conditions)} conditions); one-sided 95 % bounds of the two rates"
-            f" {self.hard.upper_pictures:.2g} and {self.soft.upper_pictures:.2g} if pairs of"
-            f" pictures are independent, {self.hard.upper_images:.2g} and"
-            f" {self.soft.upper_images:.2g} however those of one picture depend; visleak calibrate"
-            f" {self.version}, {self.date}"
+            f" {self.hard.upper_independent:.2g} and {self.soft.upper_independent:.2g} if pairs of"
+            f" images are independent, {self.hard.upper_images:.2g} and"
+            f" {self.soft.upper_images:.2g} for any dependence between pairs of one image;"
+            f" visleak calibrate {self.version}, {self.date}"
         )
 
     @property
@@ -107,10 +108,10 @@ class Calibration:
             if not level.supported:
                 result.append(
                     f"{self.collection} cannot support a rate of {level.asked:g}: with"
-                    f" {level.pictures:,} pairs of pictures the smallest is"
-                    f" {1 / level.pictures:.2g}; the {level.name} threshold {level.threshold:g}"
+                    f" {level.image_pairs:,} pairs of images the smallest is"
+                    f" {1 / level.image_pairs:.2g}; the {level.name} threshold {level.threshold:g}"
                     " lies above every wrong pair seen, which bounds the rate by"
-                    f" {level.upper_pictures:.2g} (95 %, pairs of pictures taken as independent)"
+                    f" {level.upper_independent:.2g} (95 %, pairs of images taken as independent)"
                 )
         return result
 
@@ -171,14 +172,14 @@ def calibrate(
     no more than the share asked for of all such pairs remains.
 
     Args:
-        source: a set of images that are alike to those to be audited.
+        source: a set of images similar to those to be audited.
         encoder: name or object.
         fpr: rate of the hard threshold, and of the soft one; if that is not given, it is a
             hundred times the hard one's, up to 0.01.
         conditions: under which images are compared.
         queries: how many images are changed, drawn at random; 0 takes all.
         seed: of that draw.
-        verify: look at images to leave out those that are in the set twice.
+        verify: verify pairs, to exclude images that are in the set twice.
         workers, cache, progress: as in :func:`visleak.audit`.
 
     Raises:
@@ -195,7 +196,7 @@ def calibrate(
         prints = fingerprint(images, maker, place)
         if len(prints) < 2:
             raise VisleakError(
-                f"set {images.name!r} has {len(prints)} readable pictures; at least 2 are needed"
+                f"set {images.name!r} has {len(prints)} readable images; at least 2 are needed"
                 " for a pair"
             )
         unreadable = len(prints.problems) + len(images.problems)
@@ -212,7 +213,9 @@ def calibrate(
             progress=lambda done, total: place.progress(f"comparing by {maker.name}", done, total),
         )  # fmt: skip
     if not found.others.sum():
-        raise VisleakError(f"set {images.name!r} holds one picture only, many times over: no pairs")
+        raise VisleakError(
+            f"set {images.name!r} has copies of one image only, so there are no pairs"
+        )
     hard, soft = (
         level_at(name, rate, found, changed, prints.rows)
         for name, rate in zip(("hard", "soft"), asked, strict=True)
@@ -276,7 +279,7 @@ def document(result: Calibration) -> Document:
             f"{level.name} {level.threshold:g}: {level.false:,} of {level.pairs:,} wrong pairs"
             f" ({level.rate:.2g}; target {level.asked:g})",
             f"  95 % upper bound: {level.upper_pairs:.2g} if all are independent,"
-            f" {level.upper_pictures:.2g} if pairs of images are,"
+            f" {level.upper_independent:.2g} if pairs of images are,"
             f" {level.upper_images:.2g} however pairs of one image depend",
             f"  recall: {level.original} unchanged, {level.changed} changed",
         ]
@@ -284,7 +287,7 @@ def document(result: Calibration) -> Document:
         lines.append(f"{result.twins:,} pairs of duplicates within the set are excluded")
     headline = (
         f"{result.encoder}: hard {result.hard.threshold:g}, soft {result.soft.threshold:g}, from"
-        f" {result.hard.pictures:,} pairs of images of {result.collection} under"
+        f" {result.hard.image_pairs:,} pairs of images of {result.collection} under"
         f" {len(result.conditions)} conditions"
     )
     return Document("Calibration", headline, tuple(lines))
@@ -309,12 +312,12 @@ class Level:
             off; if not, the threshold lies just above the largest similarity seen.
         false, pairs: wrong pairs at or above it, of all: one pair of images counts once for
             each condition and either way round.
-        images: pairs of different images, each counted once.
+        image_pairs: pairs of different images, each counted once.
         upper_pairs: one-sided 95 % upper bound of the rate, as if all ``pairs`` were independent
             (Clopper & Pearson). They are not: take it as the lower end of what may be.
-        upper_pictures: the same, as if the ``images`` were independent of each other.
+        upper_independent: the same, as if the ``image_pairs`` were independent of each other.
         upper_images: the same, however the pairs of an image depend on each other (Hoeffding).
-        interval: 95 % bootstrap interval of the rate over images; ``None`` where nothing was seen.
+        interval: 95 % bootstrap interval of the rate over images; ``None`` if nothing was seen.
         original: share of the untransformed images at or above it.
         changed: share of the transformed ones.
         conditions: the share by condition.
@@ -326,9 +329,9 @@ class Level:
     supported: bool
     false: int
     pairs: int
-    pictures: int
+    image_pairs: int
     upper_pairs: float
-    upper_pictures: float
+    upper_independent: float
     upper_images: float
     interval: tuple[float, float] | None
     original: Rate
@@ -349,9 +352,9 @@ class Level:
             "false_positives": self.false,
             "pairs": self.pairs,
             "rate": self.rate,
-            "pairs_of_pictures": self.pictures,
+            "pairs_of_pictures": self.image_pairs,
             "upper_95_pairs": self.upper_pairs,
-            "upper_95_pictures": self.upper_pictures,
+            "upper_95_pictures": self.upper_independent,
             "upper_95_images": self.upper_images,
             "bootstrap_95_images": self.interval and [plain(end) for end in self.interval],
             "tpr_original": self.original.as_dict(),
@@ -373,8 +376,8 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
     pairs, images = int(found.others.sum()), len(changed.queries)
     ordered = _ordered_pairs(found, images)
     # with both images among the queries a pair comes either way round
-    pictures = round(ordered * (1 - (images - 1) / (2 * max(1, len(rows) - 1))))
-    supported = rate * pictures >= 1.0
+    image_pairs = round(ordered * (1 - (images - 1) / (2 * max(1, len(rows) - 1))))
+    supported = rate * image_pairs >= 1.0
     threshold = threshold_at(found.largest.similarity, math.floor(rate * pairs) * supported)
     above = found.largest.similarity >= np.float32(threshold)
     query = found.query[found.largest.query[above]]
@@ -395,9 +398,9 @@ def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: In
         supported=supported,
         false=false,
         pairs=pairs,
-        pictures=pictures,
+        image_pairs=image_pairs,
         upper_pairs=clopper_pearson_upper(false, pairs),
-        upper_pictures=chernoff_upper(share, pictures),
+        upper_independent=chernoff_upper(share, image_pairs),
         upper_images=clustered_upper(share, images),
         interval=_bootstrap(owner, other, rows, pairs) if false else None,
         original=_reaching(found.own[~moved], threshold),
@@ -439,9 +442,9 @@ def threshold_at(largest: Float32, allowed: int) -> float:
         threshold = round(threshold + STEP, 4)
     if threshold > 1.0:
         raise VisleakError(
-            f"no threshold leaves so few: {allowed + 1:,} pairs of different pictures have a"
+            f"no threshold leaves so few: {allowed + 1:,} pairs of different images have a"
             f" similarity of {barred:.5f} or more; the encoder cannot tell them apart, or the set"
-            " holds pictures twice"
+            " has images twice"
         )
     return threshold
 

@@ -46,7 +46,7 @@ class Verdicts:
             or a twin of it.
         grade: ``int8`` (n,): grade of the pair with the original, an index into ``GRADES``; -1
             where it was no candidate.
-        probability: ``float32`` (n,): of that pair; NaN where it was no candidate.
+        probability: ``float32`` (n,): of that pair; NaN if it was no candidate.
     """
 
     conditions: tuple[Judged, ...]
@@ -62,7 +62,7 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     Args:
         images: the collection.
         changed: the queries.
-        twins: pairs of the collection that are no wrong answers.
+        twins: pairs of the collection that are not false positives.
         place: where to work.
     """
     encoder = load_encoder()

@@ -61,8 +61,8 @@ def _all_at_once(
     """Draw from all strata at once.
 
     Each place is filled with a random row of its stratum. Where several places got one row, one
-    of them keeps it and the others try again. The rows of a stratum are all treated alike, so all
-    sets of as many are equally likely.
+    of them keeps it and the others try again. The rows of a stratum are treated equally, so all
+    sets of the same size are equally likely.
     """
     rows, places = int(sizes.sum()), int(drawn.sum())
     first = np.repeat(np.cumsum(sizes) - sizes, drawn)

@@ -65,8 +65,8 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
 def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
     """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
 
-    Two pairs that share an image are not independent: a picture that is alike to everything
-    spoils all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
+    Two pairs that share an image are not independent: an image that is similar to everything
+    affects all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
     of each other is an average, over all ways to group them, of means of ``m // 2`` independent
     pairs; so the bound of so many independent cases holds for it (Hoeffding 1963, section 5). It
     needs no assumption about the pairs of an image, and so is wide.

@@ -46,8 +46,8 @@ def bca_mean(
         seed: the same seed gives the same interval.
 
     Returns:
-        Both ends, within the range of the values; NaN where there are fewer than two rows or all
-        are alike, for resamples then say nothing.
+        Both ends, within the range of the values; NaN if there are fewer than two rows or all
+        are equal, because resamples are then uninformative.
 
     Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
     introduction to the bootstrap", section 14.3.
@@ -82,7 +82,7 @@ def bca_difference(
         confidence, resamples, seed: as in :func:`bca_mean`.
 
     Returns:
-        Both ends; NaN where a sample has fewer than two rows or nothing varies in either.
+        Both ends; NaN if a sample has fewer than two rows or nothing varies in either.
 
     Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
     Tibshirani 1993, equation 15.36.
@@ -128,8 +128,8 @@ def bca_weighted_mean(
         confidence, resamples, seed: as in :func:`bca_mean`.
 
     Returns:
-        Both ends, within the range of the values; NaN where fewer than two rows count or their
-        values are all alike.
+        Both ends, within the range of the values; NaN if fewer than two rows count or their
+        values are all equal.
 
     Source: as in :func:`bca_mean`.
 

@@ -58,7 +58,7 @@ def reliability_bins(
     equal ones are spread evenly over it, and no bin depends on the order of the rows.
 
     Raises:
-        UsageError: fewer than one bin, no rows, or values that are no probabilities.
+        UsageError: fewer than one bin, no rows, or values that are not probabilities.
     """
     if bins < 1:
         raise UsageError(f"bins must be 1 or more; got {bins}")
@@ -102,7 +102,7 @@ def recalibration(probability: npt.ArrayLike, true: npt.ArrayLike) -> tuple[floa
     """Return slope and intercept of a logistic regression on the logit of the probability.
 
     Slope 1 and intercept 0 are perfect; a slope below 1 means too sure, above 1 too timid. NaN
-    where all outcomes are alike, for nothing can be fitted then. Probabilities nearer to 0 or 1
+    if all outcomes are equal, because nothing can be fitted then. Probabilities nearer to 0 or 1
     than :data:`EDGE` count as that.
 
     Source: Cox 1958, "Two further applications of a model for binary regression".

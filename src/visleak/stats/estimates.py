@@ -17,7 +17,7 @@ from visleak.stats.weighted import weighted_wilson
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and the ends of its 95 % interval; NaN where nothing is known.
+    """A number and the ends of its 95 % interval; NaN if nothing is known.
 
     Scores and their differences are in the metric's own unit: an accuracy is a share.
     """
@@ -116,7 +116,7 @@ def fair_of(
 
     Args:
         values: (n,), of all images.
-        classes: (n,), number of each image's class; ``None`` where there are none.
+        classes: (n,), number of each image's class; ``None`` if there are none.
         kept: (n,), which images are kept.
         share: each value is 0 or 1.
         seed: of the bootstrap.

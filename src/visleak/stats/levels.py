@@ -1,4 +1,4 @@
-"""The words of the command line for how strong a leak is, and the rates that count them."""
+"""Grades and degrees on the command line, and the rates that count them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 RATES: Final = {
     "exact": ("exact", "an exact copy"),
     "near": ("near_or_exact", "a near-duplicate or exact copy"),
-    "similar": ("similar_or_closer", "a similar or closer picture"),
+    "similar": ("similar_or_closer", "a similar or closer image"),
     "hard": ("hard", "a hard leak"),
     "soft": ("hard_or_soft", "a hard or soft leak"),
 }

@@ -63,8 +63,8 @@ def matched_controls(
     difficulty, in random order. An image that finds none within :data:`CALIPER` has no control.
 
     Args:
-        difficulty: (n,): larger is harder; NaN where it is not known. Only the order counts.
-        classes: (n,): number of each image's class; ``None`` where there are none.
+        difficulty: (n,): larger is harder; NaN if it is not known. Only the order counts.
+        classes: (n,): number of each image's class; ``None`` if there are none.
         leaked: (n,): which images leak.
         seed: of the order.
     """

@@ -15,13 +15,13 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     of them is a false alarm is at most 0.05.
 
     Args:
-        p: (n,): probabilities in [0, 1]; NaN where there was no test, which does not count.
+        p: (n,): probabilities in [0, 1]; NaN if there was no test, which does not count.
 
     Returns:
-        ``float64`` (n,): in [0, 1], none below its ``p``; NaN where ``p`` is.
+        ``float64`` (n,): in [0, 1], none below its ``p``; NaN if ``p`` is.
 
     Raises:
-        UsageError: not a column, or something in it is no probability.
+        UsageError: not a column, or a value is not a probability.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 

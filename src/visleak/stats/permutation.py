@@ -53,11 +53,11 @@ def permutation_test(
         seed: the same seed gives the same probability. The order of the rows does not matter.
 
     Returns:
-        In [0, 1]. NaN where only one choice was possible, as where no row was chosen or all
-        were. Where all values are alike, 1, and 0.5 as mid-p.
+        In [0, 1]. NaN if only one choice was possible, as where no row was chosen or all
+        were. If all values are equal, 1, and 0.5 as mid-p.
 
     Raises:
-        UsageError: columns of different lengths, values that are no numbers, no resamples.
+        UsageError: columns of different lengths, values that are not numbers, no resamples.
 
     Source: Fisher 1935, "The design of experiments", section 21; Lancaster 1961, "Significance
     tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation

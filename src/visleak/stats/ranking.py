@@ -103,7 +103,7 @@ def recall_at_precision(score: npt.ArrayLike, true: npt.ArrayLike, precision: fl
 def roc_points(score: npt.ArrayLike, true: npt.ArrayLike) -> tuple[Float64, Float64, Float64]:
     """Return false-positive rates, true-positive rates and thresholds, each (k + 1,).
 
-    Begins at (0, 0) with threshold infinity. A rate is NaN where there is nothing to count.
+    Begins at (0, 0) with threshold infinity. A rate is NaN if there is nothing to count.
     """
     found = steps(score, true)
     with np.errstate(invalid="ignore"):

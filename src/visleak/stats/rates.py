@@ -59,7 +59,7 @@ def wilson(
 
 
 def check_counts(k: int, n: int, confidence: float) -> None:
-    """Refuse counts that cannot be, and what is no confidence.
+    """Refuse impossible counts, and invalid confidence levels.
 
     Raises:
         UsageError: ``k`` does not lie between 0 and ``n``, or ``confidence`` not between 0 and 1.
@@ -70,14 +70,14 @@ def check_counts(k: int, n: int, confidence: float) -> None:
 
 
 def check_confidence(confidence: float) -> None:
-    """Refuse what is no confidence: it lies between 0 and 1, both excluded."""
+    """Refuse an invalid confidence level: it must be between 0 and 1, both excluded."""
     if not 0.0 < confidence < 1.0:
         raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
 
 
 def _finite(k: int, n: int, confidence: float, population: int) -> tuple[float, float]:
-    """Return the interval of a share of a population of which ``n`` have been looked at."""
-    # who was looked at is known
+    """Return the interval of a share of a population of which ``n`` were observed."""
+    # the observed ones are known
     least, most = k / population, (population - n + k) / population
     if n == population:
         return least, most
@@ -134,8 +134,8 @@ class Rate:
     Attributes:
         count: how many.
         total: of how many.
-        low, high: ends of the Wilson interval, shares in [0, 1]; NaN where ``total`` is 0.
-        share: ``count / total``; NaN where ``total`` is 0.
+        low, high: ends of the Wilson interval, shares in [0, 1]; NaN if ``total`` is 0.
+        share: ``count / total``; NaN if ``total`` is 0.
         confidence: how often such an interval holds the true share.
         population: of how many the ``total`` were drawn; the interval is of their share then.
 

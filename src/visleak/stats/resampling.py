@@ -42,7 +42,7 @@ def cluster_bootstrap(
     """Return the percentile interval of a statistic, drawing whole clusters.
 
     Args:
-        statistic: takes row numbers, (k,), of which some occur several times; NaN where it is
+        statistic: takes row numbers, (k,), of which some occur several times; NaN if it is
             not defined, which leaves the resample out.
         clusters: (n,): which cluster each row belongs to; anything that can be compared.
         resamples: how many times to draw.
@@ -50,7 +50,7 @@ def cluster_bootstrap(
         seed: the same seed gives the same interval.
 
     Returns:
-        Lower and upper end; NaN where no resample defines the statistic.
+        Lower and upper end; NaN if no resample defines the statistic.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 3.8.
 

@@ -1,4 +1,4 @@
-"""Shares of rows that do not count alike, such as those of a sample with another mix of classes."""
+"""Shares of rows with different weights, such as those of a sample with another mix of classes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def weighted_wilson(
 ) -> tuple[float, float]:
     """Return the score interval of a weighted share, both ends within [0, 1].
 
-    Wilson's interval of so many rows as would know the share as well if all counted alike. With
-    equal weights that are all rows, and the interval is :func:`~visleak.stats.rates.wilson`'s.
+    Wilson's interval with the effective number of rows of equal weight. With
+    equal weights these are all rows, and the interval is :func:`~visleak.stats.rates.wilson`'s.
     Otherwise it is the smaller of two numbers. Kish's, ``sum(w) ** 2 / sum(w ** 2)``, is too
     large where just the rows of large weight vary: then 90 % of such intervals cover. The other
     one, ``share * (1 - share)`` over the variance that the rows show, is too large where few rows

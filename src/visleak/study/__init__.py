@@ -21,7 +21,7 @@ def study(
 ) -> Result:
     """Compare the sets of a file with each other, and write what comes out to a folder.
 
-    Audits that are finished in the folder are used again, so that a killed study goes on.
+    Finished audits in the folder are reused, so a killed study resumes.
 
     Args:
         config: a TOML file of sets, or what :func:`read_study` made of one.

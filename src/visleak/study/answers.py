@@ -31,7 +31,7 @@ class Leaks:
         degree: image to index into ``DEGREES``.
         grade: image to index into ``GRADES``.
         measured: there were thresholds, so that no degree means no leak.
-        graded: images were looked at, so that no grade means no leak.
+        graded: pairs were verified, so no grade means no leak.
         own: pairs left out because they are known to be one image in two sets.
     """
 
@@ -43,7 +43,7 @@ class Leaks:
     own: int = 0
 
     def rates(self) -> dict[str, Rate | None]:
-        """Return the rates that an audit has, ``None`` where nothing was measured."""
+        """Return the rates that an audit has, ``None`` if nothing was measured."""
         best = {
             "degree": _filled(self.degree.values(), self.total),
             "grade": _filled(self.grade.values(), self.total),
@@ -62,8 +62,8 @@ def _filled(codes: Iterable[int], total: int) -> np.ndarray[Any, np.dtype[np.int
 def together(parts: Sequence[Leaks]) -> Leaks:
     """Return the leaks of one query set into any of several references.
 
-    An image has its strongest code over all of them. Where one reference was not looked at,
-    nothing is known of all: the union is then not graded (or measured) either.
+    An image has its strongest code over all of them. If one reference was not verified,
+    the whole is unknown: the union is then not graded (or measured) either.
     """
     return Leaks(
         total=parts[0].total,

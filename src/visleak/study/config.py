@@ -47,7 +47,7 @@ class StudySet:
         dataset: sets of one dataset leak *intra*, of two *inter*.
         split: for people.
         roles: some of ``benchmark``, ``training``, ``pretraining``.
-        source: SOURCE as it stands in the file; empty where the user has not filled it in.
+        source: SOURCE as it stands in the file; empty if the user has not filled it in.
         encoder: of the audit against this set, where it is not that of the study.
         images: how many images it should hold, as published (``31783`` or ``118k``), or empty.
         contains: sets that are known to be part of it.
@@ -86,7 +86,7 @@ class Study:
         settings: of every audit; ``within`` is asked for once, apart.
         thresholds: file of ``visleak calibrate``, or ``None``.
         references, queries: which sets take part in the comparisons between datasets, in the
-            order of the figure's rows and columns; empty where the roles decide.
+            order of the figure's rows and columns; empty if the roles decide.
         paper: file of published values to print beside, or ``None``.
     """
 
@@ -130,7 +130,7 @@ def is_count(text: str) -> bool:
     return bool(_THOUSANDS.fullmatch(text)) or (text.isascii() and text.isdigit())
 
 
-#: Larger files are no lists of sets.
+#: Larger files are not lists of sets.
 LIMIT: Final = 10 << 20
 
 _TOP: Final = ("title", "paper", "audit", "matrix", "sets")
@@ -169,9 +169,9 @@ class _Table:
                 raise self.fault(f"key {key!r}", f"there is no such key; {_meant(key, known)}")
 
     def get(self, key: str, *kinds: type) -> Any:
-        """Return a value of one of the kinds, ``None`` where the key is missing."""
+        """Return a value of one of the kinds, ``None`` if the key is missing."""
         value = self.content.get(key)
-        # true and false are whole numbers to Python, but to nobody else
+        # booleans are integers in Python, but not here
         fine = type(value) in kinds or (type(value) is int and float in kinds)
         if value is None or fine:
             return value
@@ -218,7 +218,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
             and ``[matrix]``.
 
     Raises:
-        UsageError: there is no such file, it is no TOML, or something in it is wrong.
+        UsageError: there is no such file, it is not TOML, or something in it is wrong.
     """
     file = Path(path)
     top = _Table(file, "", _parsed(file))
@@ -364,7 +364,7 @@ def _settings(audit: _Table) -> Settings:
             kinds = getattr(hints[key], "__args__", (hints[key],))
             given[key] = audit.get(key, *(kind for kind in kinds if kind is not type(None)))
     audit.encoder()
-    # repeats within a set are no leaks and are the same whatever it is compared with
+    # duplicates within a set are not leaks, and do not depend on the other sets
     given.setdefault("within", False)
     for key, value in given.items():
         try:
@@ -380,7 +380,7 @@ def _settings(audit: _Table) -> Settings:
 def _check_side(
     table: _Table, key: str, names: Iterable[str], sets: Sequence[StudySet], known: Sequence[str]
 ) -> None:
-    """Refuse names of ``[matrix]`` that are no sets, or sets of the other side."""
+    """Refuse names of ``[matrix]`` that are not sets, or sets of the other side."""
     for name in names:
         if name not in known:
             raise table.fault(f"key {key!r}", f"there is no set {name!r}; {_meant(name, known)}")

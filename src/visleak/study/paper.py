@@ -112,7 +112,7 @@ def _number(given: object) -> float:
 
 
 def shown(value: Value) -> str:
-    """Return a value as it is printed; empty where none is.
+    """Return a value as it is printed; empty if none is.
 
     >>> shown(0.5), shown((1.35, 1.38)), shown(None)
     ('0.50', '1.35-1.38', '')

@@ -89,7 +89,7 @@ def plan(study: Study, missing: Mapping[str, str] | None = None) -> Plan:
 
 
 def _couples(study: Study) -> Iterator[tuple[StudySet, StudySet]]:
-    """Yield queries and references that belong together, in the order of the file."""
+    """Yield the queries and references to compare, in the order of the file."""
     for reference in study.sets:
         for query in study.sets:
             if query.dataset == reference.dataset or not (study.references or study.queries):

@@ -116,7 +116,7 @@ class Result:
 
     @property
     def has_grades(self) -> bool:
-        """Whether images were looked at anywhere."""
+        """Whether any comparison verified pairs."""
         return any(cell.rates["near_or_exact"] for cell in self.cells)
 
     @property

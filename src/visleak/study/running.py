@@ -112,7 +112,7 @@ def _nothing(study: Study, missing: Mapping[str, str]) -> str:
         )
     return (
         f"{study.path}: nothing to compare: no benchmark meets a training set of another name;"
-        " look at roles, dataset and contains"
+        " check roles, dataset and contains"
     )
 
 
@@ -408,7 +408,7 @@ class Located:
 
     Attributes:
         source: SOURCE with variables and ``~`` replaced, relative paths from the file's folder.
-        missing: in words; empty where the source is there.
+        missing: in words; empty if the source is there.
     """
 
     source: str
@@ -443,7 +443,7 @@ def _is_there(text: str) -> bool:
     """Whether ``path``, ``path#split`` or ``path?options`` exists, or a pattern that may match."""
     if any(Path(text[:end]).exists() for end in _ends(text)):
         return True
-    # braces are ranges of shards, which whoever opens them knows
+    # braces are ranges of shards, which are resolved when they are opened
     return "{" in text or (glob.has_magic(text) and next(glob.iglob(text), None) is not None)
 
 

@@ -1,7 +1,7 @@
-"""What people say of pairs: kept by content, settled between reviewers, laid over an audit.
+"""Verdicts of people on pairs: storage, consensus of reviewers, application to an audit.
 
-Verdicts are keyed by the unordered pair of content digests, so they outlive renames, other sets
-and later audits. They are never written into the audit's tables: whoever reads pairs reads them
+Verdicts are keyed by the unordered pair of content digests, so they remain valid after renames, in
+other sets and in later audits. They are never written into the tables of the audit: pairs are read
 through :func:`judged_pairs`.
 """
 

@@ -20,7 +20,7 @@ from visleak.verdicts.record import Key, pair_key
 
 COLUMNS: Final = ("first", "second", "grade", "query", "reference", "note")
 
-#: What stands for no grade: the pair is accepted whatever a later audit calls it.
+#: No grade: the pair is accepted whatever grade a later audit assigns.
 ANY: Final = ""
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
@@ -70,12 +70,12 @@ def write_accepted(
 def read_accepted(path: Path) -> Mapping[Key, str]:
     """Read accepted pairs: key to the weakest grade a later audit may give, :data:`ANY` for all.
 
-    ``first`` and ``second`` must be there; columns may stand in any order, others are left
-    alone. Of a pair that stands twice the more tolerant row counts.
+    ``first`` and ``second`` are required; columns may have any order, others are ignored. Of
+    two rows with one pair the more tolerant one counts.
 
     Raises:
         UsageError: there is no such file.
-        VisleakError: it is no such table; the message names the line.
+        VisleakError: it is not such a table; the message names the line.
     """
     if not path.is_file():
         raise UsageError(f"{path} does not exist; give an audit folder or a file of accepted pairs")

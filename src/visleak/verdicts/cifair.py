@@ -35,7 +35,7 @@ class Row:
 
 
 def second_path(path: Path) -> Path:
-    """Return where the repeats within the test set stand beside a list.
+    """Return the path of the list of duplicates within the test set.
 
     >>> second_path(Path("lists/mine.csv")).as_posix()
     'lists/mine_within_test.csv'
@@ -58,7 +58,9 @@ def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
     if name is None and len(known) == 1:
         return known[0]
     if name is None:
-        raise UsageError(f"a list is of one set a column; choose with {option}: {', '.join(known)}")
+        raise UsageError(
+            f"a column of a list has one set; choose with {option}: {', '.join(known)}"
+        )
     if name not in known:
         raise UsageError(f"{option} must be one of {', '.join(known)}; got {name!r}")
     return name
@@ -89,10 +91,10 @@ def is_plain(path: Path) -> bool:
 
 
 def read_list(path: Path) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """Return the rows of a list, and the names of columns that were not looked at.
+    """Return the rows of a list, and the names of ignored columns.
 
-    A ``Distance`` is checked to be one and not used: it is of the features that the list was made
-    with, which are others than an audit's.
+    ``Distance`` is checked and not used: it is of the features of the list, which differ from
+    those of an audit.
 
     Raises:
         VisleakError: a row is wrong; the message names its line.
@@ -146,7 +148,7 @@ def write_list(path: str | os.PathLike[str], pairs: pa.Table) -> None:
     Args:
         path: the file.
         pairs: columns ``query``, ``reference``, ``similarity`` and ``grade``. ``Distance`` is
-            ``sqrt(2 - 2 * similarity)``, and empty where nobody measured the similarity.
+            ``sqrt(2 - 2 * similarity)``, and empty if the similarity was not measured.
 
     Raises:
         VisleakError: it cannot be written.

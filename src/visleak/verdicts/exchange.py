@@ -24,16 +24,16 @@ NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of the rows of a file.
+    """The result of an import.
 
     Attributes:
         rows: in the file.
-        added: verdicts that are new, or other than the reviewer's last.
-        known: verdicts that stood already, or that the same reviewer has replaced since.
+        added: verdicts that are new, or differ from the last one of the reviewer.
+        known: verdicts that were valid already, or that the same reviewer has replaced since.
         repeated: rows that judge a pair of contents again; the last of them counts.
         unknown: rows about images that the audit does not have.
         missing: ids (of ``verdicts.csv``: digests) of those images, each once.
-        ignored: columns that were not looked at.
+        ignored: columns that were not used.
         reviewers: whose verdicts they are.
     """
 
@@ -57,9 +57,9 @@ def import_verdicts(
     train: str | None = None,
     strict: bool = False,
 ) -> Imported:
-    """Take the verdicts of a file into an audit folder: all of them, or none where one is wrong.
+    """Import the verdicts of a file into an audit folder: all of them, or none if a row is invalid.
 
-    Rows about images that the audit does not have are left in the file and counted.
+    Rows about images that the audit does not have are ignored and counted.
 
     Args:
         folder: an audit folder.
@@ -285,12 +285,12 @@ def export_verdicts(
             :func:`import_verdicts` takes, ``different`` as 3; those within the test set go to a
             second file beside it, ``_within_test`` before the suffix. ``csv``: every verdict, as
             in ``verdicts.csv``.
-        reviewer: only what this one says.
+        reviewer: only verdicts of this one.
         test, train: the sets of the two columns, where the audit has several.
         force: replace files that are there already.
 
     Raises:
-        UsageError: an argument is none of those allowed, or nobody of that name judged.
+        UsageError: an argument is invalid, or there is no such reviewer.
         VisleakError: a file cannot be read or written.
     """
     home, path = Path(folder), Path(out)
@@ -347,11 +347,11 @@ def _export_lists(
 
 
 def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
-    """Return pairs with those within a set turned around where a person's list has them so.
+    """Return pairs within a set in the direction of the lists of people.
 
-    In a list of repeats within the test set the first column says which of the two images is to
-    go; the machine's table has the lower id there. Only names, ids and labels are turned, so the
-    rows are for counting and listing.
+    In a list of duplicates within the test set the first column is the image to remove; the
+    tables of an audit have the lower id there. Only names, ids and labels are swapped, so the rows
+    are for counting and listing.
 
     Args:
         pairs: rows of ``pairs.parquet`` with the columns of both images and ``coverage``.

@@ -1,7 +1,7 @@
-"""Where verdicts are kept: one SQLite file in the audit folder, and a CSV copy of it.
+"""Storage of verdicts: one SQLite file in the audit folder, and a CSV copy of it.
 
-A verdict is a row that never changes, except for the time when it was withdrawn, so undo restores
-the verdict before it.
+A verdict is a row that never changes, except for the time of its withdrawal, so undo restores the
+verdict before it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SELECT {", ".join(COLUMNS)} FROM verdicts WHERE number IN (
 
 
 class Ledger(MirroredDatabase):
-    """The verdicts of an audit folder. Safe under several threads and processes at once.
+    """The verdicts of an audit folder. Safe for several threads and processes.
 
-    A folder that came with ``verdicts.csv`` alone begins with these.
+    A folder that contains ``verdicts.csv`` only starts with these.
 
     Args:
         folder: the audit folder.
@@ -65,16 +65,16 @@ class Ledger(MirroredDatabase):
                 self._insert(read_plain(self.plain))
 
     def add(self, *verdicts: Verdict) -> None:
-        """Keep verdicts, on disk when this returns; those of one call are undone together."""
+        """Store verdicts, on disk when this returns; those of one call are undone together."""
         if verdicts:
             with self.writing():
                 self._insert(verdicts)
             self.changed(len(verdicts))
 
     def undo(self, reviewer: str) -> tuple[Verdict, ...]:
-        """Withdraw what a reviewer said last, and return it; empty where nothing stands.
+        """Withdraw the last verdicts of a reviewer and return them; empty without any.
 
-        What they had said of the pair before stands again.
+        Earlier verdicts on the same pairs are valid again.
         """
         with self.writing() as db:
             last = db.execute(
@@ -104,27 +104,25 @@ class Ledger(MirroredDatabase):
 
 
 def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
-    """Return the verdicts that stand in an audit folder; none where nobody judged.
+    """Return the valid verdicts of an audit folder, if there are any.
 
-    ``verdicts.sqlite`` knows the last ones first; where there is none, or it cannot be opened
-    (a folder that only reads), the plain copy tells.
+    They are read from ``verdicts.sqlite``, or, if it is missing or cannot be opened (in a read-only
+    folder), from the plain copy.
 
     Raises:
-        VisleakError: what is there is damaged.
+        VisleakError: the file is damaged.
     """
     plain, kept = folder / PLAIN, folder / FILE
     if kept.is_file():
         try:
             with contextlib.closing(connect_read_only(kept)) as db:
-                # killed before it had begun
+                # a killed run may have left an empty file
                 begun = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                 if begun:
                     return tuple(Verdict(*row) for row in db.execute(_STANDING))
         except sqlite3.Error as error:
             if not plain.is_file():
-                raise VisleakError(
-                    f"{kept} cannot be read ({error}); bring {PLAIN} back to go on"
-                ) from error
+                raise VisleakError(f"{kept} cannot be read ({error}); restore {PLAIN}") from error
     return read_plain(plain) if plain.is_file() else ()
 
 
@@ -135,7 +133,7 @@ def write_plain(path: Path, verdicts: Iterable[Verdict]) -> None:
 
 
 def read_plain(path: Path) -> tuple[Verdict, ...]:
-    """Read ``verdicts.csv`` back; columns may stand in any order, others are left alone.
+    """Read ``verdicts.csv`` back; columns may have any order, others are ignored.
 
     Raises:
         VisleakError: the file is damaged; the message names the line.

@@ -43,7 +43,7 @@ class Level:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What counts, strongest first."""
+        """Grades or degrees that count, strongest first."""
         scale = DEGREES if self.name in DEGREES else GRADES
         return scale[: scale.index(self.name) + 1]
 
@@ -59,12 +59,12 @@ class Level:
 
     @property
     def words(self) -> str:
-        """What an image that leaks at it has."""
+        """Description of the leak of an image."""
         return RATES[self.name][1]
 
 
 def alone(summary: AuditSummary, query_set: str) -> bool:
-    """Whether a set was compared with itself only, so that its repeats are what it is about."""
+    """Whether a set was compared with itself only, so its duplicates count as leaks."""
     own = [each for each in summary.comparisons if each.query_set == query_set]
     return all(each.coverage == "within" for each in own)
 
@@ -72,10 +72,10 @@ def alone(summary: AuditSummary, query_set: str) -> bool:
 def leaks(
     folder: Path, summary: AuditSummary, level: Level | None, columns: Sequence[str]
 ) -> pa.Table:
-    """Return the pairs that the rate of a level counts, verdicts laid over.
+    """Return the pairs that the rate of a level counts, with verdicts applied.
 
-    Repeats within a set are left out, but where a set was compared with itself only; so are
-    blank images.
+    Duplicates within a set are excluded, unless a set was compared with itself only; so are blank
+    images.
 
     Args:
         folder: the audit folder.

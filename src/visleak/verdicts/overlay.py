@@ -1,4 +1,4 @@
-"""The pairs of an audit with verdicts laid over: what every verb after the audit reads."""
+"""The pairs of an audit with verdicts applied, as every later command reads them."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, ComparisonSummary, read
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.record import NEAR, Consensus, Key, Verdict, consensus_of, pair_key
 
-#: Columns that verdicts add: the grade of the machine, and whether people spoke of the pair.
+#: Columns that verdicts add: the automatic grade, and the state of the review.
 ADDED: Final = pa.schema([("machine_grade", pa.string()), ("judged", pa.string())])
 
-#: Columns of a pair without which verdicts cannot be laid over.
+#: Columns that identify a pair.
 _WHO: Final = ("query_set", "query", "reference_set", "reference")
 _GRADED: Final = ("grade", "probability")
 
-#: Why a pair stands in the table that the machine had not listed.
+#: Reason of a pair that the audit had not listed. Stored in tables.
 UNLISTED: Final = "judged by a person; the machine had not listed it"
 
 
 def judged_pairs(
     folder: Path, columns: Sequence[str] | None = None, verdicts: Iterable[Verdict] | None = None
 ) -> pa.Table:
-    """Return ``pairs.parquet`` with the verdicts of people laid over.
+    """Return ``pairs.parquet`` with the verdicts of people applied.
 
-    ``grade`` is theirs and ``probability`` 1 or 0 where they agree; disputed pairs keep both.
+    If reviewers agree, ``grade`` is theirs and ``probability`` 1 or 0; disputed pairs keep both.
     Two columns are added: ``machine_grade``, and ``judged``: ``human``, ``disputed`` or null.
-    Pairs that people judged and the machine had not listed are there too, in their place;
-    ``similarity`` is null where nobody measured it.
+    Judged pairs that the audit had not listed are added in order; their ``similarity`` is null if
+    it was not measured.
 
     Args:
         folder: the audit folder.
         columns: to return, the added ones among them; by default all.
-        verdicts: to lay over, in order of time; by default those of the folder.
+        verdicts: in order of time; by default those of the folder.
 
     Raises:
         VisleakError: a file of the folder is damaged.
@@ -86,7 +86,7 @@ def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
 
 
 def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
-    """Return the table as it is, with what nobody judged in the added columns."""
+    """Return the table with added columns of unjudged pairs."""
     stored = [name for name in wanted if name not in ADDED.names]
     asked = [*stored, "grade"] if "machine_grade" in wanted and "grade" not in stored else stored
     table = read_table(folder, PAIRS, asked)
@@ -99,7 +99,7 @@ def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
 
 
 def _judged_images(folder: Path, consensus: Mapping[Key, Consensus]) -> pa.Table:
-    """Return the images of the audit that somebody judged."""
+    """Return the judged images of the audit."""
     digests = pa.array(sorted({digest for key in consensus for digest in key}), pa.string())
     columns = ["set", "id", "digest", "label", "flat", "nearest_set", "nearest"]
     return read_table(
@@ -124,7 +124,7 @@ def _places(
 
 
 def _keys(table: pa.Table, images: pa.Table, consensus: Mapping[Key, Consensus]) -> dict[int, Key]:
-    """Return which rows somebody judged, and the key of each."""
+    """Return the judged rows, and the key of each."""
     sides = []
     for side in ("query", "reference"):
         digest: dict[int, str] = {}
@@ -164,7 +164,7 @@ def _laid_over(
 
 
 def _listed(table: pa.Table, keys: Mapping[int, Key]) -> set[tuple[str, str, Key]]:
-    """Return which judged pairs the machine listed, by comparison."""
+    """Return the judged pairs that the audit listed, by comparison."""
     rows = pa.array(list(keys), pa.int64())
     sets = (table[name].take(rows).to_pylist() for name in ("query_set", "reference_set"))
     return set(zip(*sets, keys.values(), strict=True))
@@ -176,7 +176,7 @@ def _unlisted(
     consensus: Mapping[Key, Consensus],
     listed: set[tuple[str, str, Key]],
 ) -> pa.Table | None:
-    """Return rows for the judged pairs that the machine had not listed, ``None`` if all were."""
+    """Return rows for the judged pairs that the audit had not listed, ``None`` if all were."""
     holders: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for image in images.to_pylist():
         holders.setdefault((image["set"], image["digest"]), []).append(image)
@@ -246,9 +246,11 @@ def _related(folder: Path, table: pa.Table, comparisons: Sequence[ComparisonSumm
         own = table.filter(
             pc.and_(pc.equal(table["query_set"], left), pc.equal(table["reference_set"], right))
         )
-        alike = left in labels and right in labels and share_classes(labels[left], labels[right])
+        comparable = (
+            left in labels and right in labels and share_classes(labels[left], labels[right])
+        )
         said = relation(
-            own["query_label"].combine_chunks(), own["reference_label"].combine_chunks(), alike
+            own["query_label"].combine_chunks(), own["reference_label"].combine_chunks(), comparable
         )
         place = own.column_names.index("label_relation")
         parts.append(own.set_column(place, "label_relation", said))

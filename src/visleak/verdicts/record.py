@@ -44,7 +44,7 @@ def reviewer_name(text: str) -> str:
     """Return a reviewer's name without blanks around it.
 
     Raises:
-        UsageError: it is empty, longer than :data:`LONGEST` characters, or no single line.
+        UsageError: it is empty, longer than :data:`LONGEST` characters, or not a single line.
 
     >>> reviewer_name(" Ada ")
     'Ada'
@@ -59,15 +59,15 @@ def reviewer_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one person said of one pair.
+    """The verdict of a person on a pair.
 
     Attributes:
         first, second: content digests of the two images (hex), ``first <= second``.
         judgment: one of :data:`visleak.records.GRADES`.
-        reviewer: who said it.
-        time: when, ISO 8601 in UTC.
-        query_set, query, reference_set, reference: who the images were then; for people only.
-        similarity: of the pair, as it was then; ``None`` where nobody measured it.
+        reviewer: name of the person.
+        time: ISO 8601 in UTC.
+        query_set, query, reference_set, reference: names of the images then; for people only.
+        similarity: of the pair then; ``None`` if it was not measured.
     """
 
     first: str
@@ -122,10 +122,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """What the reviewers of a pair say together.
+    """The consensus of the reviewers of a pair.
 
     Attributes:
-        grade: one of :data:`visleak.records.GRADES`; ``None`` where they dispute it.
+        grade: one of :data:`visleak.records.GRADES`; ``None`` if it is disputed.
         verdicts: the last of each reviewer.
     """
 
@@ -139,11 +139,11 @@ class Consensus:
 
 
 def consensus_of(verdicts: Iterable[Verdict]) -> dict[Key, Consensus]:
-    """Return what stands for each pair.
+    """Return the consensus of each pair.
 
     The last verdict of a reviewer counts. Reviewers who disagree on near-or-not make the pair
-    disputed. Where they agree on that, most of them choose the grade; of equally many the weaker
-    one stands, for it claims less.
+    disputed. If they agree on that, the majority determines the grade; in a tie the weaker one is
+    used, because it claims less.
 
     Args:
         verdicts: in order of time.
@@ -177,7 +177,7 @@ class Kappa:
         reviewers: the two.
         pairs: that both judged.
         agreed: on how many of them they agree.
-        kappa: Cohen's; NaN where both always say the same one thing, or no pair is shared.
+        kappa: Cohen's; NaN if both always say the same one thing, or no pair is shared.
     """
 
     reviewers: tuple[str, str]
@@ -188,7 +188,7 @@ class Kappa:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Who judged how much, and how far they agree.
+    """Number of verdicts per reviewer, and their agreement.
 
     Attributes:
         judged: pairs with a verdict.

@@ -253,7 +253,7 @@ def test_weights_of_another_network(networks, tmp_path):
     state["conv1.weight"] = torch.zeros(16, 1, 3, 3)
     torch.save(state, tmp_path / "odd.pt")
     assert refusal(f"checkpoint:{tmp_path}/odd.pt?arch=resnet20") == (
-        f"1 {tmp_path}/odd.pt is not of the architecture resnet20: it has besides extra.weight; it"
+        f"1 {tmp_path}/odd.pt is not of the architecture resnet20: it also has extra.weight; it"
         " has conv1.weight (16, 1, 3, 3) for (16, 3, 3, 3)"
     )
     torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "fc.pt")

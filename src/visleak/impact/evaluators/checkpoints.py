@@ -256,7 +256,7 @@ def _fill(module: Any, weights: Weights, name: str, path: Path) -> None:
     ]
     wrong = [
         f"{words} {_some(keys)}"
-        for words, keys in (("lacks", lacking), ("has besides", beyond), ("has", other))
+        for words, keys in (("lacks", lacking), ("also has", beyond), ("has", other))
         if keys
     ]
     if wrong:

@@ -51,7 +51,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class CifarResNet(nn.Module):  # type: ignore[misc]
-    """Pictures (n, 3, 32, 32) to logits (n, classes)."""
+    """Images (n, 3, 32, 32) to logits (n, classes)."""
 
     def __init__(self, blocks: int, classes: int) -> None:
         super().__init__()

@@ -12,9 +12,9 @@ let marking = true;
 const pair = () => document.getElementById("pair").dataset;
 const all = (selector) => Array.from(document.querySelectorAll(selector));
 
-// -- pictures --------------------------------------------------------------------------------------
+// -- images ----------------------------------------------------------------------------------------
 
-/** Show tiny pictures by whole factors, in pixels of the screen, as large as their frames allow. */
+/** Show tiny images by whole factors, in pixels of the screen, as large as their frames allow. */
 function fit() {
   for (const image of all("img[data-width]")) {
     const frame = image.closest(".frame");
@@ -66,7 +66,7 @@ function blend() {
   document.getElementById("above").style.opacity = String(document.getElementById("blend").value / 100);
 }
 
-/** Twice in three seconds or so: quick enough to see what jumps, slow enough to hurt nobody. */
+/** Twice in three seconds or so: fast enough to see changes, slow enough to be safe. */
 function blink() {
   const above = document.getElementById("above");
   const name = document.getElementById("stack-name");
@@ -130,7 +130,7 @@ function toggleMarks() {
   mark();
 }
 
-/** Ask for the pictures and marks of the next pair, so that they are there when it comes. */
+/** Load the images and marks of the next pair in advance. */
 function prefetch() {
   const soon = pair().soon.split(" ").filter(Boolean);
   // the last one is for blinking and overlay

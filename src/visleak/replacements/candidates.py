@@ -1,9 +1,10 @@
-"""Nearest images of a candidate, and the pixel verification of their pairs."""
+"""Candidates of a pool: their nearest images, and the pixel verification of these pairs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -23,12 +24,12 @@ from visleak.search.rescore import rescore
 
 @dataclass(frozen=True, slots=True)
 class PairCheck:
-    """What the machine says of a candidate and a neighbour.
+    """Result of the verification of a candidate and a neighbour.
 
     Attributes:
-        grade: of the pair; ``None`` where an image could not be read any more.
+        grade: of the pair; ``None`` if an image could no longer be read.
         probability: that a careful person calls the pair near or exact; ``None`` likewise.
-        reason: in words.
+        reason: as text.
     """
 
     grade: str | None
@@ -37,16 +38,16 @@ class PairCheck:
 
 
 class Checker:
-    """Verifies pairs of a candidate and a neighbour as an audit does; each pair once.
+    """Verifies pairs of candidates and neighbours as an audit does, each pair once.
 
     Args:
         material: the sets of the audit and the pool, by name.
         sides: the same with backgrounds.
         pool: name of the pool.
-        encoder: made the fingerprints.
-        views: choice of the views, as in the settings.
+        encoder: of the fingerprints.
+        views: the choice of views in the settings.
         near_at: probability from which a pair is ``near``, as in the audit.
-        context: makes a place to work in for one call; its cache knows what was verified before.
+        context: returns a run context for one call; its cache holds earlier evidence.
     """
 
     def __init__(
@@ -66,12 +67,12 @@ class Checker:
         self._views = views
         self._context = context
         self._grader = load_grader(near_at=near_at)
-        self._looks: dict[tuple[int, str, int], PairCheck] = {}
+        self._checks: dict[tuple[int, str, int], PairCheck] = {}
 
-    def look(
+    def check(
         self, couples: Iterable[tuple[int, Neighbour]]
     ) -> dict[tuple[int, str, int], PairCheck]:
-        """Return what is said of couples, by row of the pool, set and row of the neighbour.
+        """Return the checks of couples, by row of the pool, set and row of the neighbour.
 
         Args:
             couples: row of the pool and neighbour.
@@ -79,11 +80,11 @@ class Checker:
         wanted = {(row, near.set, near.row): near for row, near in couples}
         fresh: dict[str, list[tuple[int, Neighbour]]] = {}
         for key, near in wanted.items():
-            if key not in self._looks:
+            if key not in self._checks:
                 fresh.setdefault(near.set, []).append((key[0], near))
         if fresh:
             self._verify([self._pairs(name, each) for name, each in fresh.items()])
-        return {key: self._looks[key] for key in wanted}
+        return {key: self._checks[key] for key in wanted}
 
     def _pairs(self, name: str, couples: list[tuple[int, Neighbour]]) -> Pairs:
         query = np.array([row for row, _ in couples], np.int64)
@@ -103,12 +104,12 @@ class Checker:
         )
 
     def _verify(self, found: list[Pairs]) -> None:
-        with self._context() as place:
-            gauged = reference_similarities(
-                found, self._material, self._encoder, self._views, place
+        with self._context() as context:
+            graded = reference_similarities(
+                found, self._material, self._encoder, self._views, context
             )
-            evidence = verify(gauged, self._material, place)
-        for pairs, own in zip(gauged, evidence, strict=True):
+            evidence = verify(graded, self._material, context)
+        for pairs, own in zip(graded, evidence, strict=True):
             grades = grade(
                 pairs.similarity,
                 pairs.background,
@@ -118,20 +119,20 @@ class Checker:
                 grader=self._grader,
             )
             for i, (row, other) in enumerate(zip(pairs.query, pairs.reference, strict=True)):
-                seen = grades.grade[i] >= 0
-                self._looks[int(row), pairs.reference_set, int(other)] = PairCheck(
-                    grade=GRADES[grades.grade[i]] if seen else None,
-                    probability=float(grades.probability[i]) if seen else None,
+                known = grades.grade[i] >= 0
+                self._checks[int(row), pairs.reference_set, int(other)] = PairCheck(
+                    grade=GRADES[grades.grade[i]] if known else None,
+                    probability=float(grades.probability[i]) if known else None,
                     reason=grades.reason[i],
                 )
 
 
-#: Neighbours in each set that the machine compares, as many as an audit takes as candidates. The
-#: paper's three miss a copy now and then that lies behind three images of the like.
+#: Neighbours verified per set, as many as the candidates of an audit. The three of the paper
+#: occasionally miss a copy behind three similar images.
 COMPARED: Final = 20
 
-#: How much of a neighbour's background its rank loses: nothing, as in the paper, and half, as in an
-#: audit; those of either ranking are compared.
+#: Share of the background similarity that is subtracted for the ranking: none, as in the paper, and
+#: half, as in an audit; the neighbours of both rankings are verified.
 CORRECTED: Final = (0.0, 0.5)
 
 
@@ -143,7 +144,7 @@ class Neighbour:
         set: its set; that of the pool for an approved image.
         row: of the set's fingerprints.
         similarity: of the encoder, the largest over the views, exact.
-        view: index into ``VIEWS``: which view of the candidate is that alike.
+        view: index into ``VIEWS``: the view of the candidate with that similarity.
     """
 
     set: str
@@ -153,12 +154,12 @@ class Neighbour:
 
 
 class Neighbours:
-    """Finds near images; what is in the audit is searched once for a candidate.
+    """Finds nearest images; the sets of the audit are searched once per candidate.
 
     Args:
         existing: the sets of the audit, by name.
         pool: the pool.
-        encoder: made the fingerprints of all.
+        encoder: of all fingerprints.
         views: that are compared.
         workers: threads.
     """
@@ -180,7 +181,7 @@ class Neighbours:
         self._found: dict[int, tuple[Neighbour, ...]] = {}
 
     def search(self, rows: Sequence[int]) -> None:
-        """Search the sets of the audit for rows of the pool, all at once, and keep the answer."""
+        """Search the sets of the audit for rows of the pool, all at once, and store the result."""
         fresh = np.array(sorted(set(rows) - self._found.keys()), np.int64)
         if not len(fresh):
             return
@@ -197,11 +198,11 @@ class Neighbours:
         self._found |= {row: self._nearest(near) for row, near in found.items()}
 
     def of(self, row: int, approved: Int64) -> tuple[Neighbour, ...]:
-        """Return the neighbours of a row of the pool that are compared, nearest first.
+        """Return the neighbours of a row of the pool to verify, nearest first.
 
         Args:
             row: of the pool.
-            approved: rows of the pool that were approved; the row itself is passed over.
+            approved: rows of the pool that were approved; the row itself is ignored.
         """
         self.search([row])
         others = approved[approved != row]
@@ -242,3 +243,150 @@ class Neighbours:
             return -near.similarity, place, int(side.order[near.row])
 
         return tuple(sorted(found, key=rank))
+
+
+#: Neighbours that people see, as in the paper.
+SHOWN: Final = 3
+
+#: Candidates checked together; the result for one does not depend on the others.
+BLOCK: Final = 8
+
+_COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "very similar to"}
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarImage:
+    """A neighbour of a candidate.
+
+    Attributes:
+        set, id, label: of the image.
+        similarity: of the encoder, the largest over the views.
+        check: verification of the pair.
+    """
+
+    set: str
+    id: str
+    label: str | None
+    similarity: float
+    check: PairCheck
+
+    @property
+    def distance(self) -> float:
+        """Euclidean distance of the unit vectors."""
+        return distance(self.similarity)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An image of the pool and its nearest neighbours.
+
+    Attributes:
+        row: of the pool's fingerprints.
+        id, label: of the image.
+        digest: of its content, hexadecimal.
+        near: the verified neighbours, nearest first.
+    """
+
+    row: int
+    id: str
+    label: str | None
+    digest: str
+    near: tuple[SimilarImage, ...]
+
+    @property
+    def nearest(self) -> tuple[SimilarImage, ...]:
+        """The neighbours that people see."""
+        return self.near[:SHOWN]
+
+    @property
+    def objection(self) -> str:
+        """Why it may not be approved; empty if it is eligible."""
+        for near in self.near:
+            if near.check.grade != "different":
+                what = _COPY.get(near.check.grade or "", "could not be compared with")
+                return f"not eligible: {what} {near.set}/{near.id}"
+        return ""
+
+
+class Examiner:
+    """Checks images of a pool against their nearest neighbours.
+
+    Args:
+        material: the sets of the audit and the pool, by name.
+        pool: name of the pool.
+        neighbours: finds nearest images.
+        checker: verifies pairs.
+    """
+
+    def __init__(
+        self,
+        material: Mapping[str, EncodedSet],
+        pool: str,
+        neighbours: Neighbours,
+        checker: Checker,
+    ) -> None:
+        self.material = material
+        self.neighbours = neighbours
+        self._own = material[pool]
+        self._checker = checker
+
+    def candidates(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
+        """Return rows of the pool as candidates.
+
+        Args:
+            rows: of the pool's fingerprints.
+            approved: rows that are neighbours too.
+        """
+        near = {row: self.neighbours.of(row, approved) for row in rows}
+        couples = [(row, each) for row, found in near.items() for each in found]
+        checks = self._checker.check(couples)
+        prints = self._own.fingerprints
+        return [
+            Candidate(
+                row=row,
+                id=prints.ids[row].as_py(),
+                label=label_of(self._own, row),
+                digest=bytes(prints.digests[row]).hex(),
+                near=tuple(self._near(each, checks[row, each.set, each.row]) for each in found),
+            )
+            for row, found in near.items()
+        ]
+
+    def prepare(self, rows: Sequence[int]) -> None:
+        """Check rows against their neighbours in the audit, all at once."""
+        self.neighbours.search(rows)
+        self.candidates(rows, np.empty(0, np.int64))
+
+    def prepared(self, rows: Sequence[int]) -> Iterator[int]:
+        """Yield rows in their order, prepared in blocks."""
+        for start in range(0, len(rows), BLOCK):
+            block = rows[start : start + BLOCK]
+            self.prepare(block)
+            yield from block
+
+    def _near(self, neighbour: Neighbour, check: PairCheck) -> SimilarImage:
+        own = self.material[neighbour.set]
+        return SimilarImage(
+            set=neighbour.set,
+            id=own.fingerprints.ids[neighbour.row].as_py(),
+            label=label_of(own, neighbour.row),
+            similarity=neighbour.similarity,
+            check=check,
+        )
+
+
+def distance(similarity: float) -> float:
+    """Return the Euclidean distance of unit vectors of a similarity, as ciFAIR writes it.
+
+    >>> distance(0.5)
+    1.0
+    """
+    return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
+
+
+def label_of(own: EncodedSet, row: int) -> str | None:
+    """Return the label of a row of a set's fingerprints, ``None`` for none."""
+    if own.images.labels is None:
+        return None
+    label: str | None = own.images.labels[int(own.fingerprints.rows[row])].as_py()
+    return label

@@ -1,8 +1,9 @@
-"""The choice of replacements: its state, and the values of its pages."""
+"""The pages on which replacements are chosen (figure 5 of Barz & Denzler 2020)."""
 
 from __future__ import annotations
 
 import copy
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -12,22 +13,39 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 
+from visleak.errors import UsageError
 from visleak.images.addresses import redacted
 from visleak.pipeline.context import Progress
 from visleak.records import ImageSet, Unreadable
-from visleak.replacements import Candidate, Selection, SelectionSettings, open_selection
+from visleak.replacements import (
+    AlreadyDecided,
+    Candidate,
+    Decision,
+    NotEligible,
+    Selection,
+    SelectionSettings,
+    open_selection,
+)
 from visleak.replacements.decisions import PLAIN
 from visleak.replacements.pool import class_of
-from visleak.review.pages import Instructions, read_instructions
-from visleak.review.pictures import ImageRegistry
-from visleak.review.review_pages import TINY
+from visleak.review.app import image_of
+from visleak.review.pages import Instructions, answer, page, read_instructions
+from visleak.review.registry import ImageRegistry
+from visleak.review.review_pages import TINY, sent
 from visleak.review.session import ReviewSession
 from visleak.verdicts.record import now
 
 #: Where the pages are.
 HOME: Final = "/replacing"
+
+#: The link to the pages.
+NAV: Final = (HOME, "Replacements")
 
 #: Candidates that were passed over and are named.
 NAMED: Final = 12
@@ -35,10 +53,10 @@ NAMED: Final = 12
 
 def page_of(replacement: ReplacementSession, place: int, request: Request) -> dict[str, Any]:
     """Return the values of the page of a duplicate."""
-    selection, asked = replacement.selection, request.query_params
+    selection, query = replacement.selection, request.query_params
     duplicate = selection.duplicates.images[place]
-    offer = selection.offer(place, asked.get("after"))
-    chosen = asked.get("class")
+    offer = selection.offer(place, query.get("after"))
+    chosen = query.get("class")
     places = places_of(replacement, chosen)
     total = len(selection.duplicates.images)
     return _surroundings(replacement, chosen) | {
@@ -103,7 +121,7 @@ def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[st
         | {
             "similarity": each.similarity,
             "distance": each.distance,
-            "grade": each.look.grade,
+            "grade": each.check.grade,
             "approved": each.set == pool,
         }
         for number, each in enumerate(candidate.nearest, 1)
@@ -115,7 +133,7 @@ def _image(
     replacement: ReplacementSession, role: str, set_name: str, image: str, label: str | None
 ) -> dict[str, Any]:
     """Return what a page says of an image."""
-    found = replacement.registry.picture(set_name, image)
+    found = replacement.registry.image(set_name, image)
     told = {"role": role, "set": set_name, "id": image, "label": label}
     if isinstance(found, Unreadable):
         return told | {"lost": found, "crisp": False}
@@ -197,18 +215,20 @@ class ReplacementSession:
 @contextmanager
 def open_replacement(
     folder: Path,
-    asked: SelectionSettings,
+    pool: str | os.PathLike[str],
+    settings: SelectionSettings,
     instructions: Path | None,
     session: ReviewSession,
     *,
     told: Callable[[str], None],
     bars: Bars,
 ) -> Iterator[ReplacementSession]:
-    """Open the pool of an audit that is reviewed; let go of it in the end.
+    """Open the pool of an audit that is reviewed, and close it at the end.
 
     Args:
         folder: the audit folder.
-        asked: pool, and what counts as a duplicate.
+        pool: source of the replacements.
+        settings: which test images count as duplicates.
         instructions: file of the labelling instructions, or ``None``.
         session: the review.
         told: is given the lines to print.
@@ -221,14 +241,16 @@ def open_replacement(
     words = read_instructions(instructions)
     with ExitStack() as stack:
         with bars() as progress:
-            selection = stack.enter_context(open_selection(folder, asked, progress=progress))
+            selection = stack.enter_context(
+                open_selection(folder, pool, settings, progress=progress)
+            )
             progress("searching for neighbours", 0, 0)
             selection.warm_up()
         for line in _notes(selection, words, folder):
             told(line)
         registry = ImageRegistry(_opener_of(selection), _digests_of(selection, session))
-        pool = redacted(str(asked.pool))
-        command = ["visleak", "replace", str(folder), "--pool", pool, "-o", "fair"]
+        source = redacted(os.fspath(pool))
+        command = ["visleak", "replace", str(folder), "--pool", source, "-o", "fair"]
         try:
             yield ReplacementSession(
                 selection, words, registry, session.reviewer, shlex.join([*command, "--apply"])
@@ -239,7 +261,7 @@ def open_replacement(
 
 
 def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[str]:
-    """Yield what is to be known before the first page."""
+    """Yield notes before the first page."""
     yield f"{_standing(selection)}; decisions are kept in {folder / PLAIN}"
     known = {class_of(each.label) for each in selection.counts()}
     strange = sorted(set(words.classes) - known)
@@ -248,7 +270,7 @@ def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[
 
 
 def _standing(selection: Selection) -> str:
-    """Say how many duplicates have a replacement."""
+    """Return how many duplicates have a replacement."""
     counts = selection.counts()
     needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "approved"))
     return f"{there:,} of {needed:,} duplicates have a replacement"
@@ -272,3 +294,86 @@ def _digests_of(selection: Selection, session: ReviewSession) -> Callable[[str, 
     )
     pool = prints.set
     return lambda name, image: own.get(image) if name == pool else session.digest_of(name, image)
+
+
+# -- routes --------------------------------------------------------------------------------------
+
+
+def routes(replacement: ReplacementSession) -> list[Route]:
+    """Return the routes of the pages."""
+
+    def first(request: Request) -> Response:
+        place = open_place(replacement, -1, request.query_params.get("class"))
+        if place is None:
+            return page(request, "replaced.html.j2", **finished(replacement, request))
+        return RedirectResponse(link(place, request.query_params.get("class")), 303)
+
+    def one(request: Request) -> Response:
+        place = int(request.path_params["place"]) - 1
+        if not 0 <= place < len(replacement.selection.duplicates.images):
+            raise HTTPException(404)
+        return page(request, "replacing.html.j2", **page_of(replacement, place, request))
+
+    async def decide(request: Request) -> Response:
+        values = await sent(request)
+        try:
+            return answer(await run_in_threadpool(_decide, replacement, values))
+        except (NotEligible, AlreadyDecided) as error:
+            return answer({"error": str(error)}, 409)
+
+    return [
+        Route(HOME, first),
+        Route(HOME + "/{place:int}", one),
+        Route(HOME + "/image/{name}", image_of(replacement.registry)),
+        Route("/api/replacing", decide, methods=["POST"]),
+    ]
+
+
+def _decide(replacement: ReplacementSession, request: dict[str, Any]) -> dict[str, Any]:
+    """Execute a request of a script, and return the next page.
+
+    Raises:
+        UsageError: there is no such duplicate, candidate or verb.
+        NotEligible, AlreadyDecided: as in :class:`visleak.replacements.Selection`.
+    """
+    selection, label = replacement.selection, str(request.get("class") or "")
+    verb, candidate = request.get("do"), str(request.get("candidate") or "")
+    if verb == "undo":
+        undone = selection.undo(replacement.reviewer, replacement.began)
+        return _state_after(replacement, undone) | {"next": _where(replacement, undone, label)}
+    place = request.get("place")
+    if type(place) is not int or not 0 <= place < len(selection.duplicates.images):
+        raise UsageError("there is no such duplicate; reload the page")
+    if verb == "approve":
+        decision: Decision | None = selection.approve(place, candidate, replacement.reviewer)
+        step = open_place(replacement, place, label)
+        return _state_after(replacement, decision) | {"next": link(step, label) or HOME}
+    if verb == "reject":
+        decision = selection.reject(place, candidate, replacement.reviewer)
+        return _state_after(replacement, decision) | {"next": link(place, label, candidate)}
+    if verb == "withdraw":
+        decision = selection.withdraw(place)
+        return _state_after(replacement, decision) | {"next": link(place, label)}
+    raise UsageError("do must be one of approve, reject, withdraw, undo")
+
+
+def _state_after(replacement: ReplacementSession, decision: Decision | None) -> dict[str, Any]:
+    counts = replacement.selection.counts()
+    return {
+        "decision": None if decision is None else decision.decision,
+        "test": None if decision is None else decision.test,
+        "pool": None if decision is None else decision.pool,
+        "approved": sum(each.approved for each in counts),
+        "total": sum(each.duplicates for each in counts),
+    }
+
+
+def _where(replacement: ReplacementSession, decision: Decision | None, label: str) -> str:
+    """Return the page of the duplicate that a decision was about."""
+    if decision is None:
+        return ""
+    key = decision.test_digest, decision.copy
+    for place, each in enumerate(replacement.selection.duplicates.images):
+        if (each.digest, each.copy) == key:
+            return link(place, label)
+    return ""

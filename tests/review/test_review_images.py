@@ -17,7 +17,7 @@ from visleak.errors import VisleakError
 from visleak.gallery import laid_over
 from visleak.images import content_digest
 from visleak.records import Bytes8, ImageSet, Unreadable
-from visleak.review.pictures import (
+from visleak.review.registry import (
     ADDRESSES,
     LONG,
     SOON,
@@ -96,7 +96,7 @@ def test_large_pictures_are_bounded_and_sent_as_jpeg() -> None:
     large = np.stack([x // 10, y // 5, (x + y) // 15], axis=2).astype(np.uint8)
     stored = Stored([large])
     registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    shown = registry.picture("set", "i0")
+    shown = registry.image("set", "i0")
     assert isinstance(shown, ShownImage)
     assert shown.pixels.shape == (LONG // 2, LONG, 3)
     assert (shown.width, shown.height) == (2400, 1200)
@@ -123,8 +123,8 @@ def test_metadata_of_a_file_is_never_served(tmp_path: Path) -> None:
 def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8]) -> None:
     good = content_digest(pictures[0]).hex()
     registry = ImageRegistry(lambda name: images(stored), lambda name, image: good)
-    assert isinstance(registry.picture("set", "i0"), ShownImage)
-    lost = registry.picture("set", "i1")
+    assert isinstance(registry.image("set", "i0"), ShownImage)
+    lost = registry.image("set", "i1")
     assert lost == Unreadable(
         "missing", "its content has changed since the audit; run the audit again"
     )
@@ -132,15 +132,13 @@ def test_content_that_changed_is_not_shown(stored: Stored, pictures: list[Bytes8
 
 
 def test_what_cannot_be_had_says_why(registry: ImageRegistry) -> None:
-    assert registry.picture("set", "none") == Unreadable(
-        "missing", "the set does not have it any more"
-    )
+    assert registry.image("set", "none") == Unreadable("missing", "it is no longer in the set")
 
     def gone(name: str) -> ImageSet:
         raise VisleakError("the disk is gone")
 
     broken = ImageRegistry(gone, lambda name, image: None)
-    assert broken.picture("set", "i0") == Unreadable("io-error", "the disk is gone")
+    assert broken.image("set", "i0") == Unreadable("io-error", "the disk is gone")
     data, kind = broken.encoded(ImageView("small", (("set", "i0"),)))
     assert kind == "image/svg+xml"
     assert b"the disk is gone" in data
@@ -159,7 +157,7 @@ def test_a_batch_is_read_once_in_order(registry: ImageRegistry, stored: Stored) 
     # who asks while it is read goes first, in a pass of its own
     until(lambda: bool(stored.calls) and not stored.inside)
     for name in wanted:
-        assert isinstance(registry.picture(*name), ShownImage)
+        assert isinstance(registry.image(*name), ShownImage)
     assert stored.calls == [[2, 5, 9, 17]]
 
 
@@ -184,7 +182,7 @@ def test_who_is_wanted_now_goes_before_what_is_read_ahead(pictures: list[Bytes8]
     registry.ahead([("set", f"i{n}") for n in range(COUNT)])
     until(lambda: stored.inside == 1)
     start = time.perf_counter()
-    assert isinstance(registry.picture("set", f"i{COUNT - 1}"), ShownImage)
+    assert isinstance(registry.image("set", f"i{COUNT - 1}"), ShownImage)
     assert time.perf_counter() - start < 0.02 * COUNT * 0.8
     registry.close()
 
@@ -193,12 +191,12 @@ def test_old_pictures_go_before_memory_does(stored: Stored, pictures: list[Bytes
     room = 5 * pictures[0].nbytes
     registry = ImageRegistry(lambda name: images(stored), lambda name, image: None, budget=room)
     for number in range(COUNT):
-        registry.picture("set", f"i{number}")
+        registry.image("set", f"i{number}")
     assert registry._bytes <= room
     assert len(registry._kept) == 5
-    registry.picture("set", f"i{COUNT - 1}")
+    registry.image("set", f"i{COUNT - 1}")
     assert len(stored.calls) == COUNT
-    registry.picture("set", "i0")
+    registry.image("set", "i0")
     assert len(stored.calls) == COUNT + 1
     registry.close()
 
@@ -207,7 +205,7 @@ def test_many_askers_read_a_picture_once(pictures: list[Bytes8]) -> None:
     """Openers serve one caller at a time; the second finds what the first has read."""
     stored = Stored(pictures, wait=0.05)
     registry = ImageRegistry(lambda name: images(stored), lambda name, image: None)
-    threads = [threading.Thread(target=registry.picture, args=("set", "i1")) for _ in range(8)]
+    threads = [threading.Thread(target=registry.image, args=("set", "i1")) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -217,7 +215,7 @@ def test_many_askers_read_a_picture_once(pictures: list[Bytes8]) -> None:
 
 
 def test_addresses_are_bounded(registry: ImageRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visleak.review.pictures.ADDRESSES", 3)
+    monkeypatch.setattr("visleak.review.registry.ADDRESSES", 3)
     assert ADDRESSES > 3
     first = registry.url("set", "i0").rpartition("/")[2]
     for number in range(1, 4):

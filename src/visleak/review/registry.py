@@ -1,7 +1,7 @@
-"""Images for the pages: read by position, checked by content, kept for a while, encoded anew.
+"""Images for the pages: read by position, checked by content, cached, and encoded.
 
-An address of an image holds a keyed hash and nothing else: what it stands for was written down
-when a page was made, so nothing that a client sends reaches a disk.
+The address of an image contains a keyed hash only. Its meaning was stored when a page was created,
+so nothing that a client sends reaches a disk.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ShownImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageView:
-    """What an address stands for.
+    """The meaning of an address.
 
     Attributes:
         kind: ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
@@ -80,12 +80,12 @@ class ImageView:
 
 
 class ImageRegistry:
-    """The images of some sets. Safe under several threads.
+    """The images of some sets. Safe for several threads.
 
     Args:
         opened: returns a set by name.
-        digest_of: returns the content digest that an image must have (hex), or ``None`` where
-            nobody knows: a verdict on other content than the audit's would be a false one.
+        digest_of: returns the content digest that an image must have (hex), or ``None`` if
+            it is unknown: a verdict on another content than that of the audit would be wrong.
         budget: bytes of decoded images to keep.
     """
 
@@ -133,21 +133,21 @@ class ImageRegistry:
         return f"/{'marks' if view.kind == 'marks' else 'image'}/{name}"
 
     def view(self, name: str) -> ImageView | None:
-        """Return what the last part of an address stands for, or ``None``."""
+        """Return the meaning of the last part of an address, or ``None``."""
         with self._lock:
             return self._views.get(name)
 
     def encoded(self, view: ImageView) -> tuple[bytes, str]:
         """Return something to see as a file, and its media type; a placeholder says why not."""
-        found = [self.picture(*name) for name in view.images]
+        found = [self.image(*name) for name in view.images]
         lost = next((each for each in found if isinstance(each, Unreadable)), None)
         if lost is not None:
             return placeholder(lost), "image/svg+xml"
         return encode(_seen(view, [each.pixels for each in found if isinstance(each, ShownImage)]))
 
     def marks(self, view: ImageView) -> Marks | None:
-        """Return where two images differ; ``None`` where one of them cannot be read."""
-        query, reference = (self.picture(*name) for name in view.images)
+        """Return where two images differ; ``None`` if one of them cannot be read."""
+        query, reference = (self.image(*name) for name in view.images)
         if isinstance(query, Unreadable) or isinstance(reference, Unreadable):
             return None
         matrix = np.reshape(view.matrix or np.eye(3), (3, 3))
@@ -155,12 +155,12 @@ class ImageRegistry:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def picture(self, set_name: str, image: str) -> ShownImage | Unreadable:
+    def image(self, set_name: str, image: str) -> ShownImage | Unreadable:
         """Return an image, at most :data:`LONG` pixels wide and high, or why there is none."""
-        return self._pictures(set_name, [image])[image]
+        return self._images(set_name, [image])[image]
 
     def ahead(self, names: Iterable[Name]) -> None:
-        """Say which images will be wanted next; what was said before is forgotten."""
+        """Set the images that will be needed next, in place of earlier ones."""
         wanted = list(dict.fromkeys(names))
         with self._lock:
             here = all(name in self._kept for name in wanted[:SOON])
@@ -185,9 +185,9 @@ class ImageRegistry:
                 batch, self._wanted = self._wanted, []
             for set_name in dict.fromkeys(name for name, _ in batch):
                 images = [image for name, image in batch if name == set_name]
-                self._pictures(set_name, images, patient=True)
+                self._images(set_name, images, patient=True)
 
-    def _pictures(
+    def _images(
         self, set_name: str, images: Sequence[str], *, patient: bool = False
     ) -> dict[str, ShownImage | Unreadable]:
         """Return images of one set, read in one pass where they are not kept.
@@ -195,7 +195,7 @@ class ImageRegistry:
         Args:
             set_name: name of the set.
             images: ids.
-            patient: give way to who is not, and return what was read until then.
+            patient: stop for calls that are not, and return the images read so far.
         """
         found: dict[str, ShownImage | Unreadable] = {}
         with self._lock:
@@ -253,7 +253,7 @@ class ImageRegistry:
             for image, stored in zip(order, data, strict=True):
                 del left[image]
                 yield image, self._shown(stored, self._digest_of(set_name, image))
-            lost = Unreadable("missing", "the set does not have it any more")
+            lost = Unreadable("missing", "it is no longer in the set")
         except (VisleakError, OSError) as error:
             lost = Unreadable("io-error", str(error))
         for image in left:
@@ -267,10 +267,10 @@ class ImageRegistry:
             return Unreadable(
                 "missing", "its content has changed since the audit; run the audit again"
             )
-        picture = decode(stored, enough=LONG // 2)
-        if isinstance(picture, Unreadable):
-            return picture
-        return ShownImage(shrink(picture.pixels, LONG), picture.width, picture.height)
+        image = decode(stored, enough=LONG // 2)
+        if isinstance(image, Unreadable):
+            return image
+        return ShownImage(shrink(image.pixels, LONG), image.width, image.height)
 
 
 def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
@@ -278,7 +278,7 @@ def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
     if len(wanted) > 4:
         found = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
     else:
-        # one look through the ids is cheaper than making an index of them all
+        # for few ids a scan is cheaper than an index of all
         found = [pc.index(images.ids, image).as_py() for image in wanted]
     pairs = zip(wanted, found, strict=True)
     return {image: place for image, place in pairs if place is not None and place >= 0}
@@ -309,7 +309,7 @@ def encode(pixels: Bytes8) -> tuple[bytes, str]:
 
 
 def placeholder(lost: Unreadable) -> bytes:
-    """Return a drawing that says why there is no image."""
+    """Return a placeholder with the reason why there is no image."""
     words = f"{lost.reason}: {lost.detail}" if lost.detail else lost.reason
     lines = [words[start : start + 34] for start in range(0, min(len(words), 34 * 5), 34)]
     spans = "".join(

@@ -224,7 +224,7 @@ def test_a_vanished_source_is_told_at_once(folder: Path, finished: Path) -> None
 
 
 def test_sets_of_embeddings_are_left_out(folder: Path) -> None:
-    """They have digests of the bytes they were made of, and nothing to look at."""
+    """They have digests of the bytes they were made of, and no images."""
     path = folder / "audit.json"
     summary = json.loads(path.read_text())
     pairs = pq.read_table(folder / PAIRS).to_pylist()
@@ -238,7 +238,7 @@ def test_sets_of_embeddings_are_left_out(folder: Path) -> None:
     with pytest.raises(VisleakError) as said:
         ReviewSession(folder, "ada")
     assert str(said.value) == (
-        f"{folder} compares embeddings: there are no images to look at; audit the images"
+        f"{folder} compares embeddings: there are no images to review; audit the images"
         " themselves to review them"
     )
 

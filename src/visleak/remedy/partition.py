@@ -1,0 +1,235 @@
+"""``split``: parts of a set between which nothing leaks."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from visleak.auditing import Audit, audit
+from visleak.errors import UsageError
+from visleak.images import open_pictures
+from visleak.images.request import check_groups
+from visleak.images.sides import open_set
+from visleak.options import Columns, keywords
+from visleak.pipeline.context import Progress, silent
+from visleak.records import ImageSet
+from visleak.remedy.assignment import assign
+from visleak.remedy.balance import Balance, Float64, Loads, counted, reasons
+from visleak.remedy.graph import Edges, Graph
+from visleak.remedy.plan import (
+    AUDITED,
+    NOT_APPLIED,
+    Plan,
+    Split,
+    Target,
+    Unbalanced,
+    planned,
+    refuse_output,
+)
+from visleak.remedy.proof import Auditor, refuse_ungraded
+from visleak.remedy.settings import SplitSettings
+from visleak.settings import Settings
+from visleak.storage import AUDIT
+from visleak.verdicts import read_verdicts
+
+_DEFAULTS: Final = SplitSettings()
+
+
+def split(
+    source: str | os.PathLike[str] | ImageSet,
+    ratios: str | Mapping[str, float],
+    settings: SplitSettings = _DEFAULTS,
+    *,
+    out: str | os.PathLike[str],
+    audited: str | os.PathLike[str] | None = None,
+    apply: bool = False,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = silent,
+) -> Split:
+    """Split a set so that no component of connected images is separated.
+
+    Images are connected if an audit of the set grades their pair as strong enough, if their bytes
+    are equal, or if they have the same group.
+
+    Args:
+        source: the set.
+        ratios: names and shares, as a mapping or as text: ``train=0.8,test=0.2``.
+        settings: what connects images, and the balance of the parts.
+        out: folder for the plan, and for the parts if they are written.
+        audited: folder of a finished audit of this very set with itself; its verdicts count. By
+            default the set is audited into ``out/audit``.
+        apply: write the parts, once an audit of them finds no pair.
+        workers, cache, progress: as in :func:`visleak.audit`.
+
+    Raises:
+        UsageError: an argument is invalid.
+        Unbalanced: the parts were to be written and miss the tolerance; only the plan is written.
+        VisleakError: the set or the audit cannot be used, or leaks remain.
+    """
+    shares, folder, execution = shares_of(ratios), Path(out), {"workers": workers, "cache": cache}
+    columns = Columns(settings.id, settings.label_source, settings.group)
+    if isinstance(source, str):
+        images = open_set(source, columns)
+    else:
+        images = open_pictures(source, **keywords(columns))
+    check_groups([images], settings.group)
+    if settings.stratify is not None and images.labels is None:
+        shown = images.source or images.name
+        raise UsageError(f"stratify {settings.stratify!r}: {shown} has no labels")
+    refuse_output(folder, [images], apply=apply)
+    if audited is None:
+        found = _audited(images, folder / AUDITED, settings.encoder, **execution, progress=progress)
+    else:
+        found = Audit(audited)
+        images = replace(images, name=_name_in(found, images))
+    auditor = Auditor.of(found, settings.grade, **execution, progress=progress)
+    graph = Graph.of(found.folder, [images])
+    edges = graph.edges(found.folder, {images.name: 0}, settings.grade, auditor.verdicts)
+    about = {
+        "kind": "split",
+        "sources": {images.name: images.source},
+        "audit": str(found.folder),
+        "grade": settings.grade,
+        "stratify": settings.stratify,
+        "group": settings.group,
+        "seed": settings.seed,
+    }
+
+    def solve(known: Edges) -> Plan:
+        return _plan(graph, known, shares, settings, about)
+
+    def accept(plan: Plan) -> None:
+        if plan.why and not settings.allow_unbalanced:
+            content = plan.write(folder, NOT_APPLIED)
+            raise Unbalanced(
+                f"the split misses its tolerance of {plan.tolerance:.4g} ({plan.why[0]}); only the"
+                " plan was written: raise --tolerance, or write it anyway with --allow-unbalanced",
+                content,
+            )
+
+    target = Target(folder, found.folder, auditor, apply, settings.format)
+    return planned(target, graph, solve, edges, accept)
+
+
+def _plan(
+    graph: Graph,
+    edges: Edges,
+    shares: Mapping[str, float],
+    settings: SplitSettings,
+    about: dict[str, Any],
+) -> Plan:
+    component = graph.components(edges)
+    stratified = settings.stratify is not None
+    label = graph.label if stratified else np.zeros(len(graph), np.int64)
+    classes = graph.classes if stratified else ("",)
+    targets: Float64 = np.array(list(shares.values()), np.float64)
+    part = assign(component, label, targets, settings.seed)[component]
+    counts = counted(part, len(shares), label, len(classes))
+    after = Balance(tuple(shares), targets, classes, counts)
+    order = np.argsort(component, kind="stable")
+    begin = np.searchsorted(component[order], np.arange(component.max() + 2))
+
+    def describe(number: int) -> str:
+        return graph.describe(order[begin[number] : begin[number + 1]])
+
+    tolerance = settings.tolerance
+    why = reasons(after, Loads.of(component, label), tolerance, describe)
+    return Plan(graph, edges, component, part, after, tolerance, why=why, about=about)
+
+
+def shares_of(ratios: str | Mapping[str, float]) -> dict[str, float]:
+    """Return name and share of each part.
+
+    Raises:
+        UsageError: a share is invalid, they do not add up to 1, or names are missing or not unique.
+
+    >>> shares_of("train=80%,test=.2")
+    {'train': 0.8, 'test': 0.2}
+    """
+    pairs = (
+        [tuple(map(str.strip, each.partition("=")[::2])) for each in ratios.split(",")]
+        if isinstance(ratios, str)
+        else [(name, str(share)) for name, share in ratios.items()]
+    )
+    result: dict[str, float] = {}
+    for name, text in pairs:
+        share = _share(text)
+        if not name or share is None:
+            raise UsageError(
+                "parts are names with shares between 0 and 1, such as train=0.8,test=0.2; got"
+                f" {name}={text}"
+            )
+        if name.startswith(".") or "/" in name:
+            raise UsageError(f"part {name!r} cannot be the name of a folder; choose another")
+        if name in result:
+            raise UsageError(f"two parts are called {name!r}; names must differ")
+        result[name] = share
+    total = sum(result.values())
+    if len(result) < 2 or not math.isclose(total, 1.0, abs_tol=1e-6):
+        raise UsageError(
+            f"parts must be two or more, and their shares add up to 1; got {len(result)} that add"
+            f" up to {total:.6g}"
+        )
+    return result
+
+
+def _share(text: str) -> float | None:
+    """Return a share or percentage as a number between 0 and 1, ``None`` if it is invalid."""
+    try:
+        value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+    except ValueError:
+        return None
+    return value if 0.0 < value < 1.0 else None
+
+
+def _audited(images: ImageSet, folder: Path, encoder: str, **execution: Any) -> Audit:
+    """Return the audit of a set with itself; one of another set is replaced if it has no verdicts.
+
+    Raises:
+        UsageError: people judged pairs of another set in this folder.
+    """
+    # groups change no pair: without them one audit serves all choices of groups
+    bare, settings = replace(images, groups=None), Settings(encoder=encoder)
+    try:
+        return audit(bare, settings=settings, out=folder, **execution)
+    except UsageError:
+        if not (folder / AUDIT).is_file():
+            raise
+    if read_verdicts(folder):
+        raise UsageError(
+            f"{folder} is an audit of another set, or of this one before it changed, and people"
+            " judged pairs there; choose a new folder with -o DIR"
+        )
+    return audit(bare, settings=settings, out=folder, force=True, **execution)
+
+
+def _name_in(found: Audit, images: ImageSet) -> str:
+    """Return the name of a set in an audit that compared it with itself.
+
+    Raises:
+        UsageError: it compared no set with itself, or another one.
+    """
+    refuse_ungraded(found.folder, found.summary)
+    within = [c.query_set for c in found.summary.comparisons if c.coverage == "within"]
+    sizes = {about.name: about.images for about in found.summary.sets}
+    listed, ids, stored = (
+        len(images) + len(images.problems),
+        set(images.ids.to_pylist()),
+        found.images(),
+    )
+    for name in within:
+        own = set(stored.filter(pc.equal(stored["set"], name))["id"].to_pylist())
+        if sizes[name] == listed and own <= ids:
+            return str(name)
+    raise UsageError(
+        f"{found.folder} did not compare {images.source or images.name} with itself; run `visleak"
+        f" audit --set {images.source or 'SOURCE'}`, or omit --audit"
+    )

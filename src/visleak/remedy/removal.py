@@ -1,0 +1,488 @@
+"""``purge``: data sets without the images that leak, planned first and written on request."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.auditing import Audit
+from visleak.errors import UsageError, VisleakError
+from visleak.groups import components
+from visleak.pipeline import chance
+from visleak.pipeline.context import Progress, silent
+from visleak.records import DEGREES, GRADES, ImageSet
+from visleak.remedy.contents import refuse_changed
+from visleak.remedy.manifest import Removed
+from visleak.remedy.parts import Part, Piece
+from visleak.remedy.settings import PurgeSettings
+from visleak.remedy.writing import Written, write
+from visleak.storage import (
+    IMAGES,
+    UNREADABLE,
+    AuditSummary,
+    SetSummary,
+    read_problems,
+    read_summary,
+    read_table,
+    refuse_sets,
+)
+from visleak.verdicts import disputed, judged_pairs
+from visleak.verdicts.level import Level
+
+#: Share of the training images above which removal from the test set is recommended.
+TRAINING_LIMIT: Final = 0.1
+
+_DEFAULTS: Final = PurgeSettings()
+
+_COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference"),
+    *("similarity", "grade", "degree", "coverage", "judged"),
+)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The recommended side, ``test`` or ``train``, and the reason in one or two sentences."""
+
+    side: str
+    why: str
+
+
+@dataclass(frozen=True)
+class ClassChange:
+    """A class of a set: its readable images before and after."""
+
+    label: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class SetPlan:
+    """The images that are removed from one set.
+
+    Attributes:
+        name: of the set.
+        writable: its images are available; otherwise it contains embeddings only.
+        total: its images, including unreadable ones.
+        unreadable: images that could not be read; they stay.
+        removed: images to remove, in the order of the set.
+        classes: each class before and after, by name; empty if labels are unknown.
+    """
+
+    name: str
+    writable: bool
+    total: int
+    unreadable: int
+    removed: tuple[Removed, ...]
+    classes: tuple[ClassChange, ...]
+
+    @property
+    def stays(self) -> int:
+        """Number of images that stay."""
+        return self.total - len(self.removed)
+
+    @property
+    def shift(self) -> float:
+        """Total variation distance between the class shares before and after, 0 to 1."""
+        before, after = (
+            np.array([getattr(each, when) for each in self.classes], np.float64)
+            for when in ("before", "after")
+        )
+        if not before.sum() or not after.sum():
+            return 0.0
+        return float(np.abs(before / before.sum() - after / after.sum()).sum() / 2)
+
+    def counts(self) -> dict[str, Counter[str]]:
+        """Return the number of removed images per class for each reason, strongest first."""
+        found: dict[str, Counter[str]] = {}
+        for each in self.removed:
+            found.setdefault(each.why, Counter())[each.label] += 1
+        order = [*GRADES, *DEGREES]
+        ranked = sorted(found, key=lambda why: (order.index(why) if why in order else 99, why))
+        return {why: found[why] for why in ranked}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
+        return {
+            "name": self.name,
+            "images": self.total,
+            "unreadable": self.unreadable,
+            "removed": len(self.removed),
+            "stays": self.stays,
+            "why": {why: dict(labels) for why, labels in self.counts().items()},
+            "classes": [[each.label, each.before, each.after] for each in self.classes],
+            "class_shares_moved": self.shift,
+        }
+
+
+@dataclass(frozen=True)
+class Purge:
+    """A plan, and what was written.
+
+    Attributes:
+        settings: of the purge.
+        sets: plan of each set of the side.
+        disputed: pairs of sufficient grade on which reviewers disagree.
+        blank: images in pairs of sufficient grade that stay because they are blank.
+        advice: the recommended side.
+        caveats: limits of the audit because of which more images may leak.
+        written: the data set; ``None`` if this is only a plan.
+    """
+
+    settings: PurgeSettings
+    sets: tuple[SetPlan, ...]
+    disputed: int
+    blank: int
+    advice: Advice
+    caveats: tuple[str, ...]
+    written: Written | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plan and result as plain values."""
+        return {
+            "asked": self.settings.as_dict(),
+            "sets": [each.as_dict() for each in self.sets],
+            "disputed_pairs": self.disputed,
+            "blank_images": self.blank,
+            "recommended": {"from": self.advice.side, "why": self.advice.why},
+            "caveats": list(self.caveats),
+            "written": None if self.written is None else self.written.as_dict(),
+        }
+
+
+def purge(
+    audit: str | os.PathLike[str] | Audit,
+    settings: PurgeSettings = _DEFAULTS,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress = silent,
+) -> Purge:
+    """Plan a data set without leaking images, and write it if ``out`` is given.
+
+    An image is removed if it is in a pair of the grade (or degree) or stronger. Verdicts of people
+    count; blank images stay. The sets themselves are never changed.
+
+    Args:
+        audit: the audit, or its folder.
+        settings: which images are removed.
+        out: folder to write; see :func:`visleak.remedy.writing.write`.
+        progress: reports each step.
+
+    Raises:
+        UsageError: the audit does not support the settings, or ``out`` exists.
+        VisleakError: a set changed since the audit, or the result cannot be written.
+    """
+    opened = audit if isinstance(audit, Audit) else Audit(audit)
+    planned = _plan(opened.folder, settings)
+    if out is None:
+        return planned
+    return replace(planned, written=_apply(opened, planned, Path(out), progress))
+
+
+# -- planning ------------------------------------------------------------------------------------
+
+
+def _plan(folder: Path, settings: PurgeSettings) -> Purge:
+    summary, level = read_summary(folder), Level(settings.level)
+    sets = _chosen_sets(summary, settings.remove_from, settings.set_name)
+    if summary.settings.sample:
+        raise UsageError(
+            f"this audit used a sample of {summary.settings.sample} images per set; purge needs an"
+            " audit of all images: run `visleak audit` without --sample"
+        )
+    pairs = judged_pairs(folder, _COLUMNS)
+    own = "query_set" if settings.remove_from == "test" else "reference_set"
+    mine = pc.is_in(pairs[own], pa.array([each.name for each in sets]))
+    leaking = pc.not_equal(pairs["coverage"], "within")
+    ungraded = _ungraded(summary, level, pairs.filter(pc.and_(mine, leaking)))
+    strong = pc.is_in(pairs[level.scale], pa.array(level.names))
+    doubtful = pc.sum(pc.and_(pc.and_(strong, mine), disputed(pairs))).as_py() or 0
+    if not settings.include_disputed:
+        strong = pc.and_(strong, pc.invert(disputed(pairs)))
+    leaks = pairs.filter(pc.and_(strong, leaking))
+    inside = pairs.filter(pc.and_(strong, pc.invert(leaking)))
+    plans, blank = [], 0
+    columns = ["set", "id", "digest", "label", "flat", "locator"]
+    for each in sets:
+        images = read_table(folder, IMAGES, columns, pc.field("set") == each.name)
+        plan, kept = _plan_set(each, images, leaks, inside, settings, level)
+        plans.append(plan)
+        blank += kept
+    lost = leaks.group_by(["reference_set", "reference"]).aggregate([]).num_rows
+    return Purge(
+        settings,
+        tuple(plans),
+        doubtful,
+        blank,
+        _advise(summary, lost),
+        tuple(_caveats(summary, settings, ungraded)),
+    )
+
+
+def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:
+    """Return the sets of a side, or the one of that name.
+
+    Raises:
+        UsageError: there is no such set, or a set is on both sides and none was chosen.
+    """
+    tests = {total.query_set for total in summary.totals}
+    trains = {each.name for each in _training_sets(summary)}
+    if side == "train" and not trains:
+        raise UsageError(
+            "this audit compared a set with itself only, so it has no training side; use"
+            " --remove-from test --test-duplicates drop"
+        )
+    own = tests if side == "test" else trains
+    if name is not None and name not in own:
+        raise UsageError(f"set must be one of {', '.join(sorted(own))}; got {name!r}")
+    if name is None and (both := sorted(tests & trains)):
+        raise UsageError(
+            f"the sets {', '.join(both)} were compared with each other, and purging both would"
+            " remove both images of a pair; choose one with --set NAME"
+        )
+    return [each for each in summary.sets if each.name in own and name in (None, each.name)]
+
+
+def _training_sets(summary: AuditSummary) -> list[SetSummary]:
+    names = {each.reference_set for each in summary.comparisons if each.coverage != "within"}
+    return [each for each in summary.sets if each.name in names]
+
+
+def _ungraded(summary: AuditSummary, level: Level, leaks: pa.Table) -> int:
+    """Return the number of pairs without a grade, 0 for degrees.
+
+    Raises:
+        UsageError: no pair has a grade (or degree).
+    """
+    column, graded = leaks[level.scale], level.scale == "grade"
+    if len(column) == 0 or column.null_count < len(column):
+        return int(column.null_count) if graded else 0
+    if graded and summary.thresholds.soft is not None:
+        raise UsageError(
+            "this audit has no grades (its pairs were not verified); use --degree hard or"
+            " --degree soft"
+        )
+    raise UsageError(
+        f"this audit has no {level.scale}s; audit images, or set thresholds with --hard and --soft"
+    )
+
+
+def _advise(summary: AuditSummary, lost: int) -> Advice:
+    """Return the recommended side: train if possible, else test (Ramos et al. 2025, section 8).
+
+    Args:
+        summary: content of ``audit.json``.
+        lost: training images that would be removed.
+    """
+    trains = _training_sets(summary)
+    if not trains:
+        return Advice("test", "the set was compared with itself only, so it has no other side")
+    names = ", ".join(each.name for each in trains)
+    if not all(each.has_pixels for each in trains):
+        return Advice(
+            "test",
+            f"{names} has embeddings only, so its images cannot be written here; the list of ids to"
+            " remove can (--remove-from train)",
+        )
+    pretrained = [each.name for each in trains if "pretraining" in each.roles]
+    if pretrained:
+        return Advice(
+            "test",
+            f"{', '.join(pretrained)} is pretraining data: a model that has seen it stays as it is"
+            " unless it is pretrained again",
+        )
+    total = sum(each.images for each in trains)
+    share = lost / max(1, total)
+    removed = f"removing from train would drop {lost:,} of {total:,} images of {names}"
+    removed += f" ({100 * share:.2f} %)"
+    if share > TRAINING_LIMIT:
+        return Advice("test", f"{removed}; the limit is {100 * TRAINING_LIMIT:.0f} %")
+    return Advice(
+        "train",
+        f"{removed}, and the test set stays the one that others report on (Ramos et al. 2025,"
+        " section 8: from train if possible, else from test). Retrain the model on the result; if"
+        " that is not possible, replace in test as Barz & Denzler (2020) do: `visleak replace`",
+    )
+
+
+def _caveats(summary: AuditSummary, settings: PurgeSettings, ungraded: int) -> Iterator[str]:
+    """Yield why more images may leak than the audit lists."""
+    if lost := summary.unfinished:
+        yield f"the audit is unfinished: {lost:,} images could not be read again; repeat it"
+    if ungraded:
+        yield (
+            f"{ungraded:,} pairs were not verified, so they have no grade and do not count;"
+            " --degree counts them"
+        )
+    if summary.settings.candidates == "nearest" and settings.remove_from == "train":
+        yield (
+            "the audit lists the one nearest training image of each test image (--candidates"
+            " nearest): further copies in training stay"
+        )
+    yield from (text for text in summary.skipped if text.startswith(("pairs:", "search")))
+    if settings.degree is not None:
+        yield from chance.notes(summary.comparisons)
+    if settings.test_duplicates == "drop":
+        yield from (text for text in summary.skipped if text.startswith("repeats"))
+
+
+def _plan_set(
+    about: SetSummary,
+    images: pa.Table,
+    leaks: pa.Table,
+    inside: pa.Table,
+    settings: PurgeSettings,
+    level: Level,
+) -> tuple[SetPlan, int]:
+    """Return the plan of a set, and how many of its leaking images stay because they are blank."""
+    name = about.name
+    own, other = "query", "reference"
+    if settings.remove_from == "train":
+        own, other = other, own
+    flat = set(images.filter(images["flat"])["id"].to_pylist())
+    leaking = dict(_strongest(leaks.filter(pc.equal(leaks[f"{own}_set"], name)), own, other, level))
+    why = {id_: reason for id_, reason in leaking.items() if id_ not in flat}
+    blank = len(leaking) - len(why)
+    _add_same_content(images, why)
+    if settings.test_duplicates == "drop":
+        pairs = inside.filter(pc.equal(inside["query_set"], name))
+        why |= _duplicates(images, pairs, why.keys() | flat, level)
+    gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
+    removed = tuple(
+        Removed(name, id_, digest or "", locator or "", label or "", *why[id_])
+        for id_, digest, locator, label in zip(
+            *(gone[key].to_pylist() for key in ("id", "digest", "locator", "label")), strict=True
+        )
+    )
+    classes: tuple[ClassChange, ...] = ()
+    if about.has_pixels:
+        before, lost = (Counter(table["label"].to_pylist()) for table in (images, gone))
+        labels = sorted(label for label in before if label is not None)
+        classes = tuple(
+            ClassChange(label, before[label], before[label] - lost[label]) for label in labels
+        )
+    counts = int(about.images), int(about.unreadable)
+    return SetPlan(name, about.has_pixels, *counts, removed, classes), blank
+
+
+def _strongest(
+    pairs: pa.Table, own: str, other: str, level: Level
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each image once, with the grade of its strongest pair and the other image of it."""
+    ranked = pairs.append_column("rank", pc.index_in(pairs[level.scale], pa.array(level.names)))
+    ranked = ranked.sort_by([
+        ("rank", "ascending"), ("similarity", "descending"),
+        (f"{other}_set", "ascending"), (other, "ascending"),
+    ])  # fmt: skip
+    seen = set()
+    for row in ranked.select([own, f"{other}_set", other, level.scale]).to_pylist():
+        if row[own] not in seen:
+            seen.add(row[own])
+            yield row[own], (row[level.scale], f"{row[f'{other}_set']}/{row[other]}")
+
+
+def _add_same_content(images: pa.Table, why: dict[str, tuple[str, str]]) -> None:
+    """Also remove the images whose bytes are equal to those of a removed one."""
+    gone = images.filter(pc.is_in(images["id"], pa.array(list(why), pa.string())))
+    reasons = dict(zip(gone["digest"].to_pylist(), gone["id"].to_pylist(), strict=True))
+    reasons.pop(None, None)
+    same = images.filter(pc.is_in(images["digest"], pa.array(list(reasons), pa.string())))
+    for id_, digest in zip(same["id"].to_pylist(), same["digest"].to_pylist(), strict=True):
+        why.setdefault(id_, why[reasons[digest]])
+
+
+def _duplicates(
+    images: pa.Table, pairs: pa.Table, excluded: set[str], level: Level
+) -> dict[str, tuple[str, str]]:
+    """Return the images to remove so that the first of each group of duplicates stays."""
+    ids = images["id"].combine_chunks()
+    staying = np.array([id_ not in excluded for id_ in ids.to_pylist()], np.bool_)
+    ends = [
+        pc.index_in(pairs[side].combine_chunks(), ids).to_numpy(zero_copy_only=False)
+        for side in ("query", "reference")
+    ]
+    left, right = (end.astype(np.int64) for end in ends)
+    both = staying[left] & staying[right]
+    rank = pc.index_in(pairs[level.scale], pa.array(level.names)).to_numpy()
+    strongest = np.full(len(ids), len(level.names))
+    for end in (left, right):
+        np.minimum.at(strongest, end[both], rank[both])
+    rows = np.flatnonzero(staying)
+    group = components(len(ids), [(left[both], right[both])])[rows]
+    _, first, numbers = np.unique(group, return_index=True, return_inverse=True)
+    kept = rows[first[numbers]]
+    return {
+        ids[at].as_py(): (
+            f"repeat: {level.names[strongest[at]]}",
+            f"{images['set'][at].as_py()}/{ids[stays].as_py()}",
+        )
+        for at, stays in zip(rows.tolist(), kept.tolist(), strict=True)
+        if stays != at
+    }
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> Written:
+    """Write the sets of a plan without the removed images."""
+    refuse_sets(audit.summary, out)
+    how = planned.settings.format
+    parts, known = [], {}
+    problems = read_problems(audit.folder / UNREADABLE)
+    for each in planned.sets:
+        if not each.writable:
+            if how != "manifest":
+                raise UsageError(
+                    f"set {each.name!r} has embeddings only, so there are no images to {how};"
+                    " write the list of ids with --format manifest"
+                )
+            continue
+        seen = read_table(audit.folder, IMAGES, ["id", "digest"], pc.field("set") == each.name)
+        images = _opened(audit, each.name)
+        _refuse_other_images(images, seen, {p.id for p in problems if p.set == each.name})
+        gone = pa.array([removed.id for removed in each.removed], pa.string())
+        goes = pc.is_in(images.ids, gone).to_numpy(zero_copy_only=False)
+        refuse_changed(images, np.flatnonzero(goes).tolist(), seen)
+        known[each.name] = seen
+        parts.append(Part(each.name, (Piece(images, np.flatnonzero(~goes)),)))
+    about = {
+        "remedy": "purge",
+        "audit": str(audit.folder.resolve()),
+        "audit_key": audit.summary.key,
+        "headline": audit.summary.headline,
+    } | planned.settings.as_dict()
+    removed = [removed for each in planned.sets for removed in each.removed]
+    return write(parts, out, how, about=about, removed=removed, known=known, progress=progress)
+
+
+def _opened(audit: Audit, name: str) -> ImageSet:
+    try:
+        return cast(ImageSet, audit.images_of(name))
+    except VisleakError as error:
+        raise VisleakError(f"set {name!r} cannot be opened again as audited: {error}") from error
+
+
+def _refuse_other_images(images: ImageSet, known: pa.Table, unread: set[str]) -> None:
+    """Refuse a set that lists other images than the audit.
+
+    Raises:
+        VisleakError: an image is new or missing.
+    """
+    seen, now = known["id"].to_pylist(), images.ids.to_pylist()
+    audited, present = set(seen), set(now)
+    new = ((id_, "is new") for id_ in now if id_ not in audited and id_ not in unread)
+    gone = ((id_, "is missing") for id_ in seen if id_ not in present)
+    for id_, what in (*new, *gone):
+        raise VisleakError(
+            f"set {images.name!r}: image {id_!r} {what} since the audit; run `visleak audit` again"
+        )

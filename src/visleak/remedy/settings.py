@@ -1,0 +1,199 @@
+"""Settings of ``purge``, ``split`` and ``replace``, which are also options of the commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from visleak.errors import UsageError
+from visleak.options import (
+    METHOD,
+    OUTPUT,
+    SETS,
+    Options,
+    group_column,
+    id_column,
+    label_column,
+    option,
+    share,
+)
+from visleak.replacements.settings import SelectionSettings
+
+#: What a result consists of: lists alone, lists and links, lists and copies.
+FORMATS: Final = ("manifest", "link", "copy")
+
+#: Grades that connect images.
+GRADES: Final = ("exact", "near", "similar")
+
+#: Panels of ``--help``.
+NEW: Final = "A new split"
+REPAIR: Final = "Repair a split"
+
+
+def _format(default: str) -> Any:
+    return option(
+        default,
+        "Lists of what is where; or the data set in its own layout, of symbolic links or of"
+        " copies.",
+        choices=FORMATS,
+        panel=OUTPUT,
+    )
+
+
+@dataclass(frozen=True)
+class PurgeSettings(Options):
+    """Which images are removed, and from which side.
+
+    Raises:
+        UsageError: a value is not allowed, or both a grade and a degree are given.
+    """
+
+    remove_from: str = option(
+        "test",
+        "Side that images are removed from: the test image or the training image of a leaking"
+        " pair.",
+        choices=("test", "train"),
+        panel=METHOD,
+    )
+    grade: str | None = option(
+        None,
+        "Weakest grade of the pairs that count: near (the default) means near and exact. ciFAIR"
+        " (Barz & Denzler 2020) counts similar and stronger: --grade similar.",
+        choices=GRADES,
+        panel=METHOD,
+    )
+    degree: str | None = option(
+        None,
+        "Weakest degree of the pairs that count, if there are no grades: soft means soft and hard.",
+        choices=("hard", "soft"),
+        panel=METHOD,
+    )
+    set_name: str | None = option(
+        None, "The set to purge, if there are several.", "--set", metavar="NAME", panel=SETS
+    )
+    test_duplicates: str = option(
+        "keep",
+        "Test images that are duplicates of each other: keep all, or drop all but the first of"
+        " each group.",
+        choices=("keep", "drop"),
+        panel=METHOD,
+    )
+    include_disputed: bool = option(
+        False,
+        "Count pairs on which reviewers disagree, by their automatic grade.",
+        panel=METHOD,
+    )
+    format: str = _format("manifest")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grade is not None and self.degree is not None:
+            raise UsageError("give either --grade or --degree")
+        if self.test_duplicates == "drop" and self.remove_from != "test":
+            raise UsageError("--test-duplicates drop needs --remove-from test")
+
+    @property
+    def level(self) -> str:
+        """The weakest grade or degree that counts."""
+        return self.degree or self.grade or "near"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``purge --json`` and ``manifest.json`` contain."""
+        return {
+            "from": self.remove_from,
+            "grade": None if self.degree else self.level,
+            "degree": self.degree,
+            "set": self.set_name,
+            "within": self.test_duplicates,
+            "include_disputed": self.include_disputed,
+        }
+
+
+@dataclass(frozen=True)
+class PartSettings(Options):
+    """What keeps images together, and how the parts of a split are written."""
+
+    group: str | None = group_column(METHOD)
+    grade: str = option(
+        "near",
+        "Images of pairs of this grade or stronger stay together.",
+        choices=GRADES,
+        panel=METHOD,
+    )
+    seed: int = option(0, "Random seed for tie-breaking.", metavar="N", panel=METHOD, least=0)
+    format: str = _format("manifest")
+
+
+@dataclass(frozen=True)
+class SplitSettings(PartSettings):
+    """How a set is split.
+
+    Raises:
+        UsageError: a value is not allowed, or ``stratify`` and ``label`` name two columns.
+    """
+
+    stratify: str | None = option(
+        None,
+        "Keep the shares of classes: label uses those that the set has (folders, label columns),"
+        " another word is their column.",
+        metavar="label|COLUMN",
+        panel=NEW,
+    )
+    tolerance: float = option(
+        0.01,
+        "Allowed deviation of sizes and class shares, such as 0.01 or 1%.",
+        metavar="RATE",
+        panel=NEW,
+        parse=share,
+        least=0,
+        most=1,
+    )
+    allow_unbalanced: bool = option(
+        False, "With --apply: also write a split that misses the tolerance.", panel=NEW
+    )
+    encoder: str = option("", "Encoder of the audit. Default: builtin.", metavar="NAME", panel=NEW)
+    id: str | None = id_column(NEW)
+    label: str | None = label_column(NEW)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stratify not in (None, "label", self.label) and self.label is not None:
+            raise UsageError(
+                f"stratify {self.stratify!r} and label {self.label!r} name two columns; give one"
+            )
+
+    @property
+    def label_source(self) -> str | None:
+        """The column that labels come from; ``None`` for the usual one."""
+        return self.label if self.stratify in (None, "label") else self.stratify
+
+
+@dataclass(frozen=True)
+class RepairSettings(PartSettings):
+    """How an existing split is repaired."""
+
+    keep_sizes: bool = option(
+        False,
+        "Move others back, or unite some the other way, so that sizes and classes stay.",
+        panel=REPAIR,
+    )
+
+
+@dataclass(frozen=True)
+class ReplaceSettings(SelectionSettings):
+    """How duplicates are replaced."""
+
+    select: str = option(
+        "approved",
+        "approved: what people approved in visleak review AUDIT_DIR --pool SOURCE; auto: without an"
+        " approval, the first candidate of the class that is not a copy of its nearest"
+        " neighbours. No person checks those.",
+        choices=("approved", "auto"),
+        panel=METHOD,
+    )
+    format: str = _format("copy")
+    allow_missing: bool = option(
+        False,
+        "Write although some duplicates have no replacement; they stay and are listed.",
+        panel=OUTPUT,
+    )

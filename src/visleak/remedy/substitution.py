@@ -1,0 +1,325 @@
+"""``replace``: the fair test set, in which other images take the places of duplicates.
+
+Barz & Denzler (2020), section 4: training data and all other test images stay untouched; order,
+ids and size of the test set stay the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.context import Progress, silent
+from visleak.records import GRADES, ImageSet
+from visleak.remedy.parts import Part, Piece, Substitute
+from visleak.remedy.settings import ReplaceSettings
+from visleak.remedy.writing import Written, refuse_existing, write
+from visleak.replacements import Decision, Decisions, Selection, distance, open_selection
+from visleak.storage import csv_cell, read_summary, refuse_sets, write_csv_rows
+
+_DEFAULTS: Final = ReplaceSettings()
+
+#: Header of the lists of ciFAIR.
+CIFAIR: Final = ("TestID", "TrainID", "Distance", "Judgment")
+
+#: Header of ``replacements.csv``.
+_REPLACED: Final = ("test", "pool", "class", "test_digest", "pool_digest", "how", "reviewer")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassProgress:
+    """Replacements of a class.
+
+    Attributes:
+        label: the class; empty without labels.
+        duplicates: test images that need a replacement.
+        replaced: those that have one.
+        candidates_left: candidates without a decision.
+    """
+
+    label: str
+    duplicates: int
+    replaced: int
+    candidates_left: int
+
+
+@dataclass(frozen=True)
+class ReplacePlan:
+    """What ``replace`` would write, or has written.
+
+    Attributes:
+        test_set: its name.
+        size: images of the test set.
+        settings: of the run.
+        pool: number of usable images of the pool, and of others by reason.
+        replaced: approvals that are used, in the order of the test set.
+        missing: duplicates without a replacement, with the reason.
+        classes: replacements per class.
+        leaks, within: duplicates of a training image, and of another test image; an image that is
+            both counts in both.
+        blank, disputed: test images that are left out because they are blank, or because reviewers
+            disagree.
+        by_class: replacements have the class of the test image.
+        written: the result; ``None`` if this is only a plan.
+    """
+
+    test_set: str
+    size: int
+    settings: ReplaceSettings
+    pool: Mapping[str, int]
+    replaced: tuple[Decision, ...]
+    missing: tuple[tuple[str, str], ...]
+    classes: tuple[ClassProgress, ...]
+    leaks: int
+    within: int
+    blank: int
+    disputed: int
+    by_class: bool
+    written: Written | None = field(default=None, compare=False)
+
+    @property
+    def duplicates(self) -> int:
+        """Number of test images that need a replacement."""
+        return len(self.replaced) + len(self.missing)
+
+    @property
+    def automatic(self) -> int:
+        """Number of replacements that no person has checked."""
+        return sum(each.how == "machine" for each in self.replaced)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of ``--json``."""
+        return {
+            "test_set": self.test_set,
+            "images": self.size,
+            "grade": self.settings.grade,
+            "choose": self.settings.select,
+            "seed": self.settings.seed,
+            "duplicates": self.duplicates,
+            "repeat_training": self.leaks,
+            "repeat_test": self.within,
+            "replaced": len(self.replaced),
+            "chosen_by_machine": self.automatic,
+            "missing": [{"test": id_, "why": why} for id_, why in self.missing],
+            "left_out": {"blank": self.blank, "disputed": self.disputed},
+            "by_class": self.by_class,
+            "pool": dict(self.pool),
+            "classes": [dataclasses.asdict(each) for each in self.classes],
+            "written": None if self.written is None else str(self.written.folder),
+        }
+
+
+def replace(
+    folder: str | os.PathLike[str],
+    pool: str | os.PathLike[str] | ImageSet,
+    settings: ReplaceSettings = _DEFAULTS,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    apply: bool = False,
+    workers: int | None = None,
+    cache: str | os.PathLike[str] | None = "default",
+    progress: Progress = silent,
+) -> ReplacePlan:
+    """Plan the fair test set of an audit, or write it.
+
+    Args:
+        folder: the audit folder.
+        pool: source of the replacements.
+        settings: what counts as a duplicate, and how replacements are selected.
+        out: folder for the fair test set; required by ``apply``.
+        apply: write; otherwise nothing is written, and automatic choices are not stored.
+        workers, cache, progress: as in :func:`visleak.audit`.
+
+    Raises:
+        UsageError: an argument is invalid, or some duplicates have no replacement.
+        VisleakError: audit or pool cannot be used, or the result cannot be written.
+    """
+    if apply and out is None:
+        raise UsageError("to write the fair test set, name a folder for it with -o DIR")
+    if apply and out is not None:
+        refuse_existing(Path(out))
+        refuse_sets(read_summary(Path(folder)), Path(out))
+    execution: dict[str, Any] = {"workers": workers, "cache": cache, "progress": progress}
+    with open_selection(folder, pool, settings, trial=True, **execution) as selection:
+        if settings.select == "auto":
+            _refuse_without_classes(selection)
+            step = "choosing replacements"
+            selection.choose(lambda done, total: progress(step, done, total))
+        plan = _plan(selection, settings)
+        if not apply or out is None:
+            return plan
+        if plan.missing and not settings.allow_missing:
+            raise UsageError(_missing(plan))
+        _store(Path(folder), selection)
+        return dataclasses.replace(plan, written=_write(selection, plan, Path(out), progress))
+
+
+def _refuse_without_classes(selection: Selection) -> None:
+    """Refuse an automatic choice if the class of an image is unknown.
+
+    Raises:
+        UsageError: the duplicates have labels and the pool has none.
+    """
+    if not selection.by_class and any(each.label for each in selection.duplicates.images):
+        raise UsageError(
+            "the duplicates have labels and the pool has none, so the classes of its images are"
+            " unknown; name the column with --label, or let people choose with `visleak review"
+            " AUDIT_DIR --pool SOURCE`"
+        )
+
+
+def _plan(selection: Selection, settings: ReplaceSettings) -> ReplacePlan:
+    found, pool = selection.duplicates, selection.pool
+    approvals = selection.approvals()
+    replaced: list[Decision] = []
+    missing: list[tuple[str, str]] = []
+    used: Counter[str] = Counter()
+    for each in found.images:
+        decision = approvals.get((each.digest, each.copy))
+        why = "nothing approved" if decision is None else selection.objection(decision)
+        if decision is not None and not why:
+            replaced.append(decision)
+            used[each.label or ""] += 1
+        else:
+            missing.append((each.id, why))
+    within = [[leak.within for leak in each.leaks] for each in found.images]
+    return ReplacePlan(
+        test_set=selection.test_set,
+        size=len(selection.material[selection.test_set].images),
+        settings=settings,
+        pool={
+            "images": len(pool.images) + len(pool.images.problems),
+            "usable": pool.usable,
+            "in_the_audit": pool.known,
+            "repeated": pool.repeated,
+            "blank": pool.blank,
+            "unreadable": pool.unreadable,
+        },
+        replaced=tuple(replaced),
+        missing=tuple(missing),
+        classes=tuple(
+            ClassProgress(each.label, each.duplicates, used[each.label], each.left)
+            for each in selection.counts()
+        ),
+        leaks=sum(not all(each) for each in within),
+        within=sum(map(any, within)),
+        blank=found.blank,
+        disputed=found.disputed,
+        by_class=selection.by_class,
+    )
+
+
+def _missing(plan: ReplacePlan) -> str:
+    """Return the message about duplicates without a replacement."""
+    short = ", ".join(
+        f"{each.label or 'no class'} {each.duplicates - each.replaced:,}"
+        for each in plan.classes
+        if each.duplicates > each.replaced
+    )
+    advice = (
+        "give a larger pool"
+        if plan.settings.select == "auto"
+        else "approve some with `visleak review AUDIT_DIR --pool SOURCE`, select them automatically"
+        " with --select auto"
+    )
+    return (
+        f"{len(plan.missing):,} of {plan.duplicates:,} duplicates have no replacement ({short});"
+        f" {advice}, or keep these test images with --allow-missing"
+    )
+
+
+def _store(folder: Path, selection: Selection) -> None:
+    """Store automatic choices among the decisions of the audit.
+
+    Raises:
+        VisleakError: others were stored in the meantime.
+    """
+    chosen = selection.approvals()
+    known = {each.pool_digest for each in chosen.values()}
+    with Decisions(folder) as decisions:
+        stored = {(each.test_digest, each.copy, each.pool_digest) for each in decisions.standing()}
+        for place, each in chosen.items():
+            if (*place, each.pool_digest) not in stored and decisions.approve(each, known):
+                raise VisleakError(
+                    "replacements were approved while these were chosen; repeat the command"
+                )
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progress) -> Written:
+    test, pool = selection.material[selection.test_set], selection.pool
+    by_test = {(each.test_digest, each.copy): each for each in plan.replaced}
+    instead: dict[int, Substitute] = {}
+    for each in selection.duplicates.images:
+        decision = by_test.get((each.digest, each.copy))
+        row = selection.row_of(decision.pool_digest) if decision is not None else None
+        if row is not None:
+            instead[each.position] = Substitute(pool.images, int(pool.fingerprints.rows[row]))
+    whole = Piece(test.images, np.arange(len(test.images), dtype=np.int64), instead)
+    about = {
+        "verb": "replace",
+        "test_set": plan.test_set,
+        "grade": plan.settings.grade,
+        "choose": plan.settings.select,
+        "seed": plan.settings.seed,
+        "pool": pool.images.source,
+        "duplicates": plan.duplicates,
+        "replaced": len(plan.replaced),
+        "chosen_by_machine": plan.automatic,
+        "without_replacement": len(plan.missing),
+    }
+    digests = [bytes(digest).hex() for digest in test.fingerprints.digests]
+    return write(
+        [Part(plan.test_set, (whole,))],
+        out,
+        plan.settings.format,
+        about=about,
+        extra=dict(_lists(selection, plan)),
+        known={plan.test_set: pa.table({"id": test.fingerprints.ids, "digest": digests})},
+        progress=progress,
+    )
+
+
+def _lists(selection: Selection, plan: ReplacePlan) -> Iterator[tuple[str, bytes]]:
+    """Yield the further files of the result: duplicates as in ciFAIR, and their replacements."""
+    for name, within in (("duplicates.csv", False), ("duplicates_within_test.csv", True)):
+        rows = sorted(_cifair_rows(selection, within), key=lambda row: row[0])
+        yield name, _csv(CIFAIR, (row for _, row in rows))
+    used = (
+        (d.test, d.pool, d.label, d.test_digest, d.pool_digest, d.how, d.reviewer)
+        for d in plan.replaced
+    )
+    yield "replacements.csv", _csv(_REPLACED, used)
+    if plan.missing:
+        yield "without_replacement.csv", _csv(("test", "why"), plan.missing)
+
+
+def _cifair_rows(selection: Selection, within: bool) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """Yield distance and row of each pair of a duplicate."""
+    images = selection.duplicates.images
+    several = len({leak.set for each in images for leak in each.leaks if not leak.within}) > 1
+    for each in images:
+        for leak in each.leaks:
+            if leak.within == within:
+                far = distance(selection.similarity(each, leak))
+                other = f"{leak.set}/{leak.id}" if several and not within else leak.id
+                yield far, (each.id, other, repr(far), str(GRADES.index(leak.grade)))
+
+
+def _csv(header: tuple[str, ...], rows: Iterable[Sequence[str]]) -> bytes:
+    text = io.StringIO(newline="")
+    write_csv_rows(text, [header])
+    write_csv_rows(text, (tuple(map(csv_cell, row)) for row in rows))
+    return text.getvalue().encode("utf-8", "surrogateescape")
