@@ -45,7 +45,7 @@ from visleak.images import decode
 from visleak.pipeline import RunContext
 from visleak.records import GRADES, ImageSet
 from visleak.verify import check
-from visleak.verify.exact import exactly_alike
+from visleak.verify.exact import is_exact
 
 DOCS = Path(__file__).parents[1] / "docs" / "detection"
 UNJUDGED_SHOWN = 50
@@ -208,9 +208,7 @@ def resaves(data: Path) -> dict[str, float]:
     }
     return {
         name: float(
-            np.mean(
-                [exactly_alike(p, np.asarray(compress(Image.fromarray(p), 90))) for p in pixels]
-            )
+            np.mean([is_exact(p, np.asarray(compress(Image.fromarray(p), 90))) for p in pixels])
         )
         for name, pixels in pictures.items()
     }

@@ -16,7 +16,7 @@ from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import Outcome, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.robustness.conditions import named
 from visleak.robustness.experiment import tested
@@ -65,11 +65,11 @@ def ranked(images: ImageSet, changed: Changed, place: RunContext) -> Ranked:
     outcome = pipeline.run(
         [changed.images], [images], load_encoder(), Settings(within=False), place
     )
-    compared = outcome.compared[0]
+    compared = outcome.comparisons[0]
     pairs, grades = compared.pairs, compared.grades
     assert grades is not None
-    left = outcome.sides[changed.images.name].prints
-    right = outcome.sides[images.name].prints
+    left = outcome.sides[changed.images.name].fingerprints
+    right = outcome.sides[images.name].fingerprints
     query, condition = changed.parts(left.rows)
     own = right.rows[pairs.reference] == changed.queries[query[pairs.query]]
     order = np.lexsort((-pairs.similarity, -grades.probability, pairs.query))
@@ -163,7 +163,7 @@ def _wrong(result: Ranked) -> dict[str, int]:
 def _among_originals(images: ImageSet, place: RunContext) -> dict[str, int]:
     """Return how many pairs of different untransformed photographs are graded near or exact."""
     outcome: Outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
-    grades = outcome.compared[0].grades
+    grades = outcome.comparisons[0].grades
     assert grades is not None
     return {
         "pairs": len(images) * (len(images) - 1) // 2,

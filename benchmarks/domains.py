@@ -34,7 +34,7 @@ from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.grading import grade, load_grader
 from visleak.pipeline import RunContext
-from visleak.pipeline.tables import Compared
+from visleak.pipeline.comparison import Comparison
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.settings import Settings
 from visleak.stats.calibration import expected_calibration_error
@@ -62,11 +62,11 @@ DRAWN = "documents"
 QUERIES, REFERENCES = "queries", "references"
 
 
-def graded(queries: ImageSet, references: ImageSet | None, place: RunContext) -> Compared:
+def graded(queries: ImageSet, references: ImageSet | None, place: RunContext) -> Comparison:
     """Return the pairs of two sets, or within one, with their grades, as an audit has them."""
     sides = ([queries], []) if references is None else ([queries], [references])
     settings = Settings(within=references is None)
-    return pipeline.run(*sides, load_encoder(), settings, place).compared[0]
+    return pipeline.run(*sides, load_encoder(), settings, place).comparisons[0]
 
 
 class Tally:
@@ -79,7 +79,7 @@ class Tally:
         self.verified = self.queries = 0
 
     def count(
-        self, compared: Compared, true: npt.NDArray[np.bool_], doubtful: npt.NDArray[np.bool_]
+        self, compared: Comparison, true: npt.NDArray[np.bool_], doubtful: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64]:
         """Count the pairs of a comparison; return the rows that are wrong, the surest first."""
         assert compared.grades is not None
@@ -92,7 +92,7 @@ class Tally:
         self.wrong_exact += int(((grades == EXACT) & ~true & ~doubtful).sum())
         checked = ~np.isnan(compared.matrix[:, 0]) & (grades >= 0)
         self.verified += int(checked.sum())
-        self.queries += len(compared.query)
+        self.queries += len(compared.query.images)
         kept = checked & (true | ~doubtful)
         self.probability += probability[kept].tolist()
         self.true += true[kept].tolist()
@@ -146,7 +146,7 @@ def on_set(images: DomainSet, folder: Path, place: RunContext) -> dict[str, Any]
 
 
 def _errors(
-    images: DomainSet, compared: Compared, rows: npt.NDArray[np.int64],
+    images: DomainSet, compared: Comparison, rows: npt.NDArray[np.int64],
     source: npt.NDArray[np.int64], kinds: npt.NDArray[np.str_],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the first of some wrong pairs, by name."""
@@ -178,7 +178,7 @@ def _doubtful(
 
 
 def _found(
-    compared: Compared, own: npt.NDArray[np.bool_], kinds: npt.NDArray[np.str_]
+    compared: Comparison, own: npt.NDArray[np.bool_], kinds: npt.NDArray[np.str_]
 ) -> dict[str, float]:
     """Return the share of the copies of each kind that is graded near or exact."""
     assert compared.grades is not None

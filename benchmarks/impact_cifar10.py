@@ -45,7 +45,7 @@ from visleak.formats import open_images
 from visleak.impact import Impact, read_impact
 from visleak.impact.results import Effect
 from visleak.pipeline import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.stats import chance, percent
 
 Float32 = npt.NDArray[np.float32]

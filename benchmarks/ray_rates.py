@@ -32,10 +32,12 @@ from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline.candidates import side
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.partitions import streamed
+from visleak.pipeline.embeddings import NoImages
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.processes import Processes, use_one_thread
 from visleak.pipeline.ray_engine import RayEngine
+from visleak.pipeline.streaming import streamed
 from visleak.records import Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
@@ -181,7 +183,8 @@ def backgrounds() -> float:
         flat=np.zeros(REFERENCES, np.bool_),
         encoder=encoder.digest,
     )
-    return REFERENCES / best(lambda: side(prints, encoder, tuple(range(9)), ExactSearch(), 1))
+    encoded = EncodedSet(ImageSet("train", prints.ids, prints.ids, NoImages()), prints)
+    return REFERENCES / best(lambda: side(encoded, encoder, tuple(range(9)), ExactSearch(), 1))
 
 
 def nothing(number: int) -> int:

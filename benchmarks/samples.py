@@ -32,9 +32,10 @@ from visleak.formats import open_images
 from visleak.grading import features
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.local import with_votes
-from visleak.pipeline.material import Material
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.local_features import with_votes
 from visleak.pipeline.run import thresholds_of
 from visleak.pipeline.verification import verify
 from visleak.pipeline.windows import with_windows
@@ -125,24 +126,25 @@ def candidates(
     """
     encoder = load_encoder()
     views, engine = views_for(encoder, "all"), ExactSearch()
-    material, sides = {}, {}
+    sides = {}
     for images in {images.name: images for images in (query, reference)}.values():
         prints = fingerprint(images, encoder, place)
-        sides[images.name] = side(prints, encoder, views, engine, place.workers)
-        material[images.name] = Material(images, prints)
+        encoded = EncodedSet(images, prints)
+        sides[images.name] = side(encoded, encoder, views, engine, place.workers)
     soft = thresholds_of(encoder, Settings()).soft
     pairs = find_pairs(
         sides[query.name], sides[reference.name],
         encoder=encoder, views=views, wanted=Wanted(soft), engine=engine, workers=place.workers,
     )  # fmt: skip
-    pairs = next(with_votes([pairs], sides, material, encoder, place))
     own = sides[query.name], sides[reference.name]
+    found = Comparison.of(*own, pairs, thresholds_of(encoder, Settings()), "auto")
+    pairs = next(with_votes([found], encoder, place)).pairs
     pairs = with_windows(pairs, own, encoder, place.workers)
     if keep is not None:
         pairs = _only(pairs, keep(pairs))
-    evidence = verify([pairs], material, place)[0]
-    left = material[query.name].prints.ids.take(pairs.query).to_numpy(zero_copy_only=False)
-    right = material[reference.name].prints.ids.take(pairs.reference)
+    evidence = verify([pairs], sides, place)[0]
+    left = sides[query.name].fingerprints.ids.take(pairs.query).to_numpy(zero_copy_only=False)
+    right = sides[reference.name].fingerprints.ids.take(pairs.reference)
     return Found(
         left.astype(str), right.to_numpy(zero_copy_only=False).astype(str), pairs, evidence
     )

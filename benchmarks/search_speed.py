@@ -24,7 +24,7 @@ from record import Bar, data_folder, write
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Float32, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted

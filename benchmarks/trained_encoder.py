@@ -37,7 +37,7 @@ from samples import LEFT_OUT, judgements
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Encoder
 from visleak.stats.ranking import average_precision
 from visleak.stats.resampling import cluster_bootstrap

@@ -28,7 +28,7 @@ from skimage import data
 
 Pixels = npt.NDArray[np.uint8]
 
-#: Picture -> width and height of its regions. All of them are in the scikit-image wheel itself.
+#: Image -> width and height of its regions. All of them are in the scikit-image wheel itself.
 #: Its textures are left out: they are cloned together, so that regions of one share content.
 PICTURES: Final[Mapping[str, tuple[int, int]]] = {
     "astronaut": (168, 126),

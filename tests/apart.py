@@ -29,7 +29,7 @@ class Apart:
         largest: bytes of the largest task so far.
     """
 
-    here = False
+    local = False
 
     def __init__(self, scratch: Path | None = None, workers: int = 1) -> None:
         self.tasks: list[str] = []
@@ -39,7 +39,7 @@ class Apart:
     def share(self, value):
         return Sent(pickle.dumps(value))
 
-    def reach(self, cache):
+    def cache_handle(self, cache):
         return CacheFolder(cache.folder)
 
     def each(self, function, tasks, *, step="", network=False):

@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 
 import visleak
 from visleak.encoders import builtin
-from visleak.pipeline import candidates, fingerprinting, local, pictures, prints, verification
+from visleak.pipeline import candidates, chunks, fingerprints, local_features, pixels, verification
 from visleak.search import exact, rescore
 from visleak.storage import IMAGES, PAIRS
 from visleak.verify import screen
@@ -32,11 +32,11 @@ SIZES = (
     (builtin, "BATCH"),
     (candidates, "CHUNK"),
     (exact, "PENDING_LIMIT"),
-    (prints, "BYTES_WAITING"),
-    (fingerprinting, "CHUNK"),
-    (fingerprinting, "PIXELS_WAITING"),
-    (local, "CHUNK"),
-    (pictures, "CHUNK"),
+    (chunks, "BYTES_WAITING"),
+    (fingerprints, "CHUNK"),
+    (fingerprints, "PIXELS_WAITING"),
+    (local_features, "CHUNK"),
+    (pixels, "CHUNK"),
     (rescore, "CHUNK"),
     (screen, "_BATCH"),
     (verification, "CHECK_CHUNK"),

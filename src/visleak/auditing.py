@@ -1,4 +1,4 @@
-"""The main job as one call, and what it found as one object."""
+"""An audit as one call, and its result as one object."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from visleak.images import content_digest, decode
 from visleak.pipeline import folder as folders
 from visleak.pipeline.context import Engine, Progress
 from visleak.pipeline.cost import Cost, cost_of
+from visleak.pipeline.embeddings import encoder_for
 from visleak.pipeline.processes import Processes
-from visleak.pipeline.stored_encoder import encoder_for
 from visleak.pipeline.summary import summarise
 from visleak.pipeline.thresholds import Thresholds, read_thresholds, thresholds_of
 from visleak.records import (
@@ -64,22 +64,22 @@ from visleak.verdicts.exchange import verdicts_of
 #: Below this many images worker processes cost more time than they save.
 WORTH_WORKERS = 400
 
-#: Short side of the pictures handed out for display.
+#: Short side of images for display.
 SHOWN = 320
 
 Source = str | os.PathLike[str] | AnySet | Sequence[Any]
 
 
 class Audit:
-    """A finished audit: a folder, and the questions one asks of it.
+    """A finished audit: its folder, summary and tables.
 
     Args:
         folder: an audit folder.
 
     Attributes:
-        folder: where it lies.
+        folder: its folder.
         summary: the content of ``audit.json``, typed.
-        reused: the call that returned it found it finished and computed nothing.
+        reused: it was finished already, and nothing was computed.
 
     Raises:
         UsageError: the folder holds no finished audit.
@@ -91,17 +91,17 @@ class Audit:
         self.reused = False
         self._opened: dict[str, AnySet] = {}
         self._verdicts: tuple[Verdict, ...] | None = None
-        # an audit in a folder of its own removes it at its end; its copies need it still
+        # a temporary folder is removed with its audit, which copies therefore keep
         self._origin: Audit | None = None
 
     @property
     def judged(self) -> bool:
-        """Whether verdicts of people are laid over; see :func:`apply_verdicts`."""
+        """Whether verdicts of people are included; see :func:`apply_verdicts`."""
         return self._verdicts is not None
 
     @property
     def headline(self) -> str:
-        """The line a person can repeat."""
+        """The result in one line."""
         return self.summary.headline
 
     @property
@@ -132,7 +132,7 @@ class Audit:
     def pairs(self, *, grade: str | None = None, degree: str | None = None) -> pa.Table:
         """Return the rows of ``pairs.parquet``, all or those of a grade or degree *or stronger*.
 
-        With verdicts laid over there are two more columns, ``machine_grade`` and ``judged``.
+        With verdicts included there are two more columns, ``machine_grade`` and ``judged``.
         """
         if self._verdicts is None:
             table = read_table(self.folder, PAIRS)
@@ -152,7 +152,7 @@ class Audit:
         return read_table(self.folder, IMAGES)
 
     def unreadable(self) -> tuple[Problem, ...]:
-        """Return what could not be read."""
+        """Return the images that could not be read."""
         return read_problems(self.folder / UNREADABLE)
 
     def decoded_images(
@@ -165,13 +165,13 @@ class Audit:
     ) -> dict[str, Bytes8]:
         """Return images of a set for display, RGB ``uint8``.
 
-        An image that cannot be read, or whose content is not what was audited, is left out.
+        An image that cannot be read, or that has changed since the audit, is omitted.
 
         Args:
             set_name: name of the set.
             ids: of the images.
             side: bound on the long side in pixels; ``None`` for no bound.
-            complete: leave out none of them.
+            complete: raise an error instead of omitting images.
 
         Raises:
             UsageError: there is no such set, it holds embeddings only, or its source is gone.
@@ -179,7 +179,7 @@ class Audit:
         """
         images = self.images_of(set_name)
         if isinstance(images, EmbeddingSet):
-            raise UsageError(f"set {set_name!r} holds embeddings only; it has no pictures to show")
+            raise UsageError(f"set {set_name!r} holds embeddings only; it has no images to show")
         wanted = list(dict.fromkeys(ids))
         places = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
         order = sorted(
@@ -194,9 +194,9 @@ class Audit:
             digest = audited.get(name)
             if digest is not None and content_digest(stored).hex() != digest:
                 continue
-            picture = decode(stored, enough=SHOWN if side is None else side // 2)
-            if not isinstance(picture, Unreadable):
-                result[name] = picture.pixels if side is None else shrink(picture.pixels, side)
+            image = decode(stored, enough=SHOWN if side is None else side // 2)
+            if not isinstance(image, Unreadable):
+                result[name] = image.pixels if side is None else shrink(image.pixels, side)
         missing = [name for name in wanted if name not in result]
         if complete and missing:
             raise VisleakError(
@@ -205,9 +205,6 @@ class Audit:
             )
         return result
 
-    #: The former name, for packages that have not been revised.
-    pictures = decoded_images
-
     def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:
         """Return the content digests of some images when they were audited."""
         where = (pc.field("set") == set_name) & pc.field("id").isin(list(ids))
@@ -215,7 +212,7 @@ class Audit:
         return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
 
     def images_of(self, name: str) -> AnySet:
-        """Return a set of the audit, opened again if need be.
+        """Return a set of the audit, opened again if necessary.
 
         Raises:
             UsageError: there is no such set, it was given in memory, or its source is gone.
@@ -225,7 +222,7 @@ class Audit:
             if about is None:
                 raise UsageError(f"no set of this audit is called {name!r}")
             if not about.source:
-                raise UsageError(f"set {name!r} was given in memory; its pictures are not on disk")
+                raise UsageError(f"set {name!r} was given in memory; its images are not on disk")
             base = Path(self.summary.opened_in)
             self._opened[name] = open_images(
                 resolved(about.source, base), name=name, **about.options
@@ -262,7 +259,7 @@ def apply_verdicts(
     audit: Audit,
     verdicts: str | os.PathLike[str] | Iterable[Verdict] | None = None,
 ) -> Audit:
-    """Return an audit with what people said counted: in its pairs, rates, headline and summary.
+    """Return an audit with verdicts of people included in pairs, rates, headline and summary.
 
     Neither the audit nor its folder is changed. Disputed pairs keep the machine's grade.
 
@@ -275,14 +272,14 @@ def apply_verdicts(
         UsageError, VisleakError: see :func:`visleak.verdicts.exchange.import_verdicts`.
     """
     if verdicts is None:
-        said = read_verdicts(audit.folder)
+        known = read_verdicts(audit.folder)
     elif isinstance(verdicts, str | os.PathLike):
-        said = verdicts_of(audit.folder, verdicts)
+        known = verdicts_of(audit.folder, verdicts)
     else:
-        said = tuple(verdicts)
+        known = tuple(verdicts)
     result = copy.copy(audit)
-    result.summary = judged_summary(audit.folder, said)
-    result._verdicts, result._origin = said, audit
+    result.summary = judged_summary(audit.folder, known)
+    result._verdicts, result._origin = known, audit
     return result
 
 
@@ -303,12 +300,12 @@ def audit(
     force: bool = False,
     command: str | None = None,
 ) -> Audit:
-    """Compare test images with training images and return what leaks.
+    """Compare test images with training images and return the leaks.
 
     Args:
-        test: the test side: SOURCE text, a path, an ``ImageSet``, several, or pictures.
+        test: the test side: SOURCE text, a path, an ``ImageSet``, several, or images.
         train: the training side; without it, ``test`` is compared with itself.
-        settings: what is asked for; the defaults suit most.
+        settings: of the audit; the defaults suit most users.
         encoder: an encoder object, or an object with a method ``encode``, where
             ``settings.encoder`` does not name one.
         encoder_options: options of the encoder by name, such as ``device``, ``batch`` and
@@ -316,20 +313,20 @@ def audit(
         thresholds: file of ``visleak calibrate`` for this encoder; ``hard`` and ``soft`` of the
             settings come before it.
         out: folder for the result; by default one that lives as long as the returned object.
-            If it holds this very audit, that is returned.
-        workers: processes; by default one for each core. Never changes the answer.
-        cache: folder for what need not be computed twice; ``None`` for none.
-        progress: is told how far each step is.
-        engine: who carries the work out, such as :class:`visleak.pipeline.ray_engine.RayEngine`;
-            by default processes of this machine. Never changes the answer.
-        device: where embeddings that pass by are compared: ``cpu``, ``auto`` (a GPU if there is
-            one) or ``cuda:N``. Never changes the answer.
+            If it holds the same audit, that is returned.
+        workers: processes; by default one per core. Never changes the result.
+        cache: folder for results that are reused; ``None`` for none.
+        progress: receives how far each step is.
+        engine: execution backend, such as :class:`visleak.pipeline.ray_engine.RayEngine`; by
+            default processes of this machine. Never changes the result.
+        device: where streamed embeddings are compared: ``cpu``, ``auto`` (a GPU if there is one)
+            or ``cuda:N``. Never changes the result.
         force: replace another audit in ``out``.
         command: command line to note in the result.
 
     Returns:
-        The audit. Where images could not be read again (:attr:`Audit.unfinished`), the same call
-        with the same ``out`` does it again.
+        The audit. If images could not be read again (:attr:`Audit.unfinished`), the same call with
+        the same ``out`` repeats it.
 
     Raises:
         UsageError, VisleakError: see their messages.
@@ -379,7 +376,7 @@ class Prepared:
     def cost(
         self, *, workers: int | None = None, cache: str | os.PathLike[str] | None = "default"
     ) -> Cost:
-        """Return what the audit will cost, from a sample of its images and pairs."""
+        """Return the cost of the audit, estimated from a sample of its images and pairs."""
         with open_cache(cache) as store:
             return cost_of(
                 self.queries,
@@ -416,9 +413,9 @@ class Prepared:
                         open_cache(cache) as store,
                         pipeline.RunContext.at(
                             folder, processes, store, progress, engine, device
-                        ) as place,
+                        ) as context,
                     ):
-                        self._write(folder, place, key, command)
+                        self._write(folder, context, key, command)
             result = Audit(folder)
         except BaseException:
             if out is None:
@@ -431,18 +428,18 @@ class Prepared:
         return result
 
     def _write(
-        self, folder: Path, place: pipeline.RunContext, key: str | None, command: str | None
+        self, folder: Path, context: pipeline.RunContext, key: str | None, command: str | None
     ) -> None:
         settings = self.settings
         outcome = pipeline.run(
-            self.queries, self.references, self.encoder, settings, place, self.limits
+            self.queries, self.references, self.encoder, settings, context, self.limits
         )
         summary = replace(
             summarise(outcome, self.encoder, settings, visleak.__version__),
             key=key,
             opened_in=os.getcwd(),
             command=command and redacted(command),
-            timings={step: round(time, 3) for step, time in place.seconds.items()},
+            timings={step: round(time, 3) for step, time in context.seconds.items()},
         )
         folders.write(folder, outcome, summary)
 
@@ -464,7 +461,7 @@ def prepare(
         encoder if encoder is not None else settings.encoder,
         encoder_options,
     )
-    # what its vectors mean, without where and how fast they are made
+    # the name defines the vectors, without device and batch size
     settings = replace(settings, encoder=maker.name)
     calibrated = read_thresholds(thresholds, maker) if thresholds is not None else None
     limits = thresholds_of(maker, settings, calibrated)
@@ -475,7 +472,7 @@ def prepare(
 def open_cache(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
     """Open the cache of a run: a folder's, the ``default`` one, or none.
 
-    One that cannot be used costs time and no answer: that is a warning.
+    A cache that cannot be used is a warning: the result does not depend on it.
     """
     folder = default_folder() if cache == "default" else Path(cache) if cache else None
     if folder is None:
@@ -491,9 +488,9 @@ def _warn(text: str) -> None:
     warnings.warn(text, VisleakWarning, stacklevel=2)
 
 
-def workers_for(count: int, asked: int | None) -> int:
-    """Return how many processes work on ``count`` images; those asked for, if any were."""
-    return asked or (_cores() if count >= WORTH_WORKERS else 1)
+def workers_for(count: int, wanted: int | None) -> int:
+    """Return the number of processes for ``count`` images; the wanted one, if it is given."""
+    return wanted or (_cores() if count >= WORTH_WORKERS else 1)
 
 
 def _cores() -> int:
@@ -508,7 +505,7 @@ def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:
     if isinstance(source, ImageSet | EmbeddingSet):
         return (source,)
     opened = ImageSet | EmbeddingSet
-    # a data set object is not looked through: it may decode pictures, or be a stream
+    # a dataset object is not iterated: it may decode images, or be a stream
     if isinstance(source, list | tuple) and all(isinstance(s, opened) for s in source):
         return tuple(source)
     role = "benchmark" if name == "test" else "training"

@@ -1,12 +1,12 @@
 """The cache: fingerprints by content and encoder, evidence by pair and verifier.
 
 One SQLite file. Entries are keyed by digests of everything they depend on, so they never go
-stale, and deleting the file changes no answer. Safe under several processes at once (write-ahead
+stale, and deleting the file changes no result. Safe under several processes at once (write-ahead
 log, short transactions, first writer wins) and under a kill at any moment.
 
-Nothing in it is unique, so no defect of it ends a run: a value whose digest does not agree is
-dropped and made again, a file that is damaged anywhere is set aside and a new one begun, and a
-file that cannot be used any more (a full disk) is not used any more.
+Nothing in it is unique, so no defect of it ends a run: a value whose digest differs is dropped and
+computed again, a damaged file is set aside and a new one begun, and a file that can no longer be
+used (a full disk) is ignored.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ T = TypeVar("T")
 #: Name of the file; the second number is that of the files that were set aside before it.
 STEM: Final = "cache-2"
 
-#: What a file that was set aside is called instead of ``.sqlite``.
+#: Ending of a file that was set aside, instead of ``.sqlite``.
 DAMAGED: Final = ".damaged"
 
 #: Bytes of the digest that is stored before each value.
 CHECKED: Final = 8
 
-#: What is said where :func:`default_folder` knows none.
+#: Message if :func:`default_folder` finds none.
 NO_FOLDER: Final = (
     "no home folder is known, so nothing is kept for the next run; choose a folder with --cache DIR"
     " or VISLEAK_CACHE"
@@ -59,7 +59,7 @@ def default_folder() -> Path | None:
             return Path.home() / "Library" / "Caches" / "visleak"
         base = os.environ.get("XDG_CACHE_HOME")
         return (Path(base) if base else Path.home() / ".cache") / "visleak"
-    except RuntimeError:  # nobody knows where home is
+    except RuntimeError:  # the home folder is not known
         return None
 
 
@@ -73,8 +73,8 @@ class Cache:
     """A store of small byte strings in a folder.
 
     Args:
-        folder: where the file lives; made if need be.
-        say: is told, in one line, what is wrong with the folder or the file.
+        folder: of the file; created if necessary.
+        say: receives problems with the folder or the file, in one line.
 
     >>> import tempfile
     >>> with Cache(Path(tempfile.mkdtemp())) as cache:
@@ -122,7 +122,7 @@ class Cache:
         return db
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the entries that are there and whole, by key."""
+        """Return the entries that exist and are intact, by key."""
         found: dict[bytes, bytes] = {}
         for start in range(0, len(keys), CHUNK):
             rows = self._tried(_rows, maker, keys[start : start + CHUNK]) or []
@@ -144,7 +144,7 @@ class Cache:
         *given: P.args,
         **named: P.kwargs,
     ) -> T | None:
-        """Return what an action returns, ``None`` where the file is of no use."""
+        """Return what an action returns, ``None`` where the file cannot be used."""
         if self._db is None:
             return None
         try:
@@ -159,14 +159,14 @@ class Cache:
         return None
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        """Begin a new file under another name: other processes may be at the damaged one."""
+        """Begin a new file under another name: other processes may use the damaged one."""
         aside = self.path.with_suffix(DAMAGED)
         with contextlib.suppress(FileNotFoundError):  # another process was faster
             self.path.replace(aside)
             self._say(f"the cache {self.path} is damaged ({error}); it is now {aside.name}")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._db is not None:
             self._db.close()
         self._db = None
@@ -184,7 +184,7 @@ class Cache:
 
 
 def _digest(maker: bytes, key: bytes, value: bytes) -> bytes:
-    """Return the digest of an entry; lengths keep its parts apart."""
+    """Return the digest of an entry; lengths delimit its parts."""
     lengths = f"{len(maker)} {len(key)} ".encode()
     return hashlib.blake2b(lengths + maker + key + value, digest_size=CHECKED).digest()
 

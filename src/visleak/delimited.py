@@ -24,7 +24,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-#: Characters of a header that are looked at.
+#: Characters of a header that are examined.
 _HEADER: Final = 1 << 20
 
 

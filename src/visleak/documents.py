@@ -1,4 +1,4 @@
-"""Json files that say what they are, and in which layout; records as their content, and back."""
+"""JSON files with a kind and a layout version; records to their content and back."""
 
 from __future__ import annotations
 
@@ -107,7 +107,8 @@ def as_plain(value: Any) -> Any:
     """Return a record, or what it is made of, for JSON; numbers that are not known are ``None``.
 
     A record with ``as_dict`` and ``from_dict`` is written and read by these. A field with
-    ``metadata={"optional": True}`` is left out where it is ``None``.
+    ``metadata={"optional": True}`` is left out where it is ``None``; ``metadata={"key": "name"}``
+    gives its key another name.
 
     >>> as_plain((1.5, math.nan, {"names": frozenset("ba")}, np.array([[0.5, math.nan]])))
     [1.5, None, {'names': ['a', 'b']}, [[0.5, None]]]
@@ -117,7 +118,7 @@ def as_plain(value: Any) -> Any:
     elif is_dataclass(value):
         held = {each: getattr(value, each.name) for each in fields(value)}
         value = {
-            each.name: own
+            each.metadata.get("key", each.name): own
             for each, own in held.items()
             if own is not None or not each.metadata.get("optional")
         }
@@ -156,12 +157,14 @@ def from_plain(kind: Any, value: Any, **given: Any) -> Any:
         return kind.from_dict(_of(value, dict))
     if isinstance(kind, type) and is_dataclass(kind):
         known, hints = _of(value, dict), _hints(kind)
+        keys = {each.name: each.metadata.get("key", each.name) for each in fields(kind)}
         wanted = [
             each.name
             for each in fields(kind)
-            if each.name not in given and (each.name in known or not _has_default(each))
+            if each.name not in given and (keys[each.name] in known or not _has_default(each))
         ]
-        return kind(**{name: from_plain(hints[name], known[name]) for name in wanted}, **given)
+        content = {name: from_plain(hints[name], known[keys[name]]) for name in wanted}
+        return kind(**content, **given)
     if get_origin(kind) is UnionType:
         (known,) = (each for each in get_args(kind) if each is not NoneType)
         return None if value is None else from_plain(known, value)
@@ -211,5 +214,5 @@ def _of(value: Any, *kinds: type) -> Any:
     """Return a value that is of one of some types; ``True`` is not a number."""
     if type(value) not in kinds:
         names = " or ".join(kind.__name__ for kind in kinds)
-        raise TypeError(f"{value!r} is no {names}")
+        raise TypeError(f"{value!r} is not {names}")
     return value

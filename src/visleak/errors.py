@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class VisleakError(Exception):
-    """Something the caller can mend; the message is one line, the command line exits with 1.
+    """Something the caller can fix; the message is one line, the command line exits with 1.
 
     Used as it is for content that cannot be worked with: an empty set, a manifest without a
     ``path`` column, a corrupt archive, a missing model file, a full disk.

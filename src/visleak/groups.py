@@ -20,10 +20,10 @@ def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
             repetition do not matter.
 
     Returns:
-        ``int64`` (count,): number of the component; whoever is tied to nobody is alone in one.
+        ``int64`` (count,): number of the component; an image without ties has one of its own.
 
     Raises:
-        ValueError: a position is no image's.
+        ValueError: a position is out of range.
 
     >>> components(5, [(np.array([3, 1]), np.array([1, 4]))]).tolist()
     [0, 1, 2, 1, 1]
@@ -57,7 +57,7 @@ def numbered(values: npt.NDArray[Any]) -> Int64:
 
 
 def chained(codes: Int64) -> tuple[Int64, Int64]:
-    """Return ties that join all images of one code, one tie fewer than there are images of it.
+    """Return ties that connect all images of each code, one fewer than its images.
 
     Args:
         codes: ``int64`` (n,): group or content of each image; negative where it has none.

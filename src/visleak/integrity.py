@@ -1,4 +1,4 @@
-"""Whether the files of an audit folder belong together, and still describe the images."""
+"""Whether the files of an audit folder are consistent, and still describe the images."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def document(found: Integrity) -> Document:
 def check_audit(
     folder: str | os.PathLike[str], *, images: bool = False, progress: Progress = silent
 ) -> Integrity:
-    """Check that tables, counts, digests and verdicts of an audit folder belong together.
+    """Check that tables, counts, digests and verdicts of an audit folder are consistent.
 
     Nothing is written.
 
     Args:
         folder: the audit folder.
         images: also read all images again and compare their content with what was audited.
-        progress: is told steps, images done and images in total.
+        progress: receives steps, images done and images in total.
 
     Raises:
         UsageError: the folder does not hold a finished audit.

@@ -111,7 +111,7 @@ def paged(grid: Grid, longest: int) -> list[Grid]:
 def latex_table(grid: Grid, *, intervals: bool = False) -> list[str]:
     """Return a table as lines of LaTeX; needs the package booktabs.
 
-    What is wider than the text stands out on both sides alike.
+    A table wider than the text is centred.
 
     Args:
         grid: the table.

@@ -1,7 +1,7 @@
-"""The record types that travel between the steps, one for each arrow of the data flow.
+"""The record types between the steps, one for each arrow of the data flow.
 
-Records hold data only. They are frozen, columnar (one array a column, all of one length) and
-refuse to be born wrong, so that every later step may rely on them without checking again.
+Records hold data only. They are frozen, columnar (one array per column, all of one length) and
+validated on creation, so that later steps need not check them again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Int8 = npt.NDArray[np.int8]
 Bytes8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
-#: Why a listed picture could not be read; the only words that stand in ``unreadable.csv``.
+#: Why a listed image could not be read; the only reasons in ``unreadable.csv``.
 REASONS: Final = (
     "missing",
     "no-permission",
@@ -43,8 +43,8 @@ REASONS: Final = (
 #: Missing files of a set that are listed by name.
 MISSING_LISTED: Final = 10
 
-#: The eight mirror and quarter-turn views of a picture, then its inversion. Turns are clockwise;
-#: in ``mirror-turn-90`` the picture is mirrored left-right first and turned after.
+#: The eight mirror and quarter-turn views of an image, then its inversion. Turns are clockwise;
+#: in ``mirror-turn-90`` the image is mirrored left-right first and turned after.
 VIEWS: Final = (
     "original",
     "turn-90",
@@ -59,7 +59,7 @@ VIEWS: Final = (
 
 
 class Grade(StrEnum):
-    """What verification or a person says of a pair (Barz & Denzler 2020, section 3).
+    """The result of pixel verification or of a person (Barz & Denzler 2020, section 3).
 
     >>> Grade("near") is Grade.NEAR
     True
@@ -81,17 +81,17 @@ GRADES: Final = tuple(grade.value for grade in Grade)
 #: Degrees, strongest first (Ramos et al. 2025, section 3).
 DEGREES: Final = ("hard", "soft")
 
-#: What a set may be used for.
+#: Uses of a set.
 ROLES: Final = ("benchmark", "training", "pretraining")
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why one picture could not be turned into pixels.
+    """Why one image could not be decoded.
 
     Attributes:
         reason: one of :data:`REASONS`.
-        detail: one line for a person, without the picture's name.
+        detail: one line for a person, without the image's name.
     """
 
     reason: str
@@ -104,7 +104,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A picture of a set that could not be read: a row of ``unreadable.csv``."""
+    """An image of a set that could not be read: a row of ``unreadable.csv``."""
 
     set: str
     id: str
@@ -115,7 +115,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class DecodedImage:
-    """A decoded image as people see it.
+    """A decoded image as it is displayed.
 
     Attributes:
         pixels: ``uint8`` array of shape (height, width, 3), RGB, after EXIF orientation, alpha
@@ -129,46 +129,42 @@ class DecodedImage:
     height: int
 
 
-#: The former name, for packages that have not been revised.
-Picture = DecodedImage
-
-
 class Opener(Protocol):
-    """Reads the pictures of a set. Picklable, so that worker processes can have one each."""
+    """Reads the images of a set. Picklable, so that worker processes can have one each."""
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield, for each of the ascending positions and in their order, what is stored there.
 
-        Encoded pictures come as ``bytes``, pictures that are stored as arrays as ``uint8``
-        arrays of shape (height, width, 3); what cannot be had comes as :class:`Unreadable`
-        and never as an exception.
+        Encoded images are ``bytes``, images that are stored as arrays are ``uint8`` arrays of
+        shape (height, width, 3). An image that cannot be read is :class:`Unreadable`, never an
+        exception.
 
-        A set is read in several passes, and positions ascend from call to call of a pass. So
-        what only streams is read forward, and starts over when asked for what is past.
+        A set is read in several passes, and positions ascend from call to call of a pass. So a
+        stream is read forward, and restarted for a position that has passed.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A named list of images: who they are and how to open them; no pixels yet.
+    """A named list of images and their opener; no pixels yet.
 
     Attributes:
         name: the set's name, unique within an audit.
-        ids: Arrow string array, unique, in storage order. The only identity of an image.
+        ids: Arrow string array, unique, in storage order; they identify the images.
         locators: Arrow string array: where a person finds the image (path, or archive!member).
-        opener: reads the pictures by position in ``ids``.
+        opener: reads the images by position in ``ids``.
         labels, captions, groups: Arrow string arrays or ``None``; null where unknown.
         frames: Arrow int64 array with the frame number of video material, or ``None``.
         timed: the frames are times, in milliseconds.
-        stamps: unit since 1970 that their whole numbers were taken for, empty if they were not.
+        stamps: unit of the whole numbers since 1970, empty if they are not timestamps.
         dataset: sets of one dataset leak *intra*, of two *inter*.
-        roles: some of :data:`ROLES`; empty where nobody said.
+        roles: some of :data:`ROLES`; empty if not given.
         annotated: whether the annotations of the images are part of the set.
         source: the SOURCE text that reproduces the set.
         options: the columns it was opened with (``id``, ``label``, ``group``, ``frame``), as given.
-        problems: images the listing itself found unusable (not part of ``ids``).
-        pictures: there are pictures to look at; ``False`` where only vectors are left of them.
+        problems: images that could not be listed (not part of ``ids``).
+        has_pixels: images can be read; ``False`` for embeddings.
         skipped: number of files of the source that are not listed, by ending.
     """
 
@@ -188,7 +184,7 @@ class ImageSet:
     source: str = ""
     problems: tuple[Problem, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
-    pictures: bool = True
+    has_pixels: bool = True
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -308,7 +304,7 @@ class EmbeddingSet:
         partitions: its files, in storage order.
         width: number of coordinates of a vector.
         encoder: digest of the encoder that made them; empty where only its name is known.
-        encoder_name: how the command line calls that encoder; empty where nobody said.
+        encoder_name: name of that encoder on the command line; empty if not given.
         thresholds: that the encoder came with, or ``None``.
         dataset, roles, annotated, source, options: as in :class:`ImageSet`.
         files: how many of its files are present, where it is a folder of them.
@@ -337,7 +333,7 @@ AnySet = ImageSet | EmbeddingSet
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """What an encoder made of the readable images of a set.
+    """The vectors of the readable images of a set, and what was measured with them.
 
     Attributes:
         set: name of the set.
@@ -349,8 +345,8 @@ class Fingerprints:
         flat: ``bool`` (n,): next to no gradient energy (blank, black frames).
         encoder: digest of the encoder, as text.
         problems: the images that could not be read.
-        of_bytes: ``digests`` are of stored bytes; ``False`` where only vectors were left, whose
-            digests tell equal vectors apart from others and never equal one of bytes.
+        of_bytes: ``digests`` are of stored bytes; otherwise they are of vectors, and never equal
+            one of bytes.
     """
 
     set: str
@@ -388,11 +384,11 @@ class Pairs:
     Attributes:
         query_set, reference_set: names of the sets.
         query, reference: ``int64`` (n,): positions in the two sets' :class:`Fingerprints`.
-        similarity: ``float32`` (n,), higher is more alike; cosine for the built-in encoder.
-        background: ``float32`` (n,): how alike the two pictures are to just any pictures; the
-            corrected similarity is ``similarity - background``.
-        view: ``int8`` (n,): index into :data:`VIEWS`, which view of the query was most alike.
-        total: ``int64``, one a query fingerprint: pairs at or above the soft threshold, before
+        similarity: ``float32`` (n,), higher is more similar; cosine for the built-in encoder.
+        background: ``float32`` (n,): mean similarity of the two images to their nearest images of
+            a fixed cohort; the corrected similarity is ``similarity - background``.
+        view: ``int8`` (n,): index into :data:`VIEWS`, the most similar view of the query.
+        total: ``int64``, one per query fingerprint: pairs at or above the soft threshold, before
             any cap.
         votes: ``float32`` (n,): about how many local patches agree in one place; ``None`` where
             local features were not compared.
@@ -431,12 +427,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured on candidate pairs: one column a check, one row a pair.
+    """Measurements on candidate pairs: one column per check, one row per pair.
 
     Attributes:
         checks: name of a check to a ``float32`` column (n,); NaN where it was not made.
         matrix: ``float32`` (n, 9): the geometric relation, row-major 3 x 3, query to reference
-            in unit coordinates (x right, y down, the picture is [0, 1] x [0, 1]); NaN where
+            in unit coordinates (x right, y down, the image is [0, 1] x [0, 1]); NaN where
             none was fitted.
         skipped: ``int8`` (n,): candidates that were not verified, because better candidates of
             the image are not near (1), its limit was reached (2), or near pairs connect the two
@@ -463,13 +459,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Grades:
-    """The verdict on each pair.
+    """The grade of each pair.
 
     Attributes:
         grade: ``int8`` (n,): index into :data:`GRADES`; -1 where the pair was not verified.
         probability: ``float32`` (n,) in [0, 1]: P(a careful person calls the pair near or exact);
             NaN where the pair was not verified.
-        reason: one line a pair, in words.
+        reason: one line per pair, in words.
         transform: what was done to the query to get the reference, in words.
     """
 
@@ -491,7 +487,7 @@ class Encoder(Protocol):
     """Turns images into embeddings: weights, preprocessing, normalisation and thresholds.
 
     Attributes:
-        name: how the command line calls it.
+        name: on the command line.
         digest: text that changes whenever any vector it makes could change.
         width: number of coordinates of an embedding.
         enough: an image whose short side has this many pixels is large enough (0: decode all).
@@ -509,7 +505,7 @@ class Encoder(Protocol):
     thresholds: Mapping[str, Any] | None
     cohort: Float32 | None
 
-    def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
+    def encode(self, images: Sequence[DecodedImage], /) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each image is flat (n,)."""
         ...
 
@@ -529,7 +525,7 @@ class Encodes(Protocol):
 class Preparation(Protocol):
     """Turns an image into the input of a network. Picklable: it runs where images are decoded."""
 
-    def __call__(self, image: DecodedImage) -> npt.NDArray[Any]:
+    def __call__(self, image: DecodedImage, /) -> npt.NDArray[Any]:
         """Return the network's input for one image, without a batch axis."""
         ...
 
@@ -537,7 +533,7 @@ class Preparation(Protocol):
 class BatchEncoder(Encoder, Protocol):
     """An encoder that takes many images at a time in one place: a network, perhaps on a GPU.
 
-    Workers decode and prepare; :meth:`forward` is called in the process that began the run.
+    Workers decode and prepare; :meth:`forward` is called in the main process.
 
     Attributes:
         batch: images per call of :meth:`forward`.

@@ -20,22 +20,22 @@ CHOSEN: Final = ("within_frames", "within_seconds")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can change what an audit answers, and nothing else.
+    """Everything that can change the result of an audit, and nothing else.
 
-    How fast the answer comes (workers, cache, progress) is not here, because it never changes
-    the answer.
+    Options of speed (workers, cache, progress) are not included, because they never change the
+    result.
 
     Attributes:
         encoder: text of the encoder; empty takes that of the embeddings, or ``builtin``.
         search: name of the search engine; all but ``exact`` may miss pairs, and say how many.
         hard, soft: thresholds on similarity; ``None`` takes the encoder's own.
         views: which views of a query are compared: ``none``, ``mirror`` or ``all``.
-        candidates: ``auto`` (thresholds and best twenty; of embeddings that pass by, thresholds
+        candidates: ``auto`` (thresholds and best twenty; of streamed embeddings, thresholds
             alone), ``best`` (thresholds and best twenty, of those too) or ``nearest`` (each
             query's one nearest).
-        local: also take candidates that share local features (pictures of 96 pixels and more).
-        within: also look for duplicates within each query set.
-        verify: look at the pictures of the candidate pairs and grade them.
+        local: also take candidates that share local features (images of 96 pixels and more).
+        within: also find duplicates within each query set.
+        verify: compare the pixels of the candidate pairs and grade them.
         near_at: probability from which a verified pair is ``near``, above 0 and below 1.
         annotations: ``used`` or ``unused`` overrides what the roles say about the modality.
         sample: audit this many queries, drawn with a fixed seed; 0 takes all.
@@ -149,7 +149,7 @@ class Settings:
         if self.hard is not None and self.soft is not None and self.hard < self.soft:
             raise UsageError(
                 f"hard ({self.hard}) must not be below soft ({self.soft}): similarity is higher"
-                " when more alike"
+                " for more similar images"
             )
         if not 0.0 < self.near_at < 1.0:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Stored vectors: checked, made fit for comparison as unit rows in ``float32``, let go again."""
+"""Stored vectors: checks, unit rows in ``float32``, and release of their memory."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ def test_without_thresholds_there_are_no_degrees(
     assert audit["thresholds"]["hard"] is audit["thresholds"]["soft"] is None
     assert audit["skipped"] == [
         HOW,
-        "views: phash sees pictures as they are; mirrored, turned and inverted copies are found by"
-        " local features only, in pictures of 96 pixels and more",
+        "views: phash compares images as they are; mirrored, turned and inverted copies are found"
+        " by local features only, in images of 96 pixels and more",
     ]
     pairs = pq.read_table(unmeasured / "pairs.parquet")
     assert pairs["degree"].null_count == len(pairs) > 0

@@ -19,7 +19,7 @@ VISLEAK = (sys.executable, "-m", "visleak")
 #: Runs the command line with a reader that announces itself and then takes its time.
 SLOW = """
 import sys, time
-import visleak.pipeline.fingerprinting as step
+import visleak.pipeline.fingerprints as step
 def slow(*arguments, **options):
     print("reading", file=sys.stderr, flush=True)
     time.sleep(60)

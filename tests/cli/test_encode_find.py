@@ -77,7 +77,7 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
     ran = run("audit", *sides, "-o", tmp_path / "out")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("3 of 6 test images (50.00 %")
-    assert "have a picture at or above the soft threshold in train" in ran.out
+    assert "have an image at or above the soft threshold in train" in ran.out
     assert run("audit", *sides, "-o", tmp_path / "out").err.startswith("reused: ")
     (tmp_path / "out" / "report.html").unlink()
     assert run("report", tmp_path / "out").code == 0

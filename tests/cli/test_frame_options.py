@@ -98,7 +98,7 @@ def test_nanoseconds_are_times(road, told):
     folder, out, err = told(3, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 1 s of a training frame" in out
     assert read_summary(folder).as_dict()["skipped"] == [
-        "repeats within the test sets: not looked for"
+        "repeats within the test sets: not searched"
     ]
     assert err.startswith(
         "frames of test, train: their whole numbers are taken for nanoseconds since 1970, as times"
@@ -115,7 +115,7 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
         in out
     )
     assert read_summary(folder).as_dict()["skipped"] == [
-        "repeats within the test sets: not looked for"
+        "repeats within the test sets: not searched"
     ]
     assert err == (
         f"visleak: --fail-on recording: of the recordings in test and train {doubt}; if they are"

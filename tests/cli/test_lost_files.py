@@ -10,7 +10,7 @@ import pytest
 from calling import run
 from PIL import Image
 
-from visleak.pipeline.desk import Desk
+from visleak.pipeline.run import Comparer
 from visleak.records import Pairs
 from visleak.search.hits import Wanted
 
@@ -34,15 +34,15 @@ def test_a_file_that_went_away_is_no_clean_result(
     command = ["audit", "--test", folder / "test", "--train", folder / "train"]
     command += ["-o", folder / "audit", "--cache", "off", "--workers", 1]
     gated = [*command, "--fail-on", "near", "--fail-on", "unreadable=100%"]
-    file, find = folder / "train" / "a.png", Desk.find
+    file, find = folder / "train" / "a.png", Comparer.find
 
-    def without(self: Desk, couple: tuple[str, str], rule: Wanted) -> Pairs:
+    def without(self: Comparer, couple: tuple[str, str], rule: Wanted) -> Pairs:
         if file.exists():
             file.rename(folder / "a.png")
         return find(self, couple, rule)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Desk, "find", without)
+        patched.setattr(Comparer, "find", without)
         ran = run(*gated)
     assert ran.code == 1
     assert "unfinished" in ran.out

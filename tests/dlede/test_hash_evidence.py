@@ -126,7 +126,7 @@ def test_what_is_refused(split: Split) -> None:
     """In one line."""
     with pytest.raises(UsageError, match=r"^kept must be 0 or more pairs; got -1$"):
         hash_evidence(split, kept=-1)
-    stored = Split(replace(split.train, pictures=False), split.test)
+    stored = Split(replace(split.train, has_pixels=False), split.test)
     with pytest.raises(VisleakError, match=r"^set 'train' holds vectors without images; "):
         hash_evidence(stored, workers=1)
     assert hash_evidence(split, kept=0, workers=1).alike == ()

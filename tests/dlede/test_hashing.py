@@ -149,6 +149,6 @@ def test_a_word_is_the_text_of_imagehash() -> None:
 
 def test_vectors_have_no_hash() -> None:
     """There is nothing to decode; one line says what to do."""
-    images = replace(open_images([generated()[0]], name="stored"), pictures=False)
+    images = replace(open_images([generated()[0]], name="stored"), has_pixels=False)
     with pytest.raises(VisleakError, match="set 'stored' holds vectors without images"):
         hashed(images)

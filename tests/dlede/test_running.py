@@ -20,7 +20,7 @@ from visleak.dlede.train.execution import SharedContext, _RemoteJob, carry_out_r
 from visleak.dlede.train.runs import RunFiles, read_images, read_run
 from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingTask
 from visleak.errors import VisleakError
-from visleak.pipeline.context import Carried
+from visleak.pipeline.context import InlineValue
 
 PLAN = Plan((0, 10, 20), repetitions=2)
 
@@ -274,6 +274,6 @@ def test_a_cluster_trains_the_same(tmp_path: Path) -> None:
 
 def test_a_node_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
     course = course_of(tmp_path / "elsewhere", Rehearsed())
-    sent = _RemoteJob(Carried(SharedContext(Rehearsed(), course.split)), course.jobs[0])
+    sent = _RemoteJob(InlineValue(SharedContext(Rehearsed(), course.split)), course.jobs[0])
     with pytest.raises(VisleakError, match=r"does not see .*elsewhere/runs; choose a folder with"):
         carry_out_remotely(sent)

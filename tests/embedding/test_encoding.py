@@ -22,7 +22,7 @@ from visleak.encoders.builtin import BuiltinEncoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import EmbeddingSet
 
 ENCODER = "builtin"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.pipeline import candidates
 from visleak.pipeline.candidates import INVERSE_VIEW, find_pairs, side, views_for
-from visleak.records import VIEWS, Fingerprints
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.records import VIEWS, Fingerprints, ImageSet
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 
@@ -91,10 +92,16 @@ class World:
         return prints(name, self.vectors[contents], contents, self.flat[contents], ids)
 
 
+def encoded(made):
+    return EncodedSet(ImageSet(made.set, made.ids, made.ids, None), made)
+
+
 def sides_and_pairs(query, reference, wanted, encoder, views=ALL, blocks=(256, 1024), workers=1):
     engine = ExactSearch(*blocks)
-    left = side(query, encoder, views, engine, workers)
-    right = left if reference is query else side(reference, encoder, views, engine, workers)
+    left = side(encoded(query), encoder, views, engine, workers)
+    right = (
+        left if reference is query else side(encoded(reference), encoder, views, engine, workers)
+    )
     found = find_pairs(
         left, right, encoder=encoder, views=views, wanted=wanted, engine=engine, workers=workers
     )
@@ -121,23 +128,23 @@ class BruteForce:
     def __init__(self, left, right, wanted, views):
         self.left, self.right, self.wanted = left, right, wanted
         self.same = left is right
-        q = left.prints.matrix
-        r = right.prints.matrix.astype(float)
+        q = left.fingerprints.matrix
+        r = right.fingerprints.matrix.astype(float)
         each = [(q if v == 0 else grid_view(q, v)).astype(float) @ r.T for v in views]
         stack = np.stack(each).astype(np.float32)
-        flat = left.prints.flat
+        flat = left.fingerprints.flat
         self.similarity = np.where(flat[:, None], stack[0], stack.max(axis=0))
         self.view = np.where(flat[:, None], 0, np.array(views)[stack.argmax(axis=0)])
 
     def content(self, which, row):
-        return which.prints.digests[row].tobytes()
+        return which.fingerprints.digests[row].tobytes()
 
     def of(self, i):
         """Return row i's pairs before the cap, and how many count in its total."""
-        flat = self.left.prints.flat[i]
+        flat = self.left.fingerprints.flat[i]
         kept, total, contents = set(), 0, {}
-        for j in range(len(self.right.prints)):
-            if (self.same and i == j) or self.right.prints.flat[j] != flat:
+        for j in range(len(self.right.fingerprints)):
+            if (self.same and i == j) or self.right.fingerprints.flat[j] != flat:
                 continue
             equal = self.content(self.left, i) == self.content(self.right, j)
             threshold = 0.995 if flat else self.wanted.threshold
@@ -165,11 +172,11 @@ class BruteForce:
     def other(self, i, j):
         """Whether j is not the first choice of a blank picture: one of equal bytes."""
         equal = self.content(self.left, i) == self.content(self.right, j)
-        return bool(self.left.prints.flat[i]) and not equal
+        return bool(self.left.fingerprints.flat[i]) and not equal
 
     def pairs(self):
         """Return all pairs (query row, reference row), capped, in order, and the totals."""
-        directed = [self.of(i) for i in range(len(self.left.prints))]
+        directed = [self.of(i) for i in range(len(self.left.fingerprints))]
         found = {(i, j) for i, (kept, _) in enumerate(directed) for j in kept}
         order = self.right.order
         if self.same:
@@ -178,7 +185,7 @@ class BruteForce:
         for i in np.argsort(self.left.order):
             mine = [j for q, j in found if q == i]
             mine.sort(key=lambda j, i=i: (self.other(i, j), -self.similarity[i, j], order[j]))
-            cap = 1 if self.left.prints.flat[i] else self.wanted.cap
+            cap = 1 if self.left.fingerprints.flat[i] else self.wanted.cap
             rows += [(i, j) for j in mine[:cap]]
         return rows, np.array([total for _, total in directed], np.int64)
 
@@ -278,7 +285,7 @@ def test_many_copies_have_few_pairs_and_all_have_one(seed, queries, references, 
         patch.setattr(candidates, "COPIES", 1)
         left, _, found = sides_and_pairs(query, reference, Wanted(0.9, best=0), Toy())
     np.testing.assert_array_equal(found.total, whole[2].total)
-    sharp = [~left.prints.flat[each.query] for each in (whole[2], found)]
+    sharp = [~left.fingerprints.flat[each.query] for each in (whole[2], found)]
     every, few = (
         {(rows_of(each, query, reference)[i][:2]) for i in np.flatnonzero(keep)}
         for each, keep in zip((whole[2], found), sharp, strict=True)
@@ -400,10 +407,10 @@ def test_the_background_is_the_mean_of_the_nearest_cohort():
     for views in ((0,), (0, 4), ALL):
         each = [(some if v == 0 else grid_view(some, v)) @ cohort.T for v in views]
         expected = np.sort(np.max(each, axis=0), axis=1)[:, -5:].mean(axis=1)
-        got = side(one, Toy(cohort), views, ExactSearch(), 1).background
+        got = side(encoded(one), Toy(cohort), views, ExactSearch(), 1).background
         np.testing.assert_allclose(got, expected, atol=1e-6)
-    assert not side(one, Toy(), ALL, ExactSearch(), 1).background.any()
-    few = side(one, Toy(cohort[:2]), (0,), ExactSearch(), 1).background
+    assert not side(encoded(one), Toy(), ALL, ExactSearch(), 1).background.any()
+    few = side(encoded(one), Toy(cohort[:2]), (0,), ExactSearch(), 1).background
     np.testing.assert_allclose(few, (some @ cohort[:2].T).mean(axis=1), atol=1e-6)
 
 
@@ -411,7 +418,7 @@ def test_order_is_the_rank_of_ids():
     """By code points, as everything that is sorted in an audit."""
     ids = ["b", "a10", "a9", "\u00e9", "B", ""]
     one = prints("q", np.zeros((6, WIDTH)), range(6), np.zeros(6), ids)
-    got = side(one, Toy(), (0,), ExactSearch(), 1).order
+    got = side(encoded(one), Toy(), (0,), ExactSearch(), 1).order
     assert [ids[i] for i in np.argsort(got)] == sorted(ids)
 
 

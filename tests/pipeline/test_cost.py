@@ -18,7 +18,7 @@ from visleak.formats import open_images
 from visleak.pipeline import cost as costs
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.cost import cost_of
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.settings import Settings
 
 LOCAL_OFF = Settings(local=False)

@@ -62,7 +62,7 @@ def test_an_index_that_may_lose_leaks_says_so(sets, tmp_path, monkeypatch):
 
 def test_indexes_are_for_one_machine():
     """Told before the work, not after."""
-    place = SimpleNamespace(executor=SimpleNamespace(here=False))
+    place = SimpleNamespace(executor=SimpleNamespace(local=False))
     with pytest.raises(UsageError) as caught:
         _check_search(Settings(search="faiss"), place)
     assert str(caught.value) == (
@@ -74,6 +74,6 @@ def test_indexes_are_for_one_machine():
 def test_a_missing_package_is_told_before_the_work(sets, tmp_path, monkeypatch):
     """No fingerprint is made for nothing."""
     monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.setattr(sys.modules["visleak.pipeline.desk"], "fingerprint", None)
+    monkeypatch.setattr(sys.modules["visleak.pipeline.run"], "fingerprint", None)
     with pytest.raises(MissingExtra, match=r"pip install 'visleak\[faiss\]'"):
         audited(sets, tmp_path / "out", search="faiss")

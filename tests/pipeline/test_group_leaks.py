@@ -12,9 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import visleak
-from visleak.pipeline.candidates import Side
-from visleak.pipeline.group_leaks import GroupLeak, group_leak, sentence, union
-from visleak.pipeline.tables import Compared
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.encoded_set import EmbeddingCounts, Side
+from visleak.pipeline.recordings import (
+    GroupLeak,
+    group_leak,
+    group_sentence,
+    union_of_groups,
+)
+from visleak.pipeline.thresholds import Thresholds
 from visleak.records import Fingerprints, Pairs
 from visleak.stats import Rate
 
@@ -34,7 +40,7 @@ def made(name, groups, readable):
         name, rows, images.ids.take(pa.array(rows)), np.zeros((n, 2), np.float32),
         np.zeros((n, 16), np.uint8), np.ones((n, 2), np.int32), np.zeros(n, np.bool_), "e",
     )  # fmt: skip
-    return images, Side(prints, np.zeros(n, np.float32), np.arange(n))
+    return Side(images, prints, np.zeros(n, np.float32), np.arange(n))
 
 
 def compared(query, reference, coverage="intra"):
@@ -43,7 +49,8 @@ def compared(query, reference, coverage="intra"):
         query.name, reference.name, none, none, np.empty(0, np.float32),
         np.empty(0, np.float32), np.empty(0, np.int8), none,
     )  # fmt: skip
-    return Compared(query, reference, pairs, np.empty(0, np.int8), None, None, coverage, "full")
+    thresholds = Thresholds(None, None, "", False)
+    return Comparison(query, reference, pairs, thresholds, coverage, "full")
 
 
 @st.composite
@@ -56,8 +63,7 @@ def sides(draw):
 @given(sides(), sides())
 def test_counts_are_those_of_sets(test, train):
     """Sets of Python, over the readable images; null is no group."""
-    (query, left), (reference, right) = made("test", *test), made("train", *train)
-    found = group_leak(compared(query, reference), {"test": left, "train": right}, passing=())
+    found = group_leak(compared(made("test", *test), made("train", *train)))
     own = [g for g, seen in zip(*test, strict=True) if seen]
     theirs = [g for g, seen in zip(*train, strict=True) if seen]
     if not any(own) or not any(theirs):
@@ -68,11 +74,14 @@ def test_counts_are_those_of_sets(test, train):
     assert found.queries.tolist() == [g in shared for g in own]
 
 
-@pytest.mark.parametrize(("coverage", "passing"), [("inter", ()), ("within", ()), ("intra", ["b"])])
-def test_elsewhere_names_of_groups_mean_nothing(coverage, passing):
+@pytest.mark.parametrize(
+    ("coverage", "streamed"), [("inter", False), ("within", False), ("intra", True)]
+)
+def test_elsewhere_names_of_groups_mean_nothing(coverage, streamed):
     """Patient 7 of two hospitals; one set alone; embeddings of which a few are known."""
-    (a, left), (b, right) = (made(name, ["p"], [True]) for name in "ab")
-    assert group_leak(compared(a, b, coverage), {"a": left, "b": right}, passing) is None
+    a, b = (made(name, ["p"], [True]) for name in "ab")
+    b = replace(b, embeddings=EmbeddingCounts(1, 0, streamed))
+    assert group_leak(compared(a, b, coverage)) is None
 
 
 def test_several_references_are_one_total():
@@ -81,12 +90,12 @@ def test_several_references_are_one_total():
         GroupLeak(("a", "b"), np.array([True, False, True])),
         GroupLeak(("b", "c"), np.array([True, True, False])),
     ]
-    both = union(parts)
+    both = union_of_groups(parts)
     assert both.names == ("a", "b", "c")
     assert both.queries.tolist() == [True] * 3
-    assert union([]) is None
-    assert sentence(both, "test") == "; 3 groups are on both sides (3 of 3 test images)"
-    assert sentence(GroupLeak((), np.array([False])), "test") == ""
+    assert union_of_groups([]) is None
+    assert group_sentence(both, "test") == "; 3 groups are on both sides (3 of 3 test images)"
+    assert group_sentence(GroupLeak((), np.array([False])), "test") == ""
 
 
 def test_twenty_are_named():

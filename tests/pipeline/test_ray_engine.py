@@ -29,9 +29,9 @@ from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.partitions import streamed
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.ray_engine import RayEngine
+from visleak.pipeline.streaming import streamed
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, UNREADABLE
@@ -215,7 +215,7 @@ def pictures(natural) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 def test_an_audit_of_pictures_is_the_same(engine, place, pictures, tmp_path, monkeypatch):
     """Every step: decoding, encoding, the join in parts, local features, verification."""
-    monkeypatch.setattr("visleak.pipeline.parted.PART", 40)
+    monkeypatch.setattr("visleak.pipeline.remote.PART", 40)
     train, test = pictures
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
     assert set(here.pairs()["grade"].to_pylist()) >= {"near", "different"}
@@ -254,7 +254,7 @@ def test_a_node_that_sees_other_files_is_one_line(place, pictures):
     assert said.startswith("node ")
     assert " does not see " in said
     assert said.endswith(
-        " (it is another picture); put the images where every node finds them under the same path"
+        " (it is another image); put the images where every node finds them under the same path"
     )
 
 

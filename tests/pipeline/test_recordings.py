@@ -14,22 +14,25 @@ from hypothesis import strategies as st
 
 import visleak
 from visleak.documents import as_plain
-from visleak.pipeline.candidates import Side
-from visleak.pipeline.frame_distances import distances, recording_leak
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import (
     RecordingLeak,
+    distances,
     doubt,
+    recording_leak,
+    recording_sentence,
     rows,
-    sentence,
-    union,
-    unknown,
+    union_of_recordings,
+    unknown_times,
 )
-from visleak.pipeline.tables import Compared
+from visleak.pipeline.thresholds import Thresholds
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
 from visleak.stats import Rate
 from visleak.storage.summary import RecordingCounts
 
+NO_THRESHOLDS = Thresholds(None, None, "", False)
 ENDS = (-(2**63), 2**63 - 1)
 FRAMES = st.one_of(st.integers(-30, 30), st.sampled_from(ENDS), st.none())
 NAMES = st.sampled_from(["b", "a", "ß", None])
@@ -50,7 +53,7 @@ def made(name, images, **about):
         name, rows, images.ids.take(pa.array(rows)), np.zeros((n, 2), np.float32),
         np.zeros((n, 16), np.uint8), np.ones((n, 2), np.int32), np.zeros(n, np.bool_), "e",
     )  # fmt: skip
-    return images, Side(prints, np.zeros(n, np.float32), np.arange(n))
+    return Side(images, prints, np.zeros(n, np.float32), np.arange(n))
 
 
 def compared(query, reference, graded=(), coverage="intra"):
@@ -59,22 +62,20 @@ def compared(query, reference, graded=(), coverage="intra"):
     n = len(left)
     pairs = Pairs(
         query.name, reference.name, left.copy(), right.copy(), np.full(n, 0.9, np.float32),
-        np.zeros(n, np.float32), np.zeros(n, np.int8), np.zeros(len(query), np.int64),
+        np.zeros(n, np.float32), np.zeros(n, np.int8), np.zeros(len(query.images), np.int64),
     )  # fmt: skip
     grades = Grades(
         grade.astype(np.int8), np.ones(n, np.float32), ("",) * n, ("",) * n
     )  # fmt: skip
-    return Compared(
-        query, reference, pairs, np.zeros(n, np.int8), None if graded is None else grades, None,
-        coverage, "full",
+    return Comparison(
+        query, reference, pairs, NO_THRESHOLDS, coverage, "full",
+        grades=None if graded is None else grades,
     )  # fmt: skip
 
 
 def found(test, train, graded=(), within=10, **about):
-    (query, left), (reference, right) = made("test", test, **about), made("train", train, **about)
-    sides = {"test": left, "train": right}
-    settings = Settings(within_frames=within)
-    return recording_leak(compared(query, reference, graded), sides, (), settings)
+    query, reference = made("test", test, **about), made("train", train, **about)
+    return recording_leak(compared(query, reference, graded), Settings(within_frames=within))
 
 
 def by_hand(test, train):
@@ -163,35 +164,34 @@ ONE = [("a", 1, True)]
 
 
 @pytest.mark.parametrize(
-    ("coverage", "passing", "query", "reference"),
+    ("coverage", "streamed", "query", "reference"),
     [
-        ("inter", (), {}, {}),
-        ("within", (), {}, {}),
-        ("intra", ["train"], {}, {}),
-        ("intra", (), {"groups": None}, {}),
-        ("intra", (), {}, {"frames": None}),
-        ("intra", (), {"timed": True}, {}),
+        ("inter", False, {}, {}),
+        ("within", False, {}, {}),
+        ("intra", True, {}, {}),
+        ("intra", False, {"groups": None}, {}),
+        ("intra", False, {}, {"frames": None}),
+        ("intra", False, {"timed": True}, {}),
     ],
 )
-def test_elsewhere_times_mean_nothing(coverage, passing, query, reference):
+def test_elsewhere_times_mean_nothing(coverage, streamed, query, reference):
     """Frame 7 of two data sets; one side without; numbers against milliseconds."""
-    (left, one), (right, two) = made("test", ONE, **query), made("train", ONE, **reference)
-    sides = {"test": one, "train": two}
-    pairs = compared(left, right, coverage=coverage)
-    assert recording_leak(pairs, sides, passing, Settings()) is None
+    left, right = made("test", ONE, **query), made("train", ONE, **reference)
+    right = replace(right, embeddings=EmbeddingCounts(1, 0, streamed))
+    assert recording_leak(compared(left, right, coverage=coverage), Settings()) is None
 
 
 def test_times_have_a_bound_of_their_own():
     """One second, by default, in milliseconds."""
-    (left, one), (right, two) = (
+    left, right = (
         made(name, [("a", frame, True)], timed=True) for name, frame in (("q", 0), ("r", 1000))
     )
-    sides = {"q": one, "r": two}
-    leak = recording_leak(compared(left, right), sides, (), Settings(within_frames=0))
+    leak = recording_leak(compared(left, right), Settings(within_frames=0))
     assert (leak.unit, leak.within, leak.close.tolist()) == ("ms", 1000, [True])
-    closer = recording_leak(compared(left, right), sides, (), Settings(within_seconds=0.999))
+    closer = recording_leak(compared(left, right), Settings(within_seconds=0.999))
     assert closer.close.tolist() == [False]
-    assert sentence([leak], "q").endswith(" 1 of 1 q images lies within 1 s of a training frame")
+    words = recording_sentence([leak], "q")
+    assert words.endswith(" 1 of 1 q images lies within 1 s of a training frame")
 
 
 def test_several_references_are_one_total():
@@ -200,13 +200,13 @@ def test_several_references_are_one_total():
         found([("a", 0, True), ("a", 90, True), ("b", 0, True)], train)
         for train in ([("a", 1, True)], [("a", 89, True), ("a", 0, True)])
     )
-    assert union([]) is None
-    count, close = union([first, second])
+    assert union_of_recordings([]) is None
+    count, close = union_of_recordings([first, second])
     assert (count, close.tolist()) == (1, [True, True, False])
-    assert sentence([first, second], "test") == (
+    assert recording_sentence([first, second], "test") == (
         "; 1 recording leaks: 2 of 3 test images lie within 10 frames of a training frame"
     )
-    assert sentence([found([("a", 0, True)], [("a", 11, True)])], "test") == ""
+    assert recording_sentence([found([("a", 0, True)], [("a", 11, True)])], "test") == ""
 
 
 @pytest.mark.parametrize(
@@ -219,11 +219,10 @@ def test_several_references_are_one_total():
 )
 def test_why_time_tells_nothing_is_said(train, about, message):
     """Of groups on both sides only: a split by groups needs no times."""
-    (query, _), (reference, _) = made("test", ONE), made("train", train, **about)
-    pairs = compared(query, reference)
-    assert message in unknown(pairs, 1)
-    assert bool(unknown(pairs, 1)) == bool(message)
-    assert unknown(pairs, 0) == ""
+    pairs = compared(made("test", ONE), made("train", train, **about))
+    assert message in unknown_times(pairs, 1)
+    assert bool(unknown_times(pairs, 1)) == bool(message)
+    assert unknown_times(pairs, 0) == ""
 
 
 def test_frames_that_are_far_from_all_others_may_be_none():

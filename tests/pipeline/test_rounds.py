@@ -19,7 +19,7 @@ from PIL import Image
 
 from visleak.auditing import audit
 from visleak.pipeline import verification
-from visleak.pipeline.rounds import (
+from visleak.pipeline.selection import (
     ACROSS,
     CONNECTED,
     LIMITED,

@@ -35,7 +35,7 @@ def test_a_sample_is_of_the_queries(tmp_path):
     sampled = [r.images().filter(pa_equal(r.images()["set"], "a"))["id"].to_pylist() for r in runs]
     assert len(sampled[0]) == 7
     assert sampled[0] == sampled[1]
-    assert "repeats within the test sets: not looked for" in runs[0].summary.as_dict()["skipped"]
+    assert "repeats within the test sets: not searched" in runs[0].summary.as_dict()["skipped"]
     assert runs[0].rate().total == 7
 
 

@@ -208,7 +208,7 @@ print("script", flush=True)
 import numpy as np
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.context import RunContext
 
 pictures = list(np.random.default_rng(0).integers(0, 256, (1300, 8, 8, 3), np.uint8))

@@ -12,7 +12,8 @@ from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.windows import BEST, with_windows
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
@@ -47,7 +48,9 @@ def pairs_of(queries, references, *, same=False):
         for name, images in (("q", queries), ("r", references))[: 1 if same else 2]:
             opened = open_images(list(images), name=name)
             prints = fingerprint(opened, encoder, place)
-            sides.append(side(prints, encoder, views_for(encoder, "all"), engine, 1))
+            sides.append(
+                side(EncodedSet(opened, prints), encoder, views_for(encoder, "all"), engine, 1)
+            )
     sides = (sides[0], sides[-1])
     pairs = find_pairs(
         *sides, encoder=encoder, views=(0,), wanted=Wanted(None, best=1), engine=engine

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.encoders import load_encoder
-from visleak.pipeline.candidates import Side
-from visleak.records import Fingerprints
+from visleak.pipeline.encoded_set import Side
+from visleak.records import Fingerprints, ImageSet
 from visleak.replacements.candidates import COMPARED, SHOWN, Neighbours
 
 
@@ -26,7 +26,8 @@ def side(name: str, count: int, seed: int) -> Side:
         encoder="made",
     )
     background = rng.uniform(0, 0.2, count).astype(np.float32)
-    return Side(prints, background, np.arange(count))
+    images = ImageSet(name, prints.ids, prints.ids, None)
+    return Side(images, prints, background, np.arange(count))
 
 
 def test_an_audits_candidates_are_all_compared() -> None:
@@ -37,13 +38,13 @@ def test_an_audits_candidates_are_all_compared() -> None:
     approved = np.arange(1, 40)
     found = neighbours.of(0, approved)
     compared = {(near.set, near.row) for near in found}
-    query = pool.prints.matrix[0].astype(np.float64)
+    query = pool.fingerprints.matrix[0].astype(np.float64)
     want = set()
     for name, own in existing.items():
-        alike = own.prints.matrix.astype(np.float64) @ query
+        alike = own.fingerprints.matrix.astype(np.float64) @ query
         for score in (alike, alike - own.background / 2):
             want |= {(name, int(row)) for row in np.argsort(-score)[:COMPARED]}
-    others = pool.prints.matrix.astype(np.float64) @ query
+    others = pool.fingerprints.matrix.astype(np.float64) @ query
     others[0] = -2.0
     want |= {("pool", int(row)) for row in np.argsort(-others)[:COMPARED]}
     assert compared == want

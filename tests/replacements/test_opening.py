@@ -114,5 +114,5 @@ def test_a_pool_may_be_called_like_a_set(planted, opened, tmp_path):
         cache=planted / "cache",
     )
     selection = opened(at=tmp_path / "a")
-    assert selection.pool.prints.set == "pool+"
+    assert selection.pool.fingerprints.set == "pool+"
     assert len(selection.duplicates.images) == 5

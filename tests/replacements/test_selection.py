@@ -23,7 +23,7 @@ def digest(pixels: np.ndarray) -> str:
 
 def named(selection: Selection, id_: str):
     """Return the candidate of an id."""
-    ids = selection.pool.prints.ids.to_pylist()
+    ids = selection.pool.fingerprints.ids.to_pylist()
     return selection.candidates([ids.index(id_)])[0]
 
 
@@ -59,12 +59,12 @@ def test_three_nearest_are_those_of_brute_force(opened):
     encoder = load_encoder("builtin")
     row = int(selection.pool.queues["dog"][0])
     seen = [
-        encoder.view(selection.pool.prints.matrix[[row]], view)[0].astype(np.float64)
+        encoder.view(selection.pool.fingerprints.matrix[[row]], view)[0].astype(np.float64)
         for view in range(len(VIEWS))
     ]
     far = []
     for name in ("test", "train"):
-        prints = selection.material[name].prints
+        prints = selection.material[name].fingerprints
         for id_, vector in zip(prints.ids.to_pylist(), prints.matrix, strict=True):
             best = max(float(view @ vector.astype(np.float64)) for view in seen)
             far.append((-np.float32(best), name, id_))

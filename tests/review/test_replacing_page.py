@@ -82,7 +82,7 @@ class Page:
     def id_of(self, digest: str) -> str:
         row = self.replacement.selection.row_of(digest)
         assert row is not None
-        return str(self.replacement.selection.pool.prints.ids[row].as_py())
+        return str(self.replacement.selection.pool.fingerprints.ids[row].as_py())
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_approve_reject_withdraw_undo(page: Page) -> None:
 
 def test_a_copy_is_refused_whoever_asks(page: Page) -> None:
     selection = page.replacement.selection
-    ids = selection.pool.prints.ids.to_pylist()
+    ids = selection.pool.fingerprints.ids.to_pylist()
     (copy,) = selection.candidates([ids.index("cat/copy-of-train.png")])
     answer = page.post("approve", 0, copy.digest)
     assert (answer.status_code, answer.json()["error"]) == (

@@ -8,7 +8,7 @@ from tiny_encoder import TinyEncoder, blobs
 
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Fingerprints
 from visleak.robustness import direct
 from visleak.robustness.conditions import named

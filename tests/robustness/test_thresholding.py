@@ -16,7 +16,7 @@ from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.thresholds import read_thresholds
 from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS

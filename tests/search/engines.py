@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from apart import apart
-from visleak.pipeline.parted import PartedSearch
-from visleak.pipeline.partitions import Elsewhere
+from visleak.pipeline.remote import DistributedSearch
+from visleak.pipeline.streaming import RemotePartitions
 from visleak.records import Partition
 from visleak.search import streaming
 from visleak.search.exact import ExactSearch
@@ -106,14 +106,14 @@ EXACT: dict[str, Maker] = {
     "exact-in-small-blocks": lambda: ExactSearch(7, 11),
     "faiss": FaissSearch,
     "faiss-flat": lambda: FaissSearch("flat"),
-    "parts-elsewhere": lambda: PartedSearch(apart(Path()), part=60),
+    "parts-elsewhere": lambda: DistributedSearch(apart(Path()), part=60),
 }
 
 #: The same for questions about two plain sets.
 PLAIN: dict[str, Maker] = {
     "streaming": Passing,
     "streaming-torch": lambda: Passing(through_torch),
-    "streaming-elsewhere": lambda: Passing(Elsewhere(apart(Path()))),
+    "streaming-elsewhere": lambda: Passing(RemotePartitions(apart(Path()))),
     "faiss-partitions": lambda: Passing(FaissPartitions()),
     "faiss-one-partition": lambda: Passing(FaissPartitions(), parts=1),
 }

@@ -13,7 +13,7 @@ from PIL import Image
 from scipy.ndimage import uniform_filter
 
 from visleak.verify.check import bounded
-from visleak.verify.exact import exactly_alike, is_identical
+from visleak.verify.exact import is_exact, is_identical
 
 
 def slowly_alike(query, reference):
@@ -60,14 +60,14 @@ def test_exact_equals_an_independent_implementation(seed, height, width, grain, 
     for y, x, side, levels in spots:
         difference[y : y + side, x : x + side] = levels
     reference = np.clip(query + difference, 0, 255).astype(np.uint8)
-    assert exactly_alike(query, reference) == slowly_alike(query, reference)
+    assert is_exact(query, reference) == slowly_alike(query, reference)
 
 
 def test_identical_pixels_are_exact_whatever_they_show(natural):
     """Blank, tiny, of any contrast."""
     images = [np.full(shape, 100, np.uint8) for shape in ((1, 1, 3), (1, 100, 3), (40, 41, 3))]
     for image in [*images, *natural.values()]:
-        assert exactly_alike(image, image.copy())
+        assert is_exact(image, image.copy())
         assert is_identical(image, image.copy())
 
 
@@ -91,7 +91,7 @@ def test_two_plates_are_never_exact(grain):
     """All their pixels are within 16 levels, and nothing in them is the same."""
     one, other = plate(1, grain=grain), plate(2, grain=grain)
     assert np.abs(one.astype(int) - other).mean() < 10
-    assert not exactly_alike(one, other)
+    assert not is_exact(one, other)
 
 
 def test_a_hole_in_a_plate_is_not_exact():
@@ -99,7 +99,7 @@ def test_a_hole_in_a_plate_is_not_exact():
     whole = plate(1)
     holed = whole.copy()
     holed[disc(200, 90, 120, 6)] -= 14
-    assert not exactly_alike(whole, holed)
+    assert not is_exact(whole, holed)
 
 
 def test_night_frames_are_not_exact():
@@ -109,7 +109,7 @@ def test_night_frames_are_not_exact():
     for step, frame in enumerate(frames):
         for x, y in ((60, 90), (150, 100), (250, 140)):
             frame[y : y + 4, x + 5 * step : x + 5 * step + 6] = 40
-    assert not exactly_alike(*frames)
+    assert not is_exact(*frames)
 
 
 def test_neighbouring_slices_are_not_exact():
@@ -121,7 +121,7 @@ def test_neighbouring_slices_are_not_exact():
         grey[disc(256, 128, 128, 90)] += 30
         grey[disc(256, 110, 120, 20 + grow)] += 12
         slices.append(np.repeat(np.clip(grey, 0, 255).astype(np.uint8)[..., None], 3, axis=2))
-    assert not exactly_alike(*slices)
+    assert not is_exact(*slices)
 
 
 def test_a_photograph_saved_again_is_exact(natural):
@@ -129,12 +129,12 @@ def test_a_photograph_saved_again_is_exact(natural):
     for name in ("astronaut", "coffee", "chelsea"):
         file = io.BytesIO()
         Image.fromarray(natural[name]).save(file, "JPEG", quality=90)
-        assert exactly_alike(natural[name], np.asarray(Image.open(file).convert("RGB")))
+        assert is_exact(natural[name], np.asarray(Image.open(file).convert("RGB")))
 
 
 def test_images_of_different_size_are_not_exact():
     """Whatever they show."""
-    assert not exactly_alike(np.zeros((8, 9, 3), np.uint8), np.zeros((9, 8, 3), np.uint8))
+    assert not is_exact(np.zeros((8, 9, 3), np.uint8), np.zeros((9, 8, 3), np.uint8))
 
 
 def test_a_small_pasted_object_is_not_exact(natural):
@@ -142,4 +142,4 @@ def test_a_small_pasted_object_is_not_exact(natural):
     query = bounded(natural["astronaut"])
     reference = query.copy()
     reference[100:132, 64:96] = 255 - reference[100:132, 64:96]
-    assert not exactly_alike(query, reference)
+    assert not is_exact(query, reference)

@@ -96,7 +96,7 @@ def audit(
     from visleak.formats.sides import FRAME_BOUNDS, frame_notes, open_sides
     from visleak.gating import gates, read_baseline
     from visleak.pipeline.cost import describe
-    from visleak.pipeline.engines import engine_of
+    from visleak.pipeline.ray_engine import engine_of
     from visleak.report import document
     from visleak.storage import AUDIT, read_summary
 
@@ -162,7 +162,7 @@ def audit(
 
 def _unfinished(result: Audit) -> str:
     """Return why an audit is unfinished: what is claimed is not all."""
-    from visleak.pipeline.material import lost
+    from visleak.pipeline.encoded_set import lost
 
     problems = lost(result.unreadable())
     first = problems[0]
@@ -211,7 +211,7 @@ def _study(
     """Compare the sets of a file."""
     from visleak.cli.page import write_page
     from visleak.gating import gates
-    from visleak.pipeline.engines import engine_of
+    from visleak.pipeline.ray_engine import engine_of
     from visleak.quantities import counted
     from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions

@@ -154,7 +154,7 @@ def dlede(
     sources.check()
     trainer_text = _trainer_of(trained_by, controls, options, call)
     from visleak.dlede import load_trainer
-    from visleak.pipeline.engines import engine_of
+    from visleak.pipeline.ray_engine import engine_of
 
     trainer = load_trainer(
         trainer_text,

@@ -78,7 +78,7 @@ def encode(
     from visleak.embedding import encode as write
     from visleak.embedding.encoding import THUMBNAILS
     from visleak.formats.sides import open_set
-    from visleak.pipeline.engines import engine_of
+    from visleak.pipeline.ray_engine import engine_of
     from visleak.storage import UNREADABLE
 
     if options.anonymous and options.encoder in THUMBNAILS:

@@ -23,7 +23,7 @@ def reader_for_page(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8
     Where a source is gone the report is still worth having; what is missing is said on stderr.
     """
 
-    without = {each.name for each in audit.summary.sets if not each.pictures}
+    without = {each.name for each in audit.summary.sets if not each.has_pixels}
     if len(without) == len(audit.summary.sets):
         return None
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError
-from visleak.pipeline.copies import ContentPairs
+from visleak.pipeline.rates import ContentPairs
 from visleak.records import GRADES
 from visleak.stats import Rate
 from visleak.storage import IMAGES, ComparisonSummary, read_table

@@ -19,13 +19,13 @@ TYPES: Final = ("set", "kind", "grade", "pairs", "images", "machine_pairs", "mac
 CLASSES: Final = ("set", "class", "images", "machine_images", "of")
 
 
-def write_counts(counts: Counts, folder: Path, pictures: ImageLoader | None) -> tuple[Path, ...]:
+def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tuple[Path, ...]:
     """Write ``counts.json``, ``types.csv``, ``classes.csv``, drawings and example pairs.
 
     Args:
         counts: of an audit.
         folder: to write to; files of these names are replaced, and examples of an earlier run go.
-        pictures: called once per set with sorted ids; without it, or where an image cannot be read,
+        read: called once per set with sorted ids; without it, or where an image cannot be read,
             an example is not drawn.
 
     Returns:
@@ -55,7 +55,7 @@ def write_counts(counts: Counts, folder: Path, pictures: ImageLoader | None) -> 
         raise VisleakError(f"{where} cannot be written ({error.strerror})") from error
     written = [folder / name for name in names]
     examples = [(n, each) for n, own in enumerate(counts.sets, 1) for each in own.examples]
-    pixels = decoded([each.pair for _, each in examples], pictures) if pictures else {}
+    pixels = decoded([each.pair for _, each in examples], read) if read else {}
     for number, example in examples:
         places = "-".join(str(each) for each in example.percentiles)
         path = folder / f"{EXAMPLE}{_number(counts, number)}-{example.grade}-{places}.png"

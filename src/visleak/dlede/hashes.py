@@ -26,8 +26,8 @@ from visleak.encoders.hashes import phashes, thumbnail
 from visleak.errors import UsageError, VisleakError
 from visleak.images import decode
 from visleak.images.decoding import grey
-from visleak.pipeline.afar import opener_for
 from visleak.pipeline.context import Handle, Progress, RunContext, shared, silent
+from visleak.pipeline.remote import opener_for
 from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 
@@ -201,7 +201,7 @@ def hash_all(images: ImageSet, place: RunContext) -> Hashes:
     Raises:
         VisleakError: the set holds vectors only.
     """
-    if not images.pictures:
+    if not images.has_pixels:
         raise VisleakError(
             f"set {images.name!r} holds vectors without images; perceptual hashes need images: name"
             " the images themselves"

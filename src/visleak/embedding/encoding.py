@@ -24,7 +24,7 @@ from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.embedding_files import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
 from visleak.pipeline.context import Engine, Progress, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.folder import stamp_of
 from visleak.pipeline.processes import Processes
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64, Problem

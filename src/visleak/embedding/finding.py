@@ -21,7 +21,7 @@ from visleak.formats.request import Request
 from visleak.formats.sources import resolved
 from visleak.pipeline.candidates import BEST
 from visleak.pipeline.context import Progress
-from visleak.pipeline.material import CHANGED, GONE
+from visleak.pipeline.encoded_set import CHANGED, GONE
 from visleak.records import GRADES, AnySet, ImageSet
 from visleak.reporting import Column, Document, Table
 from visleak.settings import Settings

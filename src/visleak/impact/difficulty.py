@@ -30,7 +30,7 @@ from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import match
 from visleak.impact.predictions.scores import OTHERS
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
 
@@ -203,7 +203,7 @@ def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) ->
             " column of difficulty, --difficulty FILE"
         )
     images = Audit(folder).images_of(benchmark.name)
-    if isinstance(images, EmbeddingSet) or not images.pictures:
+    if isinstance(images, EmbeddingSet) or not images.has_pixels:
         raise UsageError(
             f"set {benchmark.name!r} has embeddings and no images, which the probe of difficulty"
             " needs: give a column of difficulty, --difficulty FILE"

@@ -1,6 +1,6 @@
-"""The main job, from two sets of images to a finished comparison."""
+"""The audit itself, from two sides of images to graded comparisons."""
 
-from visleak.pipeline.context import RunContext, silent, timed
+from visleak.pipeline.context import RunContext, silent
 from visleak.pipeline.run import Outcome, run
 
-__all__ = ["Outcome", "RunContext", "run", "silent", "timed"]
+__all__ = ["Outcome", "RunContext", "run", "silent"]

@@ -1,42 +1,56 @@
-"""``find_pairs(query, reference) -> Pairs``: which pairs are worth a look.
+"""``find_pairs(query, reference) -> Pairs``: the pairs to verify.
 
-Both candidate rules of the design: every pair at or above the soft threshold, and the best
-twenty references of each query by background-corrected similarity. Equal content is searched
-once; blank pictures are matched by digest and colour only, and one match each is enough.
+There are two rules: every pair at or above the soft threshold, and the best twenty references of
+each query by background-corrected similarity. Equal content is searched once. Blank images are
+matched by digest and colour only, with one match each.
 
-The number of pairs is proportional to the number of images. Two contents with many copies do not
-have a pair for each two copies: every copy of the one is paired with a few of the other, so that
-each copy has a pair and all remain connected. The totals count every pair.
+The number of pairs is proportional to the number of images. Of two contents with many copies, every
+copy of the one is paired with only a few of the other, so that each copy has a pair and all remain
+connected. The totals count every pair.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from visleak.records import Bool, Encoder, Fingerprints, Float32, Int8, Int64, Pairs
+from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.records import (
+    Bool,
+    Encoder,
+    Fingerprints,
+    Float32,
+    Float64,
+    Int8,
+    Int64,
+    Pairs,
+)
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
 from visleak.vectors import forget
 
-#: References a query gets by background-corrected similarity.
+#: References per query by background-corrected similarity.
 BEST: Final = 20
 
-#: Cohort pictures whose mean similarity is the background.
+#: Cohort images whose mean similarity is the background.
 COHORT_BEST: Final = 5
 
-#: Pairs of copies of two contents up to which each copy is paired with each.
+#: Number of pairs of copies of two contents up to which all are listed.
 COPIES: Final = 1000
 
-#: Colours of two blank pictures agree from this cosine on.
+#: Least cosine of two blank images of one colour.
 SAME_COLOUR: Final = 0.995
 
 #: Rows whose background is computed at a time; only bounds memory.
 CHUNK: Final = 8192
+
+#: Pairs whose vectors are compared at a time; only bounds memory.
+PAIRS: Final = 4096
 
 #: The view that undoes a view: a quarter turn is undone by three, all others by themselves.
 INVERSE_VIEW: Final = np.array([0, 3, 2, 1, 4, 5, 6, 7, 8], np.int8)
@@ -44,51 +58,35 @@ INVERSE_VIEW: Final = np.array([0, 3, 2, 1, 4, 5, 6, 7, 8], np.int8)
 VIEWS_OF: Final = {"none": (0,), "mirror": (0, 4), "all": tuple(range(9))}
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of the comparison: fingerprints, background and the order of ids.
-
-    Attributes:
-        prints: the fingerprints.
-        background: ``float32`` (n,): mean similarity to the nearest cohort pictures.
-        order: ``int64`` (n,): ranks of the ids, for ties.
-    """
-
-    prints: Fingerprints
-    background: Float32
-    order: Int64
-
-
 def views_for(encoder: Encoder, choice: str) -> tuple[int, ...]:
-    """Return the views that are compared, as far as the encoder can make them."""
+    """Return the compared views that the encoder can make."""
     return tuple(view for view in VIEWS_OF[choice] if view < max(1, encoder.views))
 
 
 def side(
-    prints: Fingerprints, encoder: Encoder, views: tuple[int, ...], engine: Search, workers: int
+    encoded: EncodedSet, encoder: Encoder, views: tuple[int, ...], engine: Search, workers: int
 ) -> Side:
-    """Return a side with its background and order."""
-    background = np.zeros(len(prints), np.float32)
-    cohort = encoder.cohort
+    """Return a set with its background similarities and the order of its ids."""
+    fingerprints, cohort = encoded.fingerprints, encoder.cohort
+    background = np.zeros(len(fingerprints), np.float32)
     if cohort is not None:
         wanted = Wanted(None, best=min(COHORT_BEST, len(cohort)))
         zeros, order = np.zeros(len(cohort), np.float32), np.arange(len(cohort))
         # one background per content
-        keys = np.ascontiguousarray(prints.digests).view("V16").ravel()
-        first, content = np.unique(keys, return_index=True, return_inverse=True)[1:]
+        first, content = np.unique(encoded.contents, return_index=True, return_inverse=True)[1:]
         by_row = np.argsort(first)
         for start in range(0, len(first), CHUNK):
             part = by_row[start : start + CHUNK]
-            rows = np.array(prints.matrix[first[part]])
+            rows = np.array(fingerprints.matrix[first[part]])
             sides = Sides(rows, cohort, zeros, order, views=views, make=encoder.view)
             hits = engine.find(sides, wanted, workers=workers)
-            # the design's order of hits: each query's are adjacent, and of one number
+            # hits of a query are adjacent, and all queries have the same number of them
             background[part] = hits.similarity.reshape(len(rows), -1).mean(axis=1)
-            forget(prints.matrix)
+            forget(fingerprints.matrix)
         background = background[content]
-    order_of = np.empty(len(prints), np.int64)
-    order_of[pc.sort_indices(prints.ids).to_numpy()] = np.arange(len(prints))
-    return Side(prints, background, order_of)
+    rank = np.empty(len(fingerprints), np.int64)
+    rank[pc.sort_indices(fingerprints.ids).to_numpy()] = np.arange(len(fingerprints))
+    return Side(encoded.images, fingerprints, background, rank, embeddings=encoded.embeddings)
 
 
 def find_pairs(
@@ -104,15 +102,15 @@ def find_pairs(
     """Return the candidate pairs of two sets, or within one set where both sides are the same.
 
     Sorted by the query's id, then by falling similarity, then by the reference's id. Within one
-    set each unordered pair stands once, with the lower id as the query; it is kept where it is
-    among the most similar of either image.
+    set each unordered pair is listed once, with the lower id as the query, if it is among the most
+    similar of either image.
     """
     same = query is reference
     blank = Wanted(SAME_COLOUR, best=0, cap=1)
-    found = _Found.none(len(query.prints))
-    for flat, rule, seen in ((False, wanted, views), (True, blank, (0,))):
-        left = _Distinct.of(query, query.prints.flat == flat)
-        right = left if same else _Distinct.of(reference, reference.prints.flat == flat)
+    found = _Found.none(len(query.fingerprints))
+    for flat, rule, compared in ((False, wanted, views), (True, blank, (0,))):
+        left = _Distinct.of(query, query.fingerprints.flat == flat)
+        right = left if same else _Distinct.of(reference, reference.fingerprints.flat == flat)
         sides = Sides(
             query=left.matrix,
             reference=right.matrix,
@@ -120,27 +118,27 @@ def find_pairs(
             order=right.order,
             weight=right.sizes(),
             same=same,
-            views=seen,
-            make=encoder.view if len(seen) > 1 else None,
+            views=compared,
+            make=encoder.view if len(compared) > 1 else None,
         )
-        # blank pictures are few and alike: nothing is to be gained from an index of them
+        # blank images are few and similar: an index of them saves nothing
         finder = ExactSearch() if flat else engine
         hits = finder.find(sides, rule, workers=workers)
         if not same:
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
         if not flat:
             hits = _within_cap(hits, left, right, rule.cap)
-        found = found.plus(_expand(hits, left, right, len(query.prints), rule.cap, same))
+        found = found.plus(_expand(hits, left, right, len(query.fingerprints), rule.cap, same))
     if same:
         found = found.unordered(query.order)
-    found = found.capped(query, reference, np.where(query.prints.flat, 1, wanted.cap))
+    found = found.capped(query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
     background = (query.background[found.query] + reference.background[found.reference]) / 2
     order = np.lexsort(
         (reference.order[found.reference], -found.similarity, query.order[found.query])
     )
     return Pairs(
-        query_set=query.prints.set,
-        reference_set=reference.prints.set,
+        query_set=query.name,
+        reference_set=reference.name,
         query=found.query[order],
         reference=found.reference[order],
         similarity=found.similarity[order],
@@ -150,14 +148,82 @@ def find_pairs(
     )
 
 
+def seen_vectors(encoder: Encoder, vectors: Float32, view: int) -> Float64:
+    """Return the vectors of a view, ``float64``, from which similarities are computed."""
+    made = vectors if view == 0 else encoder.view(vectors, view)
+    return np.asarray(made, np.float64)
+
+
+def similarities(
+    sides: tuple[Fingerprints, Fingerprints],
+    left: Int64,
+    right: Int64,
+    encoder: Encoder,
+    views: Sequence[int],
+) -> tuple[Float32, Int8]:
+    """Return the highest similarity of some pairs over the views, and the view it is of.
+
+    Args:
+        sides: fingerprints of query and reference.
+        left, right: rows of the pairs.
+        encoder: that made the fingerprints.
+        views: that are compared; the first one wins ties.
+    """
+    found = np.empty((len(views), len(left)), np.float32)
+    for start in range(0, len(left), PAIRS):
+        part = slice(start, start + PAIRS)
+        query = sides[0].matrix[left[part]]
+        reference = sides[1].matrix[right[part]].astype(np.float64)
+        for row, view in enumerate(views):
+            seen = seen_vectors(encoder, query, view)
+            found[row, part] = np.einsum("ij,ij->i", seen, reference)
+    best = found.argmax(axis=0)
+    return found[best, np.arange(len(left))], np.array(views, np.int8)[best]
+
+
+def with_added(
+    pairs: Pairs,
+    sides: tuple[Side, Side],
+    left: Int64,
+    right: Int64,
+    similarity: Float32,
+    view: Int8,
+    votes: Float32 | None = None,
+) -> Pairs:
+    """Return pairs with others added, in the order of pairs.
+
+    Args:
+        pairs: of a comparison.
+        sides: query and reference side.
+        left, right, similarity, view: of the pairs to add.
+        votes: of these; needed where the others have votes.
+    """
+    query, reference = sides
+    all_query = np.concatenate([pairs.query, left])
+    all_reference = np.concatenate([pairs.reference, right])
+    all_similarity = np.concatenate([pairs.similarity, similarity])
+    order = np.lexsort((reference.order[all_reference], -all_similarity, query.order[all_query]))
+    background = ((query.background[left] + reference.background[right]) / 2).astype(np.float32)
+    both = None if pairs.votes is None or votes is None else np.concatenate([pairs.votes, votes])
+    return replace(
+        pairs,
+        query=all_query[order],
+        reference=all_reference[order],
+        similarity=all_similarity[order],
+        background=np.concatenate([pairs.background, background])[order],
+        view=np.concatenate([pairs.view, view])[order],
+        votes=None if both is None else both[order],
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Distinct:
     """The distinct contents among some rows of a side.
 
     Attributes:
         keys: the distinct contents (k,), 16 bytes each, in the order of their first rows.
-        matrix: their vectors, read from the side's matrix when asked for.
-        background, order: one value a content; of the member with the lowest id.
+        matrix: their vectors, read from the side's matrix on use.
+        background, order: one value per content; of the member with the lowest id.
         members: rows of the side, grouped by content.
         edges: ``int64`` (k + 1,): where each content's members begin and end.
     """
@@ -173,8 +239,8 @@ class _Distinct:
     def of(cls, side: Side, mask: Bool) -> _Distinct:
         """Group the rows of a side that a mask selects."""
         rows = np.flatnonzero(mask)
-        keys = np.ascontiguousarray(side.prints.digests[rows]).view("V16").ravel()
-        distinct, first, group = np.unique(keys, return_index=True, return_inverse=True)
+        contents = side.contents[rows]
+        distinct, first, group = np.unique(contents, return_index=True, return_inverse=True)
         # numbered by first row instead of by digest, so that vectors are read in storage order
         by_row = np.argsort(first)
         number = np.empty(len(distinct), np.int64)
@@ -185,7 +251,7 @@ class _Distinct:
         lead = members[edges[:-1]]
         return cls(
             keys=distinct[by_row],
-            matrix=Rows(side.prints.matrix, rows[first[by_row]]),
+            matrix=Rows(side.fingerprints.matrix, rows[first[by_row]]),
             background=side.background[lead],
             order=side.order[lead],
             members=members,
@@ -250,11 +316,11 @@ class _Found:
     def capped(self, query: Side, reference: Side, cap: Int64) -> _Found:
         """Return the ``cap`` most similar pairs of each query, within a set of each image.
 
-        Of a blank picture's many equals those with equal bytes come first.
+        Among the matches of a blank image those with equal bytes come first.
         """
-        left, right = query.prints.digests, reference.prints.digests
+        left, right = query.fingerprints.digests, reference.fingerprints.digests
         other = (left[self.query] != right[self.reference]).any(axis=1)
-        other &= query.prints.flat[self.query]
+        other &= query.fingerprints.flat[self.query]
         ends = [(self.query, reference.order[self.reference])]
         if query is reference:
             ends.append((self.reference, query.order[self.query]))
@@ -269,10 +335,10 @@ class _Found:
 def _with_equal_bytes(
     hits: Hits, left: _Distinct, right: _Distinct, threshold: float | None
 ) -> Hits:
-    """Add the pairs of equal contents that a search by similarity passed over.
+    """Add the pairs of equal contents that a search by similarity missed.
 
-    That is next to none: equal contents have equal vectors, which only fall below a threshold
-    where the vector is all zero or the threshold is 1. Totals count equal contents either way.
+    These are few: equal contents have equal vectors, which are only below a threshold if the vector
+    is all zero or the threshold is 1. Totals count equal contents in any case.
     """
     _, query, reference = np.intersect1d(
         left.keys, right.keys, assume_unique=True, return_indices=True
@@ -302,19 +368,20 @@ def _self_similarity(matrix: Rows, index: Int64) -> Float32:
 
 
 def _copies(hits: Hits, left: _Distinct, right: _Distinct) -> tuple[Int64, Int64, Int64]:
-    """Return how many copies the contents of hits have, and with how many of the reference's
-    each of the query's is paired: with enough that all have a pair.
+    """Return the copies of the query and of the reference of hits, and the pairs per query copy.
+
+    These are enough that all copies have a pair.
     """
     wide, tall = left.sizes()[hits.query], right.sizes()[hits.reference]
     return wide, tall, np.minimum(tall, np.maximum(COPIES // wide, -(-tall // wide)))
 
 
 def _within_cap(hits: Hits, left: _Distinct, right: _Distinct, cap: int) -> Hits:
-    """Return the hits of each query whose more similar ones do not fill its cap already."""
+    """Return the hits of each query up to its cap, the most similar ones."""
     order = np.lexsort((-hits.similarity, hits.query))
     query, similarity = hits.query[order], hits.similarity[order]
     before = np.concatenate([[0], np.cumsum(_copies(hits, left, right)[2][order])])
-    # of hits that are equally similar all are kept: ties go by the ids of the copies
+    # all hits of equal similarity are kept: ties are decided by the ids of the copies
     new = (np.diff(query, prepend=-1) != 0) | (np.diff(similarity, prepend=np.nan) != 0)
     tie = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     kept = np.sort(order[before[tie] - before[np.searchsorted(query, query)] < cap])
@@ -328,16 +395,16 @@ def _expand(
 ) -> _Found:
     """Return the pairs of rows behind pairs of contents.
 
-    Where a copy of the query is not paired with all copies of the reference, the next copy takes
-    the next ones.
+    If a copy of the query is not paired with all copies of the reference, the next copy is paired
+    with the next ones.
     """
     wide, tall, each = _copies(hits, left, right)
-    turn = np.where(each < tall, each, 0)
+    shift = np.where(each < tall, each, 0)
     each = np.minimum(each, cap)
     hit = np.repeat(np.arange(len(hits.query)), wide * each)
     place = np.arange(len(hit)) - np.repeat(np.cumsum(wide * each) - wide * each, wide * each)
     across, down = np.divmod(place, each[hit])
-    down = (down + across * turn[hit]) % tall[hit]
+    down = (down + across * shift[hit]) % tall[hit]
     total = np.zeros(queries, np.int64)
     total[left.members] = np.repeat(hits.total, left.sizes())
     found = _Found(
@@ -353,7 +420,7 @@ def _expand(
 def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
     """Return the pairs of rows of one set that have equal bytes.
 
-    Each is paired with as many that follow it as :data:`COPIES` and ``cap`` allow, and the next.
+    Each is paired with as many that follow it as :data:`COPIES` and ``cap`` allow, at least one.
     """
     sizes = contents.sizes()
     place = np.arange(len(contents.members)) - np.repeat(contents.edges[:-1], sizes)

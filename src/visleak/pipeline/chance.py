@@ -1,22 +1,20 @@
 """How many pairs of two sets reach the thresholds of degrees by chance.
 
 Thresholds are calibrated on photographs. In a set of images of one kind (receipts, X-rays, steel)
-nearly every pair may reach them, and a degree then tells nothing. So a sample of random pairs of
-the very sets is compared, and what reaches a threshold there without being a copy is scaled to
+nearly every pair may reach them, and a degree then has no meaning. So a sample of random pairs of
+these sets is compared, and the number that reaches a threshold without being a copy is scaled to
 all pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
-from visleak.pipeline.candidates import Side
-from visleak.pipeline.tables import Compared
-from visleak.pipeline.thresholds import Thresholds
-from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
+from visleak.pipeline.comparison import Comparison
+from visleak.records import DEGREES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.storage.summary import ChanceSummary, ComparisonSummary
@@ -30,34 +28,28 @@ MANY: Final = 1.0
 
 
 def chance_of(
-    compared: Compared,
-    sides: Mapping[str, Side],
-    encoder: Encoder,
-    views: tuple[int, ...],
-    thresholds: Thresholds,
-    workers: int = 1,
+    comparison: Comparison, encoder: Encoder, views: tuple[int, ...], workers: int = 1
 ) -> ChanceSummary | None:
-    """Return what a comparison's thresholds let through by chance.
+    """Return how many pairs of a comparison reach its thresholds by chance.
 
     The sample is the contents with the lowest digests, so it is random with regard to the images
     and depends on nothing else. Pairs that were graded near or exact are not counted. Without
-    grades each query's most similar reference is set aside, because it may be a copy; the
-    estimate is then a little too low.
+    grades each query's most similar reference is excluded, because it may be a copy; the estimate
+    is then a little too low.
 
     Args:
-        compared: the comparison.
-        sides: of both sets, by name.
-        encoder, views: that the similarities are made with.
-        thresholds: of the degrees.
-        workers: threads; they never change the answer.
+        comparison: the comparison.
+        encoder, views: of the similarities.
+        workers: threads; they never change the result.
 
     Returns:
-        ``None`` where there is no threshold, or no two images to compare.
+        ``None`` for streamed embeddings, without a threshold, or without two images to compare.
     """
-    if thresholds.soft is None:
+    thresholds = comparison.thresholds
+    if thresholds.soft is None or comparison.reference.streamed:
         return None
-    query, reference = (sides[each.name].prints for each in (compared.query, compared.reference))
-    same = compared.query.name == compared.reference.name
+    query, reference = comparison.query.fingerprints, comparison.reference.fingerprints
+    same = comparison.query is comparison.reference
     left, right = _sample(query, QUERIES), _sample(reference, REFERENCES)
     sampled = len(left) * (len(right) - same)
     if sampled <= 0:
@@ -76,52 +68,51 @@ def chance_of(
     )
     # in one set both samples begin with the same contents
     others = hits.query != hits.reference if same else np.ones(len(hits.query), np.bool_)
-    left_out = _copies(compared, left[hits.query], right[hits.reference])
+    copies = _copies(comparison, left[hits.query], right[hits.reference])
     images = int((~query.flat).sum()), int((~reference.flat).sum()) - same
     per_image, pairs = {}, {}
     for degree, threshold in zip(DEGREES, (thresholds.hard, thresholds.soft), strict=True):
         if threshold is None:
             continue
         reached = others & (hits.similarity >= np.float32(threshold))
-        count = int((reached & ~left_out).sum()) if left_out is not None else _beyond(hits, reached)
+        count = int((reached & ~copies).sum()) if copies is not None else _beyond(hits, reached)
         per_image[degree] = round(count / sampled * images[1], 6)
         pairs[degree] = round(count / sampled * images[0] * images[1] / (1 + same), 3)
     return ChanceSummary(sampled, per_image, pairs)
 
 
-def _sample(prints: Fingerprints, count: int) -> Int64:
+def _sample(fingerprints: Fingerprints, count: int) -> Int64:
     """Return a row of each of the contents with the lowest digests, blank images left out."""
-    rows = np.flatnonzero(~prints.flat)
-    keys = np.ascontiguousarray(prints.digests[rows]).view("V16").ravel()
+    rows = np.flatnonzero(~fingerprints.flat)
+    keys = np.ascontiguousarray(fingerprints.digests[rows]).view("V16").ravel()
     return rows[np.unique(keys, return_index=True)[1][:count]]
 
 
-def _copies(compared: Compared, query: Int64, reference: Int64) -> Bool | None:
+def _copies(comparison: Comparison, query: Int64, reference: Int64) -> Bool | None:
     """Return which pairs of rows are graded near or exact; ``None`` without grades."""
-    if compared.grades is None:
+    near, pairs = comparison.near, comparison.pairs
+    if near is None:
         return None
-    grade = compared.grades.grade
-    chosen = (grade >= 0) & (grade <= GRADES.index("near"))
-    one, other = compared.pairs.query[chosen], compared.pairs.reference[chosen]
+    one, other = pairs.query[near], pairs.reference[near]
     width = 1 + max(int(rows.max(initial=0)) for rows in (one, other, query, reference))
     keys = one * width + other
-    if compared.query.name == compared.reference.name:
-        # there each unordered pair is listed once
+    if comparison.query is comparison.reference:
+        # each unordered pair is listed once
         keys = np.concatenate([keys, other * width + one])
     return np.isin(query * width + reference, keys)
 
 
 def _beyond(hits: Hits, reached: Bool) -> int:
-    """Return how many pairs are reached beyond the most similar one of each query."""
+    """Return how many pairs reach the threshold, without the most similar one of each query."""
     return int(reached.sum()) - len(np.unique(hits.query[reached]))
 
 
 def notes(comparisons: Sequence[ComparisonSummary]) -> Iterator[str]:
-    """Yield a line for each comparison whose thresholds are reached by chance, in words.
+    """Yield a line for each comparison whose thresholds many pairs reach by chance.
 
     Args:
-        comparisons: of ``audit.json``; repeats within a set that is compared with others are left
-            out, because no rate counts them.
+        comparisons: of ``audit.json``; those within a set that is compared with others are
+            excluded, because no rate counts them.
     """
     for each in comparisons:
         found = each.chance
@@ -142,7 +133,7 @@ def notes(comparisons: Sequence[ComparisonSummary]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Return a number with two digits at least.
+    """Return a number with at least two digits.
 
     >>> _number(1.26), _number(257.4)
     ('1.3', '257')

@@ -1,4 +1,4 @@
-"""Where an audit works: who carries tasks out, a scratch folder, the cache, and who is told."""
+"""What the steps of a run share: workers, a scratch folder, the cache and progress."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from visleak.cache import Cache
 from visleak.errors import VisleakError
 from visleak.pipeline.processes import Processes
-from visleak.storage import SCRATCH_PREFIX
+from visleak.storage import SCRATCH_PREFIX, naming
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Progress(Protocol):
-    """Is told how far a step is."""
+    """Receives how far a step is."""
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        """Take note that ``done`` of ``total`` units of a step are done."""
+        """Note that ``done`` of ``total`` units of a step are done."""
         ...
 
 
 def silent(step: str, done: int, total: int) -> None:
-    """Take no note."""
+    """Report nothing."""
 
 
 class Handle(Protocol):
-    """Where a shared value lies; small and picklable, so that tasks can carry it."""
+    """A reference to a shared value; small and picklable, so that tasks can carry it."""
 
     def load(self) -> Any:
         """Return the value; a worker fetches it once."""
@@ -43,7 +47,7 @@ class Handle(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class InlineValue:
     """A value that a task carries itself, because no other task needs it."""
 
     value: Any
@@ -53,38 +57,38 @@ class Carried:
         return self.value
 
 
-class Known(Protocol):
+class CacheReader(Protocol):
     """Looks up entries of the cache."""
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the entries that are there, by key."""
+        """Return the entries that exist, by key."""
         ...
 
 
 class CacheHandle(Protocol):
-    """How a worker finds the cache. Picklable."""
+    """A reference to the cache. Picklable."""
 
-    def open(self) -> AbstractContextManager[Known]:
-        """Open it to look things up."""
+    def open(self) -> AbstractContextManager[CacheReader]:
+        """Open the cache for reading."""
         ...
 
 
 class Executor(Protocol):
-    """Who carries tasks out: processes of this machine, or a cluster. Never changes an answer.
+    """Executes tasks in processes of this machine or on a cluster. Never changes a result.
 
     Attributes:
-        here: they are processes of this machine: they see this process's files, the scratch
+        local: workers are processes of this machine and read this process's files, the scratch
             folder and the cache among them.
     """
 
-    here: bool
+    local: bool
 
     def share(self, value: object) -> Handle:
         """Put a value where every worker can load it once."""
         ...
 
-    def reach(self, cache: Cache) -> CacheHandle:
-        """Return how workers find the cache."""
+    def cache_handle(self, cache: Cache) -> CacheHandle:
+        """Return a reference to the cache for workers."""
         ...
 
     def each(
@@ -99,33 +103,79 @@ class Executor(Protocol):
 
         Args:
             function: importable by its name.
-            tasks: what it is called with.
+            tasks: its arguments.
             step: what is done, in the words of the progress, for messages.
             network: it runs a network, on a GPU where workers have any.
         """
         ...
 
     def close(self) -> None:
-        """Stop working; leave nothing behind."""
+        """End the workers and remove what was shared."""
         ...
 
 
-#: Brings an executor together: (scratch folder, number of processes) -> executor.
+#: Makes an executor of a scratch folder and a number of processes.
 Engine = Callable[[Path, int], Executor]
+
+
+class GrowingColumn:
+    """A file of rows of one shape and type: appended during a step, memory-mapped after it.
+
+    Args:
+        path: the file.
+        dtype: type of a value.
+        shape: shape of a row.
+    """
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()) -> None:
+        self._path = path
+        self._dtype = np.dtype(dtype)
+        self._shape = shape
+        self._file = path.open("wb")
+        self.rows = 0
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Append rows."""
+        if values.shape[1:] != self._shape:
+            raise ValueError(f"rows must have shape {self._shape}, got {values.shape[1:]}")
+        with naming(self._path):
+            self._file.write(np.ascontiguousarray(values, self._dtype).data)
+        self.rows += len(values)
+
+    def mapped(self) -> npt.NDArray[Any]:
+        """Close the file and return its rows, memory-mapped and read-only."""
+        with naming(self._path):
+            self._file.close()
+        shape = (self.rows, *self._shape)
+        if not self.rows:
+            return np.empty(shape, self._dtype)
+        return np.memmap(self._path, self._dtype, mode="r", shape=shape)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with naming(self._path):
+            self._file.close()
 
 
 @dataclass
 class RunContext:
-    """What the steps of one audit share. Use as a context manager.
+    """What the steps of a run share. Make it with :meth:`at`.
 
     Attributes:
         scratch: a folder for files that only live as long as the run.
         workers: processes or threads of this machine; 1 works in this process.
         cache: where results are kept between runs, or ``None``.
-        progress: is told how far a step is.
-        executor: who carries tasks out.
+        progress: receives how far a step is.
+        executor: executes the tasks.
         device: where stored vectors are compared: ``cpu``, ``auto`` or a GPU.
-        seconds: wall time per step, for the record; ``engine`` is the start of the workers.
+        seconds: wall time by step; ``engine`` is the start of the workers.
     """
 
     scratch: Path
@@ -168,34 +218,49 @@ class RunContext:
         """Return a new name in the scratch folder."""
         return self.scratch / f"{next(self._names)}{suffix}"
 
+    def column(
+        self, suffix: str, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()
+    ) -> GrowingColumn:
+        """Return a new file of rows in the scratch folder."""
+        return GrowingColumn(self.file(suffix), dtype, shape)
+
     def share(self, value: object) -> Handle:
         """Put a value where every worker can load it once, with :func:`shared`."""
         return self.executor.share(value)
 
     @property
     def indexes(self) -> Path | None:
-        """Where indexes of embeddings are kept between runs, ``None`` where there is no cache."""
+        """Folder of the indexes of embeddings, ``None`` without a cache."""
         return self.cache.folder / "indexes" if self.cache is not None else None
 
-    def reach(self) -> CacheHandle | None:
-        """Return how workers find the cache, ``None`` where there is none."""
-        return self.executor.reach(self.cache) if self.cache is not None else None
+    def cache_handle(self) -> CacheHandle | None:
+        """Return a reference to the cache for workers, ``None`` without a cache."""
+        return self.executor.cache_handle(self.cache) if self.cache is not None else None
 
     def each(self, function: Callable[[T], R], tasks: Iterable[T], step: str = "") -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; the work is spread over workers."""
         return self.executor.each(function, tasks, step=step)
 
-
-@contextlib.contextmanager
-def timed(place: RunContext, step: str) -> Iterator[None]:
-    """Add the wall time of a step to the record."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        place.seconds[step] = place.seconds.get(step, 0.0) + time.perf_counter() - start
+    @contextlib.contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the wall time of a step to the record."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - start
 
 
 def shared(handle: Handle) -> Any:
-    """Return what :meth:`RunContext.share` put there; loaded once a process."""
+    """Return what :meth:`RunContext.share` shared; loaded once per process."""
     return handle.load()
+
+
+def known_entries(
+    cache: CacheHandle | None, maker: bytes, keys: Sequence[bytes]
+) -> Mapping[bytes, bytes]:
+    """Return the entries of the cache that exist, by key; none without a cache."""
+    if cache is None:
+        return {}
+    with cache.open() as reader:
+        return reader.get(maker, keys)

@@ -1,4 +1,4 @@
-"""What an audit will cost, before it starts: images, bytes, time by step, disk."""
+"""The cost of an audit before it starts: images, bytes, time by step, disk."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from visleak.encoders.builtin import flat
 from visleak.encoders.local import MOST
 from visleak.formats.openers import chosen
 from visleak.images import content_digest, decode
-from visleak.pipeline.batching import forwarded
-from visleak.pipeline.local import MOST_REFERENCES
+from visleak.pipeline.batches import forwarded
+from visleak.pipeline.chunks import maker
+from visleak.pipeline.local_features import MOST_REFERENCES
 from visleak.pipeline.pair_cost import Sampled, pair_cost
-from visleak.pipeline.prints import maker
+from visleak.pipeline.run import couples
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.quantities import counted, duration, size
 from visleak.records import AnySet, Bytes8, DecodedImage, Encoder, ImageSet, Unreadable
 from visleak.settings import Settings
 
-#: Images of a set that are read and encoded to be timed, and seconds after which no more are.
+#: Images of a set that are read and encoded for timing, and seconds after which no more are.
 TIMED: Final = 256
 PATIENCE: Final = 2.0
 
-#: Files of a set that are asked for their size; where there are more, the rest is taken for alike.
-ASKED: Final = 2_000
+#: Files of a set whose size is read; of more files, a sample is extrapolated.
+MEASURED: Final = 2_000
 
 #: Bytes of one local feature: descriptor and keypoint.
 FEATURE_BYTES: Final = 128 + 16
@@ -40,27 +41,27 @@ FEATURE_BYTES: Final = 128 + 16
 #: Steps after the fingerprints, in their order.
 STEPS: Final = ("search", "local", "screening", "verification")
 
-#: Bytes a cache entry takes beside its value: keys, facts, pages that are not full.
+#: Bytes of a cache entry in addition to its value: keys, facts, pages that are not full.
 ENTRY_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an audit will cost. All times and numbers of pairs are estimates from a sample.
+    """The cost of an audit. All times and numbers of pairs are estimates from a sample.
 
     Attributes:
         images: to read.
         embeddings: vectors made elsewhere, to read.
-        bytes: of the images' files; ``None`` where they cannot be asked, as in a stream.
-        seconds: of all steps together. ``None`` where no image that was tried could be read.
+        bytes: of the images' files; ``None`` where they are not known, as in a stream.
+        seconds: of all steps together. ``None`` if no tried image could be read.
         steps: seconds by step: ``fingerprint`` (to read, decode and encode the images, less what
             the cache holds), ``search``, ``local``, ``screening``, ``verification``.
         candidates: pairs to screen.
-        verified: pairs to verify in full, because the screening keeps them.
+        verified: pairs that pass the screen, to verify in full.
         timed: images that were timed.
         timed_pairs: pairs that were timed.
-        processes: that work on it.
-        scratch: bytes in the output folder while it runs, at least.
+        processes: of the run.
+        scratch: bytes in the output folder during the run, at least.
         cache: bytes added to the cache, at most.
     """
 
@@ -91,52 +92,50 @@ def cost_of(
     cache: Cache | None,
     thresholds: Thresholds | None = None,
 ) -> Cost:
-    """Return what an audit will cost, from a sample of its images and of their pairs.
+    """Return the cost of an audit, estimated from a sample of its images and of their pairs.
 
     Args:
         queries, references, encoder, settings: of the audit.
-        processes: that will work on it.
-        cache: that it will use; only fingerprints are looked up in it.
-        thresholds: of the degrees; by default as settings and encoder say.
+        processes: of the run.
+        cache: of the run; only fingerprints are looked up in it.
+        thresholds: of degrees; by default as settings and encoder define them.
     """
     sets = {images.name: images for images in (*references, *queries)}
     tested = {images.name for images in queries}
-    asked = {
+    counts = {
         images.name: min(settings.sample or len(images), len(images))
         if images in queries
         else len(images)
         for images in sets.values()
     }
     read = [images for images in sets.values() if isinstance(images, ImageSet)]
-    count = sum(asked[images.name] for images in read)
+    count = sum(counts[images.name] for images in read)
     stored = [bytes_of(images) for images in read]
     seconds, timed = 0.0, 0
-    samples = {name: Sampled(None, n, passes=name not in tested) for name, n in asked.items()}
+    samples = {name: Sampled(None, n, streamed=name not in tested) for name, n in counts.items()}
     for images in read:
-        handful = _timed(images, encoder, cache)
-        timed += handful.pictures
-        seconds += asked[images.name] * handful.each(processes)
-        samples[images.name] = Sampled(handful.sample(images), asked[images.name])
-    couples = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
-    if settings.within and not settings.sample:
-        couples += [(q.name, q.name) for q in queries]
+        sample = _timed(images, encoder, cache)
+        timed += sample.images
+        seconds += counts[images.name] * sample.each(processes)
+        samples[images.name] = Sampled(sample.as_set(images), counts[images.name])
     limits = thresholds or thresholds_of(encoder, settings)
-    pairs = pair_cost(samples, couples, encoder, replace(settings, sample=0), limits)
+    names = couples(queries, references, settings)
+    pairs = pair_cost(samples, names, encoder, replace(settings, sample=0), limits)
     steps = {
         "fingerprint": seconds,
         **{name: getattr(pairs, name) / processes for name in STEPS},
     }
     features = 0
     if settings.local and settings.candidates != "nearest":
-        features = sum(n for n in asked.values() if n <= MOST_REFERENCES) * MOST * FEATURE_BYTES
+        features = sum(n for n in counts.values() if n <= MOST_REFERENCES) * MOST * FEATURE_BYTES
     vectors = count * encoder.width * 4
     return Cost(
         images=count,
-        embeddings=sum(asked.values()) - count,
+        embeddings=sum(counts.values()) - count,
         bytes=None
         if None in stored
         else sum(
-            round((size or 0) * asked[images.name] / max(1, len(images)))
+            round((size or 0) * counts[images.name] / max(1, len(images)))
             for size, images in zip(stored, read, strict=True)
         ),
         seconds=sum(steps.values()) if timed else None,
@@ -152,7 +151,7 @@ def cost_of(
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _ReadOpener:
     """The opener of images that were read already."""
 
     stored: Mapping[int, bytes | Bytes8]
@@ -163,34 +162,34 @@ class _Held:
 
 
 @dataclass(slots=True)
-class _Handful:
-    """Seconds that some pictures took: to read, to make ready, to encode in one place."""
+class _Timing:
+    """Some images and their seconds: to read, to prepare, to encode in one process."""
 
-    pictures: int = 0
+    images: int = 0
     stored: dict[int, bytes | Bytes8] = field(default_factory=dict)
     read: float = 0.0
-    ready: float = 0.0
+    prepare: float = 0.0
     network: float = 0.0
 
-    def sample(self, images: ImageSet) -> ImageSet:
-        """Return the images as a set of its own: as many, all over the set, as are soon encoded."""
+    def as_set(self, images: ImageSet) -> ImageSet:
+        """Return images from all over the set, as many as can be encoded in a few seconds."""
         most = max(8, int(PATIENCE / max(self.each(1), 1e-6)))
         positions = np.array(sorted(self.stored), np.int64)
         if len(positions) > most:
             positions = positions[np.linspace(0, len(positions) - 1, most).astype(np.int64)]
-        return chosen(replace(images, opener=_Held(self.stored)), positions, images.name)
+        return chosen(replace(images, opener=_ReadOpener(self.stored)), positions, images.name)
 
     def each(self, processes: int) -> float:
-        """Return the seconds a picture takes where so many processes work on it."""
-        spread, alone = (self.read + self.ready) / processes, self.network
-        # a network works on one batch while the next ones are made ready
+        """Return the seconds per image with a number of processes."""
+        spread, alone = (self.read + self.prepare) / processes, self.network
+        # a network computes one batch while the next ones are prepared
         whole = max(spread, alone) if processes > 1 else spread + alone
-        return whole / max(1, self.pictures)
+        return whole / max(1, self.images)
 
 
-def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
-    """Time a handful of pictures; those that the cache knows take reading only."""
-    found = _Handful()
+def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Timing:
+    """Time some images; those in the cache are only read."""
+    found = _Timing()
     fresh: list[DecodedImage] = []
     began = last = time.perf_counter()
     positions = _chosen(images)
@@ -199,13 +198,13 @@ def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
             digest = content_digest(data)
             known = cache is not None and digest in cache.get(maker(encoder), [digest])
             now = time.perf_counter()
-            found.pictures += 1
+            found.images += 1
             found.stored[position] = data
             found.read += now - last
-            picture = None if known else decode(data, enough=encoder.enough)
-            found.ready += time.perf_counter() - now
-            if isinstance(picture, DecodedImage):
-                fresh.append(picture)
+            image = None if known else decode(data, enough=encoder.enough)
+            found.prepare += time.perf_counter() - now
+            if isinstance(image, DecodedImage):
+                fresh.append(image)
         last = time.perf_counter()
         if last - began > PATIENCE:
             break
@@ -214,17 +213,17 @@ def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Handful:
     return found
 
 
-def _encode(encoder: Any, pictures: Sequence[DecodedImage], found: _Handful) -> None:
-    """Add the seconds that encoding takes."""
+def _encode(encoder: Any, images: Sequence[DecodedImage], found: _Timing) -> None:
+    """Add the seconds of encoding."""
     start = time.perf_counter()
     if not hasattr(encoder, "forward"):
-        encoder.encode(pictures)
-        found.ready += time.perf_counter() - start
+        encoder.encode(images)
+        found.prepare += time.perf_counter() - start
         return
-    prepared = [encoder.preparation(picture) for picture in pictures]
-    flat(pictures)
-    found.ready += time.perf_counter() - start
-    # the first call of a network takes longer than all others
+    prepared = [encoder.preparation(image) for image in images]
+    flat(images)
+    found.prepare += time.perf_counter() - start
+    # the first call of a network is slower than all others
     forwarded(encoder, prepared[:1])
     start = time.perf_counter()
     edges = [*range(0, len(prepared), encoder.batch), len(prepared)]
@@ -237,9 +236,9 @@ def _encode(encoder: Any, pictures: Sequence[DecodedImage], found: _Handful) -> 
 
 
 def _chosen(images: ImageSet) -> list[int]:
-    """Return the positions to time: all over the set if each is a file of its own, else in front.
+    """Return the positions to time: spread over a set of files, otherwise the first ones.
 
-    What lies in a stream costs all that lies before it.
+    Reading an image in a stream includes reading all images before it.
     """
     count = min(TIMED, len(images))
     if len(_files(images)) < len(images):
@@ -248,17 +247,17 @@ def _chosen(images: ImageSet) -> list[int]:
 
 
 def _files(images: ImageSet) -> pa.Array:
-    """Return the files that a set lies in; a locator inside one is FILE!MEMBER."""
+    """Return the files of a set; a locator inside one is FILE!MEMBER."""
     return pc.unique(pc.list_element(pc.split_pattern(images.locators, "!", max_splits=1), 0))
 
 
 def bytes_of(images: ImageSet) -> int | None:
-    """Return the bytes of the files that a set lies in, ``None`` where they are no local files.
+    """Return the bytes of the files of a set, ``None`` if they are not local files.
 
-    Of many files a share is asked.
+    Of many files a sample is measured.
     """
     files = _files(images)
-    step = max(1, len(files) // ASKED)
+    step = max(1, len(files) // MEASURED)
     sizes = []
     for file in files[::step].to_pylist():
         try:
@@ -268,7 +267,7 @@ def bytes_of(images: ImageSet) -> int | None:
     return round(sum(sizes) * len(files) / len(sizes)) if sizes else None
 
 
-#: Steps of an audit and what is done in them.
+#: Steps of an audit in words.
 STEP_NAMES: Final = {
     "fingerprint": "reading and encoding",
     "search": "search",

@@ -1,26 +1,40 @@
-"""Writing the audit folder, and knowing whether it already holds what is asked for."""
+"""Writing the audit folder: its tables, and whether it holds a result already."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
-from visleak.pipeline import recordings, rounds
+from visleak.pipeline import recordings, selection
+from visleak.pipeline.comparison import Comparison, comparable, relation
+from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.run import Outcome
-from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.pipeline.thresholds import Thresholds
-from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet
+from visleak.records import (
+    DEGREES,
+    GRADES,
+    VIEWS,
+    AnySet,
+    EmbeddingSet,
+    Encoder,
+    Float32,
+    ImageSet,
+    Int64,
+)
 from visleak.settings import Settings
 from visleak.storage import (
     AUDIT,
@@ -40,6 +54,198 @@ from visleak.storage import (
 )
 from visleak.verify import check
 
+#: Rows per row group.
+GROUP: Final = 50_000
+
+
+def pair_tables(comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
+    """Yield the rows of ``pairs.parquet``, by query set, query, falling similarity, reference."""
+    for name in sorted({each.query.name for each in comparisons}):
+        own = (each for each in comparisons if each.query.name == name)
+        yield from _by_query(sorted(own, key=lambda each: each.reference.name))
+
+
+def _by_query(own: Sequence[Comparison]) -> Iterator[pa.Table]:
+    """Yield the rows of one query set, its comparisons merged."""
+    which: Int64 = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
+    row = np.concatenate([np.arange(len(c.pairs)) for c in own])
+    similarity = np.concatenate([c.pairs.similarity for c in own])
+    reference = np.concatenate([c.reference.order[c.pairs.reference] for c in own])
+    query = np.concatenate([c.query.order[c.pairs.query] for c in own])
+    order = np.lexsort((reference, which, -similarity, query))
+    for start in range(0, len(order), GROUP):
+        part = order[start : start + GROUP]
+        # rows are made comparison by comparison, then sorted
+        pieces = [_rows(c, row[part[np.flatnonzero(which[part] == i)]]) for i, c in enumerate(own)]
+        back = np.argsort(np.argsort(which[part], kind="stable"), kind="stable")
+        yield pa.concat_tables(pieces).take(pa.array(back))
+
+
+def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
+    """Return some pairs of a comparison as rows of ``pairs.parquet``."""
+    pairs, count = comparison.pairs, len(rows)
+    query, reference = comparison.query, comparison.reference
+    left, right = query.fingerprints, reference.fingerprints
+    query_label = _taken(query.images.labels, left.rows[pairs.query[rows]])
+    reference_label = _taken(reference.images.labels, right.rows[pairs.reference[rows]])
+    same_classes = comparable(query.images, reference.images)
+    columns: dict[str, Any] = {
+        "query_set": _constant(query.name, count),
+        "query": left.ids.take(pa.array(pairs.query[rows])),
+        "reference_set": _constant(reference.name, count),
+        "reference": right.ids.take(pa.array(pairs.reference[rows])),
+        "similarity": pairs.similarity[rows],
+        "background": pairs.background[rows],
+        "view": pa.array(np.array(VIEWS)[pairs.view[rows]], pa.string()),
+        "degree": _named(comparison.degree[rows], DEGREES),
+        **_grades(comparison, rows),
+        "query_label": query_label,
+        "reference_label": reference_label,
+        "label_relation": relation(query_label, reference_label, same_classes),
+        "modality": _constant(comparison.modality, count),
+        "coverage": _constant(comparison.coverage, count),
+    }
+    return pa.table([columns[name] for name in PAIRS_SCHEMA.names], schema=PAIRS_SCHEMA)
+
+
+def _grades(comparison: Comparison, rows: Int64) -> dict[str, Any]:
+    """Return the columns that verification fills; null without grades."""
+    count = len(rows)
+    if comparison.grades is None or comparison.matrix is None:
+        names = ("grade", "probability", "reason", "transform", "matrix")
+        return {name: pa.nulls(count, PAIRS_SCHEMA.field(name).type) for name in names}
+    grades, matrix = comparison.grades, comparison.matrix[rows]
+    missing = np.asarray(np.isnan(matrix).any(axis=1))
+    values = pa.array(np.where(missing[:, None], 0, matrix).ravel(), pa.float32())
+    fixed = pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(missing))
+    return {
+        "grade": _named(grades.grade[rows], GRADES),
+        "probability": pa.array(grades.probability[rows], from_pandas=True),
+        "reason": pa.array([grades.reason[row] for row in rows], pa.string()),
+        "transform": pa.array([grades.transform[row] for row in rows], pa.string()),
+        "matrix": fixed,
+    }
+
+
+def _named(codes: npt.NDArray[np.int8], names: tuple[str, ...]) -> pa.Array:
+    """Return codes as their names, null for -1."""
+    indices = pa.array(codes.astype(np.int32), mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names)).dictionary_decode()
+
+
+def _positive(sizes: npt.NDArray[np.int32]) -> pa.Array:
+    """Return sizes, null where they are not known."""
+    return pa.array(sizes, mask=sizes == 0)
+
+
+def _constant(value: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.string()), count)
+
+
+def _taken(column: pa.Array | None, rows: Int64, kind: Any = None) -> pa.Array:
+    """Return some rows of a set's column, null where the set has none."""
+    if column is None:
+        return pa.nulls(len(rows), kind or pa.string())
+    return column.take(pa.array(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The most similar reference of each image of a set.
+
+    Attributes:
+        similarity: ``float32`` (n,), NaN where there is none.
+        set, row: index of the comparison and row of the reference; -1 where there is none.
+        total: ``int64`` (n,): pairs at or above the soft threshold, over all references.
+    """
+
+    similarity: Float32
+    set: Int64
+    row: Int64
+    total: Int64
+
+
+def nearest(own: Sequence[Comparison], count: int) -> Nearest:
+    """Return the nearest references of the images of one query set.
+
+    Args:
+        own: comparisons of the set; pairs within the set count for both of their images.
+        count: number of fingerprints of the set.
+    """
+    similarity = np.full(count, np.nan, np.float32)
+    which, row = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    total = np.zeros(count, np.int64)
+    for index, comparison in enumerate(own):
+        pairs = comparison.pairs
+        total += pairs.total
+        ends = [(pairs.query, pairs.reference)]
+        if comparison.coverage == "within":
+            ends.append((pairs.reference, pairs.query))
+        for query, reference in ends:
+            # by falling similarity; the stable sort keeps the order of ids among equals
+            order = np.lexsort((-pairs.similarity, query))
+            first = order[np.flatnonzero(np.diff(query[order], prepend=-1))]
+            closer = ~(similarity[query[first]] >= pairs.similarity[first])
+            first = first[closer]
+            similarity[query[first]] = pairs.similarity[first]
+            which[query[first]], row[query[first]] = index, reference[first]
+    return Nearest(similarity, which, row, total)
+
+
+def image_tables(sides: Iterable[Side], comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
+    """Yield the rows of ``images.parquet``: by set in the order of the call, then by id."""
+    for side in sides:
+        own = [each for each in comparisons if each.query.name == side.name]
+        # duplicates within a set are not leaks: they only count if nothing else was compared
+        own = [each for each in own if each.coverage != "within"] or own
+        found = nearest(own, len(side.fingerprints))
+        order = np.argsort(side.order)
+        for start in range(0, len(order), GROUP):
+            rows = order[start : start + GROUP]
+            yield _image_rows(side, rows, found, _nearest_columns(own, found, rows))
+
+
+def _image_rows(
+    side: Side, rows: Int64, found: Nearest, nearest_columns: dict[str, Any]
+) -> pa.Table:
+    images, fingerprints = side.images, side.fingerprints
+    listed = fingerprints.rows[rows]
+    known = fingerprints.of_bytes
+    digests = [fingerprints.digests[row].tobytes().hex() if known else None for row in rows]
+    columns: dict[str, Any] = {
+        "set": _constant(images.name, len(rows)),
+        "id": fingerprints.ids.take(pa.array(rows)),
+        "digest": pa.array(digests, pa.string()),
+        "label": _taken(images.labels, listed),
+        "caption": _taken(images.captions, listed),
+        "group": _taken(images.groups, listed),
+        "frame": _taken(images.frames, listed, pa.int64()),
+        "width": _positive(fingerprints.sizes[rows, 0]),
+        "height": _positive(fingerprints.sizes[rows, 1]),
+        "flat": fingerprints.flat[rows],
+        "locator": images.locators.take(pa.array(listed)),
+        **nearest_columns,
+        "background": side.background[rows],
+        "pairs_total": found.total[rows],
+    }
+    return pa.table([columns[name] for name in IMAGES_SCHEMA.names], schema=IMAGES_SCHEMA)
+
+
+def _nearest_columns(own: Sequence[Comparison], found: Nearest, rows: Int64) -> dict[str, Any]:
+    """Return set, id and similarity of the nearest references of some images."""
+    names = np.full(len(rows), None, object)
+    ids = np.full(len(rows), None, object)
+    for index, comparison in enumerate(own):
+        mine = np.flatnonzero(found.set[rows] == index)
+        reference = pa.array(found.row[rows[mine]])
+        names[mine] = comparison.reference.name
+        ids[mine] = comparison.reference.fingerprints.ids.take(reference).to_pylist()
+    return {
+        "nearest_set": pa.array(names, pa.string()),
+        "nearest": pa.array(ids, pa.string()),
+        "nearest_similarity": pa.array(found.similarity[rows], from_pandas=True),
+    }
+
 
 def key_of(
     queries: Sequence[AnySet],
@@ -48,10 +254,10 @@ def key_of(
     settings: Settings,
     thresholds: Thresholds,
 ) -> str | None:
-    """Return a digest of everything an audit's answer depends on, or ``None`` if unknowable.
+    """Return a digest of everything an audit depends on, or ``None`` if that is not known.
 
-    Files stand in by name, size and time of change; pictures in memory cannot be stamped, nor can
-    an encoder that only this run knows.
+    Files count by name, size and time of change. Images in memory have no stamp, nor has an encoder
+    that only exists in this run.
     """
     stamps = [stamp_of(images) for images in (*queries, *references)]
     if None in stamps or not getattr(encoder, "lasting", True):
@@ -62,7 +268,7 @@ def key_of(
         "encoder": encoder.digest,
         "thresholds": [thresholds.hard, thresholds.soft, thresholds.provenance],
         "verifier": check.digest().hex(),
-        "rounds": [rounds.ACROSS, rounds.WITHIN],
+        "rounds": [selection.ACROSS, selection.WITHIN],
         "grader": load_grader().digest,
         "sets": stamps,
         "queries": len(queries),
@@ -73,7 +279,7 @@ def key_of(
 
 
 def stamp_of(images: AnySet) -> str | None:
-    """Return a digest of a set's listing and of the state of its files, ``None`` if unknowable."""
+    """Return a digest of a set's listing and of the state of its files, ``None`` if not known."""
     if not images.source:
         return None
     hasher = hashlib.blake2b(digest_size=16)
@@ -84,7 +290,7 @@ def stamp_of(images: AnySet) -> str | None:
         files = [f"{part.locator} {part.stamp}" for part in images.partitions]
         hasher.update("\0".join([*chosen, *files]).encode(errors="surrogateescape"))
         return hasher.hexdigest()
-    # an opener of what is not a file here says itself whether that has changed
+    # an opener of remote data provides its own stamp
     own = getattr(images.opener, "stamp", "")
     if own is None:
         return None
@@ -112,9 +318,9 @@ def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
 
 
 def holds(folder: Path, key: str | None, *, force: bool) -> bool:
-    """Whether the folder already holds this very audit, finished.
+    """Whether the folder holds the same audit, finished.
 
-    One that lost images on the way is done again.
+    One that lost images is repeated.
 
     Raises:
         UsageError: it holds another audit and ``force`` is not set.
@@ -135,17 +341,18 @@ def holds(folder: Path, key: str | None, *, force: bool) -> bool:
 
 
 def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
-    """Write the tables, then ``audit.json``, whose presence says that all is there."""
+    """Write the tables, then ``audit.json``, whose presence marks the folder as complete."""
     try:
         (folder / AUDIT).unlink(missing_ok=True)
         (folder / RECORDINGS).unlink(missing_ok=True)
-        # pages of verbs that worked on the audit that stood here before
+        # pages of commands that used the previous audit
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
-        write_tables(folder / PAIRS, PAIRS_SCHEMA, pair_tables(outcome.compared, outcome.sides))
-        tables = image_tables(outcome.sets, outcome.compared, outcome.sides)
+        write_tables(folder / PAIRS, PAIRS_SCHEMA, pair_tables(outcome.comparisons))
+        tables = image_tables(outcome.sides.values(), outcome.comparisons)
         write_tables(folder / IMAGES, IMAGES_SCHEMA, tables)
-        problems = [p for images in outcome.sets for p in images.problems]
-        problems += [p for s in outcome.sides.values() for p in s.prints.problems]
+        sides = outcome.sides.values()
+        problems = [p for side in sides for p in side.images.problems]
+        problems += [p for side in sides for p in side.fingerprints.problems]
         write_problems(folder / UNREADABLE, problems)
         if outcome.recordings:
             rows = recordings.rows(outcome.recordings)

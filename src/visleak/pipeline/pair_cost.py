@@ -1,8 +1,8 @@
-"""What comparing and verifying pairs will cost, timed on a sample of the real images and pairs.
+"""The cost of comparing and verifying pairs, timed on a sample of the actual images and pairs.
 
 Search is timed on vectors of the encoder's width. Candidates are counted in a sample of the
 images and scaled to all; local features, screening and verification are timed on a few of these
-candidates. Processor time is counted and not wall time, so that other programs on the machine do
+candidates. Processor time is counted instead of wall time, so that other programs on the machine do
 not change the estimate.
 """
 
@@ -17,32 +17,33 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.pipeline.candidates import BEST, COHORT_BEST, Side, find_pairs, views_for
+from visleak.pipeline.candidates import BEST, COHORT_BEST, find_pairs, views_for
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.desk import Desk, wanted, wanted_in_passing
-from visleak.pipeline.local import add_votes, applies, extract
+from visleak.pipeline.encoded_set import Side
+from visleak.pipeline.local_features import add_votes, applies, extract
+from visleak.pipeline.reference_similarity import reference_similarities
+from visleak.pipeline.run import Comparer, wanted, wanted_of_stream
 from visleak.pipeline.thresholds import Thresholds
 from visleak.pipeline.verification import verify
-from visleak.pipeline.yardstick import measured
 from visleak.records import Bool, Encoder, ImageSet, Int64, Pairs
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.settings import Settings
 from visleak.vectors import unit_rows
 
-#: Rows of the two matrices on which the search is timed.
+#: Rows of the two matrices for timing the search.
 QUERIES: Final = 256
 REFERENCES: Final = 2048
 
-#: Candidate pairs that are drawn of all comparisons together: few where local features are
-#: extracted for them, which takes longest.
+#: Candidate pairs drawn of all comparisons together: few if local features are extracted, which
+#: takes longest.
 PAIRS: Final = 24
 TINY_PAIRS: Final = 600
 
 #: Seconds after which no more pairs are verified, for all comparisons together.
 PATIENCE: Final = 4.0
 
-#: Share of the best references of a set's images that are left when each pair is listed once.
+#: Share of the best references of a set's images that remains when each pair is listed once.
 UNORDERED: Final = 0.7
 
 #: Seed of the draw of pairs.
@@ -55,13 +56,13 @@ class Sampled:
 
     Attributes:
         images: the sample, of the set's name; ``None`` of embeddings.
-        count: images that the audit takes of the set.
-        passes: embeddings of the training side, which pass by the queries.
+        count: images of the set in the audit.
+        streamed: embeddings of the training side.
     """
 
     images: ImageSet | None
     count: int
-    passes: bool = False
+    streamed: bool = False
 
 
 @dataclass(slots=True)
@@ -94,47 +95,51 @@ def pair_cost(
     settings: Settings,
     thresholds: Thresholds,
 ) -> PairCost:
-    """Return what the comparisons of some sets will cost in one process.
+    """Return the cost of the comparisons of some sets in one process.
 
     Args:
         sets: samples by name.
-        couples: names of the query and the reference set of each comparison.
+        couples: names of the two sets of each comparison.
         encoder, settings, thresholds: of the audit.
     """
     found = PairCost()
     clock = _Clock()
-    with RunContext.at(None, 1, None, clock) as place:
-        desk = Desk(encoder, views_for(encoder, settings.views), settings, place)
+    with RunContext.at(None, 1, None, clock) as context:
+        comparer = Comparer(encoder, views_for(encoder, settings.views), settings, context)
         for each in sets.values():
             if each.images is not None and len(each.images):
-                desk.take(each.images, tested=False)
+                comparer.add(each.images, tested=False)
         if encoder.cohort is not None:
-            pace = _pace(desk, Wanted(None, best=COHORT_BEST))
+            pace = _pace(comparer, Wanted(None, best=COHORT_BEST))
             found.search += pace * len(encoder.cohort) * sum(s.count for s in sets.values())
         for query, reference in couples:
-            rule = (wanted_in_passing if sets[reference].passes else wanted)(thresholds, settings)
-            found.search += _pace(desk, rule) * sets[query].count * sets[reference].count
-        seen = [c for c in couples if all(n in desk.sides and len(desk.sides[n].prints) for n in c)]
+            rule = (wanted_of_stream if sets[reference].streamed else wanted)(thresholds, settings)
+            found.search += _pace(comparer, rule) * sets[query].count * sets[reference].count
+        seen = [
+            c
+            for c in couples
+            if all(n in comparer.sides and len(comparer.sides[n].fingerprints) for n in c)
+        ]
         per_image: dict[str, tuple[float, float]] = {}
         for couple in seen:
-            trial = _Trial.of(desk, couple, sets, thresholds, clock, len(seen))
+            trial = _Trial.of(comparer, couple, sets, thresholds, clock, len(seen))
             trial.add_to(found, per_image)
         found.local += sum(seconds * sets[n].count for n, (seconds, _) in per_image.items())
         found.verification += sum(seconds * sets[n].count for n, (_, seconds) in per_image.items())
     return found
 
 
-def _pace(desk: Desk, rule: Wanted) -> float:
+def _pace(comparer: Comparer, rule: Wanted) -> float:
     """Return the seconds in which the search compares a query with a reference."""
     rng = np.random.default_rng(SEED)
-    width, encoder = desk.encoder.width, desk.encoder
+    width, encoder = comparer.encoder.width, comparer.encoder
     query, reference = (
         unit_rows(rng.standard_normal((rows, width))).matrix for rows in (QUERIES, REFERENCES)
     )
-    make = encoder.view if len(desk.views) > 1 else None
+    make = encoder.view if len(comparer.views) > 1 else None
     zeros, order = np.zeros(REFERENCES, np.float32), np.arange(REFERENCES)
     start = time.process_time()
-    ExactSearch().find(Sides(query, reference, zeros, order, views=desk.views, make=make), rule)
+    ExactSearch().find(Sides(query, reference, zeros, order, views=comparer.views, make=make), rule)
     return (time.process_time() - start) / (QUERIES * REFERENCES)
 
 
@@ -152,14 +157,14 @@ class _Clock:
         self.last = now
 
     def start(self) -> None:
-        """Begin anew."""
+        """Start again from zero."""
         self.seconds.clear()
         self.last = time.process_time()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some images of a sample: their fingerprints, and where they stand in the sample."""
+    """Some images of a sample, and their rows in the sample."""
 
     rows: Int64
     side: Side
@@ -167,15 +172,15 @@ class _Part:
     @classmethod
     def of(cls, whole: Side, rows: Int64) -> _Part:
         """Take some rows of a side."""
-        prints = whole.prints
+        made = whole.fingerprints
         some = replace(
-            prints,
-            **{name: getattr(prints, name)[rows] for name in ("rows", "matrix", "digests")},
-            **{name: getattr(prints, name)[rows] for name in ("sizes", "flat")},
-            ids=prints.ids.take(pa.array(rows)),
+            made,
+            **{name: getattr(made, name)[rows] for name in ("rows", "matrix", "digests")},
+            **{name: getattr(made, name)[rows] for name in ("sizes", "flat")},
+            ids=made.ids.take(pa.array(rows)),
         )
         order = np.argsort(np.argsort(whole.order[rows]))
-        return cls(rows, Side(some, whole.background[rows], order))
+        return cls(rows, Side(whole.images, some, whole.background[rows], order))
 
 
 @dataclass
@@ -183,17 +188,17 @@ class _Trial:
     """A comparison of two samples: its candidates, and a few of them for timing.
 
     Attributes:
-        desk: of the samples.
+        comparer: of the samples.
         sets: the samples of the query and the reference set.
         candidates: expected pairs by similarity in the whole comparison.
         listed: all candidates by similarity of the samples, as numbers.
         drawn: some of these pairs, as rows of ``parts``.
         parts: the images of these pairs; one object twice within a set.
-        clock: of the desk's place.
+        clock: of the comparer's context.
         patience: seconds to spend on verification.
     """
 
-    desk: Desk
+    comparer: Comparer
     sets: tuple[Sampled, Sampled]
     candidates: float
     listed: Int64
@@ -205,7 +210,7 @@ class _Trial:
     @classmethod
     def of(
         cls,
-        desk: Desk,
+        comparer: Comparer,
         couple: tuple[str, str],
         sets: Mapping[str, Sampled],
         thresholds: Thresholds,
@@ -213,30 +218,30 @@ class _Trial:
         comparisons: int,
     ) -> _Trial:
         """Find the candidates of the samples, and draw some of them."""
-        sides = desk.sides[couple[0]], desk.sides[couple[1]]
+        sides = comparer.sides[couple[0]], comparer.sides[couple[1]]
         own = sets[couple[0]], sets[couple[1]]
-        rule = wanted(thresholds, desk.settings)
-        share = min(1.0, len(sides[1].prints) / own[1].count)
+        rule = wanted(thresholds, comparer.settings)
+        share = min(1.0, len(sides[1].fingerprints) / own[1].count)
         pairs = find_pairs(
             *sides,
-            encoder=desk.encoder,
-            views=desk.views,
+            encoder=comparer.encoder,
+            views=comparer.views,
             wanted=replace(rule, best=max(1, round(rule.best * share))),
             engine=ExactSearch(),
         )
         # the best references of a large set are more similar than those of a sample: the pairs of
         # the same quantile stand in for them
-        alike = np.argsort(pairs.background - pairs.similarity, kind="stable")
+        ranked = np.argsort(pairs.background - pairs.similarity, kind="stable")
         if rule.best * share < 1.0:
-            alike = alike[: max(8, round(len(sides[0].prints) * rule.best * share))]
-        most = PAIRS if _local_applies(desk, sides) else TINY_PAIRS
-        count = min(len(alike), max(4, most // comparisons))
-        rows = np.sort(np.random.default_rng(SEED).choice(alike, count, replace=False))
+            ranked = ranked[: max(8, round(len(sides[0].fingerprints) * rule.best * share))]
+        most = PAIRS if _local_applies(comparer, sides) else TINY_PAIRS
+        count = min(len(ranked), max(4, most // comparisons))
+        rows = np.sort(np.random.default_rng(SEED).choice(ranked, count, replace=False))
         return cls(
-            desk,
+            comparer,
             own,
             _expected(pairs, own, rule, same=couple[0] == couple[1], share=share),
-            pairs.query * len(sides[1].prints) + pairs.reference,
+            pairs.query * len(sides[1].fingerprints) + pairs.reference,
             *_taken(pairs, rows, sides),
             clock,
             PATIENCE / comparisons,
@@ -244,9 +249,9 @@ class _Trial:
 
     def add_to(self, found: PairCost, per_image: dict[str, tuple[float, float]]) -> None:
         """Add what the comparison costs; ``per_image`` is for local features and for decoding."""
-        settings, names = self.desk.settings, (self.drawn.query_set, self.drawn.reference_set)
+        settings, names = self.comparer.settings, (self.drawn.query_set, self.drawn.reference_set)
         voted = self.drawn
-        if _local_applies(self.desk, (self.parts[0].side, self.parts[1].side)):
+        if _local_applies(self.comparer, (self.parts[0].side, self.parts[1].side)):
             voted, seconds = self._voted(per_image)
             found.local += seconds * self.sets[0].count
         drawn = np.isin(self._numbers(voted), self._numbers(self.drawn))
@@ -269,19 +274,17 @@ class _Trial:
 
     def _voted(self, per_image: dict[str, tuple[float, float]]) -> tuple[Pairs, float]:
         """Return the drawn pairs with those that share features, and the seconds per query."""
-        place, patches = self.desk.place, {}
+        context, patches = self.comparer.context, {}
         names = self.drawn.query_set, self.drawn.reference_set
         for name, part in dict(zip(names, self.parts, strict=True)).items():
             start = time.process_time()
-            patches[name] = extract(
-                replace(self.desk.material[name], prints=part.side.prints), place
-            )
+            patches[name] = extract(part.side, context)
             spent = (time.process_time() - start) / len(part.rows)
             per_image[name] = (spent, per_image.get(name, (0.0, 0.0))[1])
         start = time.process_time()
         sides = self.parts[0].side, self.parts[1].side
         both = patches[names[0]], patches[names[1]]
-        voted = add_votes(self.drawn, sides, both, self.desk.encoder, 1)
+        voted = add_votes(self.drawn, sides, both, self.comparer.encoder, 1)
         return voted, (time.process_time() - start) / len(self.parts[0].rows)
 
     def _expected_votes(self, found: int) -> float:
@@ -298,25 +301,26 @@ class _Trial:
     def _numbers(self, pairs: Pairs) -> Int64:
         """Return pairs of the parts as numbers, each of its own among the pairs of the samples."""
         query, reference = self.parts[0].rows[pairs.query], self.parts[1].rows[pairs.reference]
-        return np.asarray(query * len(self.desk.sides[pairs.reference_set].prints) + reference)
+        return np.asarray(
+            query * len(self.comparer.sides[pairs.reference_set].fingerprints) + reference
+        )
 
     def _verified(self, pairs: Pairs, rows: Int64) -> _Timing:
         """Verify some pairs, in blocks that grow while there is time."""
         names = pairs.query_set, pairs.reference_set
-        material = {
-            name: replace(self.desk.material[name], prints=part.side.prints)
-            for name, part in zip(names, self.parts, strict=True)
-        }
-        desk, timing, begin, block = self.desk, _Timing(), time.process_time(), 8
+        sides = {name: part.side for name, part in zip(names, self.parts, strict=True)}
+        comparer, timing, begin, block = self.comparer, _Timing(), time.process_time(), 8
         while timing.pairs < len(rows) and time.process_time() - begin < self.patience / 2:
             part = rows[timing.pairs : timing.pairs + block]
             some = _some(pairs, part)
             images = sum(len(np.unique(side)) for side in (some.query, some.reference))
             start = time.process_time()
-            gauged = measured([some], material, desk.encoder, desk.settings.views, desk.place)
+            measured = reference_similarities(
+                [some], sides, comparer.encoder, comparer.settings.views, comparer.context
+            )
             spent = time.process_time() - start
             self.clock.start()
-            (evidence,) = verify(gauged, material, desk.place)
+            (evidence,) = verify(measured, sides, comparer.context)
             timing.add(self.clock.seconds, images, ~np.isnan(evidence.checks["side"]), spent)
             block *= 4
         return timing
@@ -340,7 +344,7 @@ class _Timing:
         self.images += images
         self.decoding += measuring
         for step, spent in seconds.items():
-            if step.startswith("looking at"):
+            if step.startswith("decoding"):
                 self.decoding += spent
             elif step.startswith("screening"):
                 self.screening += spent
@@ -348,8 +352,8 @@ class _Timing:
                 self.checking += spent
 
 
-def _local_applies(desk: Desk, sides: tuple[Side, Side]) -> bool:
-    return desk.settings.local and desk.settings.candidates != "nearest" and applies(*sides)
+def _local_applies(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
+    return comparer.settings.local and comparer.settings.candidates != "nearest" and applies(*sides)
 
 
 def _expected(

@@ -30,22 +30,22 @@ from visleak.storage import naming
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Tasks handed out ahead of the one whose result is waited for, per worker.
+#: Tasks submitted ahead of the one whose result is awaited, per worker.
 AHEAD: Final = 3
 
-#: What is shared with this process alone, where it is the only worker; nothing is pickled then.
-_KEPT: Final[dict[Path, object]] = {}
+#: Values shared within this process, where it is the only worker: these are not pickled.
+_LOCAL: Final[dict[Path, object]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A shared value: in this process if it is the only worker, else in a file."""
+class StoredValue:
+    """A shared value: in this process if it is the only worker, otherwise in a file."""
 
     path: Path
 
     def load(self) -> Any:
-        """Return the value; it is read once a process."""
-        return _KEPT[self.path] if self.path in _KEPT else _loaded(self.path)
+        """Return the value; it is read once per process."""
+        return _LOCAL[self.path] if self.path in _LOCAL else _loaded(self.path)
 
 
 @lru_cache(maxsize=16)
@@ -56,7 +56,7 @@ def _loaded(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CacheFolder:
-    """The cache as workers find it who see the disk of the process that began the run."""
+    """A reference to the cache for workers that share the disk of the main process."""
 
     folder: Path
 
@@ -66,8 +66,8 @@ class CacheFolder:
 
 
 @dataclass
-class _Handed:
-    """A task that a pool of processes was given, and what will come of it."""
+class _Submitted:
+    """A task that was submitted to a pool of processes, and its future."""
 
     task: Any
     pool: ProcessPoolExecutor
@@ -80,40 +80,40 @@ class _Handed:
 
 
 class Processes:
-    """Carries out tasks in processes of this machine.
+    """Executes tasks in processes of this machine.
 
     Tasks depend on nothing but themselves and write nothing, so those of a process that was killed
-    are done again, by half as many processes, down to one.
+    are repeated with half as many processes, down to one.
 
     Args:
         scratch: a folder for files that only live as long as the run.
         workers: number of processes; 1 works in this process.
     """
 
-    here = True
+    local = True
 
     def __init__(self, scratch: Path, workers: int) -> None:
         self.scratch = scratch
         self.workers = workers
-        #: How many processes work now: fewer once one was killed.
+        #: Number of processes; fewer once one was killed.
         self._working = workers
         self._pool: ProcessPoolExecutor | None = None
         self._processes: list[BaseProcess] = []
         self._abandoned = False
         self._numbers = itertools.count()
 
-    def share(self, value: object) -> Stored:
+    def share(self, value: object) -> StoredValue:
         """Put a value where every worker can load it once."""
         path = self.scratch / f"shared-{next(self._numbers)}.pickle"
         if self.workers <= 1:
-            _KEPT[path] = value
-            return Stored(path)
+            _LOCAL[path] = value
+            return StoredValue(path)
         with naming(path), path.open("wb") as file:
             send_to(file, value, "use workers=1")
-        return Stored(path)
+        return StoredValue(path)
 
-    def reach(self, cache: Cache) -> CacheFolder:
-        """Return how workers find the cache."""
+    def cache_handle(self, cache: Cache) -> CacheFolder:
+        """Return a reference to the cache for workers."""
         return CacheFolder(cache.folder)
 
     def each(
@@ -127,34 +127,34 @@ class Processes:
         """Yield ``function(task)`` for every task, in order.
 
         Raises:
-            VisleakError: a process was killed, and so was the last one that tried again.
+            VisleakError: a process was killed, also when it was the only one.
         """
         if self.workers <= 1:
             yield from map(function, tasks)
             return
-        waiting: deque[_Handed] = deque()
+        waiting: deque[_Submitted] = deque()
         try:
             for task in tasks:
-                waiting.append(self._handed(function, task, step))
+                waiting.append(self._submitted(function, task, step))
                 while len(waiting) > AHEAD * self._working:
                     yield self._next(function, waiting, step)
             while waiting:
                 yield self._next(function, waiting, step)
         finally:
-            for handed in waiting:
-                self._abandoned |= not handed.future.cancel() and not handed.future.done()
+            for each in waiting:
+                self._abandoned |= not each.future.cancel() and not each.future.done()
 
-    def _handed(self, function: Callable[[Any], Any], task: object, step: str) -> _Handed:
-        """Hand a task to a process."""
+    def _submitted(self, function: Callable[[Any], Any], task: object, step: str) -> _Submitted:
+        """Submit a task to the pool."""
         while True:
             try:
                 pool = self._started()
-                return _Handed(task, pool, pool.submit(function, task))
+                return _Submitted(task, pool, pool.submit(function, task))
             except BrokenProcessPool as error:
-                self._go_on_with_fewer(self._pool, step, error)
+                self._shrink(self._pool, step, error)
 
-    def _next(self, function: Callable[[Any], Any], waiting: deque[_Handed], step: str) -> Any:
-        """Return the result of the task that was handed out first."""
+    def _next(self, function: Callable[[Any], Any], waiting: deque[_Submitted], step: str) -> Any:
+        """Return the result of the task that was submitted first."""
         while True:
             first = waiting[0]
             try:
@@ -162,17 +162,17 @@ class Processes:
                 waiting.popleft()
                 return result
             except BrokenProcessPool as error:
-                self._go_on_with_fewer(first.pool, step, error)
+                self._shrink(first.pool, step, error)
             # the pool has ended, so what was done before is known
-            for handed in [handed for handed in waiting if handed.pool is first.pool]:
-                if handed.lost:
-                    again = self._handed(function, handed.task, step)
-                    handed.pool, handed.future = again.pool, again.future
+            for each in [each for each in waiting if each.pool is first.pool]:
+                if each.lost:
+                    again = self._submitted(function, each.task, step)
+                    each.pool, each.future = again.pool, again.future
 
-    def _go_on_with_fewer(
+    def _shrink(
         self, pool: ProcessPoolExecutor | None, step: str, error: BrokenProcessPool
     ) -> None:
-        """Put away a pool of which a process died; the next one has half as many.
+        """Close a pool of which a process died; the next one has half as many.
 
         Raises:
             VisleakError: it had one.
@@ -190,31 +190,31 @@ class Processes:
             ) from error
         before, self._working = self._working, self._working // 2
         warnings.warn(
-            f"a worker process was killed{where}, most likely for lack of memory; going on with"
+            f"a worker process was killed{where}, most likely for lack of memory; continuing with"
             f" --workers {self._working} instead of {before}",
             VisleakWarning,
             stacklevel=2,
         )
 
     def close(self) -> None:
-        """End the processes and forget what was shared."""
+        """End the processes and remove what was shared."""
         if self._pool is not None:
-            # nobody waits for what is still worked on: it would hold up the end
+            # tasks that still run have no use and would delay the end
             for process in self._processes if self._abandoned else ():
                 process.terminate()
             self._pool.shutdown(cancel_futures=True)
-        for path in [path for path in _KEPT if path.parent == self.scratch]:
-            del _KEPT[path]
+        for path in [path for path in _LOCAL if path.parent == self.scratch]:
+            del _LOCAL[path]
 
     def _started(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             others = set(multiprocessing.active_children())
-            self._pool = ProcessPoolExecutor(self._working, context, initializer=be_a_worker)
+            self._pool = ProcessPoolExecutor(self._working, context, initializer=init_worker)
             gate = self.scratch / f"workers-{next(self._numbers)}.gate"
             with without_main():
-                # a process is started with each task that finds none idle: hold them back until
-                # there are as many tasks, and so processes, as workers, all under the guard
+                # a process is started with each task that finds none idle: block the tasks until
+                # there are as many of them, and so of processes, as workers, all under the guard
                 with uninterrupted():
                     held = [self._pool.submit(_wait_for, gate) for _ in range(self._working)]
                 gate.touch()
@@ -225,10 +225,10 @@ class Processes:
 
 
 def send_to(file: IO[bytes], value: object, hint: str) -> None:
-    """Write a value as a worker process can read it.
+    """Write a value in a form that a worker process can read.
 
     Raises:
-        VisleakError: it cannot be sent; the hint says what to do.
+        VisleakError: it cannot be sent; the hint tells what to do.
     """
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -240,7 +240,7 @@ def send_to(file: IO[bytes], value: object, hint: str) -> None:
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """Hide the caller's script from starting workers, which would otherwise run it again."""
+    """Keep starting workers from running the caller's script again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -251,7 +251,7 @@ def without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Keep Ctrl-C back while processes are started, and from them until they know to ignore it."""
+    """Delay Ctrl-C while processes start, until they ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -263,23 +263,23 @@ def uninterrupted() -> Iterator[None]:
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses what the caller's own script defines: workers do not run it, see above."""
+    """Refuses what the caller's script defines, because workers do not run it."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Let everything else be pickled as it is."""
+        """Refuse classes and functions of the script; leave the rest to pickle."""
         if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__":
             raise pickle.PicklingError(f"{obj.__name__} is in the script itself, not in a module")
         return NotImplemented
 
 
 def _wait_for(gate: Path) -> None:
-    """Return when a file is there, or the folder it would be in is gone."""
+    """Return when a file exists, or its folder has been removed."""
     while not gate.exists() and gate.parent.exists():
         time.sleep(0.005)
 
 
-def be_a_worker() -> None:
-    """Leave Ctrl-C to the process that began the run, and end with it."""
+def init_worker() -> None:
+    """Ignore Ctrl-C, which the main process handles, and end with that process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -288,7 +288,7 @@ def be_a_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the process that began the run: killed, it cannot tell its workers to end."""
+    """End when the main process has ended: if it is killed, it cannot end its workers."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

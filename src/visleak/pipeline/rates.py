@@ -1,20 +1,144 @@
-"""How much leaks: rates of each comparison, their union over references, the headline."""
+"""Rates of each comparison, their union over references, duplicate groups, and the headline."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from visleak.pipeline.candidates import Side
-from visleak.pipeline.copies import ContentPairs
-from visleak.pipeline.crowds import LARGE
-from visleak.pipeline.tables import Compared
+from visleak.groups import components
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.selection import LARGE
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.stats import Rate, percent
 from visleak.storage.summary import DuplicateGroups
+
+
+@dataclass(frozen=True, slots=True)
+class ContentPairs:
+    """The contents of listed pairs.
+
+    Of contents with many copies only a few pairs are listed (:mod:`visleak.pipeline.candidates`).
+    All pairs of copies of the same two contents have one grade, so their number is known.
+
+    Attributes:
+        left, right: ``int64`` (n,): numbers of the two contents; within a set in ascending order.
+        many: ``int64`` (n,): pairs of images that have these two contents.
+        copies: ``int64`` (2, n): images of either content in its set.
+    """
+
+    left: Int64
+    right: Int64
+    many: Int64
+    copies: Int64
+
+    @classmethod
+    def of_comparison(cls, comparison: Comparison) -> ContentPairs:
+        """Return the contents of the pairs of a comparison."""
+        query, reference, pairs = comparison.query, comparison.reference, comparison.pairs
+        keys = np.concatenate([query.contents, reference.contents])
+        number = np.unique(keys, return_inverse=True)[1].astype(np.int64)
+        own, others = np.split(number, [len(query.fingerprints)])
+        size = int(number.max(initial=-1)) + 1
+        copies = [np.bincount(side, minlength=size) for side in (own, others)]
+        left, right = own[pairs.query], others[pairs.reference]
+        return cls._of(left, right, copies[0][left], copies[1][right], query is reference)
+
+    @classmethod
+    def of_tables(cls, pairs: pa.Table, images: pa.Table) -> ContentPairs:
+        """Return the contents of the rows of a table of pairs of any sets.
+
+        Args:
+            pairs: with columns ``query_set``, ``query``, ``reference_set``, ``reference``.
+            images: with columns ``set``, ``id``, ``digest``. An image without a digest, or that is
+                not listed, is a content of its own.
+        """
+        names = _joined(images["set"], images["id"])
+        digests = pc.coalesce(images["digest"].cast(pa.string()), names)
+        # a content of two sets counts as two: pairs within a set and across sets are separate
+        _, number, copies = np.unique(
+            np.stack([_numbers(images["set"]), _numbers(digests)]),
+            axis=1,
+            return_inverse=True,
+            return_counts=True,
+        )
+        number = number.ravel()
+        ends = []
+        for end in ("query", "reference"):
+            listed = _joined(pairs[f"{end}_set"], pairs[end])
+            row = pc.fill_null(pc.index_in(listed, names.combine_chunks()), -1).to_numpy()
+            alone = -1 - _numbers(listed)
+            known = row >= 0
+            content = np.where(known, number[row], alone) if len(number) else alone
+            size = np.where(known, copies[number][row], 1) if len(number) else alone * 0 + 1
+            ends.append((content.astype(np.int64), size.astype(np.int64)))
+        same = pc.equal(pairs["query_set"], pairs["reference_set"]).to_numpy()
+        (left, wide), (right, tall) = ends
+        return cls._of(left, right, wide, tall, np.asarray(same, np.bool_))
+
+    @classmethod
+    def _of(
+        cls, left: Int64, right: Int64, wide: Int64, tall: Int64, same: bool | npt.NDArray[Any]
+    ) -> ContentPairs:
+        backwards = np.asarray(same) & (left > right)
+        equal = np.asarray(same) & (left == right)
+        many = np.where(equal, wide * (wide - 1) // 2, wide * tall)
+        low, high = np.where(backwards, right, left), np.where(backwards, left, right)
+        copies = np.stack([np.where(backwards, tall, wide), np.where(backwards, wide, tall)])
+        return cls(low, high, many.astype(np.int64), copies)
+
+    def groups(self, near: npt.NDArray[np.bool_], *, within: bool) -> Int64:
+        """Return how many images each group that near pairs form has, largest first.
+
+        Images of equal content are of one group, listed pairs or not.
+
+        Args:
+            near: which of the pairs, (n,), all of one comparison, are near or exact.
+            within: both sides are one set.
+        """
+        ends = np.stack([self.left, self.right])[:, near]
+        # equal contents of two sets are two nodes
+        if not within:
+            ends = 2 * ends + np.array([[0], [1]])
+        nodes, number = np.unique(ends, return_inverse=True)
+        left, right = number.reshape(2, -1)
+        images = np.zeros(len(nodes), np.int64)
+        images[left], images[right] = self.copies[:, near]
+        sizes = np.bincount(components(len(nodes), [(left, right)]), images)
+        return np.sort(sizes.astype(np.int64))[::-1]
+
+    def stand_for(self, code: npt.NDArray[Any]) -> Int64:
+        """Return how many pairs of images each listed pair represents, (n,).
+
+        Of the listed pairs of the same two contents the one of the lowest code represents all.
+
+        Args:
+            code: of each pair.
+        """
+        order = np.lexsort((code, self.right, self.left))
+        new = (np.diff(self.left[order], prepend=-(2**62)) != 0) | (
+            np.diff(self.right[order], prepend=-(2**62)) != 0
+        )
+        result = np.zeros(len(order), np.int64)
+        result[order[new]] = self.many[order[new]]
+        return result
+
+
+def _joined(sets: pa.ChunkedArray, ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a name for each image, unique over all sets."""
+    return pc.binary_join_element_wise(sets.cast(pa.string()), ids.cast(pa.string()), "\0")
+
+
+def _numbers(texts: pa.ChunkedArray) -> Int64:
+    """Return a number for each text, equal for equal texts."""
+    encoded = pc.dictionary_encode(texts.combine_chunks())
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+
 
 #: Rates that count a code and everything stronger: name to scale and code.
 CUMULATIVE: Final = {
@@ -32,7 +156,7 @@ EXCLUSIVE: Final = {
     "similar": ("grade", GRADES.index("similar")),
 }
 
-#: Sizes of groups that are told.
+#: Number of sizes of groups that are reported.
 LARGEST: Final = 5
 
 #: Code of an image without any degree or grade; weaker than every other.
@@ -41,24 +165,25 @@ NOTHING: Final = 99
 Strongest = Mapping[str, npt.NDArray[np.int64]]
 
 
-def strongest(compared: Compared, side: Side) -> Strongest:
+def strongest(comparison: Comparison) -> Strongest:
     """Return the strongest degree and grade of each image of the query set, by scale.
 
-    Blank pictures have none: they are counted apart.
+    Blank images have none: they are counted separately.
     """
+    pairs, fingerprints = comparison.pairs, comparison.query.fingerprints
     codes = {
-        "degree": compared.degree,
-        "grade": compared.grades.grade if compared.grades is not None else None,
+        "degree": comparison.degree,
+        "grade": comparison.grades.grade if comparison.grades is not None else None,
     }
     result = {}
     for scale, code in codes.items():
-        best = np.full(len(side.prints), NOTHING, np.int64)
+        best = np.full(len(fingerprints), NOTHING, np.int64)
         if code is not None:
             known = code >= 0
-            np.minimum.at(best, compared.pairs.query[known], code[known])
-            if compared.coverage == "within":
-                np.minimum.at(best, compared.pairs.reference[known], code[known])
-        best[side.prints.flat] = NOTHING
+            np.minimum.at(best, pairs.query[known], code[known])
+            if comparison.coverage == "within":
+                np.minimum.at(best, pairs.reference[known], code[known])
+        best[fingerprints.flat] = NOTHING
         result[scale] = best
     return result
 
@@ -82,10 +207,10 @@ def rates(
 
     Args:
         best: the strongest degree and grade of each image.
-        graded: pictures were looked at.
+        graded: pairs were verified.
         measured: there are thresholds.
-        population: of how many images these were drawn, where they are a sample.
-        hard: there is a hard threshold; without it nobody knows which leaks are hard.
+        population: of how many images these were drawn, if they are a sample.
+        hard: there is a hard threshold.
     """
     there = {"degree": measured, "grade": graded}
     unknown = () if hard else ("hard", "soft")
@@ -98,18 +223,18 @@ def rates(
     return result
 
 
-def within(compared: Compared, side: Side) -> dict[str, dict[str, int]]:
-    """Return the repeats inside a set: each unordered pair of images once, and distinct images.
+def within(comparison: Comparison) -> dict[str, dict[str, int]]:
+    """Return the duplicates inside a set: unordered pairs of images, and distinct images.
 
-    Pairs of copies that are not listed count as well.
+    Pairs of copies that are not listed are counted too.
     """
-    if compared.grades is None:
+    if comparison.grades is None:
         return {}
-    pairs = compared.pairs
-    grade = np.where(side.prints.flat[pairs.query], -1, compared.grades.grade)
+    blank = comparison.query.fingerprints.flat[comparison.pairs.query]
+    grade = np.where(blank, -1, comparison.grades.grade)
     code = np.where(grade < 0, NOTHING, grade)
-    many = ContentPairs.of_sides(pairs, side, side).stand_for(code)
-    best = strongest(compared, side)["grade"]
+    many = ContentPairs.of_comparison(comparison).stand_for(code)
+    best = strongest(comparison)["grade"]
     counts = {name: int(many[code == number].sum()) for number, name in enumerate(GRADES[:3])}
     images = {name: int((best == code).sum()) for code, name in enumerate(GRADES[:3])}
     return {"duplicate_pairs": counts, "distinct_images": images}
@@ -124,21 +249,17 @@ def duplicate_groups(sizes: Int64) -> DuplicateGroups:
     return DuplicateGroups(len(sizes), int(sizes.sum()), tuple(sizes[:LARGEST].tolist()))
 
 
-def groups_of(compared: Compared, query: Side, reference: Side) -> DuplicateGroups | None:
-    """Return the groups of duplicates of a comparison; nothing without grades.
-
-    Blank images have none.
-    """
-    if compared.grades is None:
+def groups_of(comparison: Comparison) -> DuplicateGroups | None:
+    """Return the duplicate groups of a comparison without blank images; none without grades."""
+    if comparison.near is None:
         return None
-    pairs, grade = compared.pairs, compared.grades.grade
-    near = (grade >= 0) & (grade <= GRADES.index("near")) & ~query.prints.flat[pairs.query]
-    contents = ContentPairs.of_sides(pairs, query, reference)
-    return duplicate_groups(contents.groups(near, within=compared.coverage == "within"))
+    near = comparison.near & ~comparison.query.fingerprints.flat[comparison.pairs.query]
+    contents = ContentPairs.of_comparison(comparison)
+    return duplicate_groups(contents.groups(near, within=comparison.coverage == "within"))
 
 
 def group_sentence(found: Iterable[DuplicateGroups | None]) -> str:
-    """Return the end of a headline on the largest group of duplicates, if it is large.
+    """Return the part of a headline on the largest duplicate group, if it is large.
 
     Args:
         found: ``duplicate_groups`` of the comparisons, where there are any.
@@ -152,7 +273,7 @@ def group_sentence(found: Iterable[DuplicateGroups | None]) -> str:
 def headline(
     name: str, references: Sequence[str], total: Mapping[str, Rate | None], alone: bool
 ) -> str:
-    """Return the line a person can repeat.
+    """Return the result of a query set in one line.
 
     Args:
         name: the query set.
@@ -163,9 +284,7 @@ def headline(
     graded = total.get("near_or_exact")
     by_degree = total.get("hard_or_soft")
     counted = graded or by_degree
-    what = (
-        "a near-duplicate or exact copy" if graded else "a picture at or above the soft threshold"
-    )
+    what = "a near-duplicate or exact copy" if graded else "an image at or above the soft threshold"
     where = "elsewhere in the same set" if alone else f"in {_listed(references)}"
     if counted is None:
         return f"{name} was compared with {_listed(references)}; no thresholds, so no rate"
@@ -186,7 +305,7 @@ def headline(
 
 
 def _hard(total: Mapping[str, Rate | None]) -> str:
-    """Return how many of the images by degree are hard; nothing where none can be."""
+    """Return how many of the images by degree are hard, or nothing."""
     counted = total.get("hard")
     if counted is None or not counted.count:
         return ""

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one of this machine for the length of a run."""
+"""Joining a Ray cluster, or starting one on this machine for the duration of a run."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from typing import Any, Final
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
 
-#: Seconds for which a count of the cluster's processors holds; nodes come and go.
+#: Seconds after which the processors of the cluster are counted again; nodes may join or leave.
 FRESH: Final = 5.0
 
-#: Seconds to wait for an answer of a cluster's head.
+#: Seconds to wait for the head of a cluster.
 PATIENCE: Final = 10.0
 
-#: Seconds in which Ray's processes may end by themselves.
+#: Seconds in which Ray's processes should end by themselves.
 GRACE: Final = 1.0
 
-#: Names of sockets are short: Ray adds some 70 letters to its folder, of the 107 there may be.
+#: Names of sockets have at most 107 letters, and Ray adds about 70 to its folder.
 LONGEST_FOLDER: Final = 30
 
 
@@ -53,16 +53,16 @@ class Cluster:
         return self._counted[1]
 
     def gpu_share(self) -> float:
-        """Return how much of a GPU there is for a processor, on nodes that have any; 0 if none."""
+        """Return the share of a GPU per processor, on nodes that have any; 0 if none."""
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         cards = sum(each["GPU"] for each in nodes if "GPU" in each)
-        beside = sum(each.get("CPU", 0) for each in nodes if "GPU" in each)
-        share: float = cards / beside if beside else cards
-        # Ray counts in units of 1/10,000; several whole GPUs are of no use to a task
+        processors = sum(each.get("CPU", 0) for each in nodes if "GPU" in each)
+        share: float = cards / processors if processors else cards
+        # Ray counts in units of 1/10,000; a task uses one GPU at most
         return min(1.0, math.floor(share * 10_000) / 10_000.0)
 
-    def beside(self, kind: type, *arguments: object) -> Any:
-        """Return an actor on the node of this very process; it takes no processor."""
+    def actor_on_this_node(self, kind: type, *arguments: object) -> Any:
+        """Return an actor on the node of this process; it takes no processor."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         node = self.ray.get_runtime_context().get_node_id()
@@ -81,11 +81,11 @@ class Cluster:
 def joined(address: str | None, workers: int) -> Cluster:
     """Join the cluster at an address; without one, start one of ``workers`` processors here.
 
-    A cluster that this process is part of already is used, and left as it is.
+    A cluster that this process has joined already is used, and is not ended.
 
     Raises:
         MissingExtra: ray is not installed.
-        UsageError: the address is of a kind that cannot be joined.
+        UsageError: the address is malformed.
         VisleakError: nothing answers there.
     """
     if address not in (None, "auto", "local"):
@@ -93,7 +93,7 @@ def joined(address: str | None, workers: int) -> Cluster:
     # before the import, which reads them
     environment = {"RAY_USAGE_STATS_ENABLED": "0"}
     if address in (None, "local") and "RAY_AUTH_MODE" not in os.environ:
-        # else Ray makes a token for this user and keeps it in the home folder
+        # otherwise Ray makes a token for this user and keeps it in the home folder
         environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_environment(environment))
@@ -115,7 +115,7 @@ def joined(address: str | None, workers: int) -> Cluster:
 
 
 def _check(address: str) -> None:
-    """Refuse an address where nothing listens: Ray itself would try for minutes."""
+    """Refuse an address that does not answer: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdecimal()) or "/" in host:
         raise UsageError(
@@ -162,7 +162,7 @@ def _start(ray: Any, workers: int, folder: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove Ray's folder, in which processes that are ending may still write."""
+    """Remove Ray's folder, in which ending processes may still write."""
     _end_users(folder)
     end = time.monotonic() + PATIENCE
     while folder.exists() and time.monotonic() < end:
@@ -173,7 +173,7 @@ def _remove(folder: Path) -> None:
 def _end_users(folder: Path) -> None:
     """End the processes that Ray left behind: an interrupt may end a node before its agents.
 
-    They are told by the logs in the folder that they hold open, as Linux shows it.
+    They are recognised by the logs in the folder that they hold open (Linux only).
     """
     begun = time.monotonic()
     while users := _users_of(folder):
@@ -194,7 +194,7 @@ def _users_of(folder: Path) -> list[int]:
         try:
             opened = [os.readlink(each) for each in (process / "fd").iterdir()]
         except OSError:
-            # it ended meanwhile, or is somebody else's
+            # it ended meanwhile, or belongs to another user
             continue
         if any(path.startswith(f"{folder}/") for path in opened):
             found.append(int(process.name))
@@ -209,14 +209,14 @@ def _join(ray: Any, address: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of what an error says, of bounded length."""
+    """Return the first line of an error's message, of bounded length."""
     text = str(error).strip().partition("\n")[0].strip()
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 @contextlib.contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables, and put back what was there."""
+    """Set variables of the environment, and restore them afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -231,7 +231,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Let Ray say nothing but errors on this process's stderr."""
+    """Limit Ray's messages on stderr to errors."""
     logger = logging.getLogger("ray")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -243,7 +243,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Keep this process's own answer to SIGTERM, which Ray replaces by an exit of its own."""
+    """Keep this process's handler of SIGTERM, which Ray replaces by its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

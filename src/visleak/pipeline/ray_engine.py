@@ -1,9 +1,9 @@
-"""The steps' tasks on a Ray cluster: shared values once a node, dead workers' tasks once more.
+"""Execution on a Ray cluster: one copy of shared values per node, and retries where workers die.
 
-The process that began the run keeps the scratch folder, the cache and all results. Workers see
-neither: they read sources and partitions, which must lie where every node sees them, and ask an
-actor beside this process for what the cache knows. Ray may carry a task out more than once, so
-tasks write nothing.
+The main process keeps the scratch folder, the cache and all results. Workers cannot read these:
+they read sources and partitions, which must be accessible from every node, and look up cache
+entries by an actor on the node of the main process. Ray may execute a task more than once, so tasks
+write nothing.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from typing import Any, Final, Self, TypeVar
 
 import visleak
 from visleak.cache import Cache
-from visleak.errors import VisleakError
-from visleak.pipeline.processes import use_one_thread
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.context import Engine
+from visleak.pipeline.processes import Processes, use_one_thread
 from visleak.pipeline.ray_cluster import Cluster, joined, one_line
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Tasks handed out ahead of the one whose result is waited for, per processor of the cluster.
+#: Tasks submitted ahead of the one whose result is awaited, per processor of the cluster.
 AHEAD: Final = 3
 
-#: How often a task is tried again whose worker or node died.
+#: Retries of a task whose worker or node died.
 RETRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """Brings together an executor on a Ray cluster.
+    """Makes an executor on a Ray cluster.
 
     Attributes:
         address: of the cluster (``auto`` for the one of this machine); by default
-            ``$RAY_ADDRESS``, and where that is not set one is started here for this run.
+            ``$RAY_ADDRESS``. If that is not set, a cluster is started here for this run.
     """
 
     address: str | None = None
@@ -57,8 +58,8 @@ class RayEngine:
 
 
 @dataclass(frozen=True)
-class InStore:
-    """A shared value in the cluster's object store: one copy a node, arrays are not copied."""
+class StoreValue:
+    """A shared value in the object store: one copy per node, arrays are not copied."""
 
     ref: Any
 
@@ -75,34 +76,34 @@ def _fetched(ref: Any) -> Any:
 
 
 class RayExecutor:
-    """Carries out tasks on a cluster.
+    """Executes tasks on a cluster.
 
     Args:
         cluster: that was joined or started.
     """
 
-    here = False
+    local = False
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._keeper: Any = None
-        self._setting = _Setting(os.getcwd(), visleak.__version__)
+        self._lookup: Any = None
+        self._origin = _Origin(os.getcwd(), visleak.__version__)
 
-    def share(self, value: object) -> InStore:
+    def share(self, value: object) -> StoreValue:
         """Put a value where every node fetches it once."""
         try:
-            return InStore(self._cluster.ray.put(value))
+            return StoreValue(self._cluster.ray.put(value))
         except TypeError as error:
             raise VisleakError(
                 f"{type(value).__name__} cannot be sent to the workers of a cluster"
                 f" ({one_line(error)}); use --engine local with workers=1"
             ) from error
 
-    def reach(self, cache: Cache) -> KeptBeside:
-        """Return how workers find the cache: they ask a process beside this one."""
-        if self._keeper is None:
-            self._keeper = self._cluster.beside(_Keeper, str(cache.folder.absolute()))
-        return KeptBeside(self._keeper)
+    def cache_handle(self, cache: Cache) -> ActorCache:
+        """Return a reference to the cache for workers, an actor on this node."""
+        if self._lookup is None:
+            self._lookup = self._cluster.actor_on_this_node(_Lookup, str(cache.folder.absolute()))
+        return ActorCache(self._lookup)
 
     def each(
         self,
@@ -116,18 +117,18 @@ class RayExecutor:
 
         Args:
             function: importable by its name on every node.
-            tasks: what it is called with.
+            tasks: its arguments.
             step: what is done, in the words of the progress, for messages.
-            network: it runs a network: on nodes with GPUs, if there are any, which their
-                processors share.
+            network: it runs a network, on nodes with GPUs if there are any; the processors of
+                a node share its GPUs.
 
         Raises:
-            VisleakError: a task's workers died again and again.
-            Exception: whatever a task raised, as it is.
+            VisleakError: the workers of a task died in every attempt.
+            Exception: what a task raised.
         """
-        remote = self._cluster.ray.remote(_carry_out).options(
+        remote = self._cluster.ray.remote(_execute).options(
             num_cpus=1,
-            # given here and not to remote(): else a worker would end with its first task
+            # given here and not to remote(), which would end a worker with its first task
             num_gpus=self._cluster.gpu_share() if network else 0,
             max_retries=RETRIES,
             name=function.__name__,
@@ -135,14 +136,14 @@ class RayExecutor:
         waiting: deque[Any] = deque()
         try:
             for task in tasks:
-                waiting.append(remote.remote(self._setting, function, task))
+                waiting.append(remote.remote(self._origin, function, task))
                 if len(waiting) > AHEAD * self._cluster.processors():
                     yield self._result(waiting.popleft(), step)
             while waiting:
                 yield self._result(waiting.popleft(), step)
         finally:
             for ref in waiting:
-                with contextlib.suppress(Exception):  # nobody waits for it any more
+                with contextlib.suppress(Exception):  # its result has no use
                     self._cluster.ray.cancel(ref)
 
     def _result(self, ref: Any, step: str) -> Any:
@@ -151,7 +152,7 @@ class RayExecutor:
             outcome: _Outcome = ray.get(ref)
         except ray.exceptions.RayTaskError as error:
             raise VisleakError(
-                f"a worker could not begin ({one_line(error.cause or error)}); visleak"
+                f"a worker could not start ({one_line(error.cause or error)}); visleak"
                 f" {visleak.__version__} must be installed on every node"
             ) from None
         except (ray.exceptions.RayError, ConnectionError) as error:
@@ -165,8 +166,8 @@ class RayExecutor:
 
     def close(self) -> None:
         """Leave the cluster, or end it if it was started here."""
-        self._keeper = None
-        # what is left of values in this process must go before their store does
+        self._lookup = None
+        # values in this process must be released before their store ends
         _fetched.cache_clear()
         self._cluster.leave()
 
@@ -175,8 +176,8 @@ class RayExecutor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Setting:
-    """Where the run was begun, and by which version."""
+class _Origin:
+    """Folder and version of the main process."""
 
     folder: str
     version: str
@@ -184,7 +185,7 @@ class _Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a task returned, or raised."""
+    """What a task returned or raised."""
 
     value: Any = None
     error: BaseException | None = None
@@ -196,10 +197,10 @@ class _Outcome:
         return self.value
 
 
-def _carry_out(setting: _Setting, function: Callable[[Any], Any], task: Any) -> _Outcome:
-    """Do one task; its own errors are results, so that only deaths are tried again."""
+def _execute(origin: _Origin, function: Callable[[Any], Any], task: Any) -> _Outcome:
+    """Execute one task; its errors are results, so that only deaths of workers are retried."""
     try:
-        _settle_in(setting)
+        _join_run(origin)
         return _Outcome(function(task))
     except VisleakError as error:
         return _Outcome(error=error)
@@ -209,7 +210,7 @@ def _carry_out(setting: _Setting, function: Callable[[Any], Any], task: Any) -> 
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return the error, or its text where it cannot travel."""
+    """Return the error, or its text where it cannot be sent."""
     import pickle
 
     try:
@@ -220,27 +221,29 @@ def _sendable(error: Exception) -> Exception:
 
 
 @lru_cache(maxsize=1)
-def _settle_in(setting: _Setting) -> None:
+def _join_run(origin: _Origin) -> None:
     """Make a worker one of this run: its folder, for relative paths, and one thread.
 
     Raises:
-        VisleakError: another version of visleak runs here.
+        VisleakError: this node has another version of visleak.
     """
-    if visleak.__version__ != setting.version:
+    if visleak.__version__ != origin.version:
         raise VisleakError(
             f"node {socket.gethostname()} has visleak {visleak.__version__}, and this run is of"
-            f" {setting.version}; install one version on every node"
+            f" {origin.version}; install one version on every node"
         )
-    with contextlib.suppress(OSError):  # not there: a source with a relative path will say so
-        os.chdir(setting.folder)
+    with contextlib.suppress(
+        OSError
+    ):  # if it does not exist, relative sources are reported as missing
+        os.chdir(origin.folder)
     use_one_thread()
 
 
 # -- the cache -----------------------------------------------------------------------------------
 
 
-class _Keeper:
-    """An actor beside the process that began the run, which looks things up for the workers."""
+class _Lookup:
+    """An actor on the node of the main process, which reads the cache for the workers."""
 
     def __init__(self, folder: str) -> None:
         self._cache = Cache(Path(folder))
@@ -250,18 +253,29 @@ class _Keeper:
 
 
 @dataclass(frozen=True)
-class KeptBeside:
-    """The cache as workers of a cluster find it."""
+class ActorCache:
+    """A reference to the cache for workers of a cluster."""
 
-    keeper: Any
+    actor: Any
 
     def open(self) -> contextlib.AbstractContextManager[Self]:
-        """Return what answers; there is nothing to close."""
+        """Return the reader; there is nothing to close."""
         return contextlib.nullcontext(self)
 
     def get(self, maker: bytes, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the entries that are there, by key."""
+        """Return the entries that exist, by key."""
         import ray
 
-        found: Mapping[bytes, bytes] = ray.get(self.keeper.get.remote(maker, list(keys)))
+        found: Mapping[bytes, bytes] = ray.get(self.actor.get.remote(maker, list(keys)))
         return found
+
+
+def engine_of(name: str, address: str | None = None) -> Engine:
+    """Return an execution backend by its name; an address is that of a Ray cluster.
+
+    Raises:
+        UsageError: there is no such backend.
+    """
+    if name not in ("local", "ray"):
+        raise UsageError(f"engine must be one of local, ray; got {name!r}")
+    return RayEngine(address) if name == "ray" or address else Processes

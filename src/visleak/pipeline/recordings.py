@@ -1,8 +1,9 @@
-"""Recordings on both sides: test frames that lie next to training frames in time.
+"""Leaks by origin: groups and recordings on both sides.
 
-Frames of one recording that were taken within a second of each other show the same scene. Split at
-random, they are near-duplicates on both sides whether or not they look alike enough to be listed.
-Where frame numbers or times are known, nobody need look: time tells.
+A group (a video, a patient) on both sides is a leak even if no pixel agrees. Frames of one
+recording that were taken within a second of each other show the same scene. Split at random, they
+are near-duplicates on both sides, whether or not they are similar enough to be listed: where frame
+numbers or times are known, the distance in time decides.
 """
 
 from __future__ import annotations
@@ -12,32 +13,153 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from visleak.pipeline.tables import Compared
-from visleak.records import Bool, ImageSet
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.encoded_set import Side
+from visleak.records import Bool, ImageSet, Int64
+from visleak.settings import Settings
 from visleak.stats import Rate
-from visleak.storage.summary import DistanceCount, RecordingCounts, RecordingSummary
+from visleak.storage.summary import (
+    DistanceCount,
+    GroupSummary,
+    RecordingCounts,
+    RecordingSummary,
+)
 
-#: Most recordings that stand in ``audit.json``; ``recordings.csv`` has all.
+UInt64 = npt.NDArray[np.uint64]
+
+#: Number of groups that are named.
+NAMED: Final = 20
+
+#: Number of recordings in ``audit.json``; ``recordings.csv`` has all.
 LISTED: Final = 20
-#: From so many times the bound, the numbers of frames are likely something else.
+
+#: Multiple of the bound from which the numbers of frames are likely something else.
 ODD: Final = 100
+
 #: Columns of ``recordings.csv``.
 COLUMNS: Final = (
     *("query_set", "reference_set", "recording", "unit", "queries", "references", "close"),
     *("near_or_exact", "least", "median", "near_up_to"),
 )
 
+#: Last distances of the bars of the histogram, in frames and in milliseconds; a last bar follows.
+STEPS: Final = {
+    "frames": (0, 1, 2, 5, 10, 20, 50, 100),
+    "ms": (0, 100, 200, 500, 1000, 2000, 5000, 10_000),
+}
+
+
+def rate_of(hit: Bool, population: int | None) -> Rate:
+    """Return the share of query images that leak, for ``audit.json``.
+
+    Args:
+        hit: ``bool`` (n,), of a comparison or a union.
+        population: of how many images these were drawn, if they are a sample.
+    """
+    return Rate.of(int(hit.sum()), len(hit), population=population)
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GroupLeak:
+    """The groups that two sets of one dataset share.
+
+    Attributes:
+        names: of the shared groups, sorted.
+        queries: ``bool`` (n,): which readable query images are of one of them.
+    """
+
+    names: tuple[str, ...]
+    queries: Bool
+
+    def summary(self) -> GroupSummary:
+        """Return the entry of ``audit.json``."""
+        return GroupSummary(len(self.names), int(self.queries.sum()), self.names[:NAMED])
+
+
+def group_leak(comparison: Comparison) -> GroupLeak | None:
+    """Return the groups on both sides of a comparison; ``None`` where that has no meaning.
+
+    It has a meaning for two sets of one dataset that both have groups: names of groups are not
+    comparable across datasets, and within a set a group is on one side. Only readable images count,
+    and of streamed embeddings too few are known.
+    """
+    if comparison.coverage != "intra" or comparison.reference.streamed:
+        return None
+    query, reference = _groups(comparison.query), _groups(comparison.reference)
+    if query is None or reference is None:
+        return None
+    shared = pc.unique(reference).drop_null()
+    hit = pc.is_in(query, shared, skip_nulls=True)
+    names = pc.unique(query.filter(hit)).to_pylist()
+    return GroupLeak(tuple(sorted(names)), np.asarray(hit.to_numpy(zero_copy_only=False), np.bool_))
+
+
+def _groups(side: Side) -> pa.StringArray | None:
+    """Return the groups of the readable images, ``None`` where no image has any."""
+    if side.images.groups is None:
+        return None
+    found = side.images.groups.take(pa.array(side.fingerprints.rows))
+    return None if found.null_count == len(found) else found
+
+
+def union_of_groups(leaks: Sequence[GroupLeak]) -> GroupLeak | None:
+    """Return the leaks of one query set over several references, ``None`` if there are none."""
+    if not leaks:
+        return None
+    names = sorted({name for each in leaks for name in each.names})
+    return GroupLeak(tuple(names), np.logical_or.reduce([each.queries for each in leaks]))
+
+
+def group_sentence(leak: GroupLeak | None, name: str) -> str:
+    """Return the part of the headline on groups, empty where none is shared.
+
+    >>> group_sentence(GroupLeak(("p7",), np.array([True, False])), "test")
+    '; 1 group is on both sides (1 of 2 test images)'
+    """
+    if leak is None or not leak.names:
+        return ""
+    count = len(leak.names)
+    return (
+        f"; {count:,} {'group is' if count == 1 else 'groups are'} on both sides"
+        f" ({int(leak.queries.sum()):,} of {len(leak.queries):,} {name} images)"
+    )
+
+
+def ungrouped(sets: Iterable[ImageSet]) -> list[str]:
+    """Return a line for each set with groups in which some images have none.
+
+    >>> from visleak.formats import open_images
+    >>> import numpy as np
+    >>> pixels = [np.zeros((8, 8, 3), np.uint8)] * 2
+    >>> ungrouped([open_images(pixels, name="test", group="/(1)/")])
+    ['groups of test: 1 of 2 images have none']
+    """
+    return [
+        f"groups of {images.name}: {images.groups.null_count:,} of {len(images):,} images have none"
+        for images in sets
+        if images.groups is not None and images.groups.null_count
+    ]
+
+
+# -- recordings ----------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class RecordingLeak:
-    """How near in time the frames of two sets of one data set lie.
+    """Distances in time between the frames of two sets of one dataset.
 
     Attributes:
         unit: of distances: ``frames`` or ``ms``.
         within: the largest distance that counts as a leak.
-        recordings: those on both sides, by name.
-        close: ``bool`` (n,): which readable query images lie within that of a reference image.
+        recordings: on both sides, by name.
+        close: ``bool`` (n,): which readable query images are within that of a reference image.
         distances: the histogram: last distance of a bar (``None`` for the last) and query images.
     """
 
@@ -49,7 +171,7 @@ class RecordingLeak:
 
     @property
     def leaking(self) -> tuple[RecordingCounts, ...]:
-        """The recordings with test frames within the bound, the most of them first."""
+        """The recordings with test frames within the bound, those with the most first."""
         found = (each for each in self.recordings if each.close)
         return tuple(sorted(found, key=lambda each: (-each.close, each.recording)))
 
@@ -70,32 +192,23 @@ class RecordingLeak:
         )
 
 
-def union(leaks: Sequence[RecordingLeak]) -> tuple[int, Bool] | None:
-    """Return over several references of one query set: leaking recordings, close images."""
+def union_of_recordings(leaks: Sequence[RecordingLeak]) -> tuple[int, Bool] | None:
+    """Return the leaking recordings and close images of one query set over its references."""
     if not leaks:
         return None
     names = {each.recording for leak in leaks for each in leak.leaking}
     return len(names), np.logical_or.reduce([leak.close for leak in leaks])
 
 
-def rate_of(close: Bool, population: int | None) -> Rate:
-    """Return the share of the query images that lie within the bound, for ``audit.json``.
-
-    Args:
-        close: of a comparison, or a union.
-        population: of how many images these were drawn, where they are a sample.
-    """
-    return Rate.of(int(close.sum()), len(close), population=population)
-
-
-def sentence(leaks: Sequence[RecordingLeak], name: str) -> str:
-    """Return what the headline adds, nothing where no recording leaks.
+def recording_sentence(leaks: Sequence[RecordingLeak], name: str) -> str:
+    """Return the part of the headline on recordings, empty where none leaks.
 
     >>> one = RecordingCounts("r", 2, 5, 1, None, 3, 3, None)
-    >>> sentence([RecordingLeak("frames", 10, (one,), np.array([True, False]), ())], "test")
+    >>> leak = RecordingLeak("frames", 10, (one,), np.array([True, False]), ())
+    >>> recording_sentence([leak], "test")
     '; 1 recording leaks: 1 of 2 test images lies within 10 frames of a training frame'
     """
-    found = union(leaks)
+    found = union_of_recordings(leaks)
     if found is None or not found[0]:
         return ""
     count, close = found
@@ -108,14 +221,14 @@ def sentence(leaks: Sequence[RecordingLeak], name: str) -> str:
     )
 
 
-def unknown(compared: Compared, shared: int) -> str:
-    """Return why distances in time of a comparison with shared groups tell nothing, else nothing.
+def unknown_times(comparison: Comparison, shared: int) -> str:
+    """Return why distances in time of a comparison with shared groups are unknown, or nothing.
 
     Args:
-        compared: the comparison.
+        comparison: the comparison.
         shared: how many groups are on both sides.
     """
-    query, reference = compared.query, compared.reference
+    query, reference = comparison.query.images, comparison.reference.images
     between = f"time between frames of {query.name} and {reference.name}"
     if not shared:
         return ""
@@ -131,11 +244,11 @@ def unknown(compared: Compared, shared: int) -> str:
 
 
 def doubt(unit: str, within: int, nearest: int | None) -> str:
-    """Return why the numbers of frames may be something else, nothing where they need not be.
+    """Return why the numbers of frames may be something else, or nothing.
 
     Args:
         unit, within: of a comparison.
-        nearest: least distance of its frames on both sides; ``None`` where there is none.
+        nearest: least distance of its frames on both sides, or ``None``.
 
     >>> doubt("frames", 10, 5_000)
     'the nearest are 5,000 frames apart; if the numbers are times, give seconds or dates'
@@ -153,7 +266,7 @@ def _has_frames(images: ImageSet) -> bool:
 
 
 def unnumbered(sets: Iterable[ImageSet]) -> list[str]:
-    """Return a line on each set of recordings some images of which have no frame number."""
+    """Return a line for each set of recordings in which some images have no frame number."""
     return [
         f"frames of {images.name}: {images.frames.null_count:,} of {len(images):,} images have none"
         for images in sets
@@ -185,3 +298,201 @@ def rows(leaks: Mapping[tuple[str, str], RecordingLeak]) -> Iterator[tuple[str, 
             }
             values |= asdict(each)
             yield tuple("" if values[name] is None else str(values[name]) for name in COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """The images of one side that have a recording and a time.
+
+    Attributes:
+        rows: of the fingerprints.
+        groups: names, one per row.
+        frames: numbers or times, one per row.
+    """
+
+    rows: Int64
+    groups: pa.StringArray
+    frames: Int64
+
+
+def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak | None:
+    """Return the distances in time of two sets; ``None`` where that has no meaning.
+
+    It has a meaning for two sets of one dataset that both have groups and frames, both numbers or
+    both times. Only readable images count, and of streamed embeddings too few are known.
+
+    Args:
+        comparison: its pairs may be graded or not.
+        settings: with the largest distance of a leak.
+    """
+    query, reference = comparison.query, comparison.reference
+    if comparison.coverage != "intra" or reference.streamed:
+        return None
+    own, other = _placed(query), _placed(reference)
+    timed = query.images.timed
+    if own is None or other is None or timed != reference.images.timed:
+        return None
+    unit = "ms" if timed else "frames"
+    within = round(1000 * settings.within_seconds) if timed else settings.within_frames
+    names = sorted(set(own.groups.to_pylist()) & set(other.groups.to_pylist()))
+    left, right = _coded(own, names), _coded(other, names)
+    distance = distances(left.group, left.frame, right.group, right.frame)
+    close = np.zeros(len(query.fingerprints), np.bool_)
+    close[left.rows] = distance <= np.uint64(within)
+    near = _near(comparison, left, right)
+    return RecordingLeak(
+        unit,
+        within,
+        tuple(_recordings(names, left, right, distance, close, near)),
+        close,
+        _histogram(distance, unit, within),
+    )
+
+
+def distances(group: Int64, frame: Int64, other_group: Int64, other_frame: Int64) -> UInt64:
+    """Return the distance of each frame to the nearest other frame of its group.
+
+    Exact for all of int64, in O((n + m) log (n + m)).
+
+    Args:
+        group, frame: ``int64`` (n,): of the queries; every group is among the others.
+        other_group, other_frame: ``int64`` (m,).
+
+    >>> import numpy as np
+    >>> one = np.array([0, 0, 1])
+    >>> distances(one, np.array([5, 90, 7]), one, np.array([1, 100, 7])).tolist()
+    [4, 10, 0]
+    """
+    values = np.unique(np.concatenate([frame, other_frame]))
+    width = max(len(values), 1)
+    keys = np.unique(other_group * width + np.searchsorted(values, other_frame))
+    after = np.searchsorted(keys, group * width + np.searchsorted(values, frame))
+    best = np.full(len(frame), np.iinfo(np.uint64).max)
+    for at in (after - 1, after):
+        there = np.flatnonzero((at >= 0) & (at < len(keys)))
+        key = keys[at[there]]
+        there, key = there[key // width == group[there]], key[key // width == group[there]]
+        best[there] = np.minimum(best[there], _apart(frame[there], values[key % width]))
+    return best
+
+
+def _apart(left: Int64, right: Int64) -> UInt64:
+    """Return the absolute differences of whole numbers; none overflows."""
+    high, low = np.maximum(left, right), np.minimum(left, right)
+    return high.view(np.uint64) - low.view(np.uint64)
+
+
+def _placed(side: Side) -> _Placed | None:
+    """Return the readable images with a recording and a time, ``None`` where there are none."""
+    images = side.images
+    if images.groups is None or images.frames is None:
+        return None
+    readable = pa.array(side.fingerprints.rows)
+    groups, frames = images.groups.take(readable), images.frames.take(readable)
+    known = pc.and_(pc.is_valid(groups), pc.is_valid(frames))
+    rows = np.flatnonzero(known.to_numpy(zero_copy_only=False))
+    if not len(rows):
+        return None
+    kept = frames.filter(known).to_numpy(zero_copy_only=False)
+    return _Placed(rows, groups.filter(known), np.asarray(kept, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Coded:
+    """The images of one side that are of a shared recording: rows, its number, the frame."""
+
+    rows: Int64
+    group: Int64
+    frame: Int64
+
+
+def _coded(placed: _Placed, names: Sequence[str]) -> _Coded:
+    codes = pc.fill_null(pc.index_in(placed.groups, pa.array(names, pa.string())), -1)
+    group = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    kept = np.flatnonzero(group >= 0)
+    return _Coded(placed.rows[kept], group[kept], placed.frames[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """The near and exact pairs of one recording: query row, its number, distance in time."""
+
+    rows: Int64
+    group: Int64
+    apart: UInt64
+
+
+def _near(comparison: Comparison, left: _Coded, right: _Coded) -> _Near | None:
+    """Return the near and exact pairs within recordings; ``None`` without grades.
+
+    Blank images are excluded, as in all rates.
+    """
+    if comparison.near is None:
+        return None
+    query, pairs = comparison.query.fingerprints, comparison.pairs
+    own = _spread(len(query), left)
+    other = _spread(len(comparison.reference.fingerprints), right)
+    known = comparison.near & ~query.flat[pairs.query]
+    first, second = pairs.query[known], pairs.reference[known]
+    same = (own[0][first] >= 0) & (own[0][first] == other[0][second])
+    first, second = first[same], second[same]
+    return _Near(first, own[0][first], _apart(own[1][first], other[1][second]))
+
+
+def _spread(count: int, coded: _Coded) -> tuple[Int64, Int64]:
+    """Return recording (-1 for none) and frame of every row of a side."""
+    group, frame = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    group[coded.rows], frame[coded.rows] = coded.group, coded.frame
+    return group, frame
+
+
+def _recordings(
+    names: Sequence[str],
+    left: _Coded,
+    right: _Coded,
+    distance: UInt64,
+    close: Bool,
+    near: _Near | None,
+) -> Iterator[RecordingCounts]:
+    """Yield the shared recordings by name."""
+    count = len(names)
+    order = np.lexsort((distance, left.group))
+    queries = np.bincount(left.group, minlength=count)
+    begins = np.cumsum(queries) - queries
+    references = np.bincount(right.group, minlength=count)
+    inside = np.bincount(left.group[close[left.rows]], minlength=count)
+    listed, furthest = _of_pairs(near, close, count)
+    for code, name in enumerate(names):
+        first, own = int(begins[code]), int(queries[code])
+        yield RecordingCounts(
+            recording=name,
+            queries=own,
+            references=int(references[code]),
+            close=int(inside[code]),
+            near_or_exact=None if near is None else int(listed[code]),
+            least=int(distance[order[first]]),
+            median=int(distance[order[first + (own - 1) // 2]]),
+            near_up_to=furthest.get(code),
+        )
+
+
+def _of_pairs(near: _Near | None, close: Bool, count: int) -> tuple[Int64, dict[int, int]]:
+    """Return by recording: query images within the bound that are in a pair; its longest pair."""
+    if near is None or not len(near.rows):
+        return np.zeros(count, np.int64), {}
+    # an image is of one recording
+    _, first = np.unique(near.rows, return_index=True)
+    first = first[close[near.rows[first]]]
+    furthest = np.zeros(count, np.uint64)
+    np.maximum.at(furthest, near.group, near.apart)
+    return np.bincount(near.group[first], minlength=count), {
+        int(code): int(furthest[code]) for code in np.unique(near.group)
+    }
+
+
+def _histogram(distance: UInt64, unit: str, within: int) -> tuple[DistanceCount, ...]:
+    """Return the last distance of each bar and its count; the bound is always the end of a bar."""
+    ends = sorted({*STEPS[unit], within})
+    at = np.searchsorted(np.array(ends, np.uint64), distance)
+    counts = np.bincount(at, minlength=len(ends) + 1).tolist()
+    return tuple(map(DistanceCount, (*ends, None), counts))

@@ -1,75 +1,75 @@
-"""The five steps in order: open, fingerprint, find pairs, verify, grade."""
+"""The steps of an audit: open, fingerprint, find candidates, verify, grade."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from visleak.errors import UsageError, VisleakError
-from visleak.grading import Grader, grade, load_grader
-from visleak.pipeline.candidates import Side, views_for
+from visleak.grading import Grader, load_grader
+from visleak.pipeline.candidates import BEST, find_pairs, side, views_for
 from visleak.pipeline.chance import chance_of
-from visleak.pipeline.context import RunContext, timed
-from visleak.pipeline.crowds import Spanning, crowded
-from visleak.pipeline.desk import Desk, wanted
-from visleak.pipeline.frame_distances import recording_leak
-from visleak.pipeline.labels import coverage, modality
-from visleak.pipeline.local import with_votes
-from visleak.pipeline.material import ImagesLost, Material, none_readable
-from visleak.pipeline.recordings import RecordingLeak
-from visleak.pipeline.stored import Taken
-from visleak.pipeline.tables import Compared, degree_of
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.context import RunContext
+from visleak.pipeline.embeddings import read_embeddings
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.local_features import with_votes
+from visleak.pipeline.recordings import RecordingLeak, recording_leak
+from visleak.pipeline.reference_similarity import reference_similarities
+from visleak.pipeline.remote import search_for
+from visleak.pipeline.selection import dense
+from visleak.pipeline.streaming import stream_pairs
 from visleak.pipeline.thresholds import Thresholds, thresholds_of
-from visleak.pipeline.verification import connect, equal_bytes, verify
+from visleak.pipeline.verification import connect, verify
 from visleak.pipeline.windows import with_windows
-from visleak.pipeline.yardstick import measured
-from visleak.records import AnySet, EmbeddingSet, Encoder, Evidence, ImageSet, Pairs
-from visleak.search import load_search
+from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs
+from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Account
+from visleak.search.hits import Account, Wanted
 from visleak.search.streaming_device import torch_device
 from visleak.settings import Settings
-from visleak.storage.summary import ChanceSummary
 
-#: How often images may be lost on the way before a run gives up.
+#: Attempts of a run that loses images.
 ATTEMPTS: Final = 4
+
+#: Seed of the draw behind ``sample``.
+SAMPLE_SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run found; everything the audit folder is written from.
+    """The result of a run, from which the audit folder is written.
 
     Attributes:
-        queries, references: the sets, in the order of the call; of embeddings that passed by,
-            the images that are in a pair.
-        sides: fingerprints and backgrounds by set name.
-        compared: one record a comparison; those within a query set last.
-        thresholds: that were used.
-        grader: that was used, or ``None``.
-        embeddings: sets of which there are only embeddings, by name.
-        accounts: what the search engine says of itself, by the names of the sets compared.
-        recordings: how near in time frames of both sides lie, where that is known; by the same.
-        chance: how many pairs reach the thresholds by chance, where that is known; by the same.
+        queries, references: the sides, in the order of the call.
+        comparisons: those within a query set last.
+        thresholds: of degrees.
+        grader: ``None`` if no pair was verified.
+        accounts: of inexact searches, by the names of the sets compared.
+        recordings: distances in time of frames on both sides, where they are known; by the same.
     """
 
-    queries: tuple[ImageSet, ...]
-    references: tuple[ImageSet, ...]
-    sides: Mapping[str, Side]
-    compared: tuple[Compared, ...]
+    queries: tuple[Side, ...]
+    references: tuple[Side, ...]
+    comparisons: tuple[Comparison, ...]
     thresholds: Thresholds
     grader: Grader | None
-    embeddings: Mapping[str, Taken] = field(default_factory=dict)
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
     recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
-    chance: Mapping[tuple[str, str], ChanceSummary] = field(default_factory=dict)
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """All sides by the name of their set, each once."""
+        return {each.name: each for each in (*self.queries, *self.references)}
 
     @property
     def sets(self) -> tuple[ImageSet, ...]:
         """All sets, each once."""
-        return tuple({s.name: s for s in (*self.queries, *self.references)}.values())
+        return tuple(each.images for each in self.sides.values())
 
 
 def run(
@@ -77,139 +77,287 @@ def run(
     references: Sequence[AnySet],
     encoder: Encoder,
     settings: Settings,
-    place: RunContext,
+    context: RunContext,
     thresholds: Thresholds | None = None,
 ) -> Outcome:
     """Compare every query set with every reference set, and with itself.
 
     Args:
         queries: the test side.
-        references: the training side; empty to look within the query sets only.
+        references: the training side; empty to compare the query sets with themselves only.
         encoder: makes the fingerprints.
-        settings: what is asked for.
-        place: where to work.
-        thresholds: where degrees begin; by default as settings and encoder say.
+        settings: of the audit.
+        context: of the run.
+        thresholds: of degrees; by default as settings and encoder define them.
 
     Raises:
         UsageError: two sets of one name, or nothing to compare.
         VisleakError: a set without a readable image, or one whose images keep changing.
     """
-    _check_names(queries, references, settings)
-    _check_search(settings, place)
+    _check_sets(queries, references, settings)
+    _check_search(settings, context)
     thresholds = thresholds or thresholds_of(encoder, settings)
-    desk = Desk(encoder, views_for(encoder, settings.views), settings, place)
+    comparer = Comparer(encoder, views_for(encoder, settings.views), settings, context)
     tested = {images.name for images in queries}
     for images in (*queries, *references):
-        if images.name not in desk.sides and not _passes(images, tested):
-            desk.take(images, images.name in tested)
-            _refuse_unreadable(images, desk)
+        streams = isinstance(images, EmbeddingSet) and images.name not in tested
+        if images.name not in comparer.sides and not streams:
+            comparer.add(images, tested=images.name in tested)
+            _refuse_unreadable(comparer.sides[images.name])
     for _ in range(ATTEMPTS - 1):
         try:
-            return _found(queries, references, desk, thresholds)
+            return _compared(queries, references, comparer, thresholds)
         except ImagesLost as lost:
-            desk.leave_out(lost)
-            _refuse_unreadable(desk.material[lost.name].images, desk)
-    return _found(queries, references, desk, thresholds)
+            comparer.exclude(lost)
+            _refuse_unreadable(comparer.sides[lost.name])
+    return _compared(queries, references, comparer, thresholds)
 
 
-def _found(
-    queries: Sequence[AnySet], references: Sequence[AnySet], desk: Desk, thresholds: Thresholds
+def _compared(
+    queries: Sequence[AnySet],
+    references: Sequence[AnySet],
+    comparer: Comparer,
+    thresholds: Thresholds,
 ) -> Outcome:
-    """Find, verify and grade the pairs of the sets taken in.
+    """Find candidates, verify and grade them.
 
     Raises:
         ImagesLost: images cannot be read again.
     """
-    encoder, settings, place = desk.encoder, desk.settings, desk.place
-    couples = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
-    if settings.within and not settings.sample:
-        couples += [(q.name, q.name) for q in queries]
-    with timed(place, "search"):
-        passed = desk.pass_by([q.name for q in queries], references, thresholds)
+    settings, context = comparer.settings, comparer.context
+    with context.timed("search"):
+        found = comparer.candidates(queries, references, thresholds)
         for images in references:
-            _refuse_unreadable(images, desk)
-        rule = wanted(thresholds, settings)
-        found = [passed.get(couple) or desk.find(couple, rule) for couple in couples]
-    seen = [i for i, couple in enumerate(couples) if desk.has_pictures(couple)]
+            _refuse_unreadable(comparer.sides[images.name])
+    seen = [each for each in found.values() if each.has_pixels]
     grader = load_grader(near_at=settings.near_at) if settings.verify and seen else None
-    spanning: list[Spanning] = []
-    crowds = [pairs.only(crowded(pairs)) for pairs in (found[i] for i in seen)]
-    if grader is not None and any(len(pairs) for pairs in crowds):
-        with timed(place, "crowds"):
-            gauged = measured(crowds, desk.material, encoder, settings.views, place)
-            spanning = connect(gauged, desk.material, place, grader)
-    if settings.candidates != "nearest" and settings.local:
-        with timed(place, "local"):
-            voted = with_votes(
-                [found[i] for i in seen], desk.sides, desk.material, encoder, place, spanning
-            )
-            for i, pairs in zip(seen, voted, strict=True):
-                sides = desk.sides[pairs.query_set], desk.sides[pairs.reference_set]
-                found[i] = with_windows(pairs, sides, encoder, place.workers)
-    evidence: list[Evidence | None] = [None] * len(found)
-    gauge = list(found)
     if grader is not None:
-        with timed(place, "verify"):
-            gauged = measured(
-                [found[i] for i in seen], desk.material, encoder, settings.views, place
-            )
-            looked = verify(gauged, desk.material, place, grader, spanning)
-            for i, pairs, own in zip(seen, gauged, looked, strict=True):
-                gauge[i], evidence[i] = pairs, own
-    with timed(place, "grade"):
-        compared = tuple(
-            _compared(pairs, by, own, desk.material, thresholds, grader, settings)
-            for pairs, by, own in zip(found, gauge, evidence, strict=True)
+        seen = _with_clusters(seen, comparer, grader)
+    if settings.local and settings.candidates != "nearest":
+        with context.timed("local"):
+            seen = _with_local_candidates(seen, comparer)
+    if grader is not None:
+        with context.timed("verify"):
+            seen = _with_evidence(seen, comparer, grader)
+    found |= {each.names: each for each in seen}
+    del seen
+    with context.timed("grade"):
+        graded = [found.pop(names).graded(grader) for names in list(found)]
+    with context.timed("chance"):
+        comparisons = tuple(
+            replace(each, chance=chance_of(each, comparer.encoder, comparer.views, context.workers))
+            for each in graded
         )
-    listed = {name: own.images for name, own in desk.material.items()}
+    leaks = {each.names: recording_leak(each, settings) for each in comparisons}
     return Outcome(
-        tuple(listed[images.name] for images in queries),
-        tuple(listed[images.name] for images in references),
-        desk.sides,
-        compared,
+        tuple(comparer.sides[images.name] for images in queries),
+        tuple(comparer.sides[images.name] for images in references),
+        comparisons,
         thresholds,
         grader,
-        desk.embeddings,
-        desk.accounts,
-        _recordings(compared, desk, settings),
-        _chance(compared, desk, thresholds),
+        comparer.accounts,
+        {names: leak for names, leak in leaks.items() if leak is not None},
     )
 
 
-def _recordings(
-    compared: Sequence[Compared], desk: Desk, settings: Settings
-) -> dict[tuple[str, str], RecordingLeak]:
-    """Return how near in time the frames of each comparison lie, where both sides tell."""
-    passing = [name for name, taken in desk.embeddings.items() if taken.streamed]
-    return {
-        (each.query.name, each.reference.name): leak
-        for each in compared
-        if (leak := recording_leak(each, desk.sides, passing, settings)) is not None
-    }
+def _with_clusters(
+    comparisons: Sequence[Comparison], comparer: Comparer, grader: Grader
+) -> list[Comparison]:
+    """Verify the pairs that connect dense clusters of similar images."""
+    pairs = [each.pairs.only(dense(each.pairs)) for each in comparisons]
+    if not any(map(len, pairs)):
+        return list(comparisons)
+    with comparer.context.timed("crowds"):
+        clusters = connect(comparer.measured(pairs), comparer.sides, comparer.context, grader)
+    return [replace(c, clusters=own) for c, own in zip(comparisons, clusters, strict=True)]
 
 
-def _chance(
-    compared: Sequence[Compared], desk: Desk, thresholds: Thresholds
-) -> dict[tuple[str, str], ChanceSummary]:
-    """Return what reaches the thresholds by chance, but of embeddings that passed by."""
-    passed = {name for name, taken in desk.embeddings.items() if taken.streamed}
-    with timed(desk.place, "chance"):
-        found = {
-            (each.query.name, each.reference.name): chance_of(
-                each, desk.sides, desk.encoder, desk.views, thresholds, desk.place.workers
+def _with_local_candidates(
+    comparisons: Sequence[Comparison], comparer: Comparer
+) -> list[Comparison]:
+    """Add the pairs that share local features, or windows of small images."""
+    encoder, context = comparer.encoder, comparer.context
+    return [
+        replace(
+            each,
+            pairs=with_windows(each.pairs, (each.query, each.reference), encoder, context.workers),
+        )
+        for each in with_votes(comparisons, encoder, context)
+    ]
+
+
+def _with_evidence(
+    comparisons: Sequence[Comparison], comparer: Comparer, grader: Grader
+) -> list[Comparison]:
+    """Verify the candidates."""
+    measured = comparer.measured([each.pairs for each in comparisons])
+    clusters = [each.clusters for each in comparisons]
+    evidence = verify(measured, comparer.sides, comparer.context, grader, clusters)
+    return [
+        replace(each, measured=pairs, evidence=own)
+        for each, pairs, own in zip(comparisons, measured, evidence, strict=True)
+    ]
+
+
+@dataclass
+class Comparer:
+    """Encodes sets, and finds the candidates among them.
+
+    Attributes:
+        encoder: makes the fingerprints.
+        views: that are compared.
+        settings: of the audit.
+        context: of the run.
+        sides: the sets that were added, by name.
+        accounts: of the searches, by the names of the sets compared.
+    """
+
+    encoder: Encoder
+    views: tuple[int, ...]
+    settings: Settings
+    context: RunContext
+    sides: dict[str, Side] = field(default_factory=dict)
+    accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
+
+    def add(self, images: AnySet, tested: bool) -> None:
+        """Encode a set, or read its embeddings.
+
+        Args:
+            images: the set.
+            tested: it is a query set, of which a sample may be drawn.
+        """
+        drawn = _drawn(images, self.settings) if tested else None
+        with self.context.timed("fingerprint"):
+            if isinstance(images, EmbeddingSet):
+                encoded = read_embeddings(images, self.encoder.digest, self.context, drawn)
+            else:
+                made = fingerprint(images, self.encoder, self.context, drawn)
+                encoded = EncodedSet(images, made)
+        self._add(encoded)
+
+    def exclude(self, lost: ImagesLost) -> None:
+        """Exclude images that cannot be read again, as unreadable ones."""
+        self._add(self.sides[lost.name].without(lost.refused, self.context))
+        # streamed embeddings were compared with the images that are excluded now
+        for name in [name for name, each in self.sides.items() if each.streamed]:
+            del self.sides[name]
+
+    def _add(self, encoded: EncodedSet) -> None:
+        with self.context.timed("background"):
+            self.sides[encoded.name] = side(
+                encoded, self.encoder, self.views, ExactSearch(), self.context.workers
             )
-            for each in compared
-            if each.reference.name not in passed
+
+    def candidates(
+        self, queries: Sequence[AnySet], references: Sequence[AnySet], thresholds: Thresholds
+    ) -> dict[tuple[str, str], Comparison]:
+        """Return all comparisons with their candidates, by the names of the two sets."""
+        streamed = self._streamed([each.name for each in queries], references, thresholds)
+        rule = wanted(thresholds, self.settings)
+        return {
+            names: Comparison.of(
+                self.sides[names[0]],
+                self.sides[names[1]],
+                streamed[names] if names in streamed else self.find(names, rule),
+                thresholds,
+                self.settings.annotations,
+            )
+            for names in couples(queries, references, self.settings)
         }
-    return {couple: chance for couple, chance in found.items() if chance is not None}
+
+    def _streamed(
+        self, queries: Sequence[str], references: Sequence[AnySet], thresholds: Thresholds
+    ) -> dict[tuple[str, str], Pairs]:
+        """Stream the embeddings of the training side; return the pairs by names."""
+        found: dict[tuple[str, str], Pairs] = {}
+        for images in references:
+            if not isinstance(images, EmbeddingSet) or images.name in self.sides:
+                continue
+            engine = load_partition_search(
+                self.settings.search, self.context.indexes, self.context.workers
+            )
+            self.sides[images.name], pairs = stream_pairs(
+                [self.sides[name] for name in queries],
+                images,
+                encoder=self.encoder,
+                views=self.views,
+                wanted=wanted_of_stream(thresholds, self.settings),
+                context=self.context,
+                engine=engine,
+            )
+            if engine is not None:
+                self.accounts[", ".join(queries), images.name] = (engine.account,)
+            found |= {(each.query_set, each.reference_set): each for each in pairs}
+        return found
+
+    def find(self, names: tuple[str, str], rule: Wanted) -> Pairs:
+        """Return the candidates of two sets, or within one set."""
+        query, reference = (self.sides[name] for name in names)
+        step, total = f"comparing {names[0]} with {names[1]}", len(reference.fingerprints)
+        progress = self.context.progress
+        progress(step, 0, total)
+        engine = search_for(
+            self.settings.search, self.context, lambda done: progress(step, done, total)
+        )
+        pairs = find_pairs(
+            query,
+            reference,
+            encoder=self.encoder,
+            views=self.views,
+            wanted=rule,
+            engine=engine,
+            workers=self.context.workers,
+        )
+        self.accounts[names] = tuple(engine.accounts)
+        # copies were searched once, so fewer references than all may have been reported
+        progress(step, total, total)
+        return pairs
+
+    def measured(self, pairs: Sequence[Pairs]) -> list[Pairs]:
+        """Return pairs as the built-in fingerprint measures them."""
+        views = self.settings.views
+        return reference_similarities(pairs, self.sides, self.encoder, views, self.context)
 
 
-def _passes(images: AnySet, tested: Set[str]) -> bool:
-    """Whether a set passes by instead of being taken in."""
-    return isinstance(images, EmbeddingSet) and images.name not in tested
+def couples(
+    queries: Sequence[AnySet], references: Sequence[AnySet], settings: Settings
+) -> list[tuple[str, str]]:
+    """Return the names of the sets of each comparison."""
+    across = [(q.name, r.name) for q in queries for r in references if q.name != r.name]
+    within = settings.within and not settings.sample
+    return across + [(q.name, q.name) for q in queries if within]
 
 
-def _check_names(
+def wanted(thresholds: Thresholds, settings: Settings) -> Wanted:
+    """Return which candidates are searched."""
+    if settings.candidates == "nearest":
+        return Wanted(None, best=1, cap=settings.per_query)
+    return Wanted(thresholds.soft, best=BEST, cap=settings.per_query)
+
+
+def wanted_of_stream(thresholds: Thresholds, settings: Settings) -> Wanted:
+    """Return which candidates are searched in streamed embeddings: by threshold, if there is one.
+
+    A search by threshold rejects nearly all vectors at once. The similarity of the best of each
+    query is not bounded from below, so every vector would have to be compared in full.
+    """
+    if settings.candidates == "auto" and thresholds.soft is not None:
+        return Wanted(thresholds.soft, best=0, cap=settings.per_query)
+    return wanted(thresholds, settings)
+
+
+def _drawn(images: AnySet, settings: Settings) -> Int64 | None:
+    """Return the rows of a random sample of a query set, or ``None`` for all."""
+    if not 0 < settings.sample < len(images):
+        return None
+    rng = np.random.default_rng(SAMPLE_SEED)
+    return np.sort(rng.choice(len(images), settings.sample, replace=False)).astype(np.int64)
+
+
+# -- checks --------------------------------------------------------------------------------------
+
+
+def _check_sets(
     queries: Sequence[AnySet], references: Sequence[AnySet], settings: Settings
 ) -> None:
     if not queries or not (references or settings.within):
@@ -234,77 +382,36 @@ def _check_names(
             raise UsageError(f"two sets are called {images.name!r}; name them: --train NAME=SOURCE")
 
 
-def _refuse_unreadable(images: AnySet, desk: Desk) -> None:
-    """Refuse a set without a readable image: a rate of it would mean nothing.
+def _refuse_unreadable(encoded: EncodedSet) -> None:
+    """Refuse a set without a readable image, because a rate of it has no meaning.
 
     Raises:
-        VisleakError: none could be read.
+        VisleakError: no image could be read.
     """
-    own, taken = desk.material[images.name], desk.embeddings.get(images.name)
-    problems = (*own.images.problems, *own.prints.problems)
-    # of embeddings that passed by, only the images in a pair have fingerprints
-    readable = len(own.prints)
-    if taken is not None and taken.streamed:
-        readable = taken.vectors - len(problems)
-    if readable or not problems:
-        return
-    where = f"set {images.name!r} ({images.source or 'in memory'})"
-    raise VisleakError(f"{where}: {none_readable(problems)}; correct the source, or leave it out")
+    problems = (*encoded.images.problems, *encoded.fingerprints.problems)
+    readable = len(encoded.fingerprints)
+    if encoded.embeddings is not None and encoded.streamed:
+        readable = encoded.embeddings.vectors - len(problems)
+    if problems and not readable:
+        source = encoded.images.source or "in memory"
+        raise VisleakError(
+            f"set {encoded.name!r} ({source}): {none_readable(problems)}; correct the source, or"
+            " leave it out"
+        )
 
 
-def _check_search(settings: Settings, place: RunContext) -> None:
-    """Refuse before the work what could not be done after it.
+def _check_search(settings: Settings, context: RunContext) -> None:
+    """Refuse a search that is not available before any work is done.
 
     Raises:
-        UsageError: the engine of the search does not work where the run does, or the device is
-            not there.
+        UsageError: the search does not work with this executor, or there is no such device.
         MissingExtra: its package is not installed.
     """
     load_search(settings.search)
-    if place.executor.here:
-        torch_device(place.device)
-    if settings.search != ExactSearch.name and not place.executor.here:
+    if context.executor.local:
+        torch_device(context.device)
+    elif settings.search != ExactSearch.name:
         raise UsageError(
             f"search {settings.search} works on this machine only: leave out --engine, or take"
             " --search exact"
         )
-
-
-def _compared(
-    pairs: Pairs,
-    gauge: Pairs,
-    evidence: Evidence | None,
-    material: Mapping[str, Material],
-    thresholds: Thresholds,
-    grader: Grader | None,
-    settings: Settings,
-) -> Compared:
-    """Return a comparison with its degrees and verdicts.
-
-    Degrees are by the pairs' own similarities, verdicts by those of ``gauge``, the same pairs as
-    the built-in fingerprint sees them.
-    """
-    query, reference = (material[name].images for name in (pairs.query_set, pairs.reference_set))
-    verdict = Compared(
-        query=query,
-        reference=reference,
-        pairs=pairs,
-        degree=degree_of(pairs.similarity, thresholds.hard, thresholds.soft),
-        grades=None,
-        matrix=None,
-        coverage=coverage(query, reference),
-        modality=modality(reference, settings.annotations),
-    )
-    if evidence is None or grader is None:
-        return verdict
-    grades = grade(
-        gauge.similarity,
-        gauge.background,
-        evidence,
-        equal_bytes=equal_bytes(pairs, material),
-        flat=material[query.name].prints.flat[pairs.query],
-        grader=grader,
-    )
-    # a copy, which lets go of the columns beside it
-    matrix = np.ascontiguousarray(evidence.matrix)
-    return replace(verdict, grades=grades, matrix=matrix, skipped=evidence.skipped)

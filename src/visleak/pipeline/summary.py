@@ -1,21 +1,20 @@
-"""``audit.json``: what was compared, how, and what came out, for machines and for the report."""
+"""``audit.json``: what was compared, how, and the results, for machines and for the report."""
 
 from __future__ import annotations
 
 import platform
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from visleak.pipeline import chance, group_leaks, rates, recordings, rounds
-from visleak.pipeline.labels import comparable, relation
-from visleak.pipeline.material import lost
+from visleak.pipeline import chance, rates, recordings, selection
+from visleak.pipeline.comparison import Comparison, comparable, relation
+from visleak.pipeline.encoded_set import Side, lost
 from visleak.pipeline.run import Outcome
-from visleak.pipeline.stored import Taken
-from visleak.pipeline.tables import Compared
-from visleak.records import Encoder, Fingerprints, ImageSet
+from visleak.records import Encoder
 from visleak.settings import Settings
 from visleak.stats import Rate
 from visleak.storage.summary import (
@@ -40,21 +39,21 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
     """Return the content of ``audit.json``, without key, command and timings.
 
     Args:
-        outcome: what the run found.
-        encoder: that was used.
-        settings: that were used.
-        tool: visleak's own version.
+        outcome: of the run.
+        encoder, settings: of the run.
+        tool: version of visleak.
     """
-    totals = tuple(_total(outcome, images) for images in outcome.queries)
-    comparisons = tuple(_comparison(outcome, each) for each in outcome.compared)
+    totals = tuple(_total(outcome, side) for side in outcome.queries)
+    comparisons = tuple(_comparison(outcome, each) for each in outcome.comparisons)
     thresholds, grader = outcome.thresholds, outcome.grader
-    verification, unverified = rounds.account(each.skipped for each in outcome.compared)
+    verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
     low = any(chance.notes(comparisons))
+    queries = {side.name for side in outcome.queries}
     return AuditSummary(
         visleak=tool,
         headline="; ".join(total.headline for total in totals),
         unfinished=_lost(outcome),
-        sets=tuple(_set(outcome, images) for images in outcome.sets),
+        sets=tuple(_set(side, side.name in queries) for side in outcome.sides.values()),
         settings=settings,
         encoder=EncoderSummary(encoder.name, encoder.digest, encoder.width),
         thresholds=ThresholdSummary(
@@ -73,7 +72,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         grader=GraderSummary(grader.digest, grader.near_at, grader.provenance) if grader else None,
         comparisons=comparisons,
         totals=totals,
-        label_conflicts=sum(_conflicts(outcome, each) for each in outcome.compared),
+        label_conflicts=sum(map(_conflicts, outcome.comparisons)),
         skipped=(*_skipped(outcome, encoder, settings, low=low), *unverified),
         verification=verification,
         versions={name: _version(name) for name in PACKAGES}
@@ -83,247 +82,210 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
 
 def _lost(outcome: Outcome) -> int:
     """Return how many images could be read at first, and not again."""
-    return sum(len(lost(own.prints.problems)) for own in outcome.sides.values())
+    return sum(len(lost(side.fingerprints.problems)) for side in outcome.sides.values())
 
 
-def _set(outcome: Outcome, images: ImageSet) -> SetSummary:
+def _set(side: Side, is_query: bool) -> SetSummary:
+    images, fingerprints, counts = side.images, side.fingerprints, side.embeddings
     about = SetSummary(
         name=images.name,
         dataset=images.dataset,
         roles=images.roles,
-        side="query" if images in outcome.queries else "reference",
+        side="query" if is_query else "reference",
         source=images.source,
         options=dict(images.options),
-        pictures=images.pictures,
+        has_pixels=images.has_pixels,
         frame_unit=None if images.frames is None else "ms" if images.timed else "frames",
+        flat=None if side.streamed else int(fingerprints.flat.sum()),
+        distinct=None if side.streamed else len(np.unique(side.contents)),
     )
-    taken = outcome.embeddings.get(images.name)
-    if taken is not None:
-        return _with_embeddings(about, taken)
-    prints = outcome.sides[images.name].prints
+    unreadable = len(fingerprints.problems)
+    if counts is None:
+        return replace(
+            about,
+            images=len(images) + len(images.problems),
+            readable=len(fingerprints),
+            unreadable=len(images.problems) + unreadable,
+            not_listed=dict(sorted(images.skipped.items())),
+        )
     return replace(
         about,
-        images=len(images) + len(images.problems),
-        readable=len(prints),
-        flat=int(prints.flat.sum()),
-        unreadable=len(images.problems) + len(prints.problems),
-        distinct=_distinct(prints),
-        not_listed=dict(sorted(images.skipped.items())),
-    )
-
-
-def _with_embeddings(about: SetSummary, taken: Taken) -> SetSummary:
-    """Return a set of embeddings with its counts; of a streamed one, some are not known."""
-    prints = taken.prints
-    unreadable = len(prints.problems)
-    return replace(
-        about,
-        files=None if taken.files is None else SetFiles(**asdict(taken.files)),
-        images=taken.vectors,
-        readable=taken.vectors - unreadable if taken.streamed else len(prints),
-        flat=None if taken.streamed else int(prints.flat.sum()),
+        files=None if counts.files is None else SetFiles(**asdict(counts.files)),
+        images=counts.vectors,
+        readable=counts.vectors - unreadable if counts.streamed else len(fingerprints),
         unreadable=unreadable,
-        distinct=None if taken.streamed else _distinct(prints),
-        listed=len(prints),
-        norms_off=taken.off,
+        listed=len(fingerprints),
+        norms_off=counts.rescaled,
     )
 
 
-def _distinct(prints: Fingerprints) -> int:
-    return len(np.unique(np.ascontiguousarray(prints.digests).view("V16")))
-
-
-def _comparison(outcome: Outcome, compared: Compared) -> ComparisonSummary:
-    query, reference = compared.query, compared.reference
-    side, names = outcome.sides[query.name], (query.name, reference.name)
-    found = dict(
-        _rates(outcome, query, rates.strongest(compared, side), compared.grades is not None)
-    )
-    leak, timed = _group_leak(outcome, compared), outcome.recordings.get(names)
-    population = _population(outcome, query)
-    if leak is not None:
-        found["group"] = group_leaks.rate_of(leak, population)
+def _comparison(outcome: Outcome, comparison: Comparison) -> ComparisonSummary:
+    query = comparison.query
+    graded = comparison.grades is not None
+    found = dict(_rates(outcome, query, rates.strongest(comparison), graded))
+    groups, timed = recordings.group_leak(comparison), outcome.recordings.get(comparison.names)
+    population = _population(query)
+    if groups is not None:
+        found["group"] = recordings.rate_of(groups.queries, population)
     if timed is not None:
         found["recording"] = recordings.rate_of(timed.close, population)
     return ComparisonSummary(
-        *names,
-        coverage=compared.coverage,
-        modality=compared.modality,
-        queries=len(side.prints),
+        *comparison.names,
+        coverage=comparison.coverage,
+        modality=comparison.modality,
+        queries=len(query.fingerprints),
         rates=found,
-        pairs=len(compared.pairs),
-        within=rates.within(compared, side) if compared.coverage == "within" else None,
-        duplicate_groups=rates.groups_of(compared, side, outcome.sides[reference.name]),
-        chance=outcome.chance.get(names),
-        groups=leak.summary() if leak is not None else None,
+        pairs=len(comparison.pairs),
+        within=rates.within(comparison) if comparison.coverage == "within" else None,
+        duplicate_groups=rates.groups_of(comparison),
+        chance=comparison.chance,
+        groups=groups.summary() if groups is not None else None,
         recordings=timed.summary() if timed is not None else None,
     )
 
 
-def _group_leak(outcome: Outcome, compared: Compared) -> group_leaks.GroupLeak | None:
-    passing = [name for name, taken in outcome.embeddings.items() if taken.streamed]
-    return group_leaks.group_leak(compared, outcome.sides, passing)
-
-
 def _rates(
-    outcome: Outcome, images: ImageSet, best: rates.Strongest, graded: bool
+    outcome: Outcome, query: Side, best: rates.Strongest, graded: bool
 ) -> dict[str, Rate | None]:
-    """Return the rates of a query set from the strongest that each image has."""
+    """Return the rates of a query set from the strongest degree and grade of each image."""
     return rates.rates(
         best,
         graded,
         outcome.thresholds.soft is not None,
-        _population(outcome, images),
+        _population(query),
         hard=outcome.thresholds.hard is not None,
     )
 
 
-def _population(outcome: Outcome, images: ImageSet) -> int | None:
-    """Return of how many images that can be read a sample of a query set was drawn.
+def _population(query: Side) -> int | None:
+    """Return the number of readable images from which a sample of a query set was drawn.
 
-    ``None`` where all were taken. Only those drawn are known to be unreadable or not.
+    ``None`` where all were taken. Only images of the sample are known to be unreadable.
     """
-    prints = outcome.sides[images.name].prints
-    taken = outcome.embeddings.get(images.name)
-    whole = len(images) if taken is None else taken.vectors
-    lost = len(prints.problems)
-    return whole - lost if len(prints) + lost < whole else None
+    whole = len(query.images) if query.embeddings is None else query.embeddings.vectors
+    unreadable = len(query.fingerprints.problems)
+    return whole - unreadable if len(query.fingerprints) + unreadable < whole else None
 
 
-def _total(outcome: Outcome, images: ImageSet) -> TotalSummary:
+def _total(outcome: Outcome, query: Side) -> TotalSummary:
     """Return the rates of a query set over all its references, and its headline."""
-    side = outcome.sides[images.name]
-    own = [each for each in outcome.compared if each.query.name == images.name]
+    own = [each for each in outcome.comparisons if each.query.name == query.name]
     leaks = [each for each in own if each.coverage != "within"]
-    best = rates.union([rates.strongest(each, side) for each in leaks or own])
-    graded = all(each.grades is not None for each in leaks or own)
-    total = _rates(outcome, images, best, graded)
-    names = [each.reference.name for each in leaks or own]
-    said = rates.headline(images.name, names, total, alone=not leaks)
-    said += rates.group_sentence(
-        [rates.groups_of(each, side, outcome.sides[each.reference.name]) for each in leaks or own]
-    )
-    groups = group_leaks.union([g for c in leaks if (g := _group_leak(outcome, c)) is not None])
-    if groups is not None:
-        total["group"] = group_leaks.rate_of(groups, _population(outcome, images))
-        said += group_leaks.sentence(groups, images.name)
-    timed = [leak for (name, _), leak in outcome.recordings.items() if name == images.name]
-    if (both := recordings.union(timed)) is not None:
-        total["recording"] = recordings.rate_of(both[1], _population(outcome, images))
-        said += recordings.sentence(timed, images.name)
+    counted = leaks or own
+    best = rates.union([rates.strongest(each) for each in counted])
+    total = _rates(outcome, query, best, all(each.grades is not None for each in counted))
+    names = [each.reference.name for each in counted]
+    headline = rates.headline(query.name, names, total, alone=not leaks)
+    headline += rates.group_sentence([rates.groups_of(each) for each in counted])
+    shared = [found for each in leaks if (found := recordings.group_leak(each)) is not None]
+    if (groups := recordings.union_of_groups(shared)) is not None:
+        total["group"] = recordings.rate_of(groups.queries, _population(query))
+        headline += recordings.group_sentence(groups, query.name)
+    timed = [leak for (name, _), leak in outcome.recordings.items() if name == query.name]
+    if (both := recordings.union_of_recordings(timed)) is not None:
+        total["recording"] = recordings.rate_of(both[1], _population(query))
+        headline += recordings.recording_sentence(timed, query.name)
     if count := _lost(outcome):
-        said += f"; unfinished, images that could not be read again: {count:,}"
-    return TotalSummary(images.name, said, total)
+        headline += f"; unfinished, images that could not be read again: {count:,}"
+    return TotalSummary(query.name, headline, total)
 
 
-def _conflicts(outcome: Outcome, compared: Compared) -> int:
+def _conflicts(comparison: Comparison) -> int:
     """Return how many near or exact pairs of a comparison have different labels."""
-    own, others = compared.query.labels, compared.reference.labels
-    if compared.grades is None or own is None or others is None:
+    query, reference = comparison.query, comparison.reference
+    own, others = query.images.labels, reference.images.labels
+    if comparison.near is None or own is None or others is None:
         return 0
-    if not comparable(compared.query, compared.reference):
+    if not comparable(query.images, reference.images):
         return 0
-    rows = np.flatnonzero((compared.grades.grade >= 0) & (compared.grades.grade <= 1))
-    left = outcome.sides[compared.query.name].prints.rows[compared.pairs.query[rows]]
-    right = outcome.sides[compared.reference.name].prints.rows[compared.pairs.reference[rows]]
-    related = relation(own.take(left), others.take(right), True)
-    return int(related.to_pylist().count("different"))
+    near, pairs = comparison.near, comparison.pairs
+    left = own.take(query.fingerprints.rows[pairs.query[near]])
+    right = others.take(reference.fingerprints.rows[pairs.reference[near]])
+    return int(relation(left, right, True).to_pylist().count("different"))
 
 
-def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: bool) -> list[str]:
-    """Return, in words, what the audit did not do and why.
+def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: bool) -> Iterator[str]:
+    """Yield, in words, what the audit did not do and why.
 
     Args:
         outcome, encoder, settings: as in :func:`summarise`.
         low: many pairs reach the thresholds by chance.
     """
-    said = []
     thresholds, name = outcome.thresholds, encoder.name
+    embeddings = {
+        name: side.embeddings for name, side in outcome.sides.items() if side.embeddings is not None
+    }
     if thresholds.soft is None and thresholds.hard is None:
-        said.append(
+        yield (
             f"degrees: no thresholds are known for encoder {name}; find them with `visleak"
             f" calibrate S --encoder {shlex.quote(name)} --fpr 1e-6` for --thresholds, or give"
             " --hard and --soft"
         )
     if encoder.views <= 1 and settings.views != "none":
-        said.append(
-            f"views: {name} sees pictures as they are; mirrored, turned and inverted copies"
+        yield (
+            f"views: {name} compares images as they are; mirrored, turned and inverted copies"
             f" {_views_by_others(outcome, settings)}"
         )
     if not settings.verify:
         hint = "; the thresholds are too low for these images: use `visleak calibrate`, or verify"
-        said.append(
-            f"verification: switched off, so there are degrees but no grades{hint if low else ''}"
+        yield f"verification: switched off, so there are degrees but no grades{hint if low else ''}"
+    elif embeddings:
+        yield (
+            f"verification of {', '.join(embeddings)}: there are embeddings only, so there are"
+            " degrees but no grades"
         )
-    elif outcome.embeddings:
-        names = ", ".join(outcome.embeddings)
-        said.append(
-            f"verification of {names}: there are embeddings only, so there are degrees but no"
-            " grades"
-        )
-    said += [
+    yield from (
         f"search for {query} in {reference}: {account}"
         for (query, reference), accounts in outcome.accounts.items()
         for account in accounts
         if not account.exact
-    ]
+    )
     if settings.sample:
-        said.append(f"queries: a sample of {settings.sample} images a set, drawn with a fixed seed")
+        yield f"queries: a sample of {settings.sample} images per set, drawn with a fixed seed"
     if not settings.within or settings.sample:
-        said.append("repeats within the test sets: not looked for")
-    said += _groups_not_compared(outcome)
-    said += _times_not_compared(outcome)
-    said += [
-        f"files of {name}: {taken.files}"
-        for name, taken in outcome.embeddings.items()
-        if taken.files is not None and not taken.files.complete
-    ]
-    off = sum(taken.off for taken in outcome.embeddings.values())
-    if off:
-        said.append(f"lengths: {off:,} vectors were not of unit length and were made so")
-    capped = _capped(outcome, settings)
-    if capped:
-        said.append(
+        yield "repeats within the test sets: not searched"
+    yield from _origins_not_compared(outcome)
+    yield from (
+        f"files of {name}: {counts.files}"
+        for name, counts in embeddings.items()
+        if counts.files is not None and not counts.files.complete
+    )
+    if rescaled := sum(counts.rescaled for counts in embeddings.values()):
+        yield f"lengths: {rescaled:,} vectors were not of unit length and were rescaled"
+    if capped := _capped(outcome, settings):
+        yield (
             f"pairs: {capped} images have more than {settings.per_query} pairs above the soft"
-            " threshold; the most alike are listed, the true count is in images.parquet"
+            " threshold; the most similar are listed, the true count is in images.parquet"
         )
-    return said
 
 
-def _groups_not_compared(outcome: Outcome) -> list[str]:
-    """Return whose groups are not known, or not known of all images."""
-    passing = {name for name, taken in outcome.embeddings.items() if taken.streamed}
-    return group_leaks.ungrouped(s for s in outcome.sets if s.name not in passing) + [
-        f"groups of {images.name}: not compared, for its embeddings only pass by"
-        for images in outcome.sets
-        if images.name in passing and images.groups is not None
-    ]
-
-
-def _times_not_compared(outcome: Outcome) -> list[str]:
-    """Return why nobody knows how near in time frames lie whose groups are on both sides."""
-    said = recordings.unnumbered(outcome.sets)
-    for each in outcome.compared:
-        groups = _group_leak(outcome, each)
-        why = recordings.unknown(each, len(groups.names) if groups else 0)
-        said += [why] if why else []
-    return said
+def _origins_not_compared(outcome: Outcome) -> Iterator[str]:
+    """Yield why groups or times are not known, or not of all images."""
+    sides = outcome.sides.values()
+    yield from recordings.ungrouped(side.images for side in sides if not side.streamed)
+    for side in sides:
+        if side.streamed and side.images.groups is not None:
+            yield f"groups of {side.name}: not compared, because its embeddings are only streamed"
+    yield from recordings.unnumbered(outcome.sets)
+    for each in outcome.comparisons:
+        groups = recordings.group_leak(each)
+        if why := recordings.unknown_times(each, len(groups.names) if groups else 0):
+            yield why
 
 
 def _views_by_others(outcome: Outcome, settings: Settings) -> str:
-    """Return whether local features looked for what an encoder without views cannot see."""
-    seen = any(each.query.pictures and each.reference.pictures for each in outcome.compared)
+    """Return whether local features found the views that the encoder cannot make."""
+    seen = any(each.has_pixels for each in outcome.comparisons)
     if seen and settings.local and settings.candidates != "nearest":
-        return "are found by local features only, in pictures of 96 pixels and more"
-    return "were not looked for"
+        return "are found by local features only, in images of 96 pixels and more"
+    return "were not searched"
 
 
 def _capped(outcome: Outcome, settings: Settings) -> int:
-    over = 0
-    for each in outcome.compared:
-        flat = outcome.sides[each.query.name].prints.flat
-        over += int(((each.pairs.total > settings.per_query) & ~flat).sum())
-    return over
+    return sum(
+        int(((each.pairs.total > settings.per_query) & ~each.query.fingerprints.flat).sum())
+        for each in outcome.comparisons
+    )
 
 
 def _version(package: str) -> str | None:

@@ -23,7 +23,7 @@ class Thresholds:
     """Where degrees begin.
 
     Attributes:
-        hard, soft: similarities; ``None`` where nobody knows.
+        hard, soft: similarities; ``None`` where they are not known.
         provenance: where they come from, in words.
         provisional: not yet calibrated at a stated error rate.
     """
@@ -71,7 +71,7 @@ def read_thresholds(path: str | os.PathLike[str], encoder: Encoder) -> Mapping[s
 
     Raises:
         UsageError: there is no such file, or it holds thresholds of other encoders only.
-        VisleakError: it is no file of thresholds, or a newer visleak wrote it.
+        VisleakError: it is not a file of thresholds, or a newer visleak wrote it.
     """
     content = _read(Path(path))
     encoders: Mapping[str, Any] = content["encoders"]

@@ -1,35 +1,49 @@
-"""``verify(pairs, images) -> Evidence``: a cheap screen, a check for survivors, a close comparison.
+"""``verify(pairs) -> Evidence``: a cheap screen, a full check of survivors, a close comparison.
 
 The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
-up to 1,024 pixels, where strokes and fine texture show.
+up to 1,024 pixels, where strokes and fine texture are visible.
 
-In an audit the number of full checks is bounded (:mod:`visleak.pipeline.rounds`), and in crowds of
-similar images that of screened pairs too (:mod:`visleak.pipeline.crowds`). Evidence goes into the
-cache as soon as it is made, so that an interrupted run loses one task per worker.
+In an audit the number of full checks is bounded, and in dense clusters of similar images that of
+screened pairs too (:mod:`visleak.pipeline.selection`). Evidence goes into the cache as soon as it
+is made, so that an interrupted run loses one task per worker.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import zlib
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.grading import Grader, grade
-from visleak.images import DECODING, decode
+from visleak.images import decode
+from visleak.pipeline.comparison import same_bytes
 from visleak.pipeline.context import Handle, RunContext, shared
-from visleak.pipeline.crowds import Forest, Spanning
-from visleak.pipeline.evidence_entries import packed, unpacked
-from visleak.pipeline.fingerprinting import TINIEST
-from visleak.pipeline.local import content_keys
-from visleak.pipeline.material import ImagesLost, Material
-from visleak.pipeline.pictures import Drawer, Shelf, fill
-from visleak.pipeline.rounds import CONNECTED, Candidates, Rounds, most_for, sizes_for
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.evidence import (
+    CHECK,
+    CHECKED,
+    RELATION,
+    SCREEN,
+    DistinctPairs,
+    Subset,
+    as_evidence,
+    parts_of,
+    recall_screens,
+    remember,
+    remember_screens,
+)
+from visleak.pipeline.pixels import Pixels, Reduce, SharedPixels, read_pixels
+from visleak.pipeline.selection import (
+    Candidates,
+    Clusters,
+    Rounds,
+    SpanningForest,
+    most_for,
+    sizes_for,
+)
 from visleak.records import (
     GRADES,
     Bool,
@@ -43,8 +57,8 @@ from visleak.records import (
     Unreadable,
 )
 from visleak.verify import check, close, placements, screen
-from visleak.verify.exact import exactly_alike, is_identical
-from visleak.verify.measures import CHECKS, NOTHING, Measures
+from visleak.verify.exact import is_exact, is_identical
+from visleak.verify.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
 #: score reaches GATE.
@@ -56,516 +70,266 @@ GATE: Final = 0.12
 SMALL_WEIGHT: Final = 0.6
 SMALL_GATE: Final = 0.29
 
-#: Pairs a task.
+#: Pairs per task. A close comparison takes five times as long as a check.
 SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 32
-
-#: The same for the close comparison, which takes five times as long.
 CLOSE_CHUNK: Final = 16
-
-#: Pairs looked up in the cache, or put there, at a time, and rows of evidence that are held in
-#: memory; only bound memory.
-KNOWN_CHUNK: Final = 16_384
-MEMORY_ROWS: Final = 65_536
-
-#: Columns of stored evidence: the screen and the placement it found, the checks, the relation.
-COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
-_RECORD: Final = len(COLUMNS) + 9
-
-#: Evidence as it is where nothing was found: what is not stored in the cache.
-_USUAL: Final = np.array([*(getattr(NOTHING, name) for name in CHECKS), *np.eye(3).ravel()], "<f4")
-
-#: Bytes of a key, ways in which a pair is checked, and what the makers of screens begin with.
-_KEY: Final = 33
-_WAYS: Final = 32
-_SCREENS: Final = b"screens "
-
-#: Where the columns of the check begin.
-_SCREENED: Final = 5
-
-#: The column that tells checked pairs from those that were only screened.
-_SIDE: Final = COLUMNS.index("side")
-
-#: The column that tells pairs that were compared closely.
-_CLOSE: Final = COLUMNS.index("close_side")
-
-
-@dataclass(frozen=True, slots=True)
-class _Distinct:
-    """The distinct pairs of contents of one comparison, and what is known about them.
-
-    Attributes:
-        pairs: one pair per pair of contents, the first of it in the order of pairs.
-        numbers: ``int64``: number of the content of each fingerprint of either side.
-        of: ``int64`` (n,): which of them each pair of the comparison is.
-        table: ``float32`` (distinct, columns): evidence, filled in as it is made; NaN where
-            nothing is known.
-        equal: pairs of equal bytes, which need no check.
-        tried, near: pairs of crowds that were verified, and those that are near or exact.
-        connected: pairs whose images near pairs of crowds connect.
-    """
-
-    pairs: Pairs
-    numbers: tuple[Int64, Int64]
-    of: Int64
-    table: Float32
-    equal: Bool
-    tried: Bool
-    near: Bool
-    connected: Bool
-
-    @property
-    def unchecked(self) -> Bool:
-        """Which pairs have no evidence but the screen's."""
-        return np.isnan(self.table[:, _SIDE])
-
-    @property
-    def open(self) -> Bool:
-        """Which checked pairs resemble each other and were not compared closely yet."""
-        structure, core = (self.table[:, COLUMNS.index(name)] for name in ("structure", "core"))
-        large = self.table[:, _SIDE] > check.TINY
-        worthwhile = close.is_worthwhile(structure, core)
-        return np.asarray(large & worthwhile & (self.table[:, _CLOSE] < 0))
-
-    def evidence(self, skipped: Int8 | None) -> Evidence:
-        """Return the evidence on all pairs of the comparison; skipped ones have the screen's."""
-        every = len(self.of) == len(self.table) and bool((np.diff(self.of) == 1).all())
-        table = self.table if every else self.table[self.of]
-        if skipped is not None:
-            skipped = skipped[self.of]
-            table[skipped > 0, _SCREENED:] = np.nan
-            # of a crowd not all pairs were screened
-            table[skipped == CONNECTED] = np.nan
-        columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
-        return Evidence(columns, table[:, len(COLUMNS) :], skipped)
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Pairs of one comparison that need work.
-
-    Attributes:
-        own: the comparison's.
-        index: ``int64`` (n,): which of its pairs, ascending.
-    """
-
-    own: _Distinct
-    index: Int64
-
-    @property
-    def pairs(self) -> Pairs:
-        return self.own.pairs
-
-    @property
-    def query(self) -> Int64:
-        return self.pairs.query[self.index]
-
-    @property
-    def reference(self) -> Int64:
-        return self.pairs.reference[self.index]
-
-    @property
-    def contents(self) -> tuple[Int64, Int64]:
-        """Numbers of the contents of either image."""
-        left, right = self.own.numbers
-        return left[self.query], right[self.reference]
 
 
 def verify(
     comparisons: Sequence[Pairs],
-    material: Mapping[str, Material],
-    place: RunContext,
+    sets: Mapping[str, EncodedSet],
+    context: RunContext,
     grader: Grader | None = None,
-    spanning: Sequence[Spanning] = (),
+    clusters: Sequence[Clusters | None] = (),
 ) -> list[Evidence]:
-    """Return the evidence on the pairs of all comparisons; pictures are decoded once a set.
+    """Return the evidence on the pairs of all comparisons; images are decoded once per set.
 
-    Pairs with equal bytes need no look: their evidence stays NaN. Pairs of equal contents are
+    Pairs with equal bytes need no check: their evidence stays NaN. Pairs of equal contents are
     checked once.
 
     Args:
-        comparisons: candidate pairs, one record a pair of sets.
-        material: the sets and fingerprints by name.
-        place: where to work; known evidence comes from its cache and new evidence goes there.
+        comparisons: candidate pairs, one record per pair of sets.
+        sets: by name.
+        context: of the run; known evidence comes from its cache and new evidence is stored there.
         grader: decides after each round which images proceed to the next. Without it all pairs
             that pass the screen are checked.
-        spanning: of each comparison what :func:`connect` found, if it was called.
+        clusters: of each comparison the result of :func:`connect`, if it was called.
 
     Raises:
         ImagesLost: images cannot be read again.
     """
     distinct = [
-        _distinct(pairs, material, place, spanning[number] if spanning else None)
+        DistinctPairs.of_pairs(pairs, sets, context, clusters[number] if clusters else None)
         for number, pairs in enumerate(comparisons)
     ]
-    open_ = [_Rows(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct]
-    survivors = _screened(open_, material, place)
+    candidates = [Subset(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct]
+    survivors = _screened(candidates, context)
     if grader is None:
-        _verify(survivors, material, place)
+        _check_and_compare(survivors, context)
         return [each.evidence(None) for each in distinct]
-    skipped = _in_rounds(survivors, material, place, grader)
+    skipped = _in_rounds(survivors, context, grader)
     return [each.evidence(own) for each, own in zip(distinct, skipped, strict=True)]
 
 
 def connect(
     comparisons: Sequence[Pairs],
-    material: Mapping[str, Material],
-    place: RunContext,
+    sets: Mapping[str, EncodedSet],
+    context: RunContext,
     grader: Grader,
-) -> list[Spanning]:
-    """Verify the pairs that connect the crowds of each comparison.
+) -> list[Clusters]:
+    """Verify the pairs that connect the dense clusters of each comparison.
 
     Args:
-        comparisons: pairs of crowded images, one record a pair of sets.
-        material, place, grader: as in :func:`verify`.
+        comparisons: pairs of images in clusters, one record per pair of sets.
+        sets, context, grader: as in :func:`verify`.
 
     Raises:
         ImagesLost: images cannot be read again.
     """
-    # local features did not compare these
-    crowds = [
-        _distinct(replace(pairs, votes=np.zeros(len(pairs), np.float32)), material, place)
+    # local features of these pairs were not compared
+    distinct = [
+        DistinctPairs.of_pairs(
+            replace(pairs, votes=np.zeros(len(pairs), np.float32)), sets, context
+        )
         for pairs in comparisons
     ]
-    rows = [_Rows(own, np.flatnonzero(~own.equal)) for own in crowds]
+    subsets = [Subset(own, np.flatnonzero(~own.equal)) for own in distinct]
     forests = [
-        Forest(each.contents, each.pairs.similarity[each.index], most_for(each.pairs))
-        for each in rows
+        SpanningForest(
+            each.contents, each.own.pairs.similarity[each.index], most_for(each.own.pairs)
+        )
+        for each in subsets
     ]
     while any(len(forest.due()) for forest in forests):
-        due = [_Rows(r.own, r.index[f.due()]) for r, f in zip(rows, forests, strict=True)]
-        passed = _screened(due, material, place)
-        _verify(passed, material, place)
-        for each, survivors, forest in zip(due, passed, forests, strict=True):
-            if len(each.index):
-                near = survivors.index[_near(survivors, material, grader)]
-                forest.proceed(np.isin(each.index, near))
-    return [
-        Spanning.of(
-            _keys(each.pairs, each.index[forest.tried], material),
-            each.own.table[each.index[forest.tried]],
-            forest.near[forest.tried],
-        )
-        for each, forest in zip(rows, forests, strict=True)
-    ]
-
-
-def equal_bytes(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
-    """Return which pairs are two copies of the same bytes."""
-    left = material[pairs.query_set].prints.digests[pairs.query]
-    right = material[pairs.reference_set].prints.digests[pairs.reference]
-    return np.asarray((left == right).all(axis=1))
-
-
-def _distinct(
-    pairs: Pairs,
-    material: Mapping[str, Material],
-    place: RunContext,
-    spanning: Spanning | None = None,
-) -> _Distinct:
-    """Return the distinct pairs of contents of a comparison with what is known of them."""
-    numbers = _numbers(pairs, material)
-    left, right = numbers[0][pairs.query], numbers[1][pairs.reference]
-    contents = left * (numbers[0].max(initial=0) + numbers[1].max(initial=0) + 1) + right
-    code = contents * _WAYS + _ways(pairs, slice(None))
-    _, first, group = np.unique(code, return_index=True, return_inverse=True)
-    # in the order of pairs, which is one of ids: ties are broken by it
-    order = np.argsort(first)
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    of, first = number[group], first[order]
-    votes = None
-    if pairs.votes is not None:
-        votes = np.zeros(len(first), np.float32)
-        np.maximum.at(votes, of, pairs.votes)
-    distinct = replace(
-        pairs,
-        query=pairs.query[first],
-        reference=pairs.reference[first],
-        similarity=pairs.similarity[first],
-        background=pairs.background[first],
-        view=pairs.view[first],
-        votes=votes,
-    )
-    table, equal = _known(distinct, material, place), left[first] == right[first]
-    tried, near, connected = np.zeros((3, len(first)), np.bool_)
-    if spanning is not None and len(spanning.keys):
-        keys = _keys(distinct, np.arange(len(distinct)), material, tried=False)
-        at, tried = spanning.find(keys)
-        table[tried], near = spanning.table[at[tried]], tried & spanning.near[at]
-        groups = [
-            spanning.group_of(content_keys(material[name].prints))[rows]
-            for name, rows in (
-                (pairs.query_set, distinct.query),
-                (pairs.reference_set, distinct.reference),
-            )
+        due = [
+            Subset(each.own, each.index[forest.due()])
+            for each, forest in zip(subsets, forests, strict=True)
         ]
-        connected = (groups[0] == groups[1]) & (groups[0] >= 0)
-    return _Distinct(distinct, numbers, of, table, equal, tried, near, connected)
+        passed = _screened(due, context)
+        _check_and_compare(passed, context)
+        for each, survivors, forest in zip(due, passed, forests, strict=True):
+            if len(each):
+                near = survivors.index[_are_near(survivors, grader)]
+                forest.proceed(np.isin(each.index, near))
+    found = []
+    for each, forest in zip(subsets, forests, strict=True):
+        tried = each.only(forest.tried)
+        found.append(Clusters.of(tried.cache_keys(), tried.table, forest.near[forest.tried]))
+    return found
 
 
-def _numbers(pairs: Pairs, material: Mapping[str, Material]) -> tuple[Int64, Int64]:
-    """Return a number for the content of each fingerprint of either side, over both."""
-    sides = [content_keys(material[name].prints) for name in (pairs.query_set, pairs.reference_set)]
-    number = np.unique(np.concatenate(sides), return_inverse=True)[1].astype(np.int64)
-    return number[: len(sides[0])], number[len(sides[0]) :]
+def equal_bytes(pairs: Pairs, sets: Mapping[str, EncodedSet]) -> Bool:
+    """Return which pairs are two copies of the same bytes."""
+    return same_bytes(pairs, sets[pairs.query_set], sets[pairs.reference_set])
 
 
 # -- rounds --------------------------------------------------------------------------------------
 
 
-def _in_rounds(
-    survivors: Sequence[_Rows],
-    material: Mapping[str, Material],
-    place: RunContext,
-    grader: Grader,
-) -> list[Int8]:
-    """Check the best candidates of each image, further ones while a round turns up any."""
+def _in_rounds(survivors: Sequence[Subset], context: RunContext, grader: Grader) -> list[Int8]:
+    """Check the best candidates of each image, further ones while a round finds any."""
     rounds = [
         Rounds(
-            _candidates(rows, material),
-            sizes_for(rows.pairs),
+            _candidates(rows),
+            sizes_for(rows.own.pairs),
             np.flatnonzero(rows.own.tried),
             np.flatnonzero(rows.own.near),
         )
         for rows in survivors
     ]
     while any(len(own.due()) for own in rounds):
-        due = [_Rows(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
-        _verify(due, material, place)
+        due = [Subset(rows.own, own.due()) for rows, own in zip(survivors, rounds, strict=True)]
+        _check_and_compare(due, context)
         for rows, own in zip(due, rounds, strict=True):
-            if len(rows.index):
-                own.proceed(_near(rows, material, grader))
-    return [own.skipped(len(rows.pairs)) for rows, own in zip(survivors, rounds, strict=True)]
+            if len(rows):
+                own.proceed(_are_near(rows, grader))
+    return [own.skipped(len(rows.own.pairs)) for rows, own in zip(survivors, rounds, strict=True)]
 
 
-def _candidates(rows: _Rows, material: Mapping[str, Material]) -> Candidates:
-    """Return the candidates of one comparison, those that crowds connect among them."""
-    own = rows.own
-    index = np.union1d(rows.index, np.flatnonzero(own.connected & ~own.equal))
-    every = _Rows(own, index)
-    query, reference = every.contents
+def _candidates(survivors: Subset) -> Candidates:
+    """Return the candidates of one comparison, with those that clusters connect."""
+    own = survivors.own
+    rows = Subset(own, np.union1d(survivors.index, np.flatnonzero(own.connected & ~own.equal)))
+    query, reference = rows.contents
     votes = own.pairs.votes
     return Candidates(
-        pair=index,
+        pair=rows.index,
         query=query,
         reference=reference,
-        score=_promise(every, material)[0],
-        votes=np.zeros(len(index), np.float32) if votes is None else votes[index],
+        score=_score(rows)[0],
+        votes=np.zeros(len(rows), np.float32) if votes is None else votes[rows.index],
         within=own.pairs.query_set == own.pairs.reference_set,
     )
 
 
-def _near(rows: _Rows, material: Mapping[str, Material], grader: Grader) -> Bool:
+def _are_near(rows: Subset, grader: Grader) -> Bool:
     """Return which checked pairs are near or exact."""
-    pairs, index = rows.pairs, rows.index
-    table = rows.own.table[index]
-    columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
     graded = grade(
-        pairs.similarity[index],
-        pairs.background[index],
-        Evidence(columns, table[:, len(COLUMNS) :]),
-        equal_bytes=np.zeros(len(index), np.bool_),
-        flat=material[pairs.query_set].prints.flat[rows.query],
+        rows.own.pairs.similarity[rows.index],
+        rows.own.pairs.background[rows.index],
+        as_evidence(rows.table),
+        equal_bytes=np.zeros(len(rows), np.bool_),
+        flat=rows.flat,
         grader=grader,
     ).grade
     return (graded >= 0) & (graded <= GRADES.index(Grade.NEAR))
 
 
-# -- known evidence ------------------------------------------------------------------------------
+# -- tasks ---------------------------------------------------------------------------------------
+
+Input = TypeVar("Input")
 
 
-def _keys(
-    pairs: Pairs, index: Int64, material: Mapping[str, Material], *, tried: bool = True
-) -> npt.NDArray[np.void]:
-    """Return the cache keys of pairs: two content digests, the view, how the check is made."""
-    left = material[pairs.query_set].prints.digests[pairs.query[index]]
-    right = material[pairs.reference_set].prints.digests[pairs.reference[index]]
-    way = _ways(pairs, index) if tried else pairs.view[index]
-    view = way.astype(np.uint8)[:, None]
-    return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
+@dataclass(frozen=True, slots=True)
+class _Task(Generic[Input]):
+    """Some pairs for a worker.
 
-
-def _ways(pairs: Pairs, index: Int64 | slice) -> Int8:
-    """Return how pairs are checked: the view, and whether local features are tried."""
-    return np.asarray(pairs.view[index] + _WAYS // 2 * _tried(pairs, index), np.int8)
-
-
-def _tried(pairs: Pairs, index: Int64 | slice) -> Bool:
-    """Return for which pairs it is worth trying to align by local features.
-
-    Where the local channel compared the pictures, only pairs that it found share any.
+    Attributes:
+        pixels: reduced images of both sides.
+        query, reference: rows in these.
+        input: what else a step needs.
     """
-    if pairs.votes is None:
-        return np.ones(len(pairs.view[index]), np.bool_)
-    return np.asarray(pairs.votes[index] > 0)
+
+    pixels: tuple[Handle, Handle]
+    query: Int64
+    reference: Int64
+    input: Input
+
+    @contextlib.contextmanager
+    def images(self) -> Iterator[tuple[Pixels, Pixels]]:
+        """Yield the reduced images of both sides, and release their memory afterwards."""
+        left, right = shared(self.pixels[0]), shared(self.pixels[1])
+        yield left, right
+        left.forget()
+        right.forget()
 
 
-def _known(pairs: Pairs, material: Mapping[str, Material], place: RunContext) -> Float32:
-    """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
-    table = _new_table(len(pairs), place)
-    for part in _parts(len(pairs), KNOWN_CHUNK):
-        table[part] = np.nan
-        if place.cache is None:
-            continue
-        keys = _keys(pairs, np.arange(len(pairs))[part], material)
-        names = [key.tobytes() for key in keys]
-        found = place.cache.get(_maker(), names)
-        for row, name in enumerate(names, part.start):
-            if name in found:
-                table[row, _SCREENED:] = unpacked(found[name], _USUAL)
-    return table
+def _in_tasks(
+    todo: Sequence[Subset],
+    context: RunContext,
+    step: str,
+    size: int,
+    reduce: tuple[Reduce, int],
+    inputs: Callable[[Subset], Callable[[slice], Input]],
+    work: Callable[[_Task[Input]], Float32],
+) -> Iterator[tuple[Subset, Float32]]:
+    """Yield the pairs of each task with its result.
 
-
-def _new_table(rows: int, place: RunContext) -> Float32:
-    """Return an empty table of evidence; a large one lies in the scratch folder."""
-    shape = (rows, _RECORD)
-    if rows <= MEMORY_ROWS:
-        return np.empty(shape, np.float32)
-    return np.memmap(place.file(".evidence"), np.float32, mode="w+", shape=shape)
-
-
-def _remember(rows: _Rows, material: Mapping[str, Material], place: RunContext) -> None:
-    """Put new evidence into the cache."""
-    if place.cache is None:
-        return
-    for part in _parts(len(rows.index), KNOWN_CHUNK):
-        index = rows.index[part]
-        keys = (key.tobytes() for key in _keys(rows.pairs, index, material))
-        checks = packed(rows.own.table[index, _SCREENED:], _USUAL)
-        place.cache.put(_maker(), zip(keys, checks, strict=True))
-
-
-def _maker() -> bytes:
-    usual = hashlib.blake2b(_USUAL.tobytes(), digest_size=4).digest()
-    return check.digest() + bytes([DECODING]) + usual
-
-
-def _recall_screens(rows: _Rows, material: Mapping[str, Material], place: RunContext) -> None:
-    """Fill in what the cache knows of the screens of pairs."""
-    if place.cache is None:
-        return
-    table = rows.own.table
-    for entries in _screens(rows, material):
-        found = place.cache.get(_SCREENS + _maker(), [key for key, _ in entries])
-        for key, index in entries:
-            if key in found:
-                stored = np.frombuffer(zlib.decompress(found[key]), "<f4")
-                new = np.isnan(table[index, 0])
-                table[index[new], :_SCREENED] = stored.reshape(_SCREENED, -1).T[new]
-
-
-def _remember_screens(
-    rows: _Rows, new: Int64, material: Mapping[str, Material], place: RunContext
-) -> None:
-    """Put the screens of pairs into the cache, those of images with new ones."""
-    if place.cache is None:
-        return
-    queries = rows.pairs.query[rows.index]
-    own = _Rows(rows.own, rows.index[np.isin(queries, rows.pairs.query[new])])
-    for entries in _screens(own, material):
-        place.cache.put(
-            _SCREENS + _maker(),
-            (
-                (key, zlib.compress(own.own.table[index, :_SCREENED].T.astype("<f4").tobytes(), 1))
-                for key, index in entries
-            ),
-        )
-
-
-def _screens(rows: _Rows, material: Mapping[str, Material]) -> Iterator[list[tuple[bytes, Int64]]]:
-    """Yield, in blocks, the pairs of each query, and the key under which their screens are kept.
-
-    A screen is cheap and there are many, so all of a query are one entry: the key is made of those
-    of its pairs. Of the tiniest images none are kept.
+    Args:
+        todo: pairs of each comparison.
+        context: of the run.
+        step: in the words of the progress.
+        size: pairs per task.
+        reduce: how images are reduced, and pixels of the short side that this needs.
+        inputs: makes of the pairs of a comparison the input of a part of them.
+        work: a task.
     """
-    large = material[rows.pairs.query_set].prints.sizes[rows.query].max(axis=1, initial=0)
-    rows = _Rows(rows.own, rows.index[large > TINIEST])
-    edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()
-    for start in range(0, len(edges) - 1, SCREEN_CHUNK):
-        cut = edges[start : start + SCREEN_CHUNK + 1]
-        index = rows.index[cut[0] : cut[-1]]
-        keys = _keys(rows.pairs, index, material).view(np.uint8).reshape(-1, _KEY)
-        yield [
-            (
-                hashlib.blake2b(keys[a - cut[0] : b - cut[0]].tobytes(), digest_size=16).digest(),
-                index[a - cut[0] : b - cut[0]],
-            )
-            for a, b in itertools.pairwise(cut)
-        ]
+    total, done = sum(map(len, todo)), 0
+    if not total:
+        return
+    needed: dict[str, tuple[EncodedSet, list[Int64]]] = {}
+    for rows in todo:
+        for side, own in zip(rows.own.sides, (rows.query, rows.reference), strict=True):
+            needed.setdefault(side.name, (side, []))[1].append(own)
+    pixels = SharedPixels(
+        {
+            name: read_pixels(side, np.unique(np.concatenate(own)), *reduce, context)
+            for name, (side, own) in needed.items()
+        },
+        context,
+    )
 
+    def task(rows: Subset, make: Callable[[slice], Input], part: slice) -> _Task[Input]:
+        some = rows.only(part)
+        left, query = pixels.handle(rows.own.sides[0].name, some.query)
+        right, reference = pixels.handle(rows.own.sides[1].name, some.reference)
+        return _Task((left, right), query, reference, make(part))
 
-def _parts(count: int, step: int) -> list[slice]:
-    """Return the slices that cut ``count`` pairs into tasks."""
-    return [slice(start, start + step) for start in range(0, count, step)]
+    for rows in (rows for rows in todo if len(rows)):
+        parts, make = parts_of(len(rows), size), inputs(rows)
+        tasks = (task(rows, make, part) for part in parts)
+        for part, found in zip(parts, context.each(work, tasks, step), strict=True):
+            yield rows.only(part), found
+            done += len(found)
+            context.progress(step, done, total)
 
 
 # -- the screen ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _ScreenTask:
-    drawers: tuple[Handle, Handle]
-    query: Int64
-    reference: Int64
-    view: npt.NDArray[np.int8]
-    small: Bool
-
-
-def _screened(
-    todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext
-) -> list[_Rows]:
-    """Screen the pairs of which nothing is known; return those of all pairs that pass."""
+def _screened(todo: Sequence[Subset], context: RunContext) -> list[Subset]:
+    """Screen the pairs without a known screen; return those of all pairs that pass."""
     for rows in todo:
-        _recall_screens(rows, material, place)
-    new = [_Rows(rows.own, rows.index[np.isnan(rows.own.table[rows.index, 0])]) for rows in todo]
-    if any(len(rows.index) for rows in new):
-        _screen(new, material, place)
-        for rows, fresh in zip(todo, new, strict=True):
-            _remember_screens(rows, fresh.index, material, place)
-    return [_survivors(rows, material) for rows in todo]
+        recall_screens(rows, context.cache)
+    fresh = [rows.only(np.isnan(rows.own.table[rows.index, 0])) for rows in todo]
+    if any(map(len, fresh)):
+        reduce = (screen.thumbnail, 2 * screen.SIDE)
+        for rows, found in _in_tasks(
+            fresh, context, "screening pairs", SCREEN_CHUNK, reduce, _screen_inputs, _screen
+        ):
+            rows.own.table[rows.index, SCREEN] = found
+        for rows, new in zip(todo, fresh, strict=True):
+            remember_screens(rows, new, context.cache)
+    return [_survivors(rows) for rows in todo]
 
 
-def _screen(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
-    """Fill in the screen's columns of the tables."""
-    drawers = _drawers(todo, material, place, screen.thumbnail, 2 * screen.SIDE)
-    shelf = Shelf(drawers, place)
-    for rows in todo:
-        if not len(rows.index):
-            continue
-        table = rows.own.table
-        parts = _parts(len(rows.index), SCREEN_CHUNK)
-        view = rows.pairs.view[rows.index]
-        small = _are_small(rows.pairs, material)[rows.index]
-        tasks = (
-            _ScreenTask(*_handed(rows, part, shelf), view[part], small[part]) for part in parts
-        )
-        results = place.each(_screen_work, tasks, "screening pairs")
-        for part, found in zip(parts, results, strict=True):
-            table[rows.index[part], :_SCREENED] = found
-            place.progress("screening pairs", min(part.stop, len(rows.index)), len(rows.index))
+def _screen_inputs(rows: Subset) -> Callable[[slice], tuple[Int8, Bool]]:
+    view, small = rows.own.pairs.view[rows.index], _are_small(rows)
+    return lambda part: (view[part], small[part])
 
 
-def _handed(rows: _Rows, part: slice, shelf: Shelf) -> tuple[tuple[Handle, Handle], Int64, Int64]:
-    """Return the drawers of both sides with what some pairs need, and their rows in them."""
-    pairs, index = rows.pairs, rows.index[part]
-    left, query = shelf.hand(pairs.query_set, pairs.query[index])
-    right, reference = shelf.hand(pairs.reference_set, pairs.reference[index])
-    return (left, right), query, reference
-
-
-def _screen_work(task: _ScreenTask) -> Float32:
+def _screen(task: _Task[tuple[Int8, Bool]]) -> Float32:
     """Return score and placement of some pairs, (n, 5)."""
-    left, right = shared(task.drawers[0]), shared(task.drawers[1])
-    query = left.stack(task.query, screen.SIDE)
-    reference = right.stack(task.reference, screen.SIDE)
-    left.forget()
-    right.forget()
-    found = np.ones((len(query), _SCREENED), np.float32)
-    for rows, small in ((task.small, True), (~task.small, False)):
-        sides = query[rows], reference[rows], task.view[rows]
+    with task.images() as (left, right):
+        query = left.stack(task.query, screen.SIDE)
+        reference = right.stack(task.reference, screen.SIDE)
+    view, are_small = task.input
+    found = np.ones((len(query), SCREEN.stop), np.float32)
+    for rows, small in ((are_small, True), (~are_small, False)):
         if not rows.any():
             continue
+        sides = query[rows], reference[rows], view[rows]
         if small:
             found[rows, 0], found[rows, 1:] = placements.place(*sides)
         else:
@@ -574,221 +338,131 @@ def _screen_work(task: _ScreenTask) -> Float32:
     return found
 
 
-def _are_small(pairs: Pairs, material: Mapping[str, Material]) -> Bool:
+def _are_small(rows: Subset) -> Bool:
     """Return the pairs that are screened as small images."""
-    left = material[pairs.query_set].prints.sizes[pairs.query].max(axis=1, initial=0)
-    right = material[pairs.reference_set].prints.sizes[pairs.reference].max(axis=1, initial=0)
+    left, right = (size.max(axis=1, initial=0) for size in rows.sizes)
     return np.asarray(np.maximum(left, right) <= check.SMALL)
 
 
-def _promise(rows: _Rows, material: Mapping[str, Material]) -> tuple[Float32, Bool]:
-    """Return what similarity and screen promise of each pair, and whether that is enough."""
-    pairs, index = rows.pairs, rows.index
-    small = _are_small(pairs, material)[index]
+def _score(rows: Subset) -> tuple[Float32, Bool]:
+    """Return the sum of similarity and screen of each pair, and whether it reaches the gate."""
+    pairs, small = rows.own.pairs, _are_small(rows)
     weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
-    corrected = pairs.similarity[index] - pairs.background[index]
-    # that two whole images are unlike says nothing against a crop, which their screen knows
+    corrected = pairs.similarity[rows.index] - pairs.background[rows.index]
+    # dissimilar whole images may still be crops, which the screen of small images detects
     corrected = np.where(small, np.maximum(corrected, 0), corrected)
-    score = corrected + weight * rows.own.table[index, 0]
+    score = corrected + weight * rows.own.table[rows.index, 0]
     return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
-def _survivors(rows: _Rows, material: Mapping[str, Material]) -> _Rows:
-    """Return the pairs that passed the screen."""
-    reached = _promise(rows, material)[1] | _are_flat(rows, material)
-    if rows.pairs.votes is not None:
-        reached |= rows.pairs.votes[rows.index] > 0
-    return _Rows(rows.own, rows.index[reached])
-
-
-def _are_flat(rows: _Rows, material: Mapping[str, Material]) -> Bool:
-    """Return the pairs of blank images."""
-    return material[rows.pairs.query_set].prints.flat[rows.query]
+def _survivors(rows: Subset) -> Subset:
+    """Return the pairs that pass the screen."""
+    reached = _score(rows)[1] | rows.flat
+    if rows.own.pairs.votes is not None:
+        reached |= rows.own.pairs.votes[rows.index] > 0
+    return rows.only(reached)
 
 
 # -- the full check ------------------------------------------------------------------------------
 
 
+def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
+    """Check pairs that have not been, and compare closely those that resemble each other."""
+    unchecked = [rows.only(rows.unchecked) for rows in todo]
+    for rows, found in _in_tasks(
+        unchecked,
+        context,
+        "checking pairs",
+        CHECK_CHUNK,
+        (check.bounded, check.BOUND),
+        lambda rows: _check_inputs(rows, context),
+        _check,
+    ):
+        rows.own.table[rows.index, CHECKED] = found
+        # open ones are stored after their close comparison
+        remember(rows.only(~rows.open), context.cache)
+    unfinished = [rows.only(rows.open) for rows in todo]
+    reduce = (_bounded, close.PLACES_SIDE)
+    for rows, found in _in_tasks(
+        unfinished, context, "comparing closely", CLOSE_CHUNK, reduce, _close_inputs, _compare
+    ):
+        rows.own.table[rows.index] = found
+        remember(rows, context.cache)
+
+
 @dataclass(frozen=True, slots=True)
-class _CheckTask:
-    """Pairs to check.
+class _CheckInput:
+    """What a check needs.
 
     Attributes:
-        drawers: bounded pictures of both sides.
-        query, reference: rows in the drawers.
-        view, placement, tried: what the screen and the search found for each pair.
-        same_size: pictures of equal size.
-        stored: names and openers of both sets, where there are ``large`` pairs.
-        positions: ``int64`` (n, 2): of the pictures in their sets.
-        large: pairs of pictures that were bounded: what is exact then is compared at full size.
+        view, placement: of each pair, from the search and the screen.
+        same_size: images of equal size.
+        features: local features are used.
+        stored: names and openers of both sets, if there are ``large`` pairs.
+        positions: ``int64`` (n, 2): of the images in their sets.
+        large: pairs of images that were bounded: exact ones are compared at full size.
     """
 
-    drawers: tuple[Handle, Handle]
-    query: Int64
-    reference: Int64
-    view: npt.NDArray[np.int8]
+    view: Int8
     placement: Float32
     same_size: Bool
-    tried: Bool
+    features: Bool
     stored: tuple[tuple[str, Handle], ...]
     positions: Int64
     large: Bool
 
 
-def _verify(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
-    """Check pairs that have not been, and compare closely those that resemble each other."""
-    _check(todo, material, place)
-    _compare_closely(todo, material, place)
-
-
-def _check(todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext) -> None:
-    """Check pairs that have not been; fill in the tables and the cache task by task."""
-    todo = [_Rows(rows.own, rows.index[rows.own.unchecked[rows.index]]) for rows in todo]
-    total, done = sum(len(rows.index) for rows in todo), 0
-    if not total:
-        return
-    drawers = _drawers(todo, material, place, check.bounded, check.BOUND)
-    shelf = Shelf(drawers, place)
-    for rows in todo:
-        parts = _parts(len(rows.index), CHECK_CHUNK)
-        tasks = _check_tasks(rows, material, shelf, place, parts)
-        results = place.each(_check_work, tasks, "checking pairs")
-        for part, found in zip(parts, results, strict=True):
-            rows.own.table[rows.index[part], _SCREENED:] = found
-            # what is still open is remembered when it was compared closely
-            finished = rows.index[part][~rows.own.open[rows.index[part]]]
-            _remember(_Rows(rows.own, finished), material, place)
-            done += len(found)
-            place.progress("checking pairs", done, total)
-
-
-def _check_tasks(
-    rows: _Rows,
-    material: Mapping[str, Material],
-    shelf: Shelf,
-    place: RunContext,
-    parts: Sequence[slice],
-) -> Iterator[_CheckTask]:
-    pairs = rows.pairs
-    sides = (material[pairs.query_set], material[pairs.reference_set])
-    sizes = [
-        own.prints.sizes[at] for own, at in zip(sides, (rows.query, rows.reference), strict=True)
-    ]
+def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _CheckInput]:
+    sides, sizes = rows.own.sides, rows.sizes
+    view, features = rows.own.pairs.view[rows.index], rows.uses_features
     same_size = np.asarray((sizes[0] == sizes[1]).all(axis=1))
     large = same_size & (sizes[0].max(axis=1, initial=0) > check.BOUND)
-    stored = tuple((own.images.name, place.share(own.opener)) for own in sides if large.any())
-    positions = np.stack(
-        [sides[0].prints.rows[rows.query], sides[1].prints.rows[rows.reference]], axis=1
-    )
-    tried = _tried(pairs, rows.index)
-    for part in parts:
-        index = rows.index[part]
-        yield _CheckTask(
-            *_handed(rows, part, shelf),
-            pairs.view[index],
-            rows.own.table[index, 1:_SCREENED],
+    stored = tuple((own.name, context.share(own.opener)) for own in sides if large.any())
+    left, right = (own.fingerprints.rows for own in sides)
+    positions = np.stack([left[rows.query], right[rows.reference]], axis=1)
+
+    def part_of(part: slice) -> _CheckInput:
+        return _CheckInput(
+            view[part],
+            rows.own.table[rows.index[part], 1 : SCREEN.stop],
             same_size[part],
-            tried[part],
+            features[part],
             stored,
             positions[part],
             large[part],
         )
 
+    return part_of
 
-def _check_work(task: _CheckTask) -> Float32:
+
+def _check(task: _Task[_CheckInput]) -> Float32:
     """Return checks and relations of some pairs, (k, checks + 9)."""
-    left, right = shared(task.drawers[0]), shared(task.drawers[1])
+    given = task.input
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
-    for place, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
-        one, other = left.picture(int(query)), right.picture(int(reference))
-        x, y, wider, higher = task.placement[place].tolist()
-        measures, matrix = check.check(
-            one,
-            other,
-            int(task.view[place]),
-            (x, y),
-            enlarged=(wider, higher),
-            same_size=bool(task.same_size[place]),
-            local=bool(task.tried[place]),
-        )
-        if task.large[place] and measures.exact == 1:
-            alike, identical = _compared_at_full_size(task.stored, task.positions[place])
-            measures = replace(measures, exact=float(alike), identical=float(identical))
-        result[place, : len(CHECKS)] = [getattr(measures, name) for name in CHECKS]
-        result[place, len(CHECKS) :] = matrix.ravel()
-    left.forget()
-    right.forget()
+    with task.images() as (left, right):
+        for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
+            x, y, wider, higher = given.placement[row].tolist()
+            measures, matrix = check.check(
+                left.image(int(query)),
+                right.image(int(reference)),
+                int(given.view[row]),
+                (x, y),
+                enlarged=(wider, higher),
+                same_size=bool(given.same_size[row]),
+                local=bool(given.features[row]),
+            )
+            if given.large[row] and measures.exact == 1:
+                exact, identical = _compared_at_full_size(given.stored, given.positions[row])
+                measures = replace(measures, exact=float(exact), identical=float(identical))
+            result[row, : len(CHECKS)] = [getattr(measures, name) for name in CHECKS]
+            result[row, len(CHECKS) :] = matrix.ravel()
     return result
-
-
-# -- the close comparison ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _CloseTask:
-    """Pairs to compare closely.
-
-    Attributes:
-        drawers: images of both sides, at most 1,024 pixels.
-        query, reference: rows in the drawers.
-        table: ``float32`` (n, columns): the evidence so far.
-    """
-
-    drawers: tuple[Handle, Handle]
-    query: Int64
-    reference: Int64
-    table: Float32
-
-
-def _compare_closely(
-    todo: Sequence[_Rows], material: Mapping[str, Material], place: RunContext
-) -> None:
-    """Compare closely what is open; fill in the tables and the cache task by task."""
-    todo = [_Rows(rows.own, rows.index[rows.own.open[rows.index]]) for rows in todo]
-    total, done = sum(len(rows.index) for rows in todo), 0
-    if not total:
-        return
-    drawers = _drawers(todo, material, place, _close_bounded, close.PLACES_SIDE)
-    shelf = Shelf(drawers, place)
-    for rows in todo:
-        parts = _parts(len(rows.index), CLOSE_CHUNK)
-        tasks = (
-            _CloseTask(*_handed(rows, part, shelf), rows.own.table[rows.index[part]])
-            for part in parts
-        )
-        results = place.each(_close_work, tasks, "comparing closely")
-        for part, found in zip(parts, results, strict=True):
-            rows.own.table[rows.index[part]] = found
-            _remember(_Rows(rows.own, rows.index[part]), material, place)
-            done += len(found)
-            place.progress("comparing closely", done, total)
-
-
-def _close_bounded(pixels: Bytes8) -> Bytes8:
-    return check.bounded(pixels, close.PLACES_SIDE)
-
-
-def _close_work(task: _CloseTask) -> Float32:
-    """Return the evidence with the columns of the close comparison, (n, columns)."""
-    left, right = shared(task.drawers[0]), shared(task.drawers[1])
-    table = task.table.copy()
-    checks = slice(_SCREENED, _SCREENED + len(CHECKS))
-    for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
-        one, other = left.picture(int(query)), right.picture(int(reference))
-        measures = Measures(*(float(value) for value in table[row, checks]))
-        matrix = table[row, len(COLUMNS) :].reshape(3, 3).astype(np.float64)
-        measures, relation = close.closer(measures, one, other, matrix)
-        table[row, checks] = [getattr(measures, name) for name in CHECKS]
-        table[row, len(COLUMNS) :] = relation.ravel()
-    left.forget()
-    right.forget()
-    return table
 
 
 def _compared_at_full_size(
     stored: Sequence[tuple[str, Handle]], positions: Int64
 ) -> tuple[bool, bool]:
-    """Return whether two images are exactly alike, and whether identical, as they are stored.
+    """Return whether two images are exact, and whether identical, at their full size.
 
     Raises:
         ImagesLost: one cannot be read again.
@@ -800,23 +474,30 @@ def _compared_at_full_size(
         if isinstance(image, Unreadable):
             raise ImagesLost(name, [(position, image)])
         images.append(image.pixels)
-    return exactly_alike(*images), is_identical(*images)
+    return is_exact(*images), is_identical(*images)
 
 
-def _drawers(
-    todo: Sequence[_Rows],
-    material: Mapping[str, Material],
-    place: RunContext,
-    reduce: Callable[[Bytes8], Bytes8],
-    enough: int,
-) -> dict[str, Drawer]:
-    """Decode what the pairs need, one pass a set."""
-    needed: dict[str, list[Int64]] = {}
-    for rows in todo:
-        needed.setdefault(rows.pairs.query_set, []).append(rows.query)
-        needed.setdefault(rows.pairs.reference_set, []).append(rows.reference)
-    drawers = {}
-    for name, parts in needed.items():
-        needed_rows = np.unique(np.concatenate(parts))
-        drawers[name] = fill(material[name], needed_rows, reduce, enough, place)
-    return drawers
+# -- the close comparison ------------------------------------------------------------------------
+
+
+def _bounded(pixels: Bytes8) -> Bytes8:
+    return check.bounded(pixels, close.PLACES_SIDE)
+
+
+def _close_inputs(rows: Subset) -> Callable[[slice], Float32]:
+    return lambda part: rows.only(part).table
+
+
+def _compare(task: _Task[Float32]) -> Float32:
+    """Return the evidence with the columns of the close comparison, (n, columns)."""
+    table = task.input.copy()
+    with task.images() as (left, right):
+        for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
+            measures = Measures(*(float(value) for value in table[row, CHECK]))
+            matrix = table[row, RELATION].reshape(3, 3).astype(np.float64)
+            measures, relation = close.closer(
+                measures, left.image(int(query)), right.image(int(reference)), matrix
+            )
+            table[row, CHECK] = [getattr(measures, name) for name in CHECKS]
+            table[row, RELATION] = relation.ravel()
+    return table

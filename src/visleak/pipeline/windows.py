@@ -1,4 +1,4 @@
-"""The candidate channel of small images: all of one image against windows of the other.
+"""Candidates among small images: one image against windows of the other.
 
 A crop to 70 % of the side, or a copy with a border, has another fingerprint than its original. A
 window of a fingerprint is made from its own grid of cells, without decoding: five windows of 75 %
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -19,7 +19,8 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
-from visleak.pipeline.candidates import Side
+from visleak.pipeline.candidates import similarities, with_added
+from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder, Float32, Int64, Pairs
 from visleak.verify.check import SMALL
 
@@ -33,18 +34,15 @@ WINDOWS: Final = (
 COMPONENTS: Final = 48
 LENGTH: Final = 127
 
-#: References per query that the channel adds, at most.
+#: References per query that are added, at most.
 BEST: Final = 10
 
-#: Parts into which the references are cut, per candidate that is asked for.
+#: Parts into which the references are cut, per wanted candidate.
 PARTS: Final = 4
 
-#: Queries and references compared at a time: their scores stay in the processor's cache.
+#: Queries and references compared at a time, whose scores fit the processor's cache.
 QUERIES: Final = 128
 REFERENCES: Final = 1024
-
-#: Pairs whose vectors are compared at a time; only bounds memory.
-PAIRS: Final = 4096
 
 
 def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
@@ -56,7 +54,7 @@ def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
 def with_windows(
     pairs: Pairs, sides: tuple[Side, Side], encoder: Encoder, workers: int = 1
 ) -> Pairs:
-    """Return pairs with those added in which one image is like a window of the other.
+    """Return pairs with those added in which one image is similar to a window of the other.
 
     Args:
         pairs: candidates, in their order. Of copies of one reference only one is added: the copies
@@ -79,17 +77,22 @@ def with_windows(
         backwards = query.order[one] > query.order[other]
         one, other = np.where(backwards, other, one), np.where(backwards, one, other)
     # equal contents are candidates already
-    unlike = (query.prints.digests[one] != reference.prints.digests[other]).any(axis=1)
-    one, other = one[unlike], other[unlike]
-    width = len(reference.prints)
+    differ = (query.fingerprints.digests[one] != reference.fingerprints.digests[other]).any(axis=1)
+    one, other = one[differ], other[differ]
+    width = len(reference.fingerprints)
     added = np.setdiff1d(one * width + other, pairs.query * width + pairs.reference)
-    return _merged(pairs, added // width, added % width, sides)
+    one, other = added // width, added % width
+    similarity, view = similarities(
+        (query.fingerprints, reference.fingerprints), one, other, encoder, (0,)
+    )
+    votes = None if pairs.votes is None else np.zeros(len(one), np.float32)
+    return with_added(pairs, sides, one, other, similarity, view, votes)
 
 
 def _small(side: Side) -> Int64:
     """Return the rows of small images that are not blank."""
-    sizes = side.prints.sizes.max(axis=1, initial=0)
-    return np.flatnonzero((sizes <= SMALL) & ~side.prints.flat)
+    sizes = side.fingerprints.sizes.max(axis=1, initial=0)
+    return np.flatnonzero((sizes <= SMALL) & ~side.fingerprints.flat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ class _Views:
     """The distinct small images of a side.
 
     Attributes:
-        rows: of the fingerprints, one a content, that of the lowest id.
+        rows: of the fingerprints, one per content, that of the lowest id.
         views: integers (1 + windows, n, components): all of each image, then its windows.
         members: rows of the fingerprints of all copies, grouped by content.
         edges: ``int64`` (n + 1,): where each content's members begin and end.
@@ -111,8 +114,8 @@ class _Views:
     @classmethod
     def of(cls, side: Side) -> _Views:
         small = _small(side)
-        keys = np.ascontiguousarray(side.prints.digests[small]).view("V16").ravel()
-        _, group, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        contents = side.contents[small]
+        _, group, counts = np.unique(contents, return_inverse=True, return_counts=True)
         members = small[np.lexsort((side.order[small], group))]
         edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         rows = members[edges[:-1]]
@@ -120,7 +123,7 @@ class _Views:
         views = np.empty((len(maps), len(rows), COMPONENTS), np.float32)
         for start in range(0, len(rows), REFERENCES):
             part = slice(start, start + REFERENCES)
-            vectors = side.prints.matrix[rows[part]].astype(np.float64)
+            vectors = side.fingerprints.matrix[rows[part]].astype(np.float64)
             for number, components in enumerate(maps):
                 made = vectors @ components - mean
                 length = np.linalg.norm(made, axis=1, keepdims=True)
@@ -128,7 +131,7 @@ class _Views:
         return cls(rows, views, members, edges)
 
     def with_copies(self, one: Int64, other: Int64) -> tuple[Int64, Int64]:
-        """Return the rows of every copy of some contents, each with the row paired with them."""
+        """Return the rows of all copies of some contents, each with the row paired with it."""
         counts = np.diff(self.edges)[one]
         number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return self.members[np.repeat(self.edges[one], counts) + number], np.repeat(other, counts)
@@ -136,7 +139,7 @@ class _Views:
 
 @cache
 def _maps() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the maps from fingerprints to components of each view, and those of the mean."""
+    """Return the maps from fingerprints to components of each view, and the mean's components."""
     cohort = BuiltinEncoder().cohort
     assert cohort is not None
     vectors = cohort.astype(np.float64)
@@ -152,7 +155,7 @@ def _window(left: float, top: float, width: float, height: float) -> npt.NDArray
     for cells, depth, start in ((CELLS, BINS, 0), (COLOURS, 3, ORIENTATION_WIDTH)):
         down, across = _resampled(cells, top, height), _resampled(cells, left, width)
         part = np.kron(np.kron(down, across), np.eye(depth))
-        # averaging makes vectors shorter: the parts keep their shares of the whole
+        # averaging makes vectors shorter: keep the shares of the parts
         part /= np.sqrt((part**2).sum() / len(part))
         stop = start + len(part)
         matrix[start:stop, start:stop] = part.T
@@ -182,7 +185,7 @@ def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int6
         cut = np.array_split(score, min(PARTS * kept, score.shape[1]), axis=1)
         parts = np.stack([part.max(axis=1) for part in cut])
         least = np.partition(parts, -kept, axis=0)[-kept, :, None]
-        # equal scores go by id
+        # ties are decided by id
         rows, columns = np.nonzero(score >= least)
         rank = np.lexsort((place[columns], -score[rows, columns], rows))
         rows, columns = rows[rank], columns[rank]
@@ -202,41 +205,13 @@ def _scores(query: Float32, reference: Float32) -> Float32:
     for start in range(0, reference.shape[1], REFERENCES):
         part = slice(start, start + REFERENCES)
         block = query[0] @ reference[1, part].T
-        for one, other in _couples():
+        for one, other in _view_pairs():
             np.maximum(block, query[one] @ reference[other, part].T, out=block)
         score[:, part] = block
     return score
 
 
-def _couples() -> Iterator[tuple[int, int]]:
-    """Yield which view of the query is compared with which of the reference."""
+def _view_pairs() -> Iterator[tuple[int, int]]:
+    """Yield the views of query and reference that are compared."""
     for number in range(1, len(WINDOWS) + 1):
         yield from ((0, number), (number, 0))
-
-
-def _merged(pairs: Pairs, left: Int64, right: Int64, sides: tuple[Side, Side]) -> Pairs:
-    """Return pairs with others added, which are compared as they are stored, in order."""
-    query, reference = sides
-    similarity = np.empty(len(left), np.float32)
-    for start in range(0, len(left), PAIRS):
-        part = slice(start, start + PAIRS)
-        vectors = query.prints.matrix[left[part]], reference.prints.matrix[right[part]]
-        own, others = (each.astype(np.float64) for each in vectors)
-        similarity[part] = np.einsum("ij,ij->i", own, others)
-    background = (query.background[left] + reference.background[right]) / 2
-    all_query = np.concatenate([pairs.query, left])
-    all_reference = np.concatenate([pairs.reference, right])
-    all_similarity = np.concatenate([pairs.similarity, similarity])
-    order = np.lexsort((reference.order[all_reference], -all_similarity, query.order[all_query]))
-    votes = pairs.votes
-    if votes is not None:
-        votes = np.concatenate([votes, np.zeros(len(left), np.float32)])[order]
-    return replace(
-        pairs,
-        query=all_query[order],
-        reference=all_reference[order],
-        similarity=all_similarity[order],
-        background=np.concatenate([pairs.background, background.astype(np.float32)])[order],
-        view=np.concatenate([pairs.view, np.zeros(len(left), np.int8)])[order],
-        votes=votes,
-    )

@@ -287,7 +287,7 @@ def _advise(summary: AuditSummary, lost: int) -> Advice:
     if not trains:
         return Advice("test", "the set was compared with itself only, so it has no other side")
     names = ", ".join(each.name for each in trains)
-    if not all(each.pictures for each in trains):
+    if not all(each.has_pixels for each in trains):
         return Advice(
             "test",
             f"{names} has embeddings only, so its images cannot be written here; the list of ids to"
@@ -364,14 +364,14 @@ def _plan_set(
         )
     )
     classes: tuple[ClassChange, ...] = ()
-    if about.pictures:
+    if about.has_pixels:
         before, lost = (Counter(table["label"].to_pylist()) for table in (images, gone))
         labels = sorted(label for label in before if label is not None)
         classes = tuple(
             ClassChange(label, before[label], before[label] - lost[label]) for label in labels
         )
     counts = int(about.images), int(about.unreadable)
-    return SetPlan(name, about.pictures, *counts, removed, classes), blank
+    return SetPlan(name, about.has_pixels, *counts, removed, classes), blank
 
 
 def _strongest(

@@ -266,7 +266,7 @@ def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progres
         decision = by_test.get((each.digest, each.copy))
         row = selection.row_of(decision.pool_digest) if decision is not None else None
         if row is not None:
-            instead[each.position] = Substitute(pool.images, int(pool.prints.rows[row]))
+            instead[each.position] = Substitute(pool.images, int(pool.fingerprints.rows[row]))
     whole = Piece(test.images, np.arange(len(test.images), dtype=np.int64), instead)
     about = {
         "verb": "replace",
@@ -280,14 +280,14 @@ def _write(selection: Selection, plan: ReplacePlan, out: Path, progress: Progres
         "chosen_by_machine": plan.automatic,
         "without_replacement": len(plan.missing),
     }
-    digests = [bytes(digest).hex() for digest in test.prints.digests]
+    digests = [bytes(digest).hex() for digest in test.fingerprints.digests]
     return write(
         [Part(plan.test_set, (whole,))],
         out,
         plan.settings.format,
         about=about,
         extra=dict(_lists(selection, plan)),
-        known={plan.test_set: pa.table({"id": test.prints.ids, "digest": digests})},
+        known={plan.test_set: pa.table({"id": test.fingerprints.ids, "digest": digests})},
         progress=progress,
     )
 

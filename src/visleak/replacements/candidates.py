@@ -12,11 +12,10 @@ from typing import Final
 import numpy as np
 
 from visleak.grading import grade, load_grader
-from visleak.pipeline.candidates import Side
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.reference_similarity import reference_similarities
 from visleak.pipeline.verification import equal_bytes, verify
-from visleak.pipeline.yardstick import measured
 from visleak.records import GRADES, Encoder, Float32, Int64, Pairs
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
@@ -53,7 +52,7 @@ class Checker:
 
     def __init__(
         self,
-        material: Mapping[str, Material],
+        material: Mapping[str, EncodedSet],
         sides: Mapping[str, Side],
         pool: str,
         encoder: Encoder,
@@ -101,12 +100,14 @@ class Checker:
             similarity=np.array([near.similarity for _, near in couples], np.float32),
             background=(backgrounds / 2).astype(np.float32),
             view=np.array([near.view for _, near in couples], np.int8),
-            total=np.zeros(len(self._material[self._pool].prints), np.int64),
+            total=np.zeros(len(self._material[self._pool].fingerprints), np.int64),
         )
 
     def _verify(self, found: list[Pairs]) -> None:
         with self._context() as context:
-            graded = measured(found, self._material, self._encoder, self._views, context)
+            graded = reference_similarities(
+                found, self._material, self._encoder, self._views, context
+            )
             evidence = verify(graded, self._material, context)
         for pairs, own in zip(graded, evidence, strict=True):
             grades = grade(
@@ -114,7 +115,7 @@ class Checker:
                 pairs.background,
                 own,
                 equal_bytes=equal_bytes(pairs, self._material),
-                flat=self._material[self._pool].prints.flat[pairs.query],
+                flat=self._material[self._pool].fingerprints.flat[pairs.query],
                 grader=self._grader,
             )
             for i, (row, other) in enumerate(zip(pairs.query, pairs.reference, strict=True)):
@@ -185,7 +186,7 @@ class Neighbours:
         if not len(fresh):
             return
         found: dict[int, set[Neighbour]] = {row: set() for row in fresh.tolist()}
-        queries = np.asarray(self._pool.prints.matrix[fresh])
+        queries = np.asarray(self._pool.fingerprints.matrix[fresh])
         for (name, side), share in itertools.product(self._existing.items(), CORRECTED):
             sides = self._sides(queries, side, side.background * np.float32(share))
             hits = ExactSearch().find(sides, Wanted(None, best=COMPARED), workers=self._workers)
@@ -207,10 +208,10 @@ class Neighbours:
         others = approved[approved != row]
         near = list(self._found[row])
         if len(others):
-            sides = self._sides(self._pool.prints.matrix[[row]], self._pool)
+            sides = self._sides(self._pool.fingerprints.matrix[[row]], self._pool)
             scored = rescore(sides, sides.query[:1], np.zeros(len(others), np.int64), others)
             near += self._nearest(
-                Neighbour(self._pool.prints.set, int(other), float(similarity), int(view))
+                Neighbour(self._pool.fingerprints.set, int(other), float(similarity), int(view))
                 for other, similarity, view in zip(
                     scored.reference, scored.similarity, scored.view, strict=True
                 )
@@ -220,12 +221,12 @@ class Neighbours:
     def similarity(self, names: tuple[str, str], rows: tuple[int, int]) -> float:
         """Return the similarity of two images of the audit, the largest over the views."""
         query, reference = (self._existing[name] for name in names)
-        sides = self._sides(query.prints.matrix[[rows[0]]], reference)
+        sides = self._sides(query.fingerprints.matrix[[rows[0]]], reference)
         places = np.zeros(1, np.int64), np.array([rows[1]], np.int64)
         return float(rescore(sides, sides.query[:1], *places).similarity[0])
 
     def _sides(self, query: Float32, reference: Side, penalty: Float32 | None = None) -> Sides:
-        matrix = reference.prints.matrix
+        matrix = reference.fingerprints.matrix
         return Sides(
             query=query,
             reference=matrix,
@@ -319,7 +320,7 @@ class Examiner:
 
     def __init__(
         self,
-        material: Mapping[str, Material],
+        material: Mapping[str, EncodedSet],
         pool: str,
         neighbours: Neighbours,
         checker: Checker,
@@ -339,7 +340,7 @@ class Examiner:
         near = {row: self.neighbours.of(row, approved) for row in rows}
         couples = [(row, each) for row, found in near.items() for each in found]
         checks = self._checker.check(couples)
-        prints = self._own.prints
+        prints = self._own.fingerprints
         return [
             Candidate(
                 row=row,
@@ -367,7 +368,7 @@ class Examiner:
         own = self.material[neighbour.set]
         return SimilarImage(
             set=neighbour.set,
-            id=own.prints.ids[neighbour.row].as_py(),
+            id=own.fingerprints.ids[neighbour.row].as_py(),
             label=label_of(own, neighbour.row),
             similarity=neighbour.similarity,
             check=check,
@@ -383,9 +384,9 @@ def distance(similarity: float) -> float:
     return math.sqrt(max(0.0, 2.0 - 2.0 * similarity))
 
 
-def label_of(own: Material, row: int) -> str | None:
+def label_of(own: EncodedSet, row: int) -> str | None:
     """Return the label of a row of a set's fingerprints, ``None`` for none."""
     if own.images.labels is None:
         return None
-    label: str | None = own.images.labels[int(own.prints.rows[row])].as_py()
+    label: str | None = own.images.labels[int(own.fingerprints.rows[row])].as_py()
     return label

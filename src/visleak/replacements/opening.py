@@ -18,10 +18,10 @@ from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.formats.addresses import redacted
-from visleak.pipeline.candidates import Side, views_for
+from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.desk import Desk
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.run import Comparer
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.replacements.candidates import Checker, Examiner, Neighbours
 from visleak.replacements.decisions import Decisions
@@ -74,19 +74,19 @@ def open_selection(
     with ExitStack() as stack:
         store = stack.enter_context(open_cache(cache))
         place = stack.enter_context(RunContext.at(None, processes, store, progress))
-        desk = Desk(encoder, views_for(encoder, views), Settings(), place)
+        comparer = Comparer(encoder, views_for(encoder, views), Settings(), place)
         for each in (*sets.values(), images):
-            desk.take(each, tested=False)
-        _refuse_other_images(result, desk.material)
+            comparer.add(each, tested=False)
+        _refuse_other_images(result, comparer.sides)
         verdicts = read_verdicts(result.folder)
         duplicates = find_duplicates(
             as_listed(judged_pairs(result.folder, COLUMNS, verdicts), verdicts),
             sets[name],
-            desk.material[name].prints,
+            comparer.sides[name].fingerprints,
             settings.grade,
             include_disputed=settings.include_disputed,
         )
-        candidates, by_class = _pool_of(desk, sets, images.name, name, settings.seed)
+        candidates, by_class = _pool_of(comparer, sets, images.name, name, settings.seed)
         _refuse_useless(by_class, duplicates, candidates)
         decisions = stack.enter_context(
             Decisions.copied(result.folder, place.scratch) if trial else Decisions(result.folder)
@@ -96,16 +96,20 @@ def open_selection(
             # a few pairs at a time: starting processes would take longer than verifying them
             return RunContext.at(None, 1, store)
 
-        existing: dict[str, Side] = {each: desk.sides[each] for each in sets}
-        neighbours = Neighbours(existing, desk.sides[images.name], encoder, desk.views, processes)
+        existing: dict[str, Side] = {each: comparer.sides[each] for each in sets}
+        neighbours = Neighbours(
+            existing, comparer.sides[images.name], encoder, comparer.views, processes
+        )
         near_at = result.summary.settings.near_at
-        checker = Checker(desk.material, desk.sides, images.name, encoder, views, near_at, context)
+        checker = Checker(
+            comparer.sides, comparer.sides, images.name, encoder, views, near_at, context
+        )
         yield Selection(
             duplicates=duplicates,
             test_set=name,
             pool=candidates,
             by_class=by_class,
-            examiner=Examiner(desk.material, images.name, neighbours, checker),
+            examiner=Examiner(comparer.sides, images.name, neighbours, checker),
             decisions=decisions,
         )
 
@@ -194,7 +198,7 @@ def _opened_pool(
     return images
 
 
-def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> None:
+def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> None:
     """Refuse sets that have changed since they were audited.
 
     Raises:
@@ -203,7 +207,7 @@ def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> Non
     stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
     for about in result.summary.sets:
         name = about.name
-        prints = material[name].prints
+        prints = material[name].fingerprints
         own = stored.filter(pc.equal(stored["set"], name))
         place = pc.index_in(own["id"].combine_chunks(), prints.ids).to_pylist()
         digests = own["digest"].to_pylist()
@@ -217,12 +221,14 @@ def _refuse_other_images(result: Audit, material: Mapping[str, Material]) -> Non
 
 
 def _pool_of(
-    desk: Desk, sets: Mapping[str, Any], pool: str, test: str, seed: int
+    comparer: Comparer, sets: Mapping[str, Any], pool: str, test: str, seed: int
 ) -> tuple[Pool, bool]:
     """Return the pool, and whether replacements are chosen by class."""
-    existing = {bytes(digest) for each in sets for digest in desk.material[each].prints.digests}
-    own = desk.material[pool]
-    made = make_pool(own.images, own.prints, existing, seed)
+    existing = {
+        bytes(digest) for each in sets for digest in comparer.sides[each].fingerprints.digests
+    }
+    own = comparer.sides[pool]
+    made = make_pool(own.images, own.fingerprints, existing, seed)
     return made, sets[test].labels is not None and own.images.labels is not None
 
 

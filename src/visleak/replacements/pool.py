@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from visleak.pipeline.labels import normalised
+from visleak.pipeline.comparison import normalised
 from visleak.records import Fingerprints, ImageSet, Int64
 
 
@@ -19,8 +19,8 @@ class Pool:
 
     Attributes:
         images: the set.
-        prints: fingerprints of those that can be read.
-        queues: normalised class to rows of ``prints`` in the order in which they are tried;
+        fingerprints: of those that can be read.
+        queues: normalised class to rows of ``fingerprints`` in the order in which they are tried;
             ``None`` to all of them.
         known: images whose content is in the audit already.
         repeated: images whose content is in the pool before.
@@ -30,7 +30,7 @@ class Pool:
     """
 
     images: ImageSet
-    prints: Fingerprints
+    fingerprints: Fingerprints
     queues: Mapping[str | None, Int64]
     known: int
     repeated: int
@@ -70,7 +70,7 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
             queues.setdefault(label, []).append(row)
     return Pool(
         images=images,
-        prints=prints,
+        fingerprints=prints,
         queues={label: np.array(rows, np.int64) for label, rows in queues.items()},
         known=len(known),
         repeated=len(order) - len(out) - len(usable),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet
 from visleak.records import Int64
 from visleak.replacements.candidates import Candidate, Examiner, label_of
 from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
@@ -88,10 +88,10 @@ class Selection:
         self._decisions = decisions
         self._lock = threading.RLock()
         usable = pool.queues[None].tolist()
-        self._rows = {bytes(pool.prints.digests[row]).hex(): row for row in usable}
+        self._rows = {bytes(pool.fingerprints.digests[row]).hex(): row for row in usable}
 
     @property
-    def material(self) -> Mapping[str, Material]:
+    def material(self) -> Mapping[str, EncodedSet]:
         """The sets of the audit and the pool, by name, with their fingerprints."""
         return self._examiner.material
 
@@ -111,7 +111,7 @@ class Selection:
             return leak.similarity
         sets = (self.test_set, leak.set)
         rows = [
-            int(pc.index(self.material[name].prints.ids, id_).as_py())
+            int(pc.index(self.material[name].fingerprints.ids, id_).as_py())
             for name, id_ in zip(sets, (duplicate.id, leak.id), strict=True)
         ]
         return self._examiner.neighbours.similarity(sets, (rows[0], rows[1]))
@@ -119,7 +119,7 @@ class Selection:
     def label_of(self, set_name: str, id_: str) -> str | None:
         """Return the label of an image of the audit, ``None`` for none."""
         own = self.material[set_name]
-        row = int(pc.index(own.prints.ids, id_).as_py())
+        row = int(pc.index(own.fingerprints.ids, id_).as_py())
         return label_of(own, row) if row >= 0 else None
 
     def row_of(self, digest: str) -> int | None:
@@ -276,7 +276,7 @@ class Selection:
         row = self._rows.get(digest)
         if row is None:
             raise UsageError(f"no usable image of the pool has the content {digest!r}")
-        id_ = self.pool.prints.ids[row].as_py()
+        id_ = self.pool.fingerprints.ids[row].as_py()
         if row not in self._queue(duplicate):
             raise UsageError(f"{id_} of the pool is not of the class {duplicate.label}")
         return Decision(

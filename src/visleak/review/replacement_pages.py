@@ -114,7 +114,7 @@ def _reference(replacement: ReplacementSession, place: int) -> dict[str, Any]:
 
 
 def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[str, Any]:
-    pool = replacement.selection.pool.prints.set
+    pool = replacement.selection.pool.fingerprints.set
     shown = _image(replacement, "candidate", pool, candidate.id, candidate.label)
     near = [
         _image(replacement, f"neighbour {number}", each.set, each.id, each.label)
@@ -288,7 +288,7 @@ def _opener_of(selection: Selection) -> Callable[[str], ImageSet]:
 
 
 def _digests_of(selection: Selection, session: ReviewSession) -> Callable[[str, str], str | None]:
-    prints = selection.pool.prints
+    prints = selection.pool.fingerprints
     own = dict(
         zip(prints.ids.to_pylist(), (bytes(each).hex() for each in prints.digests), strict=True)
     )

@@ -55,7 +55,7 @@ class ReviewSession:
         self.folder = folder
         self.reviewer = reviewer_name(reviewer)
         sets = self.audit.summary.sets
-        without = [each.name for each in sets if not each.pictures]
+        without = [each.name for each in sets if not each.has_pixels]
         self.listing: Listing = read_listing(folder, candidates, without)
         self._open_sources()
         self.couples = couples(self.listing)

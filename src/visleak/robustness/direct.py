@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from visleak.pipeline.local import seen_vectors
+from visleak.pipeline.candidates import seen_vectors
 from visleak.records import Bool, Encoder, Fingerprints, Float32, Int64
 from visleak.robustness.curves import Keeper, Largest, Roc, Tally, edges_for
 from visleak.robustness.queries import Changed, Twins

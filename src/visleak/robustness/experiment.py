@@ -20,8 +20,8 @@ from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import Material, refuse_lost
+from visleak.pipeline.encoded_set import EncodedSet, refuse_lost
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
 from visleak.robustness.curves import Curve, Roc
@@ -98,8 +98,8 @@ def robustness(
                 " look for one among others"
             )
         unreadable = len(listed.problems) + len(images.problems)
-        own = Material(images, listed).readable()
-        images, first = own.images, own.prints
+        own = EncodedSet(images, listed).readable()
+        images, first = own.images, own.fingerprints
         prints = {makers[0].name: first}
         prints |= {maker.name: fingerprint(images, maker, place) for maker in makers[1:]}
         for made in prints.values():

@@ -15,7 +15,7 @@ from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.images import decode
 from visleak.pipeline import RunContext
-from visleak.pipeline.material import refuse_lost
+from visleak.pipeline.encoded_set import refuse_lost
 from visleak.records import GRADES, Bytes8, Fingerprints, Grade, ImageSet, Int64, Opener, Unreadable
 from visleak.robustness.changes import LONG_SIDE
 from visleak.robustness.conditions import CONDITIONS, Condition, bounded
@@ -194,7 +194,7 @@ def find_twins(
     pairs = _equal_bytes(prints)
     if verify and len(prints) > 1:
         outcome = pipeline.run([images], [], load_encoder(), Settings(), place)
-        compared, own = outcome.compared[0], outcome.sides[images.name].prints
+        compared, own = outcome.comparisons[0], outcome.sides[images.name].fingerprints
         refuse_lost(images.name, own.problems)
         if compared.grades is not None:
             flat = own.flat[compared.pairs.query] & own.flat[compared.pairs.reference]

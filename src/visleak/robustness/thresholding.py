@@ -20,8 +20,8 @@ from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import Material, refuse_lost
+from visleak.pipeline.encoded_set import EncodedSet, refuse_lost
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.thresholds import KIND, SCHEMA
 from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
@@ -200,8 +200,8 @@ def calibrate(
                 " for a pair"
             )
         unreadable = len(prints.problems) + len(images.problems)
-        own = Material(images, prints).readable()
-        images, prints = own.images, own.prints
+        own = EncodedSet(images, prints).readable()
+        images, prints = own.images, own.fingerprints
         twins = find_twins(images, prints, place, verify=verify)
         changed = changed_set(images, prints.rows, drawn(prints.rows, queries, seed), chosen)
         made = fingerprint(changed.images, maker, place)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from visleak import pipeline
 from visleak.encoders import load_encoder
 from visleak.pipeline import RunContext
-from visleak.pipeline.material import refuse_lost
+from visleak.pipeline.encoded_set import refuse_lost
 from visleak.records import GRADES, Bool, Float32, Grade, Grades, ImageSet, Int8, Int64, Pairs
 from visleak.robustness.queries import Changed, Twins
 from visleak.robustness.results import Judged, Wrong
@@ -68,12 +68,15 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     encoder = load_encoder()
     outcome = pipeline.run([changed.images], [images], encoder, Settings(within=False), place)
     for side in outcome.sides.values():
-        refuse_lost(images.name, side.prints.problems)
-    compared = outcome.compared[0]
+        refuse_lost(images.name, side.fingerprints.problems)
+    compared = outcome.comparisons[0]
     pairs, grades = compared.pairs, compared.grades
     if grades is None:
         return None
-    left, right = outcome.sides[changed.images.name].prints, outcome.sides[images.name].prints
+    left, right = (
+        outcome.sides[changed.images.name].fingerprints,
+        outcome.sides[images.name].fingerprints,
+    )
     query, condition = changed.parts(left.rows)
     about = _judgement(pairs, right.rows, query, condition, changed, twins)
     first = _first(pairs, grades, outcome.sides[images.name].order)

@@ -29,7 +29,7 @@ def naming(path: Path, beside: Path | None = None) -> Iterator[None]:
 
     Args:
         path: what is written.
-        beside: its name until it is whole, which is told to nobody.
+        beside: its temporary name, which is not reported.
     """
     try:
         yield
@@ -109,7 +109,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a JSON file in one step, keys in the order given."""
     text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    # a path that is no UTF-8 holds lone surrogates: as escapes they are JSON, and come back
+    # a path that is not UTF-8 has lone surrogates, which are escaped
     write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 

@@ -111,7 +111,7 @@ class RunFolder:
             record: its type.
             key: of everything that the result depends on.
             force: another result, or a damaged one, may be replaced.
-            files: that a finished result has besides its JSON.
+            files: that a finished result has in addition to its JSON.
             keeps: what replacing keeps, such as ``and keeps its images``.
             known: fields that the JSON does not hold.
 

@@ -60,7 +60,7 @@ class SetSummary:
     side: str = ""
     source: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
-    pictures: bool = True
+    has_pixels: bool = field(default=True, metadata={"key": "pictures"})
     frame_unit: str | None = field(default=None, metadata=OPTIONAL)
     files: SetFiles | None = field(default=None, metadata=OPTIONAL)
     images: int = 0

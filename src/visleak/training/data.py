@@ -17,8 +17,7 @@ from visleak.encoders.preprocessing import PixelPreparation
 from visleak.errors import VisleakError
 from visleak.groups import chained, components, numbered
 from visleak.images import decode
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import Handle, RunContext, shared
+from visleak.pipeline.context import GrowingColumn, Handle, RunContext, shared
 from visleak.quantities import counted
 from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
 

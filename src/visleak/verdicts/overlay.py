@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.pipeline.labels import relation, share_classes
+from visleak.pipeline.comparison import relation, share_classes
 from visleak.records import Int64
 from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, ComparisonSummary, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts

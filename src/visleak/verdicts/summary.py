@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.pipeline.copies import ContentPairs
 from visleak.pipeline.rates import (
     EXCLUSIVE,
     NOTHING,
+    ContentPairs,
     duplicate_groups,
     group_sentence,
     headline,

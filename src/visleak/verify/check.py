@@ -109,7 +109,7 @@ def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | 
 
     Whatever the view: a symmetric image may resemble its mirror image more.
     """
-    if not exact.exactly_alike(query, reference):
+    if not exact.is_exact(query, reference):
         return None
     compared = tiny.compared if _are_tiny(query, reference) else large.compared
     identical = float(exact.is_identical(query, reference))

@@ -30,7 +30,7 @@ OF_WHOLE: Final = 0.15
 SHADING: Final = 0.1
 
 
-def exactly_alike(query: Bytes8, reference: Bytes8) -> bool:
+def is_exact(query: Bytes8, reference: Bytes8) -> bool:
     """Return whether two images of one size are the same pixels up to re-encoding.
 
     At least 95 % of the pixels are within 16/255 in every channel, the mean difference is at most

@@ -237,6 +237,6 @@ def test_classes_of_one_set_only_are_said() -> None:
 
 def test_embeddings_are_refused(tmp_path: Path) -> None:
     split = drawn_split(4, 2)
-    blind = set_of("train", ArrayOpener(drawn(4, 1)[0]), 4, pictures=False)
+    blind = set_of("train", ArrayOpener(drawn(4, 1)[0]), 4, has_pixels=False)
     with pytest.raises(UsageError, match="set 'train' has embeddings without images"):
         ready_for(replace(split, train=blind), tmp_path)

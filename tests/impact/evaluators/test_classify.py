@@ -156,7 +156,7 @@ def test_a_network_that_fails(tmp_path):
             raise RuntimeError("out of memory\nat line 3")
 
     images = open_image_set(str(grey(tmp_path / "set", 100)))
-    with pytest.raises(VisleakError, match=r"^model odd ran out of memory on cpu with 1 pictures"):
+    with pytest.raises(VisleakError, match=r"^model odd ran out of memory on cpu with 1 images"):
         classify(images, Classifier(Failing(), {}), tmp_path / "p.csv")
     assert [each.name for each in tmp_path.iterdir()] == ["set"]
 

@@ -33,7 +33,7 @@ from visleak.errors import VisleakError
 from visleak.pipeline.context import Handle
 from visleak.pipeline.processes import (
     Processes,
-    be_a_worker,
+    init_worker,
     send_to,
     uninterrupted,
     without_main,
@@ -319,7 +319,7 @@ def signal_name(number: int) -> str:
 
 def _serve(pipe: Connection, function: Callable[[Any, Any], Any]) -> None:
     """Carry out the tasks from a pipe, until it is closed."""
-    be_a_worker()
+    init_worker()
     # sent by the process that started the command, never by a user
     common = pickle.loads(pipe.recv_bytes())  # noqa: S301
     pipe.send(None)

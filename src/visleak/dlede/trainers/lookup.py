@@ -22,7 +22,7 @@ from visleak.dlede.trainers import TrainerRequest
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Encoder, Fingerprints, Float64, ImageSet, Int64
 
 #: Test images that are compared at once; bounds the memory.

@@ -14,8 +14,7 @@ import numpy as np
 from visleak.auditing import workers_for
 from visleak.dlede.draw.split import Draw, Split
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import GrowingColumn, Progress, RunContext
 from visleak.records import Bool, Bytes8, Int64
 from visleak.training.data import Decoded, decoded
 
@@ -122,7 +121,7 @@ def decode_images(
     """
     sets = (split.train, split.test)
     for images in sets:
-        if not images.pictures:
+        if not images.has_pixels:
             raise UsageError(
                 f"set {images.name!r} has embeddings without images; give the images themselves"
             )

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from visleak.delimited import dialect_of, encoding_of
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.labels import normalised
+from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Int64
 
 #: Names of each output of a network, the usual one first.

@@ -24,8 +24,7 @@ from visleak.impact.evaluators.classification import (
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.feeding import context, feed, nothing_read, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
-from visleak.pipeline.columns import GrowingColumn
-from visleak.pipeline.context import Progress, silent
+from visleak.pipeline.context import GrowingColumn, Progress, silent
 from visleak.records import ImageSet, Problem
 
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.batching import batched
+from visleak.pipeline.batches import batched
+from visleak.pipeline.chunks import entries, maker
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.prints import entries, maker
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import (
     BatchEncoder,
     Encoder,
@@ -122,7 +122,7 @@ def feed(
     done = 0
     encoder = _as_encoder(network)
     cache = place.cache if network.width <= WIDEST_KEPT else None
-    reach = place.reach() if cache is not None else None
+    reach = place.cache_handle() if cache is not None else None
     for chunk in batched(images.opener, positions, encoder, place, reach):
         if cache is not None and chunk.fresh.any():
             cache.put(maker(encoder), entries(chunk))
@@ -174,7 +174,7 @@ def refuse_embeddings(images: ImageSet) -> None:
     Raises:
         UsageError: it has none.
     """
-    if not images.pictures:
+    if not images.has_pixels:
         raise UsageError(
             f"set {images.name!r} has embeddings and no images; give the images themselves"
         )

@@ -4,7 +4,7 @@ A class counts as among the k best if fewer than k classes come before it: those
 score, and those of the same score that come before it in the order of classes. So exactly k
 classes are among the k best whatever the ties, and the best one is that of ``argmax``.
 
-Names are compared as labels are everywhere (:func:`visleak.pipeline.labels.normalised`). Classes
+Names are compared like all labels (:func:`visleak.pipeline.comparison.normalised`). Classes
 of one name are one class: its place is that of the best of them.
 """
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.impact.predictions.files import PredictionFile
-from visleak.pipeline.labels import normalised
+from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Float64, Int64
 
 #: A label is searched among this many predictions.

@@ -27,7 +27,7 @@ from visleak.impact.predictions.correct import (
 from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import Match, coverage_note, match, unknown_note
 from visleak.impact.predictions.plausibility import Evidence, Labels, doubts_of
-from visleak.pipeline.labels import normalised, share_classes
+from visleak.pipeline.comparison import normalised, share_classes
 from visleak.records import Float64
 
 ACCURACY: Final = "accuracy"

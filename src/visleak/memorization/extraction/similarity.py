@@ -39,8 +39,8 @@ from visleak.memorization import inplace
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import Material
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.verification import equal_bytes, verify
 from visleak.records import (
     GRADES,
@@ -457,14 +457,14 @@ class _Verifier:
         self._tiny = np.array([is_tiny(each) for each in self._pixels], np.bool_)
         images = open_image_set(self._pixels, name="generated")
         prints = fingerprint(images, by._encoder, place)
-        self._side = side(prints, by._encoder, (0,), ExactSearch(), 1)
-        self._material = {"generated": Material(images, prints)}
+        self._side = side(EncodedSet(images, prints), by._encoder, (0,), ExactSearch(), 1)
+        self._material = {"generated": self._side}
 
     def confirmed(self, left: Int64, right: Int64) -> Bool:
         """Return which pairs are near or exact (tiny ones also in place), or blank and similar."""
         if not len(left):
             return np.empty(0, np.bool_)
-        prints = self._side.prints
+        prints = self._side.fingerprints
         rows = (np.asarray(prints.matrix[left]), np.asarray(prints.matrix[right]))
         similarity = np.einsum("ij,ij->i", *(each.astype(np.float64) for each in rows))
         pairs = self._pairs(left, right, similarity.astype(np.float32))
@@ -497,7 +497,7 @@ class _Verifier:
             similarity=similarity,
             background=((background[left] + background[right]) / 2).astype(np.float32),
             view=np.zeros(len(left), np.int8),
-            total=np.zeros(len(self._side.prints), np.int64),
+            total=np.zeros(len(self._side.fingerprints), np.int64),
         )
 
 

@@ -31,7 +31,7 @@ from visleak.images import decode
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import Progress, RunContext, silent
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Bytes8, DecodedImage, ImageSet
 
 Float64 = npt.NDArray[np.float64]

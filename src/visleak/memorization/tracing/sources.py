@@ -37,7 +37,7 @@ from visleak.memorization.tracing.layout import (
 )
 from visleak.memorization.tracing.records import LAYOUT, Answer, Hit
 from visleak.pipeline.context import Progress
-from visleak.pipeline.stored_encoder import encoder_for
+from visleak.pipeline.embeddings import encoder_for
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, read_table
@@ -231,7 +231,7 @@ class Layouts:
     ) -> None:
         self.folder, self.options, self.made, self.sides = folder, options, made, sides
         self._pictured = tuple(
-            each for each in references if isinstance(each, ImageSet) and each.pictures
+            each for each in references if isinstance(each, ImageSet) and each.has_pixels
         )
 
     def added(self, queries: Queries, hits: Sequence[Hit], progress: Progress) -> list[Hit]:

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from networks import Network, picky, whole
-from test_fingerprinting import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
+from test_fingerprints import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
 
 from visleak.cache import Cache
 from visleak.errors import MissingExtra, VisleakError
 from visleak.images import decode
-from visleak.pipeline import batching
+from visleak.pipeline import batches
+from visleak.pipeline.chunks import maker
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.prints import maker
+from visleak.pipeline.fingerprints import fingerprint
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_chunks_and_memory_limits_change_nothing(
     chosen = {"preparation": preparation} if preparation else {}
     expected, network = Network(**chosen), Network(**chosen)
     wanted = run(images, tmp_path, expected)
-    monkeypatch.setattr(batching, "FIRST_CHUNK", first)
-    monkeypatch.setattr(batching, "TASK_BYTES", limit)
+    monkeypatch.setattr(batches, "FIRST_CHUNK", first)
+    monkeypatch.setattr(batches, "TASK_BYTES", limit)
     for note in (tmp_path / "notes").iterdir():
         note.unlink()
     assert_same(run(images, tmp_path, network), wanted)
@@ -70,7 +70,7 @@ def test_workers_and_cache_change_nothing(images, tmp_path, monkeypatch):
     """Two workers, who get the preparation and never the network; a half-filled cache; a full."""
     wanted = run(images, tmp_path, Network())
     monkeypatch.setenv("PYTHONPATH", HERE)
-    monkeypatch.setattr(batching, "FIRST_CHUNK", 6)
+    monkeypatch.setattr(batches, "FIRST_CHUNK", 6)
     with Cache(tmp_path / "cache") as cache:
         run(images, tmp_path, Network(), cache=cache, rows=np.arange(3, 12))
         network = Network()
@@ -145,18 +145,17 @@ def test_pictures_without_numbers_are_told(tmp_path):
     [
         (
             RuntimeError("CUDA out of memory. Tried to allocate 20 GiB\nsecond line"),
-            "encoder network ran out of memory on cuda:0 with 8 pictures at a time; use a smaller"
+            "encoder network ran out of memory on cuda:0 with 8 images at a time; use a smaller"
             " batch (--batch 4)",
         ),
         (
             MemoryError(),
-            "encoder network ran out of memory on cuda:0 with 8 pictures at a time; use a smaller"
+            "encoder network ran out of memory on cuda:0 with 8 images at a time; use a smaller"
             " batch (--batch 4)",
         ),
         (
             RuntimeError("mat1 and mat2\ndo not fit"),
-            "encoder network failed on 8 pictures on cuda:0 (RuntimeError: mat1 and mat2 do not"
-            " fit)",
+            "encoder network failed on 8 images on cuda:0 (RuntimeError: mat1 and mat2 do not fit)",
         ),
     ],
 )
@@ -180,7 +179,7 @@ def test_one_picture_too_many_for_the_device(tmp_path, images):
         def forward(self, prepared):
             raise MemoryError
 
-    with pytest.raises(VisleakError, match=r"; it takes another device \(--device cpu\) or a sm"):
+    with pytest.raises(VisleakError, match=r"; it needs another device \(--device cpu\) or a sm"):
         run(images, tmp_path, Failing(batch=1))
 
 
@@ -203,7 +202,7 @@ def test_what_is_no_vector_is_refused(images, tmp_path, shape):
         def forward(self, prepared):
             return np.zeros(shape, np.float32)
 
-    line = f"encoder network returned an array {shape} for 8 pictures; it must be (8, 75)"
+    line = f"encoder network returned an array {shape} for 8 images; it must be (8, 75)"
     with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
         run(images, tmp_path, Odd())
 
@@ -231,7 +230,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     """All pixels as the network's input: 120 MB of pictures never lie in memory together."""
     pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3), np.uint8)
     images = image_set([pixels] * 80, tmp_path / "n")
-    monkeypatch.setattr(batching, "TASK_BYTES", 4_000_000)
+    monkeypatch.setattr(batches, "TASK_BYTES", 4_000_000)
 
     class Shrinking(Network):
         batch = 4
@@ -251,12 +250,12 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 
 def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
     """A task that meets its bound hands the rest back; every picture still has its row."""
-    monkeypatch.setattr(batching, "TASK_BYTES", 3_000)
+    monkeypatch.setattr(batches, "TASK_BYTES", 3_000)
     with RunContext.at(tmp_path, 1, None) as place:
-        recipe = batching._Recipe("network", b"", 0, whole)
-        task = batching._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
-        done = batching.prepare(task)
-    assert [one.position for one in done.ready] == [0, 1, 2, 3]
+        recipe = batches._Recipe("network", b"", 0, whole)
+        task = batches._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
+        done = batches.prepare(task)
+    assert [one.position for one in done.prepared] == [0, 1, 2, 3]
     assert done.unreadable == ()
     assert list(done.rest) == list(range(4, COUNT))
     assert done.bytes > 6_000

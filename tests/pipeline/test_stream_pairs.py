@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from visleak import pipeline
 from visleak.errors import VisleakError
-from visleak.pipeline.stored_encoder import BY_NAME, StoredEncoder, encoder_for
+from visleak.pipeline.embeddings import BY_NAME, StoredEncoder, encoder_for
+from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.summary import summarise
-from visleak.pipeline.tables import image_tables, pair_tables
 from visleak.records import EmbeddingSet, Int64
 from visleak.settings import Settings
 from visleak.vectors import unit_rows
@@ -69,17 +69,26 @@ def embeddings(name: str, vectors: Any, sizes: list[int] | None = None, **change
 
 def ran(queries, references, settings=None, device="cpu", **changes):
     encoder = encoder_for([*queries, *references], "")
-    settings = settings or Settings(encoder="net", hard=0.9, soft=0.7, **changes)
+    settings = settings or Settings(**{"encoder": "net", "hard": 0.9, "soft": 0.7} | changes)
     with pipeline.RunContext.at(None, 1, None, device=device) as place:
         outcome = pipeline.run(queries, references, encoder, settings, place)
-        tables = list(pair_tables(outcome.compared, outcome.sides))
-        images = list(image_tables(outcome.sets, outcome.compared, outcome.sides))
+        tables = list(pair_tables(outcome.comparisons))
+        images = list(image_tables(outcome.sides.values(), outcome.comparisons))
         return (
             outcome,
             [row for table in tables for row in table.to_pylist()],
             [row for table in images for row in table.to_pylist()],
             summarise(outcome, encoder, settings, "0").as_dict(),
         )
+
+
+def test_a_query_set_without_hits_has_no_pairs():
+    """The images that another query set found are not its candidates."""
+    train = np.eye(8, dtype=np.float32)
+    sets = [embeddings("near", train[:2]), embeddings("far", (train[:2] - train[2:4]) / 2)]
+    outcome, *_ = ran(sets, [embeddings("r", train[:2])], within=False, soft=0.9)
+    counts = {each.names: len(each.pairs) for each in outcome.comparisons}
+    assert counts == {("near", "r"): 2, ("far", "r"): 0}
 
 
 def found(rows, reference_set):
@@ -205,13 +214,13 @@ def test_degrees_without_grades():
     for name in ("exact", "near", "similar", "near_or_exact", "similar_or_closer"):
         assert rates[name] is None
     assert summary["headline"] == (
-        "2 of 4 t images (50.00 %, 95 % CI 15.00-85.00) have a picture at or above the soft"
+        "2 of 4 t images (50.00 %, 95 % CI 15.00-85.00) have an image at or above the soft"
         " threshold in r, 2 of them (50.00 %) at or above the hard threshold"
     )
     assert summary["verifier"] is None
     assert summary["skipped"] == [
-        "views: net sees pictures as they are; mirrored, turned and inverted copies were not looked"
-        " for",
+        "views: net compares images as they are; mirrored, turned and inverted copies were not"
+        " searched",
         "verification of t, r: there are embeddings only, so there are degrees but no grades",
     ]
 
@@ -223,7 +232,7 @@ def test_vectors_without_a_direction_are_unreadable_on_both_sides():
     sets = embeddings("t", test), embeddings("r", train, [4, 5])
     outcome, rows, _, summary = ran([sets[0]], [sets[1]], within=False)
     problems = {
-        name: [(p.set, p.id, p.locator, p.reason, p.detail) for p in side.prints.problems]
+        name: [(p.set, p.id, p.locator, p.reason, p.detail) for p in side.fingerprints.problems]
         for name, side in outcome.sides.items()
     }
     for name, rows_and_words in {
@@ -253,7 +262,7 @@ def test_lengths_are_mended_and_counted():
     _, rows, _, summary = ran([test], [train], within=False)
     about = {each["name"]: each["norms_off"] for each in summary["sets"]}
     assert about == {"t": 6, "r": 3}
-    assert "lengths: 9 vectors were not of unit length and were made so" in summary["skipped"]
+    assert "lengths: 9 vectors were not of unit length and were rescaled" in summary["skipped"]
     matched = {(row["query"], row["reference"]) for row in rows if row["degree"] == "hard"}
     assert {(f"t{n:03d}", f"r{n:03d}") for n in (1, 3, 4, 5, 6)} <= matched
 
@@ -371,7 +380,7 @@ def test_vectors_of_the_builtin_encoder_have_its_views_and_background():
 def test_another_folder_with_the_same_weights_is_the_same_encoder(monkeypatch):
     """A path is no identity: what the user names is loaded, and its digest compared."""
     mine = StoredEncoder("clip:/mine", "d", WIDTH, None)
-    monkeypatch.setattr("visleak.pipeline.stored_encoder.load_encoder", lambda asked: mine)
+    monkeypatch.setattr("visleak.pipeline.embeddings.load_encoder", lambda asked: mine)
     theirs = embeddings("t", clouds(1, 2), encoder="d", encoder_name="clip:theirs")
     assert encoder_for([theirs], "clip:/mine") is mine
     other = embeddings("t", clouds(1, 2), encoder="e", encoder_name="clip:theirs")

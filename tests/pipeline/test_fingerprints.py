@@ -16,9 +16,10 @@ from visleak.cache import Cache
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.formats import open_images
 from visleak.images import content_digest
-from visleak.pipeline import fingerprinting, prints
+from visleak.pipeline import chunks
+from visleak.pipeline import fingerprints as step
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import ImageSet, Unreadable
 
 ENCODER = BuiltinEncoder()
@@ -137,9 +138,9 @@ def test_the_size_is_the_full_one_of_a_partly_decoded_picture(tmp_path):
 def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, chunk, limit):
     """Chunks of only bad files among them."""
     expected = run(images, tmp_path)
-    monkeypatch.setattr(fingerprinting, "CHUNK", chunk)
+    monkeypatch.setattr(step, "CHUNK", chunk)
     if limit:
-        monkeypatch.setattr(prints if limit == "BYTES_WAITING" else fingerprinting, limit, 1)
+        monkeypatch.setattr(chunks if limit == "BYTES_WAITING" else step, limit, 1)
     assert_same(run(images, tmp_path), expected)
 
 
@@ -149,7 +150,7 @@ def test_workers_change_nothing(images, tmp_path, monkeypatch, workers):
     arrays = open_images(list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8)))
     expected = run(images, tmp_path), run(arrays, tmp_path)
     monkeypatch.setenv("PYTHONPATH", HERE)
-    monkeypatch.setattr(fingerprinting, "CHUNK", 6)
+    monkeypatch.setattr(step, "CHUNK", 6)
     with (
         Cache(tmp_path / "cache") as cache,
         RunContext.at(tmp_path, workers, cache if workers == 3 else None) as place,
@@ -170,7 +171,7 @@ def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
         return encode(self, pictures)
 
     monkeypatch.setattr(BuiltinEncoder, "encode", counting)
-    monkeypatch.setattr(fingerprinting, "CHUNK", 16)
+    monkeypatch.setattr(step, "CHUNK", 16)
     with Cache(tmp_path / "cache") as cache:
         assert_same(
             run(images, tmp_path, cache=cache, rows=np.arange(10)),
@@ -229,7 +230,7 @@ def test_chosen_rows(images, tmp_path):
 
 def test_every_picture_is_read_once(images, tmp_path, monkeypatch):
     """In storage order within a chunk: archives and disks want it so."""
-    monkeypatch.setattr(fingerprinting, "CHUNK", 7)
+    monkeypatch.setattr(step, "CHUNK", 7)
     run(images, tmp_path)
     (note,) = (tmp_path / "notes").iterdir()
     assert [int(word) for word in note.read_text().split()] == list(range(COUNT))
@@ -269,7 +270,7 @@ def test_no_chosen_rows(images, tmp_path):
 def test_progress_is_told_to_the_end(images, tmp_path, monkeypatch):
     """Readable or not, every picture counts."""
     told = []
-    monkeypatch.setattr(fingerprinting, "CHUNK", 16)
+    monkeypatch.setattr(step, "CHUNK", 16)
     with RunContext.at(tmp_path, 1, None, lambda *said: told.append(said)) as place:
         fingerprint(images, ENCODER, place)
     assert told == [("reading pets", done, 40) for done in (16, 32, 40)]

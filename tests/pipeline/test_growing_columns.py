@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.pipeline.columns import GrowingColumn
+from visleak.pipeline.context import GrowingColumn
 from visleak.vectors import forget
 
 

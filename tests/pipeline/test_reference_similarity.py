@@ -13,11 +13,11 @@ from visleak import Settings
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
-from visleak.pipeline import yardstick
+from visleak.pipeline import candidates, reference_similarity
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import ImagesLost, Material
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import VIEWS, ImageSet, Pairs
 
 
@@ -76,20 +76,27 @@ def test_a_verdict_depends_on_the_pair_alone(sets) -> None:
 def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monkeypatch) -> None:
     """Oracle: pair by pair, the highest over all views that are asked for."""
     builtin, encoder = load_encoder("builtin"), Everything()
-    monkeypatch.setattr(yardstick, "CHUNK", 2)
+    monkeypatch.setattr(candidates, "PAIRS", 2)
     query, reference = np.array([2, 5, 5, 9, 2]), np.array([3, 7, 0, 0, 19])
     blank = np.zeros(len(query), np.float32)
     with RunContext.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]
         material = {
-            images.name: Material(images, made) for images, made in zip(sets, prints, strict=True)
+            images.name: EncodedSet(images, made) for images, made in zip(sets, prints, strict=True)
         }
         pairs = Pairs("test", "train", query, reference, blank, blank,
                       np.zeros(5, np.int8), np.zeros(14, np.int64))  # fmt: skip
-        (made,) = yardstick.measured([pairs], material, encoder, "all", place)
+        (made,) = reference_similarity.reference_similarities(
+            [pairs], material, encoder, "all", place
+        )
         whole = [np.array(fingerprint(images, builtin, place).matrix) for images in sets]
-        assert yardstick.measured([pairs], material, builtin, "all", place)[0] is pairs
-        (plain,) = yardstick.measured([pairs], material, encoder, "none", place)
+        assert (
+            reference_similarity.reference_similarities([pairs], material, builtin, "all", place)[0]
+            is pairs
+        )
+        (plain,) = reference_similarity.reference_similarities(
+            [pairs], material, encoder, "none", place
+        )
     for n in range(5):
         left, right = whole[0][query[n]][None], whole[1][reference[n]].astype(np.float64)
         seen = [
@@ -109,13 +116,13 @@ def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
     with RunContext.at(tmp_path, 1, None) as place:
         prints = [fingerprint(images, encoder, place) for images in sets]
         gone = replace(sets[0], opener=Gone(sets[0].opener, 5))
-        material = {"test": Material(gone, prints[0]), "train": Material(sets[1], prints[1])}
+        material = {"test": EncodedSet(gone, prints[0]), "train": EncodedSet(sets[1], prints[1])}
         query, reference = np.array([2, 5, 9]), np.array([3, 7, 4])
         blank = np.zeros(3, np.float32)
         pairs = Pairs("test", "train", query, reference, blank, blank,
                       np.zeros(3, np.int8), np.zeros(14, np.int64))  # fmt: skip
         with pytest.raises(ImagesLost) as error:
-            yardstick.measured([pairs], material, encoder, "all", place)
+            reference_similarity.reference_similarities([pairs], material, encoder, "all", place)
     assert error.value.name == "test"
     assert [(at, why.reason) for at, why in error.value.refused] == [(5, "gone")]
 

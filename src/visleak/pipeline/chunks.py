@@ -1,4 +1,4 @@
-"""The fingerprint of a picture while it travels: from what was read to rows and cache entries."""
+"""The fingerprints of a part of a set, and the cache entries of single images."""
 
 from __future__ import annotations
 
@@ -10,30 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import DECODING, content_digest
-from visleak.records import (
-    Bool,
-    Bytes8,
-    Encoder,
-    Float32,
-    ImageSet,
-    Int64,
-    Problem,
-    Unreadable,
-)
+from visleak.records import Bool, Bytes8, Encoder, Float32, ImageSet, Int64, Problem, Unreadable
 
 #: Stored bytes that may be held at once before they are decoded; bounds a worker's memory.
 BYTES_WAITING: Final = 64_000_000
 
-#: A picture as it was read: position, content, content digest.
+#: An image as it was read: position, content, content digest.
 Item = tuple[int, bytes | Bytes8, bytes]
 
-#: Why a picture at a position has no fingerprint.
+#: Position of an image that has no fingerprint, and why.
 Refused = tuple[int, Unreadable]
 
 
 @dataclass(frozen=True, slots=True)
-class Print:
-    """The fingerprint of one picture: full size in pixels, whether it is flat, its vector."""
+class ImageFingerprint:
+    """The fingerprint of one image: full size in pixels, whether it is flat, its vector."""
 
     width: int
     height: int
@@ -43,17 +34,17 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A picture that could be read, and whether its fingerprint was made just now."""
+    """A readable image; ``fresh`` if its fingerprint is not from the cache or a copy's."""
 
     position: int
     digest: bytes
-    print: Print
+    fingerprint: ImageFingerprint
     fresh: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What became of a part of a set: readable rows, then who could not be read."""
+    """The fingerprints of a part of a set, and its unreadable images."""
 
     rows: Int64
     digests: Bytes8
@@ -66,14 +57,14 @@ class Chunk:
     @classmethod
     def of(cls, width: int, rows: Sequence[Row], unreadable: Iterable[Refused]) -> Chunk:
         """Return the columns of rows whose vectors have ``width`` coordinates."""
-        prints = [row.print for row in rows]
-        matrix = np.stack([p.vector for p in prints]) if rows else np.empty((0, width), np.float32)
+        made = [row.fingerprint for row in rows]
+        matrix = np.stack([m.vector for m in made]) if rows else np.empty((0, width), np.float32)
         digests = np.frombuffer(b"".join(row.digest for row in rows), np.uint8)
         return cls(
             rows=np.array([row.position for row in rows], np.int64),
             digests=digests.reshape(-1, 16),
-            sizes=np.array([(p.width, p.height) for p in prints], np.int32).reshape(-1, 2),
-            flat=np.array([p.flat for p in prints], np.bool_),
+            sizes=np.array([(m.width, m.height) for m in made], np.int32).reshape(-1, 2),
+            flat=np.array([m.flat for m in made], np.bool_),
             matrix=matrix,
             fresh=np.array([row.fresh for row in rows], np.bool_),
             unreadable=tuple(unreadable),
@@ -83,7 +74,7 @@ class Chunk:
 def read_items(
     stored: Iterable[tuple[int, bytes | Bytes8 | Unreadable]], unreadable: list[Refused]
 ) -> Iterator[list[Item]]:
-    """Yield what could be read, a bounded number of bytes at a time; note the rest."""
+    """Yield the readable images, a bounded number of bytes at a time; note the others."""
     items: list[Item] = []
     held = 0
     for position, data in stored:
@@ -100,33 +91,28 @@ def read_items(
 
 
 def problems_of(images: ImageSet, refused: Iterable[Refused]) -> Iterator[Problem]:
-    """Yield who it is at the positions that could not be read, and why."""
+    """Yield the rows of ``unreadable.csv`` of some positions."""
     for position, why in refused:
-        yield Problem(
-            images.name,
-            images.ids[position].as_py(),
-            images.locators[position].as_py(),
-            why.reason,
-            why.detail,
-        )
+        id_, locator = images.ids[position].as_py(), images.locators[position].as_py()
+        yield Problem(images.name, id_, locator, why.reason, why.detail)
 
 
-def no_numbers(encoder: Encoder) -> Unreadable:
-    """Return why a picture is left out for which an encoder returned NaN or infinity."""
+def not_finite(encoder: Encoder) -> Unreadable:
+    """Return why an image is excluded whose vector has NaN or infinity."""
     precision = getattr(encoder, "precision", "")
     advice = f" in {precision}; use --precision fp32" if precision in ("fp16", "bf16") else ""
-    return Unreadable("unsupported", f"the {called(encoder)} made no numbers of it{advice}")
+    return Unreadable("unsupported", f"the {label_of(encoder)} made no numbers of it{advice}")
 
 
-def called(encoder: Encoder) -> str:
-    """Return what an encoder is called in messages; what is fed like one may be of another kind."""
+def label_of(encoder: Encoder) -> str:
+    """Return kind and name of an encoder, for messages."""
     return f"{getattr(encoder, 'kind', 'encoder')} {encoder.name}"
 
 
 def maker(encoder: Encoder) -> bytes:
-    """Return the cache's key of an encoder, whose digest may be any text, and of its pixels.
+    """Return the cache's key of an encoder and of the decoding of its images.
 
-    Vectors of another precision mean the same and are no other encoder's, but they are not these.
+    Vectors of another precision have the same meaning and digest, but other values.
     """
     precision = getattr(encoder, "precision", "")
     about = f"{encoder.digest}{' ' if precision else ''}{precision}"
@@ -134,11 +120,11 @@ def maker(encoder: Encoder) -> bytes:
 
 
 def entries(chunk: Chunk, beyond: int = 0) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the new fingerprints of a chunk as cache entries: 9 bytes of facts, the vector.
+    """Yield the new fingerprints of a chunk as cache entries: size, flatness, the vector.
 
     Args:
         chunk: of images.
-        beyond: only those of a longer side, pixels.
+        beyond: only images with a longer side than this, in pixels.
     """
     for index in np.flatnonzero(chunk.fresh & (chunk.sizes.max(axis=1, initial=0) > beyond)):
         facts = chunk.sizes[index].astype("<i4").tobytes() + bytes([int(chunk.flat[index])])
@@ -146,8 +132,8 @@ def entries(chunk: Chunk, beyond: int = 0) -> Iterator[tuple[bytes, bytes]]:
         yield chunk.digests[index].tobytes(), facts + vector
 
 
-def unpack(entry: bytes) -> Print:
+def unpack(entry: bytes) -> ImageFingerprint:
     """Return the fingerprint of a cache entry."""
     width, height = np.frombuffer(entry, "<i4", 2)
     vector = np.frombuffer(entry, "<f4", offset=9)
-    return Print(int(width), int(height), bool(entry[8]), vector)
+    return ImageFingerprint(int(width), int(height), bool(entry[8]), vector)

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from visleak.auditing import Audit, audit
-from visleak.pipeline.crowds import CROWDED, LARGE, REPRESENTATIVES, Forest, Spanning
+from visleak.pipeline.selection import DENSE, LARGE, REPRESENTATIVES, Clusters, SpanningForest
 from visleak.settings import Settings
 from visleak.verdicts import Verdict, judged_summary
 from visleak.verify import check
 
-FRAMES = CROWDED + 14
+FRAMES = DENSE + 14
 TIME = "2026-01-01T00:00:00Z"
 
 
@@ -30,7 +30,7 @@ def contents(numbers):
 def grown(left, right, similarity, near, most=None):
     """Return the pairs of each step, where those of ``near`` are found to be near."""
     ends = np.array(left), np.array(right)
-    forest, seen = Forest(ends, np.array(similarity, np.float32), most), []
+    forest, seen = SpanningForest(ends, np.array(similarity, np.float32), most), []
     while len(due := forest.due()):
         seen.append(due.tolist())
         forest.proceed(np.isin(due, near))
@@ -92,18 +92,18 @@ def spanning(groups):
     ends = [contents([pair[end] for pair in pairs]).view(np.uint8) for end in (0, 1)]
     keys = np.concatenate([e.reshape(-1, 16) for e in ends] + [np.zeros((len(pairs), 1))], axis=1)
     keys = np.ascontiguousarray(keys.astype(np.uint8)).view("V33").ravel()
-    return Spanning.of(keys, np.zeros((len(pairs), 3), np.float32), np.ones(len(pairs), bool))
+    return Clusters.of(keys, np.zeros((len(pairs), 3), np.float32), np.ones(len(pairs), bool))
 
 
 def test_large_groups_have_representatives_and_small_ones_all():
     large, small = range(100, 100 + LARGE), range(300, 300 + LARGE - 1)
     own = spanning([large, small])
     asked = contents([*large, *small, 7])
-    speaks = own.speaks(asked)
+    speaks = own.is_representative(asked)
     assert speaks[:LARGE].tolist() == [True] * REPRESENTATIVES + [False] * (LARGE - REPRESENTATIVES)
     assert speaks[LARGE:].all()
     mixed = np.random.default_rng(0).permutation(len(asked))
-    assert (own.speaks(asked[mixed]) == speaks[mixed]).all()
+    assert (own.is_representative(asked[mixed]) == speaks[mixed]).all()
 
 
 def test_contents_have_the_group_that_near_pairs_connect():

@@ -18,13 +18,12 @@ from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.formats import open_images
-from visleak.pipeline.afar import opener_for
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.fingerprinting import fingerprint
-from visleak.pipeline.material import Material
-from visleak.pipeline.parted import PartedSearch, search_for
-from visleak.pipeline.partitions import KeptHits, streamed
-from visleak.pipeline.pictures import Drawer
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.pipeline.pixels import Pixels
+from visleak.pipeline.remote import DistributedSearch, opener_for, search_for
+from visleak.pipeline.streaming import CachedHits, streamed
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
@@ -51,7 +50,7 @@ def crops(natural, count, side, seed=0):
 
 def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     """Verification included, whose workers cannot read the scratch folder."""
-    monkeypatch.setattr("visleak.pipeline.parted.PART", 16)
+    monkeypatch.setattr("visleak.pipeline.remote.PART", 16)
     train = crops(natural, 40, 64)
     test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
@@ -59,7 +58,7 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     audit(test, train, out=tmp_path / "there", cache=tmp_path / "c", engine=lambda *_: executor)
     for name in (PAIRS, IMAGES):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
-    assert {"_work", "_search", "_screen_work", "_check_work"} <= set(executor.tasks)
+    assert {"_encode", "_search", "_screen", "_check"} <= set(executor.tasks)
     assert "near" in here.pairs()["grade"].to_pylist()
 
 
@@ -74,7 +73,7 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
     for path in written:
         other = tmp_path / "there" / path.relative_to(tmp_path / "here")
         assert other.read_bytes() == path.read_bytes(), path.name
-    assert executor.tasks == ["_work"] * 3
+    assert executor.tasks == ["_encode"] * 3
 
 
 # -- what is sent --------------------------------------------------------------------------------
@@ -89,15 +88,15 @@ def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
     path.write_bytes(b"".join(picture.tobytes() for picture in pictures))
     offset = np.cumsum([0, *(picture.size for picture in pictures)])
     slot = np.array([-1, 2, 0, -1, 1, 3])
-    drawer = Drawer(path, slot, offset, shapes)
+    drawer = Pixels(path, slot, offset, shapes)
     asked = np.array([5, 4, 1, 5])
     sent, rows = drawer.only(asked)
     path.unlink()
     for row, original in zip(rows, asked, strict=True):
         expected = pictures[slot[original]]
-        found = sent.picture(int(row))
+        found = sent.image(int(row))
         assert np.array_equal(found, expected) if expected.size else not found.size
-    assert sent.pixels.nbytes == pictures[3].nbytes + pictures[1].nbytes + pictures[2].nbytes
+    assert sent.values.nbytes == pictures[3].nbytes + pictures[1].nbytes + pictures[2].nbytes
     nothing, rows = drawer.only(np.empty(0, np.int64))
     assert len(rows) == 0
     assert nothing.offset[-1] == 0
@@ -108,13 +107,13 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     place = apart(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
-    from visleak.pipeline.pictures import Shelf, fill
+    from visleak.pipeline.pixels import SharedPixels, read_pixels
     from visleak.verify.check import bounded
 
-    drawer = fill(Material(images, prints), np.arange(30), bounded, 256, place)
+    drawer = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))
-    handle, _ = Shelf({"images": many}, place).hand("images", np.array([3, 4]))
-    assert handle.load().pixels.nbytes == 2 * 40 * 40 * 3
+    handle, _ = SharedPixels({"images": many}, place).handle("images", np.array([3, 4]))
+    assert handle.load().values.nbytes == 2 * 40 * 40 * 3
     assert len(handle.load().slot) == 2
 
 
@@ -124,7 +123,7 @@ def test_an_opener_proves_what_it_sees(natural, tmp_path):
     images = open_images(pictures, name="test")
     proven = opener_for(images, range(5), place)
     strange = cluster_working.Elsewhere(pictures, -1)
-    with pytest.raises(VisleakError, match=r"does not see .* \(it is another picture\); put the"):
+    with pytest.raises(VisleakError, match=r"does not see .* \(it is another image\); put the"):
         next(iter(replace(proven, opener=strange).read([1])))
     for found, expected in zip(proven.read([1, 3]), pictures[1::2], strict=True):
         assert np.array_equal(found, expected)
@@ -167,8 +166,8 @@ def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, mo
         asked.append((name, options))
         return Known()
 
-    monkeypatch.setattr("visleak.pipeline.afar.load_encoder", load)
-    monkeypatch.setattr("visleak.pipeline.afar.CHUNK", 10)
+    monkeypatch.setattr("visleak.pipeline.remote.load_encoder", load)
+    monkeypatch.setattr("visleak.pipeline.remote.CHUNK", 10)
     _forget_networks()
     images = open_images([*crops(natural, 33, 40), np.zeros((23, 40, 3), np.uint8)])
     expected = fingerprint(images, Known(), alone)
@@ -187,7 +186,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
     def other(name, **options):
         return Known(digest="network-2")
 
-    monkeypatch.setattr("visleak.pipeline.afar.load_encoder", other)
+    monkeypatch.setattr("visleak.pipeline.remote.load_encoder", other)
     _forget_networks()
     with pytest.raises(VisleakError) as caught:
         fingerprint(open_images(crops(natural, 3, 40)), Known(), apart(tmp_path))
@@ -210,7 +209,7 @@ def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
 
 
 def _forget_networks() -> None:
-    from visleak.pipeline.afar import _loaded
+    from visleak.pipeline.remote import _loaded
 
     _loaded.cache_clear()
 
@@ -219,7 +218,7 @@ def _forget_networks() -> None:
 
 
 def test_the_engine_is_chosen_by_where_workers_are(alone, tmp_path):
-    assert isinstance(search_for("exact", apart(tmp_path)), PartedSearch)
+    assert isinstance(search_for("exact", apart(tmp_path)), DistributedSearch)
     assert isinstance(search_for("exact", alone), ExactSearch)
 
 
@@ -252,7 +251,7 @@ def test_findings_are_kept_for_this_very_question(tmp_path):
             before = len(place.executor.tasks)
             streamed(*question, place)
             assert len(place.executor.tasks) == before + 4
-        kept = KeptHits(cache, query, rule)
+        kept = CachedHits(cache, query, rule)
         assert kept.get(parts[0]) is not None
         cache._db.execute("UPDATE entries SET value = x'00'")
         assert kept.get(parts[0]) is None

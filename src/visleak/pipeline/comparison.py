@@ -1,0 +1,187 @@
+"""One comparison: two sides with their candidates, evidence and grades."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.grading import Grader, grade
+from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.selection import Clusters
+from visleak.pipeline.thresholds import Thresholds
+from visleak.records import DEGREES, GRADES, Bool, Evidence, Float32, Grades, ImageSet, Int8, Pairs
+from visleak.storage.summary import ChanceSummary
+
+#: Sets are compared by label where they share this much of the smaller vocabulary.
+SHARED: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides of an audit; each step adds what it finds.
+
+    Attributes:
+        query, reference: the sides; one object twice within a set.
+        pairs: candidates, sorted by the query's id.
+        thresholds: of degrees.
+        coverage: ``within``, ``intra`` or ``inter``.
+        modality: ``full`` or ``image-only``.
+        clusters: groups of similar images that were verified before the rest.
+        measured: the pairs as the built-in fingerprint measures them, until they are graded.
+        evidence: of the pairs, until they are graded.
+        grades: ``None`` where the pairs were not verified.
+        matrix: ``float32`` (n, 9), NaN where no relation was fitted.
+        skipped: ``int8`` (n,), as in :class:`visleak.records.Evidence`, or ``None``.
+        chance: how many pairs reach the thresholds by chance, where that is known.
+    """
+
+    query: Side
+    reference: Side
+    pairs: Pairs
+    thresholds: Thresholds
+    coverage: str
+    modality: str
+    clusters: Clusters | None = None
+    measured: Pairs | None = None
+    evidence: Evidence | None = None
+    grades: Grades | None = None
+    matrix: Float32 | None = None
+    skipped: Int8 | None = None
+    chance: ChanceSummary | None = None
+
+    @classmethod
+    def of(
+        cls, query: Side, reference: Side, pairs: Pairs, thresholds: Thresholds, annotations: str
+    ) -> Comparison:
+        """Return a comparison with its candidates.
+
+        Args:
+            query, reference, pairs, thresholds: as in the class.
+            annotations: setting for the modality.
+        """
+        covers = coverage(query.images, reference.images)
+        exposed = modality(reference.images, annotations)
+        return cls(query, reference, pairs, thresholds, covers, exposed)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of the two sets."""
+        return self.query.name, self.reference.name
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether both sets have images that can be verified."""
+        return self.query.images.has_pixels and self.reference.images.has_pixels
+
+    @cached_property
+    def degree(self) -> Int8:
+        """Index into ``DEGREES`` of each pair, -1 below the soft threshold."""
+        return degree_of(self.pairs.similarity, self.thresholds.hard, self.thresholds.soft)
+
+    @cached_property
+    def near(self) -> Bool | None:
+        """Which pairs are near or exact, blank images among them; ``None`` without grades."""
+        if self.grades is None:
+            return None
+        grades = self.grades.grade
+        return np.asarray((grades >= 0) & (grades <= GRADES.index("near")))
+
+    def graded(self, grader: Grader | None) -> Comparison:
+        """Return the comparison with grades in place of the evidence, if there is any."""
+        if self.evidence is None or self.measured is None or grader is None:
+            return self
+        grades = grade(
+            self.measured.similarity,
+            self.measured.background,
+            self.evidence,
+            equal_bytes=same_bytes(self.pairs, self.query, self.reference),
+            flat=self.query.fingerprints.flat[self.pairs.query],
+            grader=grader,
+        )
+        # a copy, which does not keep the other columns in memory
+        matrix = np.ascontiguousarray(self.evidence.matrix)
+        skipped = self.evidence.skipped
+        return replace(
+            self, grades=grades, matrix=matrix, skipped=skipped, measured=None, evidence=None
+        )
+
+
+def same_bytes(pairs: Pairs, query: EncodedSet, reference: EncodedSet) -> Bool:
+    """Return which pairs are two copies of the same bytes."""
+    left = query.fingerprints.digests[pairs.query]
+    right = reference.fingerprints.digests[pairs.reference]
+    return np.asarray((left == right).all(axis=1))
+
+
+def degree_of(similarity: Float32, hard: float | None, soft: float | None) -> Int8:
+    """Return the degree of similarities: 0 hard, 1 soft, -1 neither."""
+    result = np.full(len(similarity), -1, np.int8)
+    if soft is not None:
+        result[similarity >= np.float32(soft)] = DEGREES.index("soft")
+    if hard is not None:
+        result[similarity >= np.float32(hard)] = DEGREES.index("hard")
+    return result
+
+
+# -- labels --------------------------------------------------------------------------------------
+
+
+def coverage(query: ImageSet, reference: ImageSet) -> str:
+    """Return ``within`` (one set), ``intra`` (one dataset) or ``inter``."""
+    if query.name == reference.name:
+        return "within"
+    return "intra" if query.dataset == reference.dataset else "inter"
+
+
+def modality(reference: ImageSet, annotations: str) -> str:
+    """Return ``full`` where the annotation was exposed in training too, else ``image-only``.
+
+    Args:
+        reference: the training side.
+        annotations: ``used`` or ``unused`` overrides what roles and annotations say.
+    """
+    if annotations != "auto":
+        return "full" if annotations == "used" else "image-only"
+    annotated = reference.annotated or reference.labels is not None
+    return "full" if annotated and "training" in reference.roles else "image-only"
+
+
+def comparable(query: ImageSet, reference: ImageSet) -> bool:
+    """Whether the labels of two sets name the same classes."""
+    if query.labels is None or reference.labels is None:
+        return False
+    return share_classes(query.labels, reference.labels)
+
+
+def share_classes(left: pa.Array, right: pa.Array) -> bool:
+    """Whether two columns of labels share :data:`SHARED` of the smaller vocabulary."""
+    mine, theirs = _vocabulary(left), _vocabulary(right)
+    smaller = min(len(mine), len(theirs))
+    return smaller > 0 and len(mine & theirs) >= SHARED * smaller
+
+
+def _vocabulary(labels: pa.StringArray) -> set[str]:
+    return set(normalised(pc.unique(labels)).drop_null().to_pylist())
+
+
+def normalised(labels: pa.Array) -> pa.Array:
+    """Return labels for comparison: in lower case, ``_`` and ``-`` as spaces.
+
+    >>> normalised(pa.array(["Great_White-Shark "])).to_pylist()
+    ['great white shark']
+    """
+    return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(labels), "[_-]", " "))
+
+
+def relation(query: pa.Array, reference: pa.Array, compare: bool) -> pa.Array:
+    """Return ``same``, ``different`` or ``unknown`` for each pair of labels."""
+    if not compare:
+        return pa.array(np.full(len(query), "unknown"), pa.string())
+    equal = pc.equal(normalised(query), normalised(reference))
+    known = pc.if_else(equal, "same", "different")
+    return pc.fill_null(known, "unknown").cast(pa.string())

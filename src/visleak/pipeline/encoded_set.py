@@ -1,0 +1,224 @@
+"""Sets with their fingerprints. Images that are read again must be what they were.
+
+A run reads an image first for its fingerprint, and later to verify pairs. Between the two a disk
+may be unmounted, a server may fail, a file may be overwritten. Findings on such an image must not
+be counted, least of all as "no leak".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from visleak.errors import VisleakError
+from visleak.formats.openers import chosen
+from visleak.images import content_digest
+from visleak.pipeline.chunks import Refused, problems_of
+from visleak.pipeline.context import RunContext
+from visleak.records import (
+    Bytes8,
+    FileCount,
+    Fingerprints,
+    Float32,
+    ImageSet,
+    Int64,
+    Opener,
+    Problem,
+    Unreadable,
+)
+
+#: Reasons why an image cannot be read again; both may be temporary.
+GONE: Final = "gone"
+CHANGED: Final = "changed"
+
+#: Vectors copied at a time; only bounds memory.
+CHUNK: Final = 4096
+
+
+class ImagesLost(VisleakError):
+    """Images that could be read at first could not be read again.
+
+    Attributes:
+        name: of their set.
+        refused: their positions in the set, and why.
+    """
+
+    def __init__(self, name: str, refused: Sequence[Refused]) -> None:
+        super().__init__(_not_again(name, len(refused), refused[0][1]))
+        self.name = name
+        self.refused = tuple(refused)
+
+    def __reduce__(self) -> tuple[type[ImagesLost], tuple[str, tuple[Refused, ...]]]:
+        # workers send errors by pickle, which would keep the message alone
+        return type(self), (self.name, self.refused)
+
+
+def _not_again(name: str, count: int, why: Problem | Unreadable) -> str:
+    detail = f": {why.detail}" if why.detail else ""
+    return (
+        f"images of set {name!r} could be read at first, and not again ({count:,};"
+        f" {why.reason}{detail}); run the command again when the source is whole and nothing"
+        " writes to it"
+    )
+
+
+def lost(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Return the problems of images that could be read at first, and not again."""
+    return tuple(problem for problem in problems if problem.reason in (GONE, CHANGED))
+
+
+def refuse_lost(name: str, found: Iterable[object]) -> None:
+    """Refuse a result some images of which could be read at first, and not again.
+
+    Args:
+        name: of the set.
+        found: images or problems.
+
+    Raises:
+        VisleakError: some are lost.
+    """
+    problems = [each for each in found if isinstance(each, Problem | Unreadable)]
+    away = [each for each in problems if each.reason in (GONE, CHANGED)]
+    if away:
+        raise VisleakError(_not_again(name, len(away), away[0]))
+
+
+@dataclass(frozen=True)
+class UnchangedOpener:
+    """Reads images again; an image that is not what it was is unreadable.
+
+    Attributes:
+        opener: reads them.
+        positions: ``int64`` (n,), ascending: of the images that could be read.
+        digests: ``uint8`` (n, 16): of what was stored there.
+    """
+
+    opener: Opener
+    positions: Int64
+    digests: Bytes8
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield what is stored at some of the positions, see :class:`visleak.records.Opener`."""
+        rows = np.searchsorted(self.positions, positions)
+        for row, stored in zip(rows, self.opener.read(positions), strict=True):
+            if isinstance(stored, Unreadable):
+                detail = f"{stored.reason}, {stored.detail}" if stored.detail else stored.reason
+                yield Unreadable(GONE, detail)
+            elif content_digest(stored) != self.digests[row].tobytes():
+                yield Unreadable(CHANGED, "it is another image than when it was read first")
+            else:
+                yield stored
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingCounts:
+    """Counts of a whole set of embeddings.
+
+    Attributes:
+        vectors: of the set.
+        rescaled: vectors that were not of unit length.
+        streamed: only the images that are in a pair have fingerprints.
+        files: how many of the set's files are present, or ``None``.
+    """
+
+    vectors: int
+    rescaled: int
+    streamed: bool
+    files: FileCount | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSet:
+    """A set with the fingerprints of its readable images.
+
+    Attributes:
+        images: the set.
+        fingerprints: of its readable images.
+        embeddings: of a set of embeddings, its counts.
+    """
+
+    images: ImageSet
+    fingerprints: Fingerprints
+    embeddings: EmbeddingCounts | None = field(default=None, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """Name of the set."""
+        return self.images.name
+
+    @property
+    def streamed(self) -> bool:
+        """Whether only the images that are in a pair have fingerprints."""
+        return self.embeddings is not None and self.embeddings.streamed
+
+    @property
+    def contents(self) -> npt.NDArray[np.void]:
+        """The digests of the contents, 16 bytes each, one per fingerprint."""
+        return np.ascontiguousarray(self.fingerprints.digests).view("V16").ravel()
+
+    @property
+    def opener(self) -> Opener:
+        """An opener of the images as they were when the fingerprints were made."""
+        if not self.fingerprints.of_bytes:
+            return self.images.opener
+        fingerprints = self.fingerprints
+        return UnchangedOpener(self.images.opener, fingerprints.rows, fingerprints.digests)
+
+    def readable(self) -> EncodedSet:
+        """Return the readable images as a set of their own, whose content must not change."""
+        rows = self.fingerprints.rows
+        images = chosen(replace(self.images, opener=self.opener), rows, self.name)
+        fingerprints = replace(self.fingerprints, rows=np.arange(len(rows)), problems=())
+        return EncodedSet(images, fingerprints)
+
+    def without(self, refused: Sequence[Refused], context: RunContext) -> EncodedSet:
+        """Return the set with some readable images as unreadable ones."""
+        whole = self.fingerprints
+        keep = ~np.isin(whole.rows, [position for position, _ in refused])
+        refused = sorted(refused, key=lambda each: each[0])
+        with context.column(".matrix", np.float32, whole.matrix.shape[1:]) as matrix:
+            for start in range(0, len(whole), CHUNK):
+                part = slice(start, start + CHUNK)
+                matrix.append(whole.matrix[part][keep[part]])
+            fingerprints = replace(
+                whole,
+                rows=whole.rows[keep],
+                ids=whole.ids.filter(pa.array(keep)),
+                matrix=matrix.mapped(),
+                digests=whole.digests[keep],
+                sizes=whole.sizes[keep],
+                flat=whole.flat[keep],
+                problems=(*whole.problems, *problems_of(self.images, refused)),
+            )
+        return EncodedSet(self.images, fingerprints, embeddings=self.embeddings)
+
+
+@dataclass(frozen=True, slots=True)
+class Side(EncodedSet):
+    """A set as one side of a comparison.
+
+    Attributes:
+        background: ``float32`` (n,): mean similarity to the nearest images of the cohort.
+        order: ``int64`` (n,): ranks of the ids, for ties.
+    """
+
+    background: Float32
+    order: Int64
+
+
+def none_readable(problems: Sequence[Problem]) -> str:
+    """Return why no image of a set could be read, with the first as an example."""
+    reasons = Counter(problem.reason for problem in problems).most_common()
+    counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
+    first = problems[0]
+    detail = f" ({first.detail})" if first.detail else ""
+    return (
+        f"none of its {len(problems):,} images could be read ({counted}), such as"
+        f" {first.id!r}{detail}"
+    )

@@ -1,0 +1,361 @@
+"""Evidence on pairs: the table that verification fills in, and its entries in the cache.
+
+A row has the screen and the placement it found, the checks, and the geometric relation. Evidence
+belongs to contents, so pairs of equal contents share a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.cache import Cache
+from visleak.images import DECODING
+from visleak.pipeline.context import RunContext
+from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.fingerprints import TINIEST
+from visleak.pipeline.selection import CONNECTED, Clusters
+from visleak.records import Bool, Evidence, Float32, Int8, Int64, Pairs
+from visleak.verify import check, close
+from visleak.verify.measures import CHECKS, NOTHING
+
+#: Pairs looked up in the cache, or stored there, at a time, and rows of evidence that are held in
+#: memory; only bound memory.
+KNOWN_CHUNK: Final = 16_384
+MEMORY_ROWS: Final = 65_536
+
+#: Queries whose screens are looked up at a time.
+SCREEN_CHUNK: Final = 1024
+
+#: Columns of the table; the nine values of the relation follow.
+COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
+SCREEN: Final = slice(0, 5)
+CHECK: Final = slice(5, len(COLUMNS))
+RELATION: Final = slice(len(COLUMNS), len(COLUMNS) + 9)
+
+#: The columns of a full check, which are cached together.
+CHECKED: Final = slice(CHECK.start, RELATION.stop)
+
+#: Their values where nothing was found, which are not stored in the cache.
+_USUAL: Final = np.array([*(getattr(NOTHING, name) for name in CHECKS), *np.eye(3).ravel()], "<f4")
+
+#: Bytes of a key, ways in which a pair is checked, and the prefix of the makers of screens.
+_KEY: Final = 33
+_WAYS: Final = 32
+_SCREENS: Final = b"screens "
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctPairs:
+    """The distinct pairs of contents of one comparison, and the evidence on them.
+
+    Attributes:
+        pairs: one pair per pair of contents, the first of it in the order of pairs.
+        sides: the sets of query and reference.
+        numbers: ``int64``: number of the content of each fingerprint of either side.
+        of: ``int64`` (n,): the distinct pair of each pair of the comparison.
+        table: ``float32`` (distinct, columns): NaN where nothing is known.
+        equal: pairs of equal bytes, which need no check.
+        tried, near: pairs of clusters that were verified, and those that are near or exact.
+        connected: pairs whose images are connected by near pairs of clusters.
+    """
+
+    pairs: Pairs
+    sides: tuple[EncodedSet, EncodedSet]
+    numbers: tuple[Int64, Int64]
+    of: Int64
+    table: Float32
+    equal: Bool
+    tried: Bool
+    near: Bool
+    connected: Bool
+
+    @classmethod
+    def of_pairs(
+        cls,
+        pairs: Pairs,
+        sets: Mapping[str, EncodedSet],
+        context: RunContext,
+        clusters: Clusters | None = None,
+    ) -> DistinctPairs:
+        """Return the distinct pairs of a comparison with the evidence that is known already."""
+        sides = sets[pairs.query_set], sets[pairs.reference_set]
+        contents = np.concatenate([sides[0].contents, sides[1].contents])
+        number = np.unique(contents, return_inverse=True)[1].astype(np.int64)
+        own, others = np.split(number, [len(sides[0].fingerprints)])
+        left, right = own[pairs.query], others[pairs.reference]
+        code = left * (own.max(initial=0) + others.max(initial=0) + 1) + right
+        code = code * _WAYS + _ways(pairs, slice(None))
+        _, first, group = np.unique(code, return_index=True, return_inverse=True)
+        # in the order of pairs, which decides ties
+        order = np.argsort(first)
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        of, first = rank[group], first[order]
+        distinct = pairs.only(first)
+        if pairs.votes is not None:
+            votes = np.zeros(len(first), np.float32)
+            np.maximum.at(votes, of, pairs.votes)
+            distinct = replace(distinct, votes=votes)
+        table, equal = _known(distinct, sides, context), left[first] == right[first]
+        tried, near, connected = np.zeros((3, len(first)), np.bool_)
+        if clusters is not None and len(clusters.keys):
+            keys = keys_of(distinct, np.arange(len(distinct)), sides, by_way=False)
+            at, tried = clusters.find(keys)
+            table[tried], near = clusters.table[at[tried]], tried & clusters.near[at]
+            one = clusters.group_of(sides[0].contents)[distinct.query]
+            other = clusters.group_of(sides[1].contents)[distinct.reference]
+            connected = (one == other) & (one >= 0)
+        return cls(distinct, sides, (own, others), of, table, equal, tried, near, connected)
+
+    def evidence(self, skipped: Int8 | None) -> Evidence:
+        """Return the evidence on all pairs of the comparison; skipped ones have the screen's."""
+        every = len(self.of) == len(self.table) and bool((np.diff(self.of) == 1).all())
+        table = self.table if every else self.table[self.of]
+        if skipped is not None:
+            skipped = skipped[self.of]
+            table[skipped > 0, CHECKED] = np.nan
+            # of a cluster not all pairs were screened
+            table[skipped == CONNECTED] = np.nan
+        return as_evidence(table, skipped)
+
+
+def as_evidence(table: Float32, skipped: Int8 | None = None) -> Evidence:
+    """Return rows of the table as evidence."""
+    columns = {name: table[:, place] for place, name in enumerate(COLUMNS)}
+    return Evidence(columns, table[:, RELATION], skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """Some of the distinct pairs of one comparison.
+
+    Attributes:
+        own: all of them.
+        index: ``int64`` (n,): positions of some, ascending.
+    """
+
+    own: DistinctPairs
+    index: Int64
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def only(self, keep: Bool | slice) -> Subset:
+        """Return some of the pairs."""
+        return Subset(self.own, self.index[keep])
+
+    @property
+    def query(self) -> Int64:
+        """Rows of the query's fingerprints."""
+        return self.own.pairs.query[self.index]
+
+    @property
+    def reference(self) -> Int64:
+        """Rows of the reference's fingerprints."""
+        return self.own.pairs.reference[self.index]
+
+    @property
+    def contents(self) -> tuple[Int64, Int64]:
+        """Numbers of the contents of either image."""
+        left, right = self.own.numbers
+        return left[self.query], right[self.reference]
+
+    @property
+    def table(self) -> Float32:
+        """A copy of the evidence."""
+        return self.own.table[self.index]
+
+    @property
+    def unchecked(self) -> Bool:
+        """Pairs without a full check."""
+        return np.asarray(np.isnan(self.own.table[self.index, COLUMNS.index("side")]))
+
+    @property
+    def open(self) -> Bool:
+        """Checked pairs that resemble each other and were not compared closely yet."""
+        table = self.table
+        side, structure, core, closer = (
+            table[:, COLUMNS.index(name)] for name in ("side", "structure", "core", "close_side")
+        )
+        worthwhile = close.is_worthwhile(structure, core)
+        return np.asarray((side > check.TINY) & worthwhile & (closer < 0))
+
+    @property
+    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Width and height of either image, each (n, 2)."""
+        left, right = (side.fingerprints.sizes for side in self.own.sides)
+        return left[self.query], right[self.reference]
+
+    @property
+    def flat(self) -> Bool:
+        """Pairs of blank images."""
+        return self.own.sides[0].fingerprints.flat[self.query]
+
+    @property
+    def uses_features(self) -> Bool:
+        """Pairs to be aligned by local features."""
+        return _uses_features(self.own.pairs, self.index)
+
+    def cache_keys(self) -> npt.NDArray[np.void]:
+        """Return the cache keys of the pairs, see :func:`keys_of`."""
+        return keys_of(self.own.pairs, self.index, self.own.sides)
+
+
+# -- keys ----------------------------------------------------------------------------------------
+
+
+def keys_of(
+    pairs: Pairs, index: Int64, sides: tuple[EncodedSet, EncodedSet], *, by_way: bool = True
+) -> npt.NDArray[np.void]:
+    """Return the cache keys of pairs: two content digests, the view, and whether features are used.
+
+    Args:
+        pairs: of a comparison.
+        index: positions of some.
+        sides: of the comparison.
+        by_way: tell pairs apart for which local features are used.
+    """
+    left = sides[0].fingerprints.digests[pairs.query[index]]
+    right = sides[1].fingerprints.digests[pairs.reference[index]]
+    way = _ways(pairs, index) if by_way else pairs.view[index]
+    view = way.astype(np.uint8)[:, None]
+    return np.ascontiguousarray(np.concatenate([left, right, view], axis=1)).view("V33").ravel()
+
+
+def _ways(pairs: Pairs, index: Int64 | slice) -> Int8:
+    """Return how pairs are checked: the view, and whether local features are used."""
+    return np.asarray(pairs.view[index] + _WAYS // 2 * _uses_features(pairs, index), np.int8)
+
+
+def _uses_features(pairs: Pairs, index: Int64 | slice) -> Bool:
+    """Return the pairs to be aligned by local features.
+
+    If local features were compared to find candidates, only pairs with votes share any.
+    """
+    if pairs.votes is None:
+        return np.ones(len(pairs.view[index]), np.bool_)
+    return np.asarray(pairs.votes[index] > 0)
+
+
+def parts_of(count: int, step: int) -> list[slice]:
+    """Return the slices that cut ``count`` pairs into parts."""
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
+# -- full checks in the cache --------------------------------------------------------------------
+
+
+def _maker() -> bytes:
+    usual = hashlib.blake2b(_USUAL.tobytes(), digest_size=4).digest()
+    return check.digest() + bytes([DECODING]) + usual
+
+
+def _known(pairs: Pairs, sides: tuple[EncodedSet, EncodedSet], context: RunContext) -> Float32:
+    """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
+    shape = (len(pairs), RELATION.stop)
+    if len(pairs) <= MEMORY_ROWS:
+        table: Float32 = np.empty(shape, np.float32)
+    else:
+        table = np.memmap(context.file(".evidence"), np.float32, mode="w+", shape=shape)
+    for part in parts_of(len(pairs), KNOWN_CHUNK):
+        table[part] = np.nan
+        if context.cache is None:
+            continue
+        keys = keys_of(pairs, np.arange(len(pairs))[part], sides)
+        names = [key.tobytes() for key in keys]
+        found = context.cache.get(_maker(), names)
+        for row, name in enumerate(names, part.start):
+            if name in found:
+                table[row, CHECKED] = unpacked(found[name], _USUAL)
+    return table
+
+
+def remember(rows: Subset, cache: Cache | None) -> None:
+    """Store the full checks of pairs in the cache."""
+    if cache is None:
+        return
+    for part in parts_of(len(rows), KNOWN_CHUNK):
+        some = rows.only(part)
+        checks = packed(some.table[:, CHECKED], _USUAL)
+        cache.put(_maker(), zip((key.tobytes() for key in some.cache_keys()), checks, strict=True))
+
+
+def packed(rows: Float32, usual: Float32) -> Iterator[bytes]:
+    """Yield each row (n, columns) as bytes: which values differ from the usual ones, and these.
+
+    >>> [len(entry) for entry in packed(np.ones((1, 9), np.float32), np.ones(9, np.float32))]
+    [2]
+    """
+    rows = np.ascontiguousarray(rows, "<f4")
+    # compared as bits: NaN and minus zero are values like any other
+    other = rows.view("<u4") != np.asarray(usual, "<f4").view("<u4")
+    masks = np.packbits(other, axis=1)
+    for mask, own, row in zip(masks, other, rows, strict=True):
+        yield mask.tobytes() + row[own].tobytes()
+
+
+def unpacked(entry: bytes, usual: Float32) -> Float32:
+    """Return the row (columns,) of an entry; the usual values are those it was made with."""
+    row = np.array(usual, "<f4")
+    mask = -(-len(row) // 8)
+    other = np.unpackbits(np.frombuffer(entry, np.uint8, mask), count=len(row)).astype(np.bool_)
+    row[other] = np.frombuffer(entry, "<f4", offset=mask)
+    return np.asarray(row, np.float32)
+
+
+# -- screens in the cache ------------------------------------------------------------------------
+
+
+def recall_screens(rows: Subset, cache: Cache | None) -> None:
+    """Fill in the screens of pairs from the cache."""
+    if cache is None:
+        return
+    table = rows.own.table
+    for entries in _screens(rows):
+        found = cache.get(_SCREENS + _maker(), [key for key, _ in entries])
+        for key, index in entries:
+            if key in found:
+                stored = np.frombuffer(zlib.decompress(found[key]), "<f4")
+                new = np.isnan(table[index, 0])
+                table[index[new], SCREEN] = stored.reshape(SCREEN.stop, -1).T[new]
+
+
+def remember_screens(rows: Subset, fresh: Subset, cache: Cache | None) -> None:
+    """Store the screens of the queries that have fresh ones in the cache."""
+    if cache is None:
+        return
+    for entries in _screens(rows.only(np.isin(rows.query, fresh.query))):
+        cache.put(
+            _SCREENS + _maker(),
+            (
+                (key, zlib.compress(rows.own.table[index, SCREEN].T.astype("<f4").tobytes(), 1))
+                for key, index in entries
+            ),
+        )
+
+
+def _screens(rows: Subset) -> Iterator[list[tuple[bytes, Int64]]]:
+    """Yield, in blocks, the pairs of each query, and the key of their screens.
+
+    A screen is cheap and there are many, so all of a query are one entry, whose key is made of
+    those of its pairs. Screens of the tiniest images are not cached.
+    """
+    rows = rows.only(rows.sizes[0].max(axis=1, initial=0) > TINIEST)
+    edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()
+    for start in range(0, len(edges) - 1, SCREEN_CHUNK):
+        cut = edges[start : start + SCREEN_CHUNK + 1]
+        block = rows.only(slice(cut[0], cut[-1]))
+        keys = block.cache_keys().view(np.uint8).reshape(-1, _KEY)
+        bounds = itertools.pairwise(edge - cut[0] for edge in cut)
+        yield [
+            (hashlib.blake2b(keys[a:b].tobytes(), digest_size=16).digest(), block.index[a:b])
+            for a, b in bounds
+        ]

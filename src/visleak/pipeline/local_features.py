@@ -1,0 +1,384 @@
+"""Candidates by local features: images that share patches (crops, turns, collages)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
+from visleak.images import DECODING, decode
+from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
+from visleak.pipeline.chunks import Refused
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
+from visleak.pipeline.selection import Clusters
+from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Pairs, Unreadable
+from visleak.search.votes import FeatureRows, LocalIndex, Votes
+
+#: Local features are not compared with more references than this.
+MOST_REFERENCES: Final = 50_000
+
+#: Short side from which a query has features; references need SMALLEST. A query may be a small crop
+#: of a reference.
+SMALLEST_QUERY: Final = 32
+
+#: Candidates per query, and the number searched for, so that ties can be decided by id.
+BEST: Final = 20
+SEARCHED: Final = 64
+
+#: Images per task.
+CHUNK: Final = 64
+
+#: Views that the features do not cover by themselves.
+SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
+
+
+@dataclass(frozen=True, slots=True)
+class Patches:
+    """The local features of some rows of a set's fingerprints.
+
+    Attributes:
+        rows: ``int64`` (k,): rows of the fingerprints, ascending; one per content.
+        features: their features.
+        widths: ``int32`` (k,): width of each bounded image, pixels.
+    """
+
+    rows: Int64
+    features: FeatureRows
+    widths: npt.NDArray[np.int32]
+
+    def seen(self, view: int) -> FeatureRows:
+        """Return the features of a view of the images."""
+        counts = np.diff(self.features.starts)
+        descriptors, keypoints = view_features(
+            self.features.descriptors, self.features.keypoints, np.repeat(self.widths, counts), view
+        )
+        return FeatureRows(descriptors, keypoints, self.features.starts)
+
+    def only(self, keep: Bool) -> Patches:
+        """Return the features of some of the images."""
+        if keep.all():
+            return self
+        counts = np.diff(self.features.starts)
+        chosen = np.repeat(keep, counts)
+        starts = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+        features = FeatureRows(
+            self.features.descriptors[chosen], self.features.keypoints[chosen], starts
+        )
+        return Patches(self.rows[keep], features, self.widths[keep])
+
+
+def applies(query: EncodedSet, reference: EncodedSet) -> bool:
+    """Whether both sets have large enough images, and not too many references."""
+    return 0 < len(_large(reference, SMALLEST)) <= MOST_REFERENCES and bool(
+        len(_large(query, SMALLEST_QUERY))
+    )
+
+
+def _large(encoded: EncodedSet, smallest: int) -> Int64:
+    """Return the first row of each content that is large enough and not blank, ascending."""
+    fingerprints = encoded.fingerprints
+    large = fingerprints.sizes.min(axis=1, initial=2**30) >= smallest
+    rows = np.flatnonzero(large & ~fingerprints.flat)
+    first = np.unique(encoded.contents[rows], return_index=True)[1]
+    return np.asarray(rows[np.sort(first)])
+
+
+# -- extraction ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    opener: Handle
+    cache: CacheHandle | None
+    positions: Int64
+    digests: Bytes8
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Features of some images, packed as in the cache: one entry per readable image."""
+
+    packed: list[bytes]
+    fresh: dict[bytes, bytes]
+    refused: list[Refused]
+
+
+def extract(encoded: EncodedSet, context: RunContext, wanted: Bool | None = None) -> Patches:
+    """Return the features of a set's contents; cached ones are not computed again.
+
+    Args:
+        encoded: the set.
+        context: of the run.
+        wanted: ``bool`` (n,): fingerprints whose images are wanted; by default all.
+
+    Raises:
+        ImagesLost: some cannot be read again.
+    """
+    rows = _large(encoded, SMALLEST_QUERY)
+    rows = rows if wanted is None else rows[wanted[rows]]
+    positions, digests = encoded.fingerprints.rows[rows], encoded.fingerprints.digests[rows]
+    opener, cache = context.share(encoded.opener), context.cache_handle()
+    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
+    tasks = (_Task(opener, cache, positions[part], digests[part]) for part in parts)
+    step = f"local features of {encoded.name}"
+    counts: list[int] = []
+    widths: list[int] = []
+    refused: list[Refused] = []
+    with (
+        context.column(".descriptors", np.uint8, (128,)) as descriptors,
+        context.column(".keypoints", np.float32, (4,)) as keypoints,
+    ):
+        for found in context.each(_extract, tasks, step):
+            for packed in found.packed:
+                width, words, points = _unpack(packed)
+                descriptors.append(words)
+                keypoints.append(points)
+                counts.append(len(words))
+                widths.append(width)
+            refused += found.refused
+            if context.cache is not None:
+                context.cache.put(_maker(), found.fresh.items())
+            context.progress(step, len(counts) + len(refused), len(positions))
+        if refused:
+            raise ImagesLost(encoded.name, refused)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        features = FeatureRows(descriptors.mapped(), keypoints.mapped(), starts)
+    return Patches(rows, features, np.array(widths, np.int32))
+
+
+def _maker() -> bytes:
+    recipe = f"{DIGEST} from {SMALLEST_QUERY} of {DECODING}"
+    return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
+
+
+def _extract(task: _Task) -> _Found:
+    """Return the features of some images; those in the cache are not read."""
+    found = _Found([], {}, [])
+    digests = [digest.tobytes() for digest in task.digests]
+    known = known_entries(task.cache, _maker(), digests)
+    images = dict(zip(task.positions.tolist(), digests, strict=True))
+    unknown = [position for position, digest in images.items() if digest not in known]
+    stored = iter(shared(task.opener).read(unknown))
+    for position, digest in images.items():
+        if digest in known:
+            found.packed.append(known[digest])
+            continue
+        packed = _packed(next(stored))
+        if isinstance(packed, Unreadable):
+            found.refused.append((position, packed))
+        else:
+            found.packed.append(packed)
+            found.fresh[digest] = packed
+    return found
+
+
+def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | Unreadable:
+    """Return the features of an image as a cache entry: width, keypoints, descriptors."""
+    image = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
+    if isinstance(image, Unreadable):
+        return image
+    features = local_features(np.asarray(image.pixels), smallest=SMALLEST_QUERY)
+    width = np.array(features.width, "<i4").tobytes()
+    return width + features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
+
+
+def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
+    """Return width, descriptors and keypoints: 4 bytes, then 16 and 128 per feature."""
+    width = int(np.frombuffer(packed, "<i4", 1)[0])
+    count = (len(packed) - 4) // 144
+    points = np.frombuffer(packed, "<f4", 4 * count, offset=4).reshape(-1, 4)
+    words = np.frombuffer(packed, np.uint8, offset=4 + 16 * count).reshape(-1, 128)
+    return width, words, points
+
+
+# -- candidates ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """The contents of both sides of a comparison, numbered over both.
+
+    Attributes:
+        query, reference: ``int64``: number of the content of each fingerprint.
+        leads: ``int64``: row of the reference with the lowest id of each content, -1 where the
+            reference has none.
+        copies: rows of the query, grouped by content.
+        edges: where the rows of each content begin and end in ``copies``.
+        same: the two sides are one set.
+    """
+
+    query: Int64
+    reference: Int64
+    leads: Int64
+    copies: Int64
+    edges: Int64
+    same: bool
+
+    @classmethod
+    def of(cls, query: Side, reference: Side) -> _Contents:
+        """Number the contents of two sides."""
+        keys = np.concatenate([query.contents, reference.contents])
+        number = np.unique(keys, return_inverse=True)[1].astype(np.int64)
+        own, others = np.split(number, [len(query.fingerprints)])
+        count = int(number.max(initial=-1)) + 1
+        leads = np.full(count, -1, np.int64)
+        last_first = np.argsort(-reference.order)
+        leads[others[last_first]] = last_first
+        edges = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=count))])
+        copies = np.lexsort((query.order, own))
+        return cls(own, others, leads, copies, edges.astype(np.int64), query is reference)
+
+    def keys(self, left: Int64, right: Int64) -> Int64:
+        """Return a number for each pair of contents; within a set, of unordered pairs."""
+        low, high = (
+            (np.minimum(left, right), np.maximum(left, right)) if self.same else (left, right)
+        )
+        return low * len(self.leads) + high
+
+    def with_copies(self, left: Int64, right: Int64) -> tuple[Int64, Int64, Int64]:
+        """Return the rows of all copies of query contents, each with one row of the reference's.
+
+        Copies of the reference are candidates of each other. Within a set the copies of the
+        other content are paired as well.
+
+        Returns:
+            Rows of the query and of the reference, and the position of the pair of contents.
+        """
+        pair, row = self._copies_of(left)
+        other = self.leads[right[pair]]
+        if not self.same:
+            return row, other, pair
+        back, second = self._copies_of(right)
+        one = np.concatenate([row, self.leads[left[back]]])
+        two, pair = np.concatenate([other, second]), np.concatenate([pair, back])
+        # the two leads were paired from either end
+        new = np.unique(np.stack([one, two]), axis=1, return_index=True)[1]
+        return one[new], two[new], pair[new]
+
+    def _copies_of(self, content: Int64) -> tuple[Int64, Int64]:
+        """Return positions of contents and the rows of the query that have them."""
+        count = self.edges[content + 1] - self.edges[content]
+        position = np.repeat(np.arange(len(content)), count)
+        place = np.arange(len(position)) - np.repeat(np.cumsum(count) - count, count)
+        return position, self.copies[self.edges[content][position] + place]
+
+
+def with_votes(
+    comparisons: Sequence[Comparison],
+    encoder: Encoder,
+    context: RunContext,
+) -> Iterator[Comparison]:
+    """Yield each comparison with the candidates that share local features, where there are any.
+
+    Of a cluster of similar images only representatives are compared.
+    """
+    kept = [
+        [_kept(side, each.clusters) for side in (each.query, each.reference)]
+        for each in comparisons
+    ]
+    wanted: dict[str, Bool] = {}
+    for each, masks in zip(comparisons, kept, strict=True):
+        for name, mask in zip(each.names, masks, strict=True):
+            wanted[name] = wanted.get(name, False) | mask
+    extracted: dict[str, Patches] = {}
+
+    def patches(side: Side, mask: Bool) -> Patches:
+        if side.name not in extracted:
+            extracted[side.name] = extract(side, context, wanted[side.name])
+        return extracted[side.name].only(mask[extracted[side.name].rows])
+
+    for each, masks in zip(comparisons, kept, strict=True):
+        if not applies(each.query, each.reference):
+            yield each
+            continue
+        sides = each.query, each.reference
+        both = patches(sides[0], masks[0]), patches(sides[1], masks[1])
+        yield replace(each, pairs=add_votes(each.pairs, sides, both, encoder, context.workers))
+
+
+def _kept(side: Side, clusters: Clusters | None) -> Bool:
+    """Return which fingerprints of a side have their local features compared."""
+    if clusters is None or not len(clusters.contents):
+        return np.ones(len(side.fingerprints), np.bool_)
+    return clusters.is_representative(side.contents)
+
+
+def add_votes(
+    pairs: Pairs,
+    sides: tuple[Side, Side],
+    patches: tuple[Patches, Patches],
+    encoder: Encoder,
+    workers: int,
+) -> Pairs:
+    """Return pairs with those added that share patches, and the votes of all.
+
+    Args:
+        pairs: candidates by fingerprint, in their order.
+        sides: query and reference side of the pairs; one object twice within a set.
+        patches: the features of either side.
+        encoder: that made the fingerprints.
+        workers: threads.
+    """
+    query, reference = sides
+    large = reference.fingerprints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
+    targets = patches[1].only(large)
+    votes = LocalIndex(targets.features).search(
+        {view: patches[0].seen(view) for view in SEEN}, best=SEARCHED, workers=workers
+    )
+    # positions among the features become rows of the fingerprints
+    votes = replace(
+        votes, query=patches[0].rows[votes.query], reference=targets.rows[votes.reference]
+    )
+    votes = _best(votes, query.order, reference.order, query is reference)
+    return _merged(pairs, votes, sides, encoder)
+
+
+def _best(votes: Votes, query: Int64, reference: Int64, same: bool) -> Votes:
+    """Return each query's best; within a set without itself, the lower id as the query."""
+    order = np.lexsort((reference[votes.reference], -votes.score, votes.query))
+    if same:
+        order = order[votes.query[order] != votes.reference[order]]
+    owner = votes.query[order]
+    order = order[np.arange(len(order)) - np.searchsorted(owner, owner) < BEST]
+    chosen = Votes(
+        votes.query[order], votes.reference[order], votes.score[order], votes.view[order]
+    )
+    if not same:
+        return chosen
+    backwards = query[chosen.query] > query[chosen.reference]
+    left = np.where(backwards, chosen.reference, chosen.query)
+    right = np.where(backwards, chosen.query, chosen.reference)
+    view = np.where(backwards, INVERSE_VIEW[chosen.view], chosen.view).astype(np.int8)
+    rank = np.lexsort((-chosen.score, right, left))
+    first = rank[np.flatnonzero(np.diff(left[rank] * (len(query) + 1) + right[rank], prepend=-1))]
+    return Votes(left[first], right[first], chosen.score[first], view[first])
+
+
+def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encoder) -> Pairs:
+    """Return the union of pairs and votes; votes are those of contents."""
+    query, reference = sides
+    contents = _Contents.of(query, reference)
+    known = contents.keys(contents.query[pairs.query], contents.reference[pairs.reference])
+    ends = contents.query[votes.query], contents.reference[votes.reference]
+    voted = contents.keys(*ends)
+    rank = np.argsort(voted, kind="stable")
+    at = np.minimum(np.searchsorted(voted[rank], known), max(0, len(voted) - 1))
+    there = voted[rank[at]] == known if len(voted) else np.zeros(len(known), np.bool_)
+    score = np.zeros(len(pairs), np.float32)
+    score[there] = votes.score[rank[at[there]]]
+    new = np.flatnonzero(~np.isin(voted, known))
+    left, right, pair = contents.with_copies(ends[0][new], ends[1][new])
+    if contents.same:
+        backwards = query.order[left] > query.order[right]
+        left, right = np.where(backwards, right, left), np.where(backwards, left, right)
+    both = query.fingerprints, reference.fingerprints
+    similarity, view = similarities(both, left, right, encoder, range(max(1, encoder.views)))
+    scored = replace(pairs, votes=score)
+    return with_added(scored, sides, left, right, similarity, view, votes.score[new][pair])

@@ -1,0 +1,183 @@
+"""Decoding the images that verification needs: one pass per set, in storage order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.images import decode
+from visleak.pipeline.chunks import Refused
+from visleak.pipeline.context import GrowingColumn, Handle, InlineValue, RunContext, shared
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.records import Bytes8, Int64, Unreadable
+from visleak.vectors import forget
+
+#: Images per task.
+CHUNK: Final = 256
+
+#: Makes a small ``uint8`` array of RGB pixels.
+Reduce = Callable[[Bytes8], Bytes8]
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Reduced images of one set, by row of its fingerprints.
+
+    Attributes:
+        values: scratch file with all pixels, one image after the other, or the pixels themselves.
+        slot: ``int64`` (n,): position of each fingerprint's image here, or -1.
+        offset: ``int64`` (k + 1,): where each image's bytes begin.
+        shape: ``int32`` (k, 2): height and width.
+    """
+
+    values: Path | Bytes8
+    slot: Int64
+    offset: Int64
+    shape: npt.NDArray[np.int32]
+
+    def image(self, row: int) -> Bytes8:
+        """Return a reduced image."""
+        place = int(self.slot[row])
+        height, width = (int(side) for side in self.shape[place])
+        start, stop = int(self.offset[place]), int(self.offset[place + 1])
+        depth = (stop - start) // max(1, height * width)
+        shape = (height, width) if depth == 1 else (height, width, depth)
+        return self._all()[start:stop].reshape(shape)
+
+    def stack(self, rows: Int64, side: int) -> Bytes8:
+        """Return square one-channel images of one size (n, side, side)."""
+        area = side * side
+        return self._all().reshape(-1, side, side)[self.offset[self.slot[rows]] // area]
+
+    def forget(self) -> None:
+        """Release the memory of images that were read."""
+        if self.offset[-1]:
+            forget(self._all())
+
+    def only(self, rows: Int64) -> tuple[Pixels, Int64]:
+        """Return some images in a form that can be sent, and their rows in it.
+
+        Args:
+            rows: ``int64`` (n,), in any order; a repeated image is sent once.
+        """
+        places, row = np.unique(self.slot[rows], return_inverse=True)
+        starts, stops = self.offset[places], self.offset[places + 1]
+        values = [np.empty(0, np.uint8)]
+        if self.offset[-1]:
+            stored = self._all()
+            values += [stored[a:b] for a, b in zip(starts, stops, strict=True)]
+        offset = np.concatenate([[0], np.cumsum(stops - starts)]).astype(np.int64)
+        some = Pixels(np.concatenate(values), np.arange(len(places)), offset, self.shape[places])
+        self.forget()
+        return some, row.astype(np.int64)
+
+    def _all(self) -> Bytes8:
+        return _mapped(self.values) if isinstance(self.values, Path) else self.values
+
+
+class SharedPixels:
+    """The reduced images of several sets, for workers.
+
+    Args:
+        pixels: by the names of their sets.
+        context: its workers read the scratch file, or are sent the images that a task needs.
+    """
+
+    def __init__(self, pixels: Mapping[str, Pixels], context: RunContext) -> None:
+        self._pixels = pixels
+        local = context.executor.local
+        self._shared = {name: context.share(own) for name, own in pixels.items()} if local else {}
+
+    def handle(self, name: str, rows: Int64) -> tuple[Handle, Int64]:
+        """Return a handle of at least the images of some rows, and their rows in it."""
+        if name in self._shared:
+            return self._shared[name], rows
+        some, inside = self._pixels[name].only(rows)
+        return InlineValue(some), inside
+
+
+@lru_cache(maxsize=8)
+def _mapped(path: Path) -> Bytes8:
+    return np.memmap(path, np.uint8, mode="r")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    opener: Handle
+    positions: Int64
+    reduce: Reduce
+    enough: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """Some images: all their pixels, shapes (k, 2), sizes (k,), and those that are lost."""
+
+    values: Bytes8
+    shape: npt.NDArray[np.int32]
+    size: Int64
+    refused: tuple[Refused, ...]
+
+
+def read_pixels(
+    encoded: EncodedSet, rows: Int64, reduce: Reduce, enough: int, context: RunContext
+) -> Pixels:
+    """Decode the images of some fingerprints and reduce them.
+
+    Args:
+        encoded: the set.
+        rows: of the fingerprints, ascending.
+        reduce: importable by its name.
+        enough: pixels of the short side that ``reduce`` needs.
+        context: of the run.
+
+    Raises:
+        ImagesLost: some cannot be read again.
+    """
+    path, opener = context.file(".pixels"), context.share(encoded.opener)
+    positions = encoded.fingerprints.rows[rows]
+    parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
+    tasks = (_Task(opener, part, reduce, enough) for part in parts)
+    step = f"decoding images of {encoded.name}"
+    shapes: list[npt.NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
+    sizes: list[Int64] = [np.zeros(1, np.int64)]
+    refused: list[Refused] = []
+    done = 0
+    with GrowingColumn(path, np.uint8) as column:
+        for found in context.each(_decode, tasks, step):
+            column.append(found.values)
+            shapes.append(found.shape)
+            sizes.append(found.size)
+            refused += found.refused
+            done += len(found.size) + len(found.refused)
+            context.progress(step, done, len(positions))
+    if refused:
+        raise ImagesLost(encoded.name, refused)
+    slot = np.full(len(encoded.fingerprints), -1, np.int64)
+    slot[rows] = np.arange(len(rows))
+    return Pixels(path, slot, np.cumsum(np.concatenate(sizes)), np.concatenate(shapes))
+
+
+def _decode(task: _Task) -> _Reduced:
+    """Decode some images."""
+    reduced: list[Bytes8] = []
+    refused: list[Refused] = []
+    positions = task.positions.tolist()
+    for position, data in zip(positions, shared(task.opener).read(positions), strict=True):
+        image = data if isinstance(data, Unreadable) else decode(data, enough=task.enough)
+        if isinstance(image, Unreadable):
+            refused.append((position, image))
+        else:
+            reduced.append(task.reduce(image.pixels))
+    return _Reduced(
+        np.concatenate([np.empty(0, np.uint8), *(pixels.ravel() for pixels in reduced)]),
+        np.array([pixels.shape[:2] for pixels in reduced], np.int32).reshape(-1, 2),
+        np.array([pixels.size for pixels in reduced], np.int64),
+        tuple(refused),
+    )

@@ -1,0 +1,273 @@
+"""Workers on other machines: proof that they read the same images, networks, exact search.
+
+Exact search is done on parts of the references. A pair's similarity depends on the pair alone and
+ties are decided by id, so the best of all parts are among the best of each part, and merging gives
+the result of one search, byte for byte.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+
+from visleak.encoders import load_encoder
+from visleak.errors import VisleakError
+from visleak.images import content_digest
+from visleak.pipeline.batches import batched
+from visleak.pipeline.chunks import Chunk
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared, silent
+from visleak.pipeline.processes import Processes
+from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
+from visleak.search import load_search
+from visleak.search.exact import ExactSearch
+from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
+from visleak.search.rescore import Scored, chosen, joined
+
+#: Images that are tried to find a readable one.
+TRIED: Final = 100
+
+#: Images per task of a network.
+CHUNK: Final = 512
+
+#: References per task: large enough to pay for the transfer of 37 MB of the built-in vectors.
+PART: Final = 16_384
+
+
+@dataclass
+class ProvenOpener:
+    """An opener that first proves that it reads the same data as the main process.
+
+    A node without access to a folder would otherwise report every image of it as missing.
+
+    Attributes:
+        opener: reads the images.
+        position, digest: of an image that the main process has read.
+        locator: of that image.
+    """
+
+    opener: Opener
+    position: int
+    digest: bytes
+    locator: str
+    _proven: bool = field(default=False, repr=False)
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield what is stored at the positions, see :class:`visleak.records.Opener`.
+
+        Raises:
+            VisleakError: the image cannot be read on this node, or is another one.
+        """
+        if not self._proven:
+            found = next(iter(self.opener.read([self.position])))
+            if isinstance(found, Unreadable) or content_digest(found) != self.digest:
+                why = found.reason if isinstance(found, Unreadable) else "it is another image"
+                raise VisleakError(
+                    f"node {socket.gethostname()} does not see {self.locator} ({why}); put the"
+                    " images where every node finds them under the same path"
+                )
+            self._proven = True
+        return self.opener.read(positions)
+
+
+def opener_for(images: ImageSet, positions: range | Int64, context: RunContext) -> Opener:
+    """Return the opener of a set for the workers of a context."""
+    if context.executor.local:
+        return images.opener
+    tried = [int(position) for position in positions[:TRIED]]
+    for position, found in zip(tried, images.opener.read(tried), strict=True):
+        if not isinstance(found, Unreadable):
+            locator = images.locators[position].as_py()
+            return ProvenOpener(images.opener, position, content_digest(found), locator)
+    return images.opener
+
+
+# -- networks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _EncoderName:
+    """An encoder by its name and options, with its digest to check."""
+
+    name: str
+    options: tuple[tuple[str, object], ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodeTask:
+    opener: Handle
+    encoder: _EncoderName
+    cache: CacheHandle | None
+    positions: range | Int64
+
+
+def is_loadable(encoder: BatchEncoder) -> bool:
+    """Whether another process can load the encoder; it cannot if it is an object of the caller."""
+    return _options(encoder) is not None
+
+
+def _options(encoder: BatchEncoder) -> Mapping[str, object] | None:
+    """Return the options with which another process loads the encoder of this name."""
+    return getattr(encoder, "running_options", None)
+
+
+def batched_remotely(
+    opener: Opener,
+    positions: range | Int64,
+    encoder: BatchEncoder,
+    context: RunContext,
+    cache: CacheHandle | None,
+) -> Iterator[Chunk]:
+    """Yield the fingerprints of the images at ascending positions, by a network of each worker.
+
+    See :func:`visleak.pipeline.batches.batched`, which does the same with one network here.
+
+    Raises:
+        VisleakError: also if a worker has other weights.
+    """
+    options = tuple((_options(encoder) or {}).items())
+    handle, name = context.share(opener), _EncoderName(encoder.name, options, encoder.digest)
+    tasks = (
+        _EncodeTask(handle, name, cache, positions[start : start + CHUNK])
+        for start in range(0, len(positions), CHUNK)
+    )
+    for chunks in context.executor.each(_encode, tasks, step="reading images", network=True):
+        yield from chunks
+
+
+def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
+    """Encode some images with the worker's own network."""
+    executor = Processes(Path(), 1)
+    context = RunContext(Path(), 1, None, silent, executor)
+    try:
+        encoder = _loaded(task.encoder)
+        return tuple(batched(shared(task.opener), task.positions, encoder, context, task.cache))
+    finally:
+        executor.close()
+
+
+@lru_cache(maxsize=1)
+def _loaded(named: _EncoderName) -> BatchEncoder:
+    """Return a worker's own encoder.
+
+    Raises:
+        VisleakError: its digest differs.
+    """
+    encoder = load_encoder(named.name, **dict(named.options))
+    if encoder.digest != named.digest:
+        raise VisleakError(
+            f"encoder {named.name} on node {socket.gethostname()} has digest {encoder.digest}, and"
+            f" this run is of {named.digest}; install the same weights and versions on every node"
+        )
+    return cast(BatchEncoder, encoder)
+
+
+# -- search --------------------------------------------------------------------------------------
+
+
+def search_for(
+    name: str, context: RunContext, progress: Callable[[int], None] | None = None
+) -> Search:
+    """Return the search engine of a name, for the workers of a context.
+
+    Args:
+        name: one of :data:`visleak.search.SEARCHES`.
+        context: of the run.
+        progress: called with the number of references done.
+
+    Raises:
+        UsageError, MissingExtra: as :func:`visleak.search.load_search`.
+    """
+    if name == ExactSearch.name and not context.executor.local:
+        return DistributedSearch(context, progress)
+    return load_search(name, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What all parts have in common."""
+
+    query: Float32
+    views: tuple[int, ...]
+    make: ViewMaker | None
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchTask:
+    question: Handle
+    reference: Float32
+    penalty: Float32
+    order: Int64
+    weight: Int64 | None
+
+
+class DistributedSearch:
+    """Exact search in parts by the workers of a context; within one set it searches here.
+
+    Args:
+        context: of the run.
+        progress: called with the number of references done.
+        part: references per task, by default :data:`PART`; never changes a result.
+    """
+
+    accounts: Sequence[Account] = ()
+
+    def __init__(
+        self, context: RunContext, progress: Callable[[int], None] | None = None, part: int = 0
+    ) -> None:
+        self._context = context
+        self._progress = progress or (lambda done: None)
+        self._part = part or PART
+
+    def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
+        """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""
+        total = len(sides.reference)
+        if sides.same or total <= self._part or not len(sides.query):
+            return ExactSearch(progress=self._progress).find(sides, wanted, workers=workers)
+        question = _Question(np.array(sides.query[:]), sides.views, sides.make, wanted)
+        tasks = self._tasks(sides, self._context.share(question))
+        parts: list[Hits] = []
+        for hits in self._context.each(_search, tasks, "searching"):
+            parts.append(hits)
+            self._progress(min(total, len(parts) * self._part))
+        scored = Scored(
+            np.concatenate([hits.query for hits in parts]),
+            np.concatenate([hits.reference + n * self._part for n, hits in enumerate(parts)]),
+            np.concatenate([hits.similarity for hits in parts]),
+            np.concatenate([hits.view for hits in parts]),
+        )
+        counted = np.sum([hits.total for hits in parts], axis=0)
+        return joined([(0, scored.only(chosen(scored, sides, wanted)), counted)], sides.order)
+
+    def _tasks(self, sides: Sides, question: Handle) -> Iterator[_SearchTask]:
+        for start in range(0, len(sides.reference), self._part):
+            part = slice(start, start + self._part)
+            yield _SearchTask(
+                question,
+                np.array(sides.reference[part]),
+                sides.penalty[part],
+                sides.order[part],
+                None if sides.weight is None else sides.weight[part],
+            )
+
+
+def _search(task: _SearchTask) -> Hits:
+    """Search one part."""
+    question: _Question = shared(task.question)
+    sides = Sides(
+        query=question.query,
+        reference=task.reference,
+        penalty=task.penalty,
+        order=task.order,
+        weight=task.weight,
+        views=question.views,
+        make=question.make,
+    )
+    return ExactSearch().find(sides, question.wanted)

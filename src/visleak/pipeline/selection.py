@@ -1,0 +1,351 @@
+"""Which candidates are verified: the best of each image first, more while a round finds any.
+
+Verification costs a thousand times as much as the screen, and in a set of one subject (X-rays, the
+frames of a fixed camera) nearly all pairs are candidates. So the candidates of an image are ranked
+by cheap measurements and verified in rounds. An image whose round found no near or exact pair is
+finished; the others proceed to their next round, up to a limit. From the second round on a pair is
+skipped if near or exact pairs already connect its two images: neither the number of leaking images
+nor a duplicate group depends on it. The work is therefore proportional to the number of images.
+
+In a dense cluster of similar images, such as the frames of a static scene, even screening, ranking
+and local features would cost work per pair. Whether an image repeats, and which images form a
+group, follows from far fewer pairs. So the pairs of such images are verified first, along a
+spanning forest (Boruvka 1926): in each step every group of connected images verifies the most
+similar pair that leads to another group. A cluster of n copies needs n - 1 pairs. Connected images
+have no further pairs verified, and only a few representatives of a large group have local features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.groups import components, rank_within
+from visleak.records import Bool, Float32, Int8, Int64, Pairs
+from visleak.storage.summary import VerificationSummary
+
+#: Candidates of a query in each round, against another set. A query compared with a training set
+#: and with its own set has at most 60 pairs verified.
+ACROSS: Final = (8, 12, 20)
+
+#: The same within a set, where a pair is a candidate of both of its images.
+WITHIN: Final = (4, 6, 10)
+
+#: No pairs.
+NONE: Final = np.empty(0, np.int64)
+
+#: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
+VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
+
+#: Pairs above the soft threshold from which an image is in a dense cluster: more than the best 20.
+DENSE: Final = 30
+
+#: Connected images from which a group has representatives, and how many of each side.
+LARGE: Final = 16
+REPRESENTATIVES: Final = 4
+
+
+def sizes_for(pairs: Pairs) -> tuple[int, ...]:
+    """Return how many candidates of an image each round verifies."""
+    return WITHIN if pairs.query_set == pairs.reference_set else ACROSS
+
+
+def most_for(pairs: Pairs) -> int | None:
+    """Return how many pairs of a query are verified at most; ``None`` within a set."""
+    return None if pairs.query_set == pairs.reference_set else sum(ACROSS)
+
+
+# -- dense clusters ------------------------------------------------------------------------------
+
+
+def dense(pairs: Pairs) -> Int64:
+    """Return the positions of the pairs of images in dense clusters."""
+    many = pairs.total >= DENSE
+    chosen = many[pairs.query]
+    if pairs.query_set == pairs.reference_set:
+        chosen = chosen & many[pairs.reference]
+    return np.flatnonzero(chosen)
+
+
+class SpanningForest:
+    """The spanning forest of some candidate pairs, found step by step.
+
+    A group stops once the pair that it proposes is not near: its other pairs are less similar.
+
+    Args:
+        ends: contents of the two images of each pair, (n,).
+        similarity: ``float32`` (n,). Ties go to the lower position.
+        most: limit of verified pairs per first image, if there is one.
+
+    Attributes:
+        tried, near: ``bool`` (n,): pairs that were verified, and those that are near or exact.
+    """
+
+    def __init__(
+        self, ends: Sequence[npt.NDArray[np.generic]], similarity: Float32, most: int | None = None
+    ) -> None:
+        contents, number = np.unique(np.concatenate(ends), return_inverse=True)
+        self._left, self._right = number.reshape(2, -1)
+        self._order = np.argsort(-similarity, kind="stable")
+        self._rank = np.empty(len(similarity), np.int64)
+        self._rank[self._order] = np.arange(len(similarity))
+        self._stopped: Bool = np.zeros(len(contents), np.bool_)
+        self._free: Int64 = np.full(len(contents), len(similarity) if most is None else most)
+        self.near, self.tried = np.zeros((2, len(similarity)), np.bool_)
+        self._group, self._best, self._due = self._next()
+
+    def due(self) -> Int64:
+        """Return the positions of the pairs to verify in this step; none after the last."""
+        return self._due
+
+    def proceed(self, near: Bool) -> None:
+        """Proceed to the next step.
+
+        Args:
+            near: which of the pairs that were due are near or exact.
+        """
+        self.tried[self._due], self.near[self._due] = True, near
+        failed = np.zeros(len(self._rank) + 1, np.bool_)
+        failed[self._rank[self._due[~near]]] = True
+        self._stopped |= failed[self._best[self._group]]
+        self._group, self._best, self._due = self._next()
+
+    def _next(self) -> tuple[Int64, Int64, Int64]:
+        """Return the group of each image, the rank of the pair that each proposes, and the pairs.
+
+        A pair leads to another group, and begins at an image whose group did not stop. A group
+        without such a pair proposes none: rank n.
+        """
+        count = len(self._rank)
+        group = components(len(self._stopped), [(self._left[self.near], self._right[self.near])])
+        open_ = (group[self._left] != group[self._right]) & ~self.tried
+        open_ &= self._free[self._left] > 0
+        best = np.full(len(self._stopped), count, np.int64)
+        for ends in (self._left, self._right):
+            offered = open_ & ~self._stopped[ends]
+            np.minimum.at(best, group[ends[offered]], self._rank[offered])
+        due = self._order[np.unique(best[best < count])]
+        due = due[rank_within(self._left[due]) < self._free[self._left[due]]]
+        np.subtract.at(self._free, self._left[due], 1)
+        return group, best, np.sort(due)
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The verified pairs of the dense clusters of one comparison, and the groups they form.
+
+    Attributes:
+        keys: content digests and view of each pair, ascending, 33 bytes.
+        table: ``float32`` (n, columns): their evidence.
+        near: which are near or exact.
+        contents: digests of the contents that near pairs connect, ascending, 16 bytes.
+        group: ``int64`` (k,): number of the group of each.
+    """
+
+    keys: npt.NDArray[np.void]
+    table: Float32
+    near: Bool
+    contents: npt.NDArray[np.void]
+    group: Int64
+
+    @classmethod
+    def of(cls, keys: npt.NDArray[np.void], table: Float32, near: Bool) -> Clusters:
+        """Return verified pairs with their groups."""
+        order = np.argsort(keys)
+        keys, near = keys[order], near[order]
+        digests = np.ascontiguousarray(keys[near]).view(np.uint8).reshape(-1, 33)[:, :32]
+        ends = np.ascontiguousarray(digests).view("V16").ravel()
+        contents, number = np.unique(ends, return_inverse=True)
+        left, right = number.reshape(-1, 2).T
+        return cls(keys, table[order], near, contents, components(len(contents), [(left, right)]))
+
+    def find(self, keys: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
+        """Return the positions of pairs among those verified, and which were, by their keys."""
+        return _find(self.keys, keys)
+
+    def is_representative(self, contents: npt.NDArray[np.void]) -> Bool:
+        """Return which images of a side are in no large group, or are representatives of one.
+
+        Representatives are the contents of the lowest digests: a random sample, and the same one
+        for every order of the images.
+        """
+        group = self.group_of(contents)
+        large = (group >= 0) & (np.bincount(self.group, minlength=1)[group] >= LARGE)
+        distinct = np.unique(contents[large])
+        own = self.group_of(distinct)
+        return ~large | np.isin(contents, distinct[rank_within(own) < REPRESENTATIVES])
+
+    def group_of(self, contents: npt.NDArray[np.void]) -> Int64:
+        """Return the group of contents (n,), -1 for those without a near pair."""
+        at, there = _find(self.contents, contents)
+        return np.where(there, self.group[at], -1) if len(self.group) else at - 1
+
+
+def _find(known: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> tuple[Int64, Bool]:
+    """Return the positions of values among known ones, which ascend, and which are known."""
+    if not len(known):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return at, np.asarray(known[at] == wanted)
+
+
+# -- rounds --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidate pairs of one comparison.
+
+    Attributes:
+        pair: ``int64`` (n,): number of each pair, ascending.
+        query, reference: ``int64`` (n,): number of the content of either image.
+        score: ``float32`` (n,): corrected similarity and score of the screen, higher is better.
+        votes: ``float32`` (n,): local features in agreement; 0 where there are none.
+        within: the two sides are one set, so that a pair is a candidate of both of its images.
+    """
+
+    pair: Int64
+    query: Int64
+    reference: Int64
+    score: Float32
+    votes: Float32
+    within: bool
+
+    def entries(self) -> tuple[Int64, Int64, Int64]:
+        """Return positions of candidates, the image each is a candidate of, and its rank there.
+
+        The best by score and the best by votes alternate: a crop has votes and a low score, an
+        image without texture has a score and no votes. Ties go to the lower pair.
+        """
+        ends = [self.query, self.reference] if self.within else [self.query]
+        position = np.tile(np.arange(len(self.pair)), len(ends))
+        image = np.concatenate(ends)
+        score, votes = self.score[position], self.votes[position]
+        by_score = rank_within(image, position, -score)
+        by_votes = rank_within(image, position, -votes)
+        turn = np.where(votes > 0, np.minimum(2 * by_score, 2 * by_votes + 1), 2 * by_score)
+        return position, image, rank_within(image, position, turn)
+
+    def connected(self, found: Bool) -> Bool:
+        """Return the pairs whose two images are connected by the pairs found."""
+        images, ends = np.unique([self.query, self.reference], return_inverse=True)
+        left, right = ends.reshape(2, -1)
+        group = components(len(images), [(left[found], right[found])])
+        return np.asarray(group[left] == group[right])
+
+
+class Rounds:
+    """The rounds of one comparison.
+
+    Args:
+        candidates: its candidate pairs.
+        sizes: candidates of an image in each round; those verified or connected do not count.
+        tried, near: ``int64``: pairs that were verified before, and those of them that are near or
+            exact. Those of a query count as if they were of these rounds.
+    """
+
+    def __init__(
+        self,
+        candidates: Candidates,
+        sizes: tuple[int, ...],
+        tried: Int64 = NONE,
+        near: Int64 = NONE,
+    ) -> None:
+        self._candidates = candidates
+        position, image, rank = candidates.entries()
+        order = np.lexsort((rank, image))
+        self._position, self._image = position[order], image[order]
+        self._active: Bool = np.ones(len(order), np.bool_)
+        self._limited: Bool = np.zeros(len(order), np.bool_)
+        self._near: Bool = np.isin(candidates.pair, near)
+        self._state: Int8 = np.full(len(candidates.pair), STOPPED, np.int8)
+        self._state[candidates.connected(self._near)] = CONNECTED
+        verified = np.isin(candidates.pair, tried)
+        self._state[verified] = VERIFIED
+        self._left = np.full(image.max(initial=-1) + 1, sum(sizes))
+        if not candidates.within:
+            np.subtract.at(self._left, candidates.query[verified], 1)
+        self._sizes = list(sizes)
+        self._due = self._next(verified & ~self._near)
+
+    def due(self) -> Int64:
+        """Return the pairs to verify in the current round, ascending; none after the last."""
+        return self._candidates.pair[self._due]
+
+    def proceed(self, near: Bool) -> None:
+        """Proceed to the next round.
+
+        Args:
+            near: which of the pairs that were due are near or exact.
+        """
+        self._state[self._due], self._near[self._due] = VERIFIED, near
+        connected = self._candidates.connected(self._near)
+        self._state[connected & (self._state == STOPPED)] = CONNECTED
+        found = np.isin(self._position, self._due[near])
+        self._active = np.isin(self._image, self._image[found])
+        self._due = self._next()
+
+    def skipped(self, pairs: int) -> Int8:
+        """Return of all pairs, ``int8`` (pairs,), which were not verified and why."""
+        state, limited = self._state.copy(), self._position[self._limited]
+        state[limited[state[limited] == STOPPED]] = LIMITED
+        result = np.full(pairs, VERIFIED, np.int8)
+        result[self._candidates.pair] = state
+        return result
+
+    def _next(self, before: Bool | None = None) -> Int64:
+        """Return positions of the candidates of the next round.
+
+        Args:
+            before: ``bool`` (n,): pairs that were verified before and take a place in the round.
+        """
+        open_ = self._state == STOPPED
+        entries = np.flatnonzero(
+            self._active & (open_ if before is None else open_ | before)[self._position]
+        )
+        images = self._image[entries]
+        place = np.arange(len(entries)) - np.searchsorted(images, images)
+        size = self._sizes.pop(0) if self._sizes else 0
+        taken = place < np.minimum(size, self._left[images])
+        # an image that is not finished and has no more to verify
+        self._limited[entries[(self._left[images] <= 0) | (size == 0)]] = True
+        due = entries[taken & open_[self._position[entries]]]
+        np.subtract.at(self._left, self._image[due], 1)
+        return np.unique(self._position[due])
+
+
+def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
+    """Return the candidates that were not verified: for ``audit.json``, and in words.
+
+    Args:
+        states: ``skipped`` of each comparison, see :class:`visleak.records.Evidence`.
+    """
+    known = [state for state in states if state is not None]
+    stopped, limited, connected = (
+        sum(int((state == code).sum()) for state in known) for code in (STOPPED, LIMITED, CONNECTED)
+    )
+    lines = []
+    if stopped:
+        lines.append(
+            f"pairs: {stopped:,} candidates were not verified and have no grade, because better"
+            f" candidates of the image were ({ACROSS[0]} of a query, {WITHIN[0]} of an image within"
+            " its set) and none is near"
+        )
+    if limited:
+        lines.append(
+            f"pairs: {limited:,} candidates of images with many near or exact pairs were not"
+            f" verified and have no grade, because at most {sum(ACROSS)} of a query are"
+            f" ({sum(WITHIN)} of an image within its set); more of them may be near or exact"
+        )
+    if connected:
+        lines.append(
+            f"pairs: {connected:,} candidates were not verified and have no grade, because near or"
+            " exact pairs connect the two images; the images of groups are all counted, their"
+            " pairs are more than those graded"
+        )
+    rounds = {"across": ACROSS, "within": WITHIN}
+    return VerificationSummary(rounds, stopped, limited, connected), lines
