@@ -40,7 +40,8 @@ from samples import (
 
 from visleak.cache import Cache
 from visleak.encoders import load_encoder
-from visleak.images import decode, open_images
+from visleak.formats import open_images
+from visleak.images import decode
 from visleak.pipeline import RunContext
 from visleak.records import GRADES, ImageSet
 from visleak.verify import check

@@ -14,7 +14,7 @@ from samples import SEEN
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import Outcome, RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import GRADES, Grade, ImageSet

@@ -21,7 +21,8 @@ import numpy as np
 from scipy.cluster.vq import kmeans2
 
 from visleak.encoders.builtin import BuiltinEncoder
-from visleak.images import decode, open_images
+from visleak.formats import open_images
+from visleak.images import decode
 from visleak.records import Unreadable
 from visleak.robustness import calibrate
 

@@ -41,7 +41,7 @@ from record import Bar, data_folder, visleak_command, write
 from samples import LEFT_OUT, judgements
 
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.impact import Impact, read_impact
 from visleak.impact.results import Effect
 from visleak.pipeline import RunContext

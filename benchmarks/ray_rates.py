@@ -29,7 +29,7 @@ from record import Bar, data_folder, write
 from threadpoolctl import threadpool_limits
 
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.candidates import side
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.embeddings import NoImages

@@ -28,8 +28,8 @@ from hard_negatives import hard_negatives
 from PIL import Image, ImageFilter
 
 from visleak.encoders import load_encoder
+from visleak.formats import open_images
 from visleak.grading import features
-from visleak.images import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.comparison import Comparison

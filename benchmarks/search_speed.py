@@ -22,7 +22,7 @@ import numpy.typing as npt
 from record import Bar, data_folder, write
 
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Float32, Int64

@@ -39,8 +39,8 @@ from memory import Watch
 from record import Bar, write
 from threadpoolctl import threadpool_limits
 
-from visleak.images.embeddings import open_embeddings
-from visleak.images.request import Request
+from visleak.formats.embeddings import open_embeddings
+from visleak.formats.request import Request
 from visleak.records import EmbeddingSet, Float32
 from visleak.search.hits import Wanted
 from visleak.search.streaming import stream

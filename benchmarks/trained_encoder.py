@@ -35,7 +35,7 @@ from record import Bar, data_folder, visleak_command, write
 from samples import LEFT_OUT, judgements
 
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Encoder

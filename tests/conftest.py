@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
 import pytest
+from PIL import Image
 from skimage import data
 from threadpoolctl import threadpool_limits
 
@@ -42,3 +46,47 @@ def natural() -> dict[str, np.ndarray]:
         found[name] = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
         found[name].setflags(write=False)
     return found
+
+
+def smooth(width: int = 48, height: int = 32, seed: int = 0) -> Image.Image:
+    """A picture without any symmetry, that lossy formats keep well."""
+    rng = np.random.default_rng(seed)
+    small = Image.fromarray(rng.integers(0, 256, (4, 5, 3), dtype=np.uint8))
+    return small.resize((width, height), Image.Resampling.BICUBIC)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    Image.init()
+    if kind not in Image.SAVE:
+        pytest.skip(f"this Pillow writes no {kind}")
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+@pytest.fixture
+def picture() -> Callable[..., Image.Image]:
+    return smooth
+
+
+@pytest.fixture
+def encode() -> Callable[..., bytes]:
+    return encoded
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[..., Path]:
+    """Write a picture (or bytes) below tmp_path; the ending says the format."""
+
+    def write(name: str, content: Image.Image | bytes | str | None = None, seed: int = 0) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        elif isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            (content or smooth(seed=seed)).save(path)
+        return path
+
+    return write

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from visleak.dlede.draw.split import Split
 from visleak.dlede.train.trainer import Outcome, TrainingTask
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.context import Progress
 
 BLANK = np.zeros((8, 8, 3), np.uint8)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from visleak.errors import VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.impact.predictions import read_predictions
 from visleak.memorization.prompt_files import read_prompts
 from visleak.verdicts.cifair import read_list

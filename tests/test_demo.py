@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from visleak.auditing import Audit, audit
-from visleak.images import open_splits
+from visleak.formats import open_splits
 
 ROOT = Path(__file__).parents[1]
 

@@ -34,6 +34,7 @@ LEVELS = (
         "markup",
     ),
     ("images", "encoders", "search", "verify", "grading"),
+    ("formats",),
     ("storage",),
     ("cache", "reporting"),
     ("pipeline",),

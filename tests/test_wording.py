@@ -47,6 +47,7 @@ FORBIDDEN = re.compile(
 #: and terms of others.
 ALLOWED = re.compile(
     r"""picture in picture|["']pictures["']|twins_by_pictures|pairs_of_pictures|upper_95_pictures"""
+    r"""|"img", "picture","""
 )
 
 #: Packages, modules and pages whose words have not been revised.
@@ -56,7 +57,6 @@ PENDING = frozenset({
     "cli",
     "dlede",
     "grading",
-    "images",
     "impact",
     "memorization",
     "remedy",

@@ -124,7 +124,7 @@ def recordings_of(images: ImageSet) -> list[str]:
 
 def about_data(work: Path, images: ImageSet) -> dict[str, Any]:
     """Return what the data set holds."""
-    from visleak.images.boxes_of import boxes_of
+    from visleak.formats import boxes_of
 
     boxes = boxes_of(images)
     if boxes is None:

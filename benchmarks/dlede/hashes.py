@@ -28,7 +28,7 @@ from PIL import Image
 from threadpoolctl import threadpool_limits
 
 from visleak.dlede.hashes import Hashes, bits_set, distances, hash_all, nearest_pairs
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import RunContext
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -49,7 +49,7 @@ from visleak.dlede.judge.scores import Scores
 from visleak.dlede.settings import ControlSettings, DecisionSettings, Plan
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.lookup import macro_f1
-from visleak.images import open_images
+from visleak.formats import open_images
 
 Float64 = npt.NDArray[np.float64]
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, apply_verdicts, audit
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
+    from visleak.formats import open_images
     from visleak.gating import assert_no_leak
-    from visleak.images import open_images
     from visleak.records import Grade, ImageSet, Pairs
     from visleak.settings import Settings
 
@@ -49,7 +49,7 @@ _HOMES: Final = {
     "assert_no_leak": "visleak.gating",
     "audit": "visleak.auditing",
     "load_encoder": "visleak.encoders",
-    "open_images": "visleak.images",
+    "open_images": "visleak.formats",
 }
 
 __getattr__, __dir__ = on_use(__name__, _HOMES)

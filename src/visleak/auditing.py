@@ -22,10 +22,11 @@ import visleak
 from visleak import pipeline
 from visleak.cache import NO_FOLDER, Cache, default_folder
 from visleak.errors import UsageError, VisleakError, VisleakWarning
+from visleak.formats import open_images
+from visleak.formats.addresses import redacted
+from visleak.formats.sources import resolved
 from visleak.gallery import shrink
-from visleak.images import content_digest, decode, open_images
-from visleak.images.addresses import redacted
-from visleak.images.sources import resolved
+from visleak.images import content_digest, decode
 from visleak.pipeline import folder as folders
 from visleak.pipeline.context import Engine, Progress
 from visleak.pipeline.cost import Cost, cost_of

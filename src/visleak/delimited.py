@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,3 +114,24 @@ def opened_table(path: Path) -> Iterator[tuple[TextIO, str]]:
 def _separates(mark: str, header: str) -> bool:
     """Whether a mark stands between two cells of a header."""
     return len(next(csv.reader([header], delimiter=mark), [])) > 1
+
+
+def write_csv_rows(file: TextIO, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
+    r"""Write rows, each ended by a line feed.
+
+    Python's writer quotes a carriage return only where it is part of what ends its lines, and a
+    reader would take it for the end of one.
+
+    >>> import io
+    >>> file = io.StringIO()
+    >>> write_csv_rows(file, [("a\r", 1)])
+    >>> file.getvalue()
+    '"a\r",1\n'
+    """
+    held = io.StringIO(newline="")
+    writer = csv.writer(held, delimiter=delimiter, lineterminator="\r\n")
+    for row in rows:
+        held.seek(0)
+        held.truncate()
+        writer.writerow(row)
+        file.write(held.getvalue().removesuffix("\r\n") + "\n")

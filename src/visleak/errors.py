@@ -6,6 +6,9 @@ what to do, and carries the exit code the command line ends with.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class VisleakError(Exception):
     """Something the caller can fix; the message is one line, the command line exits with 1.
@@ -42,3 +45,27 @@ class MissingExtra(VisleakError):
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         # errors travel from workers by pickle, which would pass on the message alone
         return type(self), (self.extra, self._what)
+
+
+def one_line(error: BaseException) -> str:
+    r"""Return the text of an error in one line, its type where it has none.
+
+    >>> one_line(ValueError("a\n  b")), one_line(EOFError())
+    ('a b', 'EOFError')
+    """
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+@contextmanager
+def explaining(what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise errors of some kinds as a :class:`VisleakError` in one line that begins with ``what``.
+
+    Raises:
+        VisleakError: one of them occurred.
+    """
+    try:
+        yield
+    except VisleakError:
+        raise
+    except kinds as error:
+        raise VisleakError(f"{what}: {one_line(error)}") from error

@@ -12,7 +12,7 @@ import pytest
 from calling import refused, run
 
 from visleak.auditing import Audit, audit
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.settings import Settings
 
 #: What must not depend on where pictures lie.

@@ -133,7 +133,7 @@ def test_empty_set(tmp_path: Path, dataset: Path) -> None:
     code, message = refused("audit", "--test", tmp_path / "empty", "--train", dataset / "train")
     assert (code, message) == (
         1,
-        f"{tmp_path / 'empty'} holds no pictures (no file below it is a picture)",
+        f"{tmp_path / 'empty'} holds no images (no file below it is an image)",
     )
 
 
@@ -220,7 +220,7 @@ def test_nothing_readable_names_the_cure(
         (["--fail-on", "near=2"], "--fail-on near=2: the rate is a share from 0 to 1 or a perce"),
         (["--fail-on", "near", "--no-verify"], "--fail-on near asks for a grade, and --no-verify"),
         (["--id", "name"], "id 'name': "),
-        (["--group", "/(/"], "group '/(/' is no regular expression"),
+        (["--group", "/(/"], "group '/(/' is not a regular expression"),
     ],
 )
 def test_wrong_call(dataset: Path, tmp_path: Path, arguments: list[str], said: str) -> None:

@@ -46,7 +46,7 @@ def test_encode_needs_an_output_and_pictures(dataset: Path, encoded: dict[str, P
     code, said = refused("encode", f"emb:{encoded['test']}", "-o", "unused")
     assert code == 2
     assert said.endswith(
-        "is a set of embeddings: there are no pictures to look at; give the pictures that they"
+        "is a set of embeddings: there are no pixels to verify; give the images that they"
         " were made of"
     )
 
@@ -170,7 +170,7 @@ def test_verbs_that_change_pictures_need_them(
 ) -> None:
     code, said = refused(*verb, f"emb:{encoded['test']}", "-o", tmp_path / "out")
     assert code == 2
-    assert "is a set of embeddings: there are no pictures to look at" in said
+    assert "is a set of embeddings: there are no pixels to verify" in said
 
 
 # -- find ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from calling import Ran, run
 from PIL import Image
 
-from visleak.images import folder as files
+from visleak.formats import files
 from visleak.records import Unreadable
 
 #: Kinds of the files that commands write by name.

@@ -9,7 +9,7 @@ from calling import HOSTILE, refused, run
 
 from visleak.cli.command import whole
 from visleak.cli.terminal import rendered
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.remedy.documents import purge_document
 from visleak.remedy.manifest import Removed
 from visleak.remedy.removal import Advice, ClassChange, Purge, SetPlan

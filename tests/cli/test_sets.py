@@ -6,9 +6,9 @@ import pytest
 from calling import refused
 
 from visleak.errors import UsageError
-from visleak.images.sides import distinct_names as named
-from visleak.images.sides import named_sets as asked
-from visleak.images.sides import open_sides
+from visleak.formats.sides import distinct_names as named
+from visleak.formats.sides import named_sets as asked
+from visleak.formats.sides import open_sides
 from visleak.settings import Sides
 
 

@@ -16,7 +16,7 @@ from visleak.dlede.hashes import hash_evidence, pair_sheet
 from visleak.dlede.results import HashEvidence, HashPair
 from visleak.documents import as_plain, from_plain
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 
 RNG = np.random.default_rng(3)
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from visleak.dlede.hashes import bits_set, hash_all, words_of
 from visleak.errors import VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.images.decoding import decode, grey
 from visleak.pipeline import RunContext
 from visleak.records import DecodedImage, ImageSet

@@ -9,8 +9,8 @@ import pytest
 from visleak.dlede.draw.draws import Sampler, class_counts
 from visleak.dlede.draw.split import Draw, Split
 from visleak.dlede.settings import Plan
-from visleak.images.boxes import Boxes
-from visleak.images.mapped import ArrayOpener
+from visleak.formats import Boxes
+from visleak.formats.memory import ArrayOpener
 from visleak.records import ImageSet
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from visleak.dlede.draw.recipes import EXACTLY, RECIPES, divided_by, whole_groups
 from visleak.errors import UsageError
-from visleak.images.mapped import ArrayOpener
+from visleak.formats.memory import ArrayOpener
 from visleak.records import ImageSet
 
 

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import visleak
-from visleak.images.boxes_of import boxes_of
+from visleak.formats import boxes_of
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "dlede"
 NUMBERS = range(0, 12, 2)

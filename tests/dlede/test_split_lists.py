@@ -10,7 +10,7 @@ from splits_by_hand import split_of
 from visleak.dlede.draw.recipes import split_by
 from visleak.dlede.draw.split import write_split_tables
 from visleak.errors import UsageError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.records import ImageSet
 
 

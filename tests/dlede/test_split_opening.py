@@ -12,8 +12,8 @@ from PIL import Image
 from visleak.dlede.draw.recipes import split_by
 from visleak.dlede.draw.split import split_of
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
-from visleak.images.choosing import chosen
+from visleak.formats import open_images
+from visleak.formats.openers import chosen
 
 
 def put(path, text=None):

@@ -20,7 +20,7 @@ from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import EmbeddingSet
@@ -158,7 +158,7 @@ def test_what_cannot_be_asked(source: Path, tmp_path: Path) -> None:
 SCRIPT = """
 import sys, time
 import visleak.embedding.encoding as room
-from visleak.images import open_images
+from visleak.formats import open_images
 written = room.write_shard
 def slow(shard, *rest):
     note = written(shard, *rest)

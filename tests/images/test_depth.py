@@ -13,7 +13,8 @@ import tifffile
 from picture_making import pixels, png
 from PIL import Image
 
-from visleak.images import decode, open_images
+from visleak.formats import open_images
+from visleak.images import decode
 from visleak.images.pixels import rgb_of_array
 from visleak.records import Unreadable
 

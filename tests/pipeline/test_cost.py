@@ -14,7 +14,7 @@ from PIL import Image
 from visleak.auditing import audit
 from visleak.cache import Cache
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import cost as costs
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.cost import cost_of

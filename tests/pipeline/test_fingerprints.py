@@ -14,7 +14,8 @@ from PIL import Image
 
 from visleak.cache import Cache
 from visleak.encoders.builtin import BuiltinEncoder
-from visleak.images import content_digest, open_images
+from visleak.formats import open_images
+from visleak.images import content_digest
 from visleak.pipeline import chunks
 from visleak.pipeline import fingerprints as step
 from visleak.pipeline.context import RunContext

@@ -15,7 +15,7 @@ from PIL import Image
 from visleak import audit
 from visleak.auditing import Audit
 from visleak.errors import VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.records import Bytes8, ImageSet, Opener, Unreadable
 
 #: Images of either side.

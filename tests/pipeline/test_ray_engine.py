@@ -27,7 +27,7 @@ from visleak.auditing import audit
 from visleak.cache import file_in
 from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.ray_engine import RayEngine

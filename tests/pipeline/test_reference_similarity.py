@@ -12,7 +12,7 @@ from networks import Network
 from visleak import Settings
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import candidates, reference_similarity
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import RunContext

@@ -17,7 +17,7 @@ from visleak.cache import Cache
 from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint

@@ -11,7 +11,7 @@ from PIL import Image
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.run import thresholds_of
 from visleak.settings import Settings
 

@@ -207,7 +207,7 @@ import sys
 print("script", flush=True)
 import numpy as np
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.context import RunContext
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 import visleak
 from visleak.encoders import load_encoder
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import find_pairs, side, views_for
 from visleak.pipeline.encoded_set import EncodedSet

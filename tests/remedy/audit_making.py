@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from visleak.images import content_digest, open_images
+from visleak.formats import open_images
+from visleak.images import content_digest
 from visleak.records import EmbeddingSet, Problem, Unreadable
 from visleak.storage import (
     AUDIT,

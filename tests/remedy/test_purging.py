@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from visleak import remedy
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.records import GRADES
 from visleak.remedy import PurgeSettings, removal, staging
 from visleak.verdicts import Ledger, Verdict

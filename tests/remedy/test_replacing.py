@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 import visleak
 from planted_pool import audited, one_encoder, plant, png, scene, store, traps  # noqa: F401
 from visleak.errors import UsageError, VisleakError
-from visleak.images import content_digest, open_images
+from visleak.formats import open_images
+from visleak.images import content_digest
 from visleak.remedy import ReplaceSettings, replace, substitution
 from visleak.remedy.substitution import CIFAIR
 from visleak.replacements import Decisions, open_selection

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.remedy import staging, undo
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write

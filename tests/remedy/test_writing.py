@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layout_making import COUNT, FILES, NUMBERED, PACKED
 
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.remedy import staging
 from visleak.remedy.manifest import KEPT
 from visleak.remedy.parts import Part, Piece

@@ -20,7 +20,7 @@ import yaml
 from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.remedy import staging
 from visleak.remedy.parts import Part, Piece, Substitute
 from visleak.remedy.writing import write
@@ -89,7 +89,7 @@ def test_parquet_keeps_schema_metadata_packing_and_shards(tmp_path):
 
 def test_a_large_row_group_is_read_in_bits(tmp_path, monkeypatch):
     """Memory is bounded by bytes, not by how a file is cut into groups."""
-    from visleak.remedy.layouts import parquet
+    from visleak.formats import parquet
 
     monkeypatch.setattr(parquet, "HELD", 300)
     source = making.parquet(tmp_path)
@@ -166,7 +166,7 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
     )
     with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels: its place holds 32"):
         written(tmp_path / "out", piece(making.cifar(tmp_path), [0], {0: Substitute(pool, 1)}))
-    with pytest.raises(UsageError, match=r"set 'test' is COCO, whose pictures have annotations of"):
+    with pytest.raises(UsageError, match=r"set 'test' is COCO, whose images have annotations of"):
         written(tmp_path / "out", piece(making.coco(tmp_path), [0], {0: Substitute(pool, 1)}))
     assert not (tmp_path / "out").exists()
     listed = written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}), how="manifest")
@@ -419,7 +419,7 @@ def test_parquet_of_two_sets(tmp_path):
 
 def test_several_parts_stand_side_by_side(tmp_path):
     """`visleak audit DIR` finds the splits again."""
-    from visleak.images import open_splits
+    from visleak.formats import open_splits
 
     source = making.folder(tmp_path)
     parts = [
@@ -470,7 +470,7 @@ def test_archives_are_not_mixed(tmp_path):
             piece(making.table(tmp_path / "t"), [1], name="train"),
         )
     assert str(raised.value) == (
-        "part 'test': set 'test' is a folder of pictures and 'train' is a table of files; they"
+        "part 'test': set 'test' is a folder of images and 'train' is a table of files; they"
         " cannot become one, use --format manifest"
     )
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from visleak.images import content_digest, open_images
+from visleak.formats import open_images
+from visleak.images import content_digest
 from visleak.remedy import undo
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write

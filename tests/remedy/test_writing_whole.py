@@ -17,10 +17,9 @@ import pyarrow as pa
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import folders, open_images
+from visleak.formats.writing import Destination
 from visleak.remedy import staging, writing
-from visleak.remedy.layouts import files
-from visleak.remedy.layouts.place import Place
 from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write
@@ -44,7 +43,7 @@ def part(source, keep=(0, 2, 3), name="test"):
 KILLER = """
 import json, os, signal, sys, time
 import numpy as np
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy import writing
 
@@ -109,7 +108,7 @@ def test_a_kill_at_any_moment_leaves_all_or_nothing(tmp_path):
 def test_a_failing_disk_leaves_nothing(code, said, at, tmp_path, monkeypatch):
     source = making.folder(tmp_path / "in")
     before = state(tmp_path)
-    made, count = Place.made, []
+    made, count = Destination.made, []
 
     def failing(self, name):
         count.append(name)
@@ -117,7 +116,7 @@ def test_a_failing_disk_leaves_nothing(code, said, at, tmp_path, monkeypatch):
             raise OSError(code, os.strerror(code), name)
         return made(self, name)
 
-    monkeypatch.setattr(Place, "made", failing)
+    monkeypatch.setattr(Destination, "made", failing)
     with pytest.raises(VisleakError) as raised:
         write([part(source)], tmp_path / "out", "copy", about={})
     assert str(raised.value) == f"{tmp_path / 'out'} cannot be written: {said}"
@@ -150,7 +149,7 @@ def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatc
 def test_what_is_read_back_differently_is_not_kept(broken, tmp_path, monkeypatch):
     """A disk that lies, a layout that mixes up names: found before the result has its name."""
     source = making.folder(tmp_path / "in")
-    honest = files._write
+    honest = folders.write_folder
 
     def lying(part, place):
         opened = honest(part, place)
@@ -164,7 +163,7 @@ def test_what_is_read_back_differently_is_not_kept(broken, tmp_path, monkeypatch
             first.rename(place.folder / "cow" / first.name)
         return opened
 
-    monkeypatch.setattr(files, "_write", lying)
+    monkeypatch.setattr(folders, "write_folder", lying)
     with pytest.raises(VisleakError) as raised:
         write([part(source)], tmp_path / "out", "copy", about={})
     what = {
@@ -356,7 +355,7 @@ def test_a_hook_sees_the_result_before_it_has_its_name(tmp_path):
 
 
 def test_writing_is_pushed_to_the_disk(tmp_path, monkeypatch):
-    """A crash of the machine after the rename must not empty the files."""
+    """A crash of the machine after the rename must not empty the folders."""
     seen = []
     monkeypatch.setattr(staging.os, "fsync", lambda handle: seen.append(os.fstat(handle).st_ino))
     write([part(making.folder(tmp_path / "in"))], tmp_path / "out", "copy", about={})

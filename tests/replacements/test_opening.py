@@ -80,7 +80,7 @@ def test_an_unknown_test_set(opened):
 
 
 def test_several_test_sets(planted, opened, tmp_path):
-    from visleak.images import open_images
+    from visleak.formats import open_images
 
     sets = [open_images(planted / "test", name=name) for name in ("one", "two")]
     visleak.audit(sets, planted / "train", out=tmp_path / "two", workers=1, cache=planted / "cache")
@@ -103,7 +103,7 @@ def test_images_that_changed_since(opened, tmp_path):
 
 def test_a_pool_may_be_called_like_a_set(planted, opened, tmp_path):
     """The pool's name is its own, whatever the sets of the audit are called."""
-    from visleak.images import open_images
+    from visleak.formats import open_images
 
     shutil.copytree(planted / "test", tmp_path / "pool-set")
     visleak.audit(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny_encoder import TinyEncoder, blobs
 
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Fingerprints

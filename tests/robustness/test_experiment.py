@@ -14,7 +14,7 @@ from PIL import Image
 from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.robustness import robustness
 from visleak.robustness.curves import POINTS, Tally, edges_for, thinned
 from visleak.robustness.document import HEADER, write

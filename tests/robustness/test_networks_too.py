@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_encoder import TinyEncoder, TinyNetwork, blobs
 
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.robustness import calibrate, robustness
 
 CONDITIONS = ("original", "flip-h", "jpeg-10", "crop-50")

@@ -14,7 +14,7 @@ from scipy.stats import beta
 from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.thresholds import read_thresholds

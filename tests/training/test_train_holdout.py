@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.training.data import SHARE, ImageData, hold_out, training_data
 
 

@@ -19,7 +19,7 @@ from train_making import EACH, crops
 
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.records import DecodedImage
 from visleak.storage import claimed
 from visleak.training import EncoderSettings, TrainedEncoder, checkpoint_path, train_encoder

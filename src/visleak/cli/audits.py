@@ -93,8 +93,8 @@ def audit(
     """
     from visleak.auditing import prepare
     from visleak.cli.pictures import write_page
+    from visleak.formats.sides import FRAME_BOUNDS, frame_notes, open_sides
     from visleak.gating import gates, read_baseline
-    from visleak.images.sides import FRAME_BOUNDS, frame_notes, open_sides
     from visleak.pipeline.cost import describe
     from visleak.pipeline.ray_engine import engine_of
     from visleak.report import document

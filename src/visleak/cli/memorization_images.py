@@ -335,11 +335,11 @@ def _failures(gates: Sequence[float], result: Trace) -> list[str]:
 
 def training_sets(texts: Sequence[str]) -> list[AnySet]:
     """Open the sources; one alone is called train unless it is named."""
-    from visleak.images import open_images, parse_set
-    from visleak.images.addresses import redacted
-    from visleak.images.request import writable
-    from visleak.images.sides import Named, distinct_names
-    from visleak.images.sources import derived_name
+    from visleak.formats import open_images, parse_set
+    from visleak.formats.addresses import redacted
+    from visleak.formats.request import writable
+    from visleak.formats.sides import Named, distinct_names
+    from visleak.formats.sources import derived_name
 
     asked = []
     for text in texts:
@@ -486,7 +486,7 @@ class Measures(Options):
 
     def load(self, device: str, workers: int | None, progress: Progress) -> Judges:
         """Return the judges, their networks loaded."""
-        from visleak.images import open_pictures
+        from visleak.formats import open_image_set
         from visleak.memorization import metrics
         from visleak.memorization.benchmark import Judges, RealImages
         from visleak.memorization.extraction import load_similarity
@@ -499,7 +499,7 @@ class Measures(Options):
             aesthetic = metrics.load_aesthetic(self.aesthetic, device=device, **own)
         if self.fid_reference is not None and self.fid_features is not None:
             features = metrics.load_features(self.fid_features, device=device)
-            real = RealImages(open_pictures(self.fid_reference), features, progress)
+            real = RealImages(open_image_set(self.fid_reference), features, progress)
         if self.reference_source is not None and clip is not None:
             source = metrics.FolderByPrompt(
                 self.reference_source, clip, workers=workers, progress=progress

@@ -22,7 +22,7 @@ from visleak.embedding.shards import NOTES, Note, Shard, read_note, texts_of, wr
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.images.embedding_manifest import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
+from visleak.formats.embedding_files import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
 from visleak.pipeline.context import Engine, Progress, RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.folder import stamp_of

@@ -14,11 +14,11 @@ import pyarrow as pa
 from visleak import pipeline
 from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
-from visleak.images import open_images
-from visleak.images.embedding_manifest import MANIFEST, UNFINISHED, VECTORS
-from visleak.images.folder import file_set
-from visleak.images.request import Request
-from visleak.images.sources import resolved
+from visleak.formats import open_images
+from visleak.formats.embedding_files import MANIFEST, UNFINISHED, VECTORS
+from visleak.formats.files import file_set
+from visleak.formats.request import Request
+from visleak.formats.sources import resolved
 from visleak.pipeline.candidates import BEST
 from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import CHANGED, GONE

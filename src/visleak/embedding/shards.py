@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import VisleakError
-from visleak.images.embedding_manifest import TEXTS, VECTORS
+from visleak.formats.embedding_files import TEXTS, VECTORS
 from visleak.records import Fingerprints, Float32, ImageSet, Int64, Problem
 from visleak.storage import file_digest, replacing, write_json, write_tables
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.listing import name_text
 from visleak.gallery import drawable, relation, write_card
-from visleak.images.folder import as_text
 from visleak.records import GRADES
 from visleak.reporting import Column, Document, Table
 from visleak.stats import chance
@@ -63,7 +63,7 @@ def image_pairs(
         free_file(out, force=force, audit=audit.folder)
         refuse_sets(audit.summary, out)
     # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
-    row = _image(audit, as_text(image), set_name)
+    row = _image(audit, name_text(image), set_name)
     found = ImagePairs(audit, row, _pairs(audit, row["set"], row["id"]))
     if out is not None:
         _draw(found, out)

@@ -1,15 +1,5 @@
-"""Image sets: listing the pictures of any source, reading them and decoding them."""
+"""Encoded images: from bytes to pixels, or to the reason why there are none."""
 
-from visleak.images.decoding import DECODING, content_digest, decode
-from visleak.images.sources import open_images, open_pictures, parse_set
-from visleak.images.splits import open_splits
+from visleak.images.decoding import DECODING, content_digest, decode, grey
 
-__all__ = [
-    "DECODING",
-    "content_digest",
-    "decode",
-    "open_images",
-    "open_pictures",
-    "open_splits",
-    "parse_set",
-]
+__all__ = ["DECODING", "content_digest", "decode", "grey"]

@@ -1,4 +1,4 @@
-"""From stored bytes to the picture that people see, or to the reason why there is none."""
+"""From stored bytes to the image that people see, or to the reason why there is none."""
 
 from __future__ import annotations
 
@@ -18,28 +18,38 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageChops, ImageFile
 
-from visleak.images.completeness import is_cut, is_walked, tiff_lacks_pixels
 from visleak.images.deep_colours import (
     check_high_bytes,
+    correct_modes,
     holds_deep_colours,
     lacks_low_bytes,
     shallow_colours,
 )
-from visleak.images.formats import JPEG, TIFF, Format, recognise
+from visleak.images.encodings import (
+    JPEG,
+    TIFF,
+    Encoding,
+    is_cut,
+    is_walked,
+    recognise,
+    tiff_lacks_pixels,
+)
 from visleak.images.libtiff import messages_kept
 from visleak.images.orientation import orientation_of, split_jpeg, turned
 from visleak.images.pixels import is_deep, rgb_of_image, shallow
-from visleak.images.raw_modes import mend
 from visleak.records import Bytes8, DecodedImage, Unreadable
 
-#: A picture with more pixels is refused before any of them is decoded.
+#: An image with more pixels is refused before any of them is decoded.
 MAX_PIXELS: Final = 256_000_000
 
-#: So is a picture with a longer side.
+
+#: So is an image with a longer side.
 MAX_SIDE: Final = 1_000_000
+
 
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
 DECODING: Final = 3
+
 
 #: Words of Pillow for images that are whole and that it cannot read.
 _UNSUPPORTED: Final = (
@@ -48,21 +58,27 @@ _UNSUPPORTED: Final = (
     "string index out of range",  # of the planes of a TIFF file with more bands than it knows
 )
 
+
 #: Messages of libtiff about pixels that it could not decode.
 _DAMAGED: Final = re.compile(r"\w*(Decode|JPEGLib)\w*: ")
+
 
 #: Magic bytes of variants of a format that Pillow takes for damaged files.
 _UNREAD: Final = {b"MM\0+": "big-endian BigTIFF", b"PF": "floats in colour"}
 
+
 # What Pillow logs as an error of a file would be printed where a program has set up no logging.
 logging.getLogger("PIL").addHandler(logging.NullHandler())
 
+
 T = TypeVar("T")
+
 
 #: Makes something of a loaded and turned image, given its full width and height.
 _Make = Callable[[Image.Image, int, int], T]
 
-_READERS: dict[Format, Any] = {}
+
+_READERS: dict[Encoding, Any] = {}
 
 
 class _Quiet:
@@ -103,7 +119,7 @@ QUIET: Final = _Quiet()
 
 
 def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadable:
-    """Decode one picture as people see it.
+    """Decode one image as people see it.
 
     EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
     of more than 8 bits the range that the image uses becomes 8 (:mod:`visleak.images.depth`), of an
@@ -111,13 +127,13 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
     threads.
 
     Args:
-        data: what an opener yields: an encoded picture, or its pixels, ``uint8`` of shape
+        data: what an opener yields: an encoded image, or its pixels, ``uint8`` of shape
             (height, width, 3), which are passed on.
         enough: a JPEG file may be decoded at a half, a quarter or an eighth of its size as long
             as its short side keeps this many pixels; 0 decodes all.
 
     Returns:
-        The picture, or the reason why there is none. Never raises, never warns.
+        The image, or the reason why there is none. Never raises, never warns.
 
     >>> decode(b"").reason
     'empty'
@@ -126,11 +142,11 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
     """
     if isinstance(data, np.ndarray):
         return DecodedImage(data, data.shape[1], data.shape[0])
-    return _made(data, enough, _picture)
+    return _made(data, enough, _decoded)
 
 
 def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
-    """Decode one picture as people see it, in shades of grey: Pillow's mode ``L``.
+    """Decode one image as people see it, in shades of grey: Pillow's mode ``L``.
 
     They are the greys of the colours that :func:`decode` returns, but those are never copied out.
 
@@ -151,13 +167,13 @@ def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
 
 
 def _what_else(data: bytes) -> str:
-    """Return what content is that is no image, and what to do, for what often takes its place."""
+    """Describe content that often stands in the place of an image, and what to do."""
     head = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if head.startswith(b"version https://git-lfs"):
         return "it is a pointer of Git LFS; fetch the images with `git lfs pull`"
     if head.startswith((b"<!doctype html", b"<html", b"<?xml")):
         return "it is a web page or XML, as a failed download leaves; download it again"
-    return "the content is no image format that is known"
+    return "the content is of no known image format"
 
 
 def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
@@ -173,7 +189,7 @@ def _made(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
 
 
 def _tried(
-    data: bytes, kind: Format, enough: int, make: _Make[T], messages: list[str]
+    data: bytes, kind: Encoding, enough: int, make: _Make[T], messages: list[str]
 ) -> T | Unreadable:
     try:
         made = _decode(data, kind, enough, make)
@@ -184,7 +200,7 @@ def _tried(
         return _refusal(data, kind, error, messages)
 
 
-def _picture(image: Image.Image, width: int, height: int) -> DecodedImage:
+def _decoded(image: Image.Image, width: int, height: int) -> DecodedImage:
     return DecodedImage(rgb_of_image(image), width, height)
 
 
@@ -195,7 +211,7 @@ def _grey(image: Image.Image, width: int, height: int) -> Image.Image:
     return Image.fromarray(rgb_of_image(image)).convert("L")
 
 
-def _decode(data: bytes, kind: Format, enough: int, make: _Make[T]) -> T | Unreadable:
+def _decode(data: bytes, kind: Encoding, enough: int, make: _Make[T]) -> T | Unreadable:
     if (kind is TIFF and tiff_lacks_pixels(data)) or (
         # A switch of Pillow that somebody else in the process may have turned.
         ImageFile.LOAD_TRUNCATED_IMAGES and is_cut(data, kind)
@@ -209,7 +225,7 @@ def _decode(data: bytes, kind: Format, enough: int, make: _Make[T]) -> T | Unrea
         return _decode_other(data, kind, make)
 
 
-def _reader(kind: Format) -> Any:
+def _reader(kind: Encoding) -> Any:
     """Return the class that reads a format; raises ImportError where there is none."""
     reader = _READERS.get(kind)
     if reader is None:
@@ -236,7 +252,7 @@ def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
     return make(turned(image, orientation), width, height)
 
 
-def _decode_other(data: bytes, kind: Format, make: _Make[T]) -> T | Unreadable:
+def _decode_other(data: bytes, kind: Encoding, make: _Make[T]) -> T | Unreadable:
     image = _opened(data, kind)
     if (refused := _too_large(*image.size)) is not None:
         return refused
@@ -256,13 +272,13 @@ def _decode_other(data: bytes, kind: Format, make: _Make[T]) -> T | Unreadable:
     return make(image, image.width, image.height)
 
 
-def _opened(data: bytes, kind: Format) -> Image.Image:
+def _opened(data: bytes, kind: Encoding) -> Image.Image:
     """Return an image whose pixels are not loaded yet."""
     for magic, variant in _UNREAD.items():
         if data.startswith(magic):
             raise NotImplementedError(variant)
     image: Image.Image = _reader(kind)(io.BytesIO(data))
-    mend(image)
+    correct_modes(image)
     return image
 
 
@@ -275,8 +291,8 @@ def _too_large(width: int, height: int) -> Unreadable | None:
     )
 
 
-def _refusal(data: bytes, kind: Format, error: Exception, messages: list[str]) -> Unreadable:
-    """Say why a picture of a known format could not be decoded."""
+def _refusal(data: bytes, kind: Encoding, error: Exception, messages: list[str]) -> Unreadable:
+    """Say why an image of a known format could not be decoded."""
     words, cause = str(error).lower(), error.__cause__ or error
     text = " ".join(" ".join([str(error), *(f"({each})" for each in messages[:1])]).split())[:200]
     missing = isinstance(error, ImportError) or (kind.extra and "not installed" in words)
@@ -289,7 +305,7 @@ def _refusal(data: bytes, kind: Format, error: Exception, messages: list[str]) -
     if not is_walked(kind):
         ended |= isinstance(cause, IndexError | struct.error)
     if ended or is_cut(data, kind):
-        return Unreadable("truncated", f"the {kind.name} file ends before its picture does")
+        return Unreadable("truncated", f"the {kind.name} file ends before its image does")
     unknown = isinstance(cause, NotImplementedError | KeyError)  # Pillow looks up types by key
     if unknown or any(word in words for word in _UNSUPPORTED):
         return Unreadable(
@@ -303,7 +319,7 @@ def content_digest(data: bytes | npt.NDArray[Any]) -> bytes:
 
     For an array, of its shape, its type and its values in C order.
 
-    >>> content_digest(b"picture").hex()
+    >>> content_digest(b"image").hex()
     '88ec10769dab268ece2ed6b9a99e2504'
     """
     if isinstance(data, np.ndarray):

@@ -1,7 +1,7 @@
 """Which range of an image's values is shown, where they have more than eight bits.
 
 The range follows from the values alone, so that equal values are equal pixels in any file. A stated
-number of bits does not count: it is lost when a file is saved anew, and in PNG (``sBIT``) it
+number of bits does not count: it is lost when a file is saved again, and in PNG (``sBIT``) it
 describes values that were stretched to all 16 bits.
 
 1. Eight bits that were stretched to sixteen (all values are multiples of 257, or of 256; of floats,
@@ -31,23 +31,30 @@ from visleak.records import Bytes8, Int64
 #: Share of the values at either end that does not count.
 OUTSIDE: Final = 1e-4
 
+
 #: Levels above which an image has more to show than eight bits hold.
 LEVELS: Final = 256
+
 
 #: A range that is used by less than one part in so many is made narrower, where there are levels.
 NARROW: Final = 8
 
+
 #: Levels up to which an image may be a drawing of a few tones, one of them far from the others.
 TONES: Final = 64
+
 
 #: How far floats within 0..1 may lie outside, as filters leave them.
 OVERSHOOT: Final = 0.1
 
-#: Floats up to here that are no whole numbers are in a unit of their own.
+
+#: Floats up to here that are not whole numbers are in a unit of their own.
 OWN_UNIT: Final = 16
+
 
 #: Values worked on at a time; only bounds memory.
 _CHUNK: Final = 1 << 20
+
 
 _Levels = tuple[npt.NDArray[Any], Int64]
 

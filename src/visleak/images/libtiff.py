@@ -17,6 +17,7 @@ from typing import Any, Final
 #: Characters of a message that are kept.
 LONGEST: Final = 200
 
+
 _HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 
 

@@ -1,6 +1,6 @@
-"""The orientation that a camera noted in a picture's EXIF block.
+"""The orientation that a camera noted in an image's EXIF block.
 
-Read here and not by Pillow, whose EXIF reader warns about broken blocks; a picture with a broken
+Read here and not by Pillow, whose EXIF reader warns about broken blocks; an image with a broken
 block is shown as it lies, like every viewer does.
 """
 
@@ -11,6 +11,8 @@ from typing import Final, Literal
 from PIL import Image
 
 _TAG: Final = 0x0112
+
+
 _TURNS: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -51,7 +53,7 @@ def orientation_of(exif: bytes) -> int:
 
 
 def turned(image: Image.Image, orientation: int) -> Image.Image:
-    """Return the picture as the camera was held; the same object for orientation 1."""
+    """Return the image as the camera was held; the same object for orientation 1."""
     turn = _TURNS.get(orientation)
     return image if turn is None else image.transpose(turn)
 

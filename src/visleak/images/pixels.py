@@ -19,10 +19,17 @@ from visleak.records import Bytes8
 #: Opacity (of 255) up to which nothing of an image is seen.
 HIDDEN: Final = 1
 
+
 #: Tags of TIFF: how values become light, and their type.
 _PHOTOMETRIC: Final = 262
+
+
 _SAMPLE_FORMAT: Final = 339
+
+
 _UNSIGNED: Final = 1
+
+
 _SIGNED: Final = 2
 
 
@@ -108,7 +115,7 @@ def _repeat(grey: Bytes8) -> Bytes8:
 
 
 def rgb_of_array(array: npt.NDArray[Any]) -> Bytes8:
-    """Return a picture held as an array of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4).
+    """Return an image held as an array of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4).
 
     Raises:
         ValueError: another shape, no pixels, or values that are not real numbers.

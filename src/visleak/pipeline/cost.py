@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from visleak.cache import Cache
 from visleak.encoders.builtin import flat
 from visleak.encoders.local import MOST
+from visleak.formats.openers import chosen
 from visleak.images import content_digest, decode
-from visleak.images.choosing import chosen
 from visleak.pipeline.batches import forwarded
 from visleak.pipeline.chunks import maker
 from visleak.pipeline.local_features import MOST_REFERENCES

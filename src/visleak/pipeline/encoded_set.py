@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import VisleakError
+from visleak.formats.openers import chosen
 from visleak.images import content_digest
-from visleak.images.choosing import chosen
 from visleak.pipeline.chunks import Refused, problems_of
 from visleak.pipeline.context import RunContext
 from visleak.records import (

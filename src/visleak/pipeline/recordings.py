@@ -135,7 +135,7 @@ def group_sentence(leak: GroupLeak | None, name: str) -> str:
 def ungrouped(sets: Iterable[ImageSet]) -> list[str]:
     """Return a line for each set with groups in which some images have none.
 
-    >>> from visleak.images import open_images
+    >>> from visleak.formats import open_images
     >>> import numpy as np
     >>> pixels = [np.zeros((8, 8, 3), np.uint8)] * 2
     >>> ungrouped([open_images(pixels, name="test", group="/(1)/")])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.images.sources import resolved
+from visleak.formats.sources import resolved
 from visleak.markup import Grid
 from visleak.quantities import counted, size
 from visleak.remedy.manifest import Undo

@@ -9,12 +9,10 @@ import numpy as np
 from PIL import Image
 
 from visleak.errors import VisleakError
+from visleak.formats.writing import Stored
 from visleak.images import decode
-from visleak.images.formats import recognise
-from visleak.records import Bytes8, Unreadable
-
-#: What is stored of a picture: its encoded bytes, or its pixels.
-Stored = bytes | Bytes8
+from visleak.images.encodings import recognise
+from visleak.records import Unreadable
 
 #: Which endings a format's files have, where it is not just its name.
 ENDINGS: Final = {

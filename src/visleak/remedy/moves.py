@@ -13,9 +13,9 @@ import numpy as np
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError
-from visleak.images import open_pictures
-from visleak.images.request import check_groups
-from visleak.images.sources import resolved
+from visleak.formats import open_image_set
+from visleak.formats.request import check_groups
+from visleak.formats.sources import resolved
 from visleak.pipeline.context import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, counted
@@ -123,7 +123,7 @@ def _sets(found: Audit, group: str | None) -> list[ImageSet]:
             raise UsageError(f"set {each.name!r} has embeddings only; nothing can be moved")
         if group is not None:
             source = resolved(each.source, Path(found.summary.opened_in))
-            images = open_pictures(source, name=each.name, **{**each.options, "group": group})
+            images = open_image_set(source, name=each.name, **{**each.options, "group": group})
         sets.append(images)
     check_groups(sets, group)
     return sets

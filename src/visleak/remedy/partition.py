@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
-from visleak.images import open_pictures
-from visleak.images.request import check_groups
-from visleak.images.sides import open_set
+from visleak.formats import open_image_set
+from visleak.formats.request import check_groups
+from visleak.formats.sides import open_set
 from visleak.options import Columns, keywords
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet
@@ -79,7 +79,7 @@ def split(
     if isinstance(source, str):
         images = open_set(source, columns)
     else:
-        images = open_pictures(source, **keywords(columns))
+        images = open_image_set(source, **keywords(columns))
     check_groups([images], settings.group)
     if settings.stratify is not None and images.labels is None:
         shown = images.source or images.name

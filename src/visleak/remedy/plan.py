@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 import visleak
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.writing import OutputSource
 from visleak.records import ImageSet, Int64
 from visleak.remedy.balance import Balance
 from visleak.remedy.graph import Edges, Graph
-from visleak.remedy.layouts.place import Opened
 from visleak.remedy.manifest import Removed
 from visleak.remedy.parts import Part, Piece
 from visleak.remedy.proof import Auditor
@@ -298,7 +298,7 @@ def _apply(plan: Plan, target: Target) -> dict[str, Any]:
     out, auditor = target.out, target.auditor
     proof: dict[str, Any] = {"folder": None, "headline": None, "leaks": 0}
 
-    def check(folder: Path, opened: Mapping[str, Opened]) -> None:
+    def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         if len(opened) > 1:
             found = auditor.proven(opened, folder, out / DATA, out / PROOF)
             proof.update(folder=str(out / PROOF), headline=found.headline)

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit, audit
 from visleak.errors import VisleakError
-from visleak.images import open_pictures
-from visleak.images.choosing import chosen
+from visleak.formats import open_image_set
+from visleak.formats.openers import chosen
+from visleak.formats.writing import OutputSource
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet, Int64
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
-from visleak.remedy.layouts.place import Opened
 from visleak.settings import Settings
 from visleak.storage import IMAGES, AuditSummary, read_table
 from visleak.verdicts import Verdict, judged_pairs, read_verdicts
@@ -106,7 +106,9 @@ class Auditor:
             found += self.between(graph, *rows)
         return found
 
-    def proven(self, opened: Mapping[str, Opened], folder: Path, final: Path, out: Path) -> Audit:
+    def proven(
+        self, opened: Mapping[str, OutputSource], folder: Path, final: Path, out: Path
+    ) -> Audit:
         """Audit written parts against each other, the largest last.
 
         Args:
@@ -143,9 +145,9 @@ class Auditor:
         return found
 
 
-def _reopened(name: str, opened: Opened, folder: Path, final: Path) -> ImageSet:
+def _reopened(name: str, opened: OutputSource, folder: Path, final: Path) -> ImageSet:
     """Open a part that was just written, under the name that its folder will have."""
-    images = open_pictures(opened.source(folder), name=name, **opened.options)
+    images = open_image_set(opened.source(folder), name=name, **opened.options)
     return replace(
         images,
         source=opened.source(final),

@@ -16,16 +16,19 @@ import pyarrow as pa
 
 import visleak
 from visleak.errors import UsageError, VisleakError
-from visleak.images import content_digest, open_pictures
-from visleak.images.addresses import is_address
-from visleak.images.folder import FileOpener
-from visleak.images.lists import split_glob
-from visleak.images.sources import locate
+from visleak.formats import open_image_set
+from visleak.formats.addresses import is_address
+from visleak.formats.files import FileOpener
+from visleak.formats.folders import is_image_glob
+from visleak.formats.listing import split_glob
+from visleak.formats.opening import layout_of
+from visleak.formats.registry import Layout
+from visleak.formats.sources import locate
+from visleak.formats.writing import Destination, OutputPart, OutputSource, linkable
+from visleak.images import content_digest
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet, Int64, Problem, Unreadable
-from visleak.remedy.contents import FilledPart, fill
-from visleak.remedy.layouts import Layout, layout_of, linkable
-from visleak.remedy.layouts.place import Opened, Place
+from visleak.remedy.contents import fill
 from visleak.remedy.manifest import (
     KEPT,
     KEPT_COLUMNS,
@@ -94,7 +97,7 @@ def write(
     extra: Mapping[str, bytes] | None = None,
     removed: Iterable[Removed] = (),
     known: Mapping[str, pa.Table] | None = None,
-    check: Callable[[Path, Mapping[str, Opened]], None] | None = None,
+    check: Callable[[Path, Mapping[str, OutputSource]], None] | None = None,
     progress: Progress = silent,
 ) -> Written:
     """Write parts as data sets in the layout of their sets, all of them or nothing.
@@ -142,7 +145,7 @@ def write(
         refuse_small_disk(out, sum(int(p.sizes.sum()) for part in filled for p in part.pieces))
     try:
         with staged(out) as folder:
-            place = Place(folder, out, how, len(parts) > 1, progress)
+            place = Destination(folder, out, how, len(parts) > 1, progress)
             opened = _write_parts(filled, layouts, place)
             ids = {
                 part.name: _verified(part, opened[part.name], folder, progress)
@@ -196,7 +199,7 @@ def inputs_of(images: ImageSet) -> Iterator[Path]:
     if not images.source or is_address(images.source):
         return
     found = locate(images.source)
-    if found.opens.endswith(":open_glob"):
+    if is_image_glob(Path(found.place)):
         yield Path(split_glob(found.place)[0])
     elif Path(found.place).exists():
         yield Path(found.place)
@@ -253,7 +256,7 @@ def _layout(part: Part, how: str) -> Layout | None:
 
 
 def _key(
-    parts: Sequence[FilledPart],
+    parts: Sequence[OutputPart],
     how: str,
     about: Mapping[str, Any],
     extra: Mapping[str, bytes],
@@ -277,10 +280,10 @@ def _key(
 
 
 def _write_parts(
-    filled: Sequence[FilledPart], layouts: Mapping[str, Layout | None], place: Place
-) -> dict[str, Opened]:
-    """Write the parts, those of one layout together; return how they are opened."""
-    opened: dict[str, Opened] = {}
+    filled: Sequence[OutputPart], layouts: Mapping[str, Layout | None], place: Destination
+) -> dict[str, OutputSource]:
+    """Write the parts, those of one layout together; return how those that can be are opened."""
+    opened: dict[str, OutputSource] = {}
     for layout in dict.fromkeys(layouts.values()):
         own = [part for part in filled if layouts[part.name] == layout]
         if layout is not None:
@@ -289,13 +292,15 @@ def _write_parts(
     return opened
 
 
-def _verified(part: FilledPart, opened: Opened, folder: Path, progress: Progress) -> list[str]:
+def _verified(
+    part: OutputPart, opened: OutputSource, folder: Path, progress: Progress
+) -> list[str]:
     """Open a written part, compare it with its source, and return its new ids in its own order.
 
     Raises:
         VisleakError: an image, its id or its label is not that of the source.
     """
-    images = open_pictures(opened.source(folder), name=part.name, **opened.options)
+    images = open_image_set(opened.source(folder), name=part.name, **opened.options)
     order = opened.order if opened.order is not None else np.arange(len(part))
     if len(images) != len(part):
         raise _wrong(part, f"it has {len(images):,} images and not {len(part):,}")
@@ -317,11 +322,13 @@ def _verified(part: FilledPart, opened: Opened, folder: Path, progress: Progress
     return ids
 
 
-def _wrong(part: FilledPart, what: str) -> VisleakError:
+def _wrong(part: OutputPart, what: str) -> VisleakError:
     return VisleakError(f"part {part.name!r} was not written correctly: {what}; nothing was kept")
 
 
-def _compare_columns(part: FilledPart, opened: Opened, images: ImageSet, order: Int64) -> None:
+def _compare_columns(
+    part: OutputPart, opened: OutputSource, images: ImageSet, order: Int64
+) -> None:
     def expected(column: str) -> pa.Array:
         own = part.column(column)
         return pa.array([own[at] for at in order.tolist()], pa.string())
@@ -338,13 +345,13 @@ def _compare_columns(part: FilledPart, opened: Opened, images: ImageSet, order: 
 # -- lists and manifest --------------------------------------------------------------------------
 
 
-def _problems(filled: Sequence[FilledPart]) -> list[Problem]:
+def _problems(filled: Sequence[OutputPart]) -> list[Problem]:
     return [problem for part in filled for piece in part.pieces for problem in piece.problems]
 
 
 def _write_lists(
-    place: Place,
-    filled: Sequence[FilledPart],
+    place: Destination,
+    filled: Sequence[OutputPart],
     ids: Mapping[str, Sequence[str]],
     removed: Sequence[Removed],
     extra: Mapping[str, bytes],
@@ -361,7 +368,7 @@ def _write_lists(
 
 
 def _kept_rows(
-    filled: Sequence[FilledPart], ids: Mapping[str, Sequence[str]]
+    filled: Sequence[OutputPart], ids: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, ...]]:
     for part in filled:
         new = iter(ids.get(part.name, ()))
@@ -376,7 +383,7 @@ def _kept_rows(
                 yield piece.images.name, *own, *replaced, part.name, next(new, "")
 
 
-def _about(part: FilledPart, layout: Layout | None, opened: Opened | None) -> dict[str, Any]:
+def _about(part: OutputPart, layout: Layout | None, opened: OutputSource | None) -> dict[str, Any]:
     """Return what ``manifest.json`` says of a part."""
     return {
         "name": part.name,
@@ -396,7 +403,7 @@ def _about(part: FilledPart, layout: Layout | None, opened: Opened | None) -> di
     }
 
 
-def _found_again(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
+def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
     """Return a finished result that exists already.
 
     Raises:
@@ -417,14 +424,18 @@ def _found_again(out: Path, key: str, filled: Sequence[FilledPart]) -> Written:
     return _written(out, filled, reused=True)
 
 
-def _written(out: Path, filled: Sequence[FilledPart], reused: bool) -> Written:
+def _written(out: Path, filled: Sequence[OutputPart], reused: bool) -> Written:
     content = read_manifest(out)
     files = read_files(out, content)
     opened = {part["name"]: part["opens"] for part in content["parts"]}
     return Written(
         out,
         content["as"],
-        {name: Opened(**opens).source(out) for name, opens in opened.items() if opens is not None},
+        {
+            name: OutputSource(**opens).source(out)
+            for name, opens in opened.items()
+            if opens is not None
+        },
         {part.name: len(part) for part in filled},
         len(files) + 2,
         sum(file.bytes for file in files),

@@ -16,8 +16,8 @@ from visleak.auditing import Audit, open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
-from visleak.images.addresses import redacted
+from visleak.formats import open_image_set
+from visleak.formats.addresses import redacted
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, Side
@@ -192,7 +192,7 @@ def _opened_pool(
         name += "+"
     if isinstance(pool, ImageSet):
         return replace(pool, name=name)
-    images = open_pictures(pool, name=name, id=settings.id, label=settings.label)
+    images = open_image_set(pool, name=name, id=settings.id, label=settings.label)
     if not len(images):
         raise VisleakError(f"the pool {redacted(os.fspath(pool))} holds no images")
     return images

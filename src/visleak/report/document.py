@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from visleak.auditing import Audit
-from visleak.images.listing import describe_skipped
+from visleak.formats.listing import describe_skipped
 from visleak.pipeline import chance, recordings
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Fact, Table

@@ -10,8 +10,8 @@ from typing import Final
 
 from visleak.counts import Counts, Example, count
 from visleak.counts.figures import classes_figure, types_figure
+from visleak.formats.listing import describe_skipped
 from visleak.gallery import Card, ImageLoader, data_uri, decoded, drawn
-from visleak.images.listing import describe_skipped
 from visleak.pipeline import chance
 from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES

@@ -16,7 +16,7 @@ from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress
@@ -85,7 +85,7 @@ def robustness(
         raise UsageError("queries must be 0 (all) or more, and encoders at least one")
     chosen = named(conditions)
     makers = _distinct([load_encoder(encoder) for encoder in encoders])
-    images = open_pictures(source)
+    images = open_image_set(source)
     source_text = images.source
     wanted = queries if isinstance(queries, int) else len(queries)
     changes = min(wanted or len(images), len(images)) * len(chosen)

@@ -16,7 +16,7 @@ from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress
@@ -189,7 +189,7 @@ def calibrate(
     """
     asked = rates(fpr)
     chosen, maker = named(conditions), load_encoder(encoder)
-    images = open_pictures(source)
+    images = open_image_set(source)
     source_text = images.source
     processes = workers_for(len(images) * (1 + len(chosen)), workers)
     with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:

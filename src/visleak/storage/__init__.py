@@ -1,5 +1,6 @@
 """Files and folders: atomic writers, the audit folder, folders of runs, key-value files."""
 
+from visleak.delimited import write_csv_rows
 from visleak.storage.audit_folder import (
     AUDIT,
     DECISIONS,
@@ -31,7 +32,6 @@ from visleak.storage.files import (
     replacing_text,
     write_bytes,
     write_csv,
-    write_csv_rows,
     write_json,
     write_tables,
     write_text,

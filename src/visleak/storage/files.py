@@ -6,7 +6,6 @@ any moment leaves no half-written file under a final name.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -20,6 +19,7 @@ from typing import IO, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from visleak.delimited import write_csv_rows
 from visleak.errors import VisleakError
 
 
@@ -177,27 +177,6 @@ def csv_text(cell: str) -> str:
 def _is_formula(value: str) -> bool:
     """Whether a spreadsheet might run a text; quotes before it do not count, so none is lost."""
     return value.lstrip("'")[:1] in ("=", "+", "-", "@", "\t", "\r")
-
-
-def write_csv_rows(file: TextIO, rows: Iterable[Sequence[object]], delimiter: str = ",") -> None:
-    r"""Write rows, each ended by a line feed.
-
-    Python's writer quotes a carriage return only where it is part of what ends its lines, and a
-    reader would take it for the end of one.
-
-    >>> import io
-    >>> file = io.StringIO()
-    >>> write_csv_rows(file, [("a\r", 1)])
-    >>> file.getvalue()
-    '"a\r",1\n'
-    """
-    held = io.StringIO(newline="")
-    writer = csv.writer(held, delimiter=delimiter, lineterminator="\r\n")
-    for row in rows:
-        held.seek(0)
-        held.truncate()
-        writer.writerow(row)
-        file.write(held.getvalue().removesuffix("\r\n") + "\n")
 
 
 def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

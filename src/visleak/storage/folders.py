@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images.sources import place_of
+from visleak.formats.sources import place_of
 from visleak.records import AnySet
 from visleak.storage.audit_folder import (
     AUDIT,

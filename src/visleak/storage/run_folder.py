@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import pyarrow as pa
 
 import visleak
+from visleak.delimited import write_csv_rows
 from visleak.documents import as_plain, read_document, read_record
 from visleak.errors import UsageError, VisleakError
 from visleak.storage.files import (
@@ -19,7 +20,6 @@ from visleak.storage.files import (
     csv_value,
     replacing_text,
     write_bytes,
-    write_csv_rows,
     write_json,
     write_tables,
     write_text,

@@ -16,8 +16,8 @@ from typing import Final
 from visleak import pipeline
 from visleak.auditing import Audit, audit
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
-from visleak.images.sources import split_prefix
+from visleak.formats import open_images
+from visleak.formats.sources import split_prefix
 from visleak.pipeline.context import Engine, Progress
 from visleak.pipeline.embeddings import DEFAULT
 from visleak.pipeline.processes import Processes

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from visleak.dlede.draw.split import Draw, Split
 from visleak.dlede.train.trainer import TrainingTask
-from visleak.images.boxes import Boxes
-from visleak.images.mapped import ArrayOpener
+from visleak.formats import Boxes
+from visleak.formats.memory import ArrayOpener
 from visleak.records import ImageSet, Opener
 
 NAMES = ("square", "bar")

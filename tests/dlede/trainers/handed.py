@@ -10,8 +10,7 @@ import numpy as np
 
 from visleak.dlede.draw.split import Draw, Split
 from visleak.dlede.train.trainer import TrainingTask
-from visleak.images import open_images
-from visleak.images.boxes import Boxes
+from visleak.formats import Boxes, open_images
 
 #: Width and height of the pictures.
 SIZE = (40, 20)

@@ -14,8 +14,8 @@ from visleak.dlede.trainers.detector import in_pixels, on_canvas, to_originals
 from visleak.dlede.trainers.heatmaps import Objects
 from visleak.dlede.trainers.pixels import GREY, DecodedImages, decode_images
 from visleak.dlede.trainers.torch_networks import LEFT, Augmentation
-from visleak.images.boxes import Boxes
-from visleak.images.memory import MemoryOpener
+from visleak.formats import Boxes
+from visleak.formats.memory import MemoryOpener
 from visleak.pipeline.context import silent
 
 

@@ -15,7 +15,7 @@ from visleak.dlede.draw.split import Split
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.classifier import Classifier, label_metrics
 from visleak.errors import UsageError, VisleakError
-from visleak.images.mapped import ArrayOpener
+from visleak.formats.memory import ArrayOpener
 from visleak.pipeline.context import silent
 from visleak.records import ImageSet
 

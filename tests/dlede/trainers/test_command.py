@@ -19,7 +19,7 @@ from visleak.dlede.train.trainer import Outcome, TrainingFailed
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.command import FILLED, Template
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.pipeline.context import silent
 
 #: A learner by heart: it finds a test image if one of equal bytes was in training.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visleak.dlede.trainers.detection_metrics import Detections, score_detections
-from visleak.images.boxes import Boxes
+from visleak.formats import Boxes
 
 Row = tuple[int, int, float, float, float, float]
 

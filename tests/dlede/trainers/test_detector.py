@@ -20,7 +20,7 @@ from visleak.dlede.trainers.heatmaps import Objects, targets_of
 from visleak.dlede.trainers.networks import PreparedNetwork
 from visleak.dlede.trainers.torch_networks import peaks
 from visleak.errors import UsageError, VisleakError
-from visleak.images.mapped import ArrayOpener
+from visleak.formats.memory import ArrayOpener
 from visleak.pipeline.context import silent
 from visleak.records import Bytes8, Unreadable
 from visleak.training.loop import deterministic

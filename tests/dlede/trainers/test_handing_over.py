@@ -35,8 +35,7 @@ from visleak.dlede.trainers.handover import (
     write_yolo,
 )
 from visleak.errors import VisleakError
-from visleak.images import open_images
-from visleak.images.boxes import Boxes
+from visleak.formats import Boxes, open_images
 from visleak.pipeline.context import silent
 
 

@@ -17,7 +17,8 @@ from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.lookup import macro_f1
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import decode, open_images
+from visleak.formats import open_images
+from visleak.images import decode
 from visleak.pipeline.context import silent
 
 

@@ -339,9 +339,9 @@ class Gone:
         if name.partition(".")[0] in ("torch", "torchmetrics", "transformers"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Gone())
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.impact.evaluators.classify import classify
-found = classify(open_pictures({str(labelled)!r}), "onnx:{networks}/r.onnx", {str(out)!r})
+found = classify(open_image_set({str(labelled)!r}), "onnx:{networks}/r.onnx", {str(out)!r})
 print(json.dumps([found.accuracy.count, found.images]))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

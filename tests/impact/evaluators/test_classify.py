@@ -17,7 +17,7 @@ from PIL import Image
 
 import visleak.impact.evaluators.classify as classifying
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.classify import classify
 
@@ -41,7 +41,7 @@ def directly(module: torch.nn.Module, files: list[Path]) -> np.ndarray:
 
 def test_answers_of_a_set(networks, labelled, tmp_path):
     """Ids, labels, ranks, confidence and accuracy as a plain loop has them."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     done = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "p.parquet")
     table = pq.read_table(done.file).to_pylist()
     files = [labelled / row["id"] for row in table]
@@ -65,7 +65,7 @@ def test_answers_of_a_set(networks, labelled, tmp_path):
 
 def test_what_made_the_predictions(networks, labelled, tmp_path):
     """Stands in the file, without passwords and signatures."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     object.__setattr__(images, "source", "https://me:secret@host/a.tar?sig=abc")
     text = f"checkpoint:{networks}/r.th?arch=resnet20"
     done = classify(images, text, tmp_path / "p.parquet")
@@ -83,7 +83,7 @@ def test_what_made_the_predictions(networks, labelled, tmp_path):
 @pytest.mark.parametrize("route", ["onnx:{}/r.onnx", "torchscript:{}/r.ts?batch=5"])
 def test_every_route_and_batch_answers_alike(networks, labelled, tmp_path, route):
     """The file is another, the answers are the same."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     first = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "a.parquet")
     second = classify(images, route.format(networks), tmp_path / "b.parquet")
     a, b = (pq.read_table(each.file) for each in (first, second))
@@ -103,7 +103,7 @@ def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
     text = f"checkpoint:{networks}/r.th?arch=resnet20"
     names = tmp_path / "names.txt"
     names.write_text("\n".join(sorted(place.name for place in labelled.iterdir())))
-    done = classify(open_pictures(str(folder)), text, tmp_path / "p.parquet", classes=names)
+    done = classify(open_image_set(str(folder)), text, tmp_path / "p.parquet", classes=names)
     assert pq.read_table(done.file)["id"].to_pylist() == ["moon/a.png", "moon/c.png"]
     assert (done.images, done.unreadable) == (2, 2)
     with done.unreadable_file.open(newline="") as lines:
@@ -111,7 +111,7 @@ def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
     for name in ("a.png", "c.png"):
         (folder / "moon" / name).unlink()
     with pytest.raises(VisleakError) as caught:
-        classify(open_pictures(str(folder)), text, tmp_path / "q.parquet", classes=names)
+        classify(open_image_set(str(folder)), text, tmp_path / "q.parquet", classes=names)
     assert str(caught.value).startswith("none of the 2 images of set 'set' could be read, such as")
     assert not (tmp_path / "q.parquet").exists()
 
@@ -140,7 +140,7 @@ def grey(folder: Path, *levels: int) -> Path:
 
 def test_outputs_that_are_no_numbers(tmp_path):
     """Half precision overflows in one picture: that one is left out, with the reason."""
-    images = open_pictures(str(grey(tmp_path / "set", 10, 100, 200)))
+    images = open_image_set(str(grey(tmp_path / "set", 10, 100, 200)))
     done = classify(images, Classifier(Odd(), {}), tmp_path / "p.csv")
     assert (done.images, done.unreadable) == (2, 1)
     assert "the model odd made no numbers of it in fp16; use --precision fp32" in (
@@ -155,7 +155,7 @@ def test_a_network_that_fails(tmp_path):
         def outputs(self, prepared: Any) -> np.ndarray:
             raise RuntimeError("out of memory\nat line 3")
 
-    images = open_pictures(str(grey(tmp_path / "set", 100)))
+    images = open_image_set(str(grey(tmp_path / "set", 100)))
     with pytest.raises(VisleakError, match=r"^model odd ran out of memory on cpu with 1 images"):
         classify(images, Classifier(Failing(), {}), tmp_path / "p.csv")
     assert [each.name for each in tmp_path.iterdir()] == ["set"]
@@ -167,7 +167,7 @@ def test_a_set_without_labels(networks, labelled, tmp_path):
     folder.mkdir()
     for number, file in enumerate(sorted(labelled.rglob("*.png"))[:5]):
         (folder / f"{number}.png").write_bytes(file.read_bytes())
-    images = open_pictures(str(folder))
+    images = open_image_set(str(folder))
     assert images.labels is None
     done = classify(images, f"onnx:{networks}/r.onnx", tmp_path / "p.csv")
     assert (done.accuracy, done.top_5, done.rule) == (None, None, "the numbers of the outputs")
@@ -186,7 +186,7 @@ def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):
     place.mkdir()
     for name in ("moon", "brick", "grass"):
         (place / name).symlink_to(labelled / name)
-    images = open_pictures(str(place))
+    images = open_image_set(str(place))
     free = classify(images, f"hf:{folder}", tmp_path / "a.parquet", scores=True)
     bound = classify(images, f"hf:{folder}", tmp_path / "b.parquet", scores=True, restrict=True)
     a, b = (pq.read_table(each.file) for each in (free, bound))
@@ -212,7 +212,7 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
     rows = [("moon", "moon"), ("brick", "brick"), ("grass", "grass"), ("coins", "")]
     lines = [f"{labelled}/{name}/{n}.png,{label}" for name, label in rows for n in range(2)]
     place.write_text("\n".join(["path,label", *lines]))
-    done = classify(open_pictures(str(place)), f"hf:{folder}", tmp_path / "p.parquet")
+    done = classify(open_image_set(str(place)), f"hf:{folder}", tmp_path / "p.parquet")
     assert done.accuracy.total == 6
     assert done.accuracy.count <= 4
     assert done.notes == (
@@ -224,7 +224,7 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
 
 def test_a_killed_run_leaves_nothing(networks, labelled, tmp_path, monkeypatch):
     """Neither half a file nor scratch; what stood there stands."""
-    images, out = open_pictures(str(labelled)), tmp_path / "p.parquet"
+    images, out = open_image_set(str(labelled)), tmp_path / "p.parquet"
     text = f"checkpoint:{networks}/r.th?arch=resnet20&batch=8"
     classify(images, text, out)
     before = out.read_bytes()
@@ -247,7 +247,7 @@ def test_a_killed_run_leaves_nothing(networks, labelled, tmp_path, monkeypatch):
 def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatch):
     """Nobody waits for weights to hear of a wrong file name."""
     monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     (tmp_path / "there.csv").write_text("mine")
     for out, options, said in (
         ("p.txt", {}, "predictions are written as .parquet or .csv; got"),
@@ -260,7 +260,7 @@ def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatc
 
 def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path, monkeypatch):
     """The same file, and the network is not run; pictures prepared otherwise are computed."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     text, cache = f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "cache"
     calls = []
     forward = Classifier.forward
@@ -282,7 +282,7 @@ def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path,
 
 def test_workers_change_nothing(networks, labelled, tmp_path):
     """Two processes decode and prepare; the bytes of the file are the same."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     text = f"checkpoint:{networks}/r.th?arch=resnet20&batch=8"
     files = [classify(images, text, tmp_path / f"{n}.parquet", workers=n).file for n in (1, 2)]
     assert files[0].read_bytes() == files[1].read_bytes()
@@ -329,7 +329,7 @@ def test_a_published_network_on_cifar10(tmp_path):
     with torch.inference_mode():
         wanted = logits(torch.from_numpy(inputs).permute(0, 3, 1, 2).float()).argmax(dim=1)
     done = classify(
-        open_pictures(str(tmp_path / "some.parquet"), label="label"),
+        open_image_set(str(tmp_path / "some.parquet"), label="label"),
         f"checkpoint:{weights}?arch=resnet20",
         tmp_path / "p.parquet",
     )

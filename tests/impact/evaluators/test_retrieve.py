@@ -16,7 +16,8 @@ import pytest
 import tiny_clips
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.images import decode, open_pictures
+from visleak.formats import open_image_set
+from visleak.images import decode
 from visleak.impact.evaluators import retrieve as module
 
 retrieve = partial(module.retrieve, options={"device": "cpu"}, cache=None, workers=1)
@@ -51,7 +52,7 @@ def test_ranks_are_those_of_the_library(
     clip_folder: Path, labelled: Path, tmp_path: Path, which: str
 ) -> None:
     """Every picture among all captions that are used, foreign images' among them."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
     told = captions_for(ids, tmp_path / "c.csv")
     used = {"first": told[:36], "2": told[36:72], "all": told[:72]}[which]
@@ -79,7 +80,7 @@ def test_ranks_are_those_of_the_library(
 
 def test_what_a_reader_must_know(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
     """What has no rank, what is in the way of all, what was not read to its end."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
     lines = [f"{ids[0]},", f"{ids[1]},tree", f"{ids[2]},tree", f"{ids[3]},{'x' * 40}", "else,dog"]
     (tmp_path / "c.csv").write_text("id,caption\n" + "\n".join(lines))
@@ -111,11 +112,11 @@ def test_what_a_reader_must_know(clip_folder: Path, labelled: Path, tmp_path: Pa
 
 def test_captions_of_the_set_itself(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
     """A manifest with a column of captions needs no other file; the answers are the same."""
-    ids = open_pictures(str(labelled)).ids.to_pylist()
+    ids = open_image_set(str(labelled)).ids.to_pylist()
     captions_for(ids, tmp_path / "c.csv")
     rows = [f"{labelled / id_},{id_},1 {id_.removesuffix('.png')}" for id_ in ids]
     (tmp_path / "set.csv").write_text("path,id,caption\n" + "\n".join(rows))
-    images = open_pictures(str(tmp_path / "set.csv"))
+    images = open_image_set(str(tmp_path / "set.csv"))
     own = retrieve(images, f"clip:{clip_folder}", tmp_path / "own.parquet")
     file = tmp_path / "c.csv"
     text = "".join(line for line in file.read_text().splitlines(True) if "elsewhere" not in line)
@@ -129,7 +130,7 @@ def test_captions_of_other_images_alone(labelled: Path, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("id,caption\n1.jpg,a dog\n")
     with pytest.raises(VisleakError) as caught:
         retrieve(
-            open_pictures(str(labelled)),
+            open_image_set(str(labelled)),
             "clip:nowhere/at-all",
             tmp_path / "p.parquet",
             captions=tmp_path / "c.csv",

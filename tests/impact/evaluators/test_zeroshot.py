@@ -17,7 +17,7 @@ from PIL import Image
 import tiny_clips
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.impact.evaluators import zeroshot as module
 from visleak.impact.evaluators.zeroshot import load_templates
 
@@ -61,7 +61,7 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
 def test_answers_are_the_librarys(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
     """Every rank and probability, and the accuracy, of 36 pictures and 9 names."""
     (tmp_path / "t.txt").write_text("\n".join(TEMPLATES))
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     done = zeroshot(
         images, f"clip:{clip_folder}", tmp_path / "p.parquet", templates=str(tmp_path / "t.txt")
     )
@@ -96,7 +96,9 @@ def test_what_made_them_stands_in_the_file(
 ) -> None:
     """Model, names, templates, cut prompts and set, with digests."""
     model = f"clip:{clip_folder}"
-    done = zeroshot(open_pictures(str(labelled)), model, tmp_path / "p.parquet", templates="openai")
+    done = zeroshot(
+        open_image_set(str(labelled)), model, tmp_path / "p.parquet", templates="openai"
+    )
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
     tower = load_text_tower(model, device="cpu")
     sentences = load_templates("openai")
@@ -153,7 +155,7 @@ def test_names_by_label_and_pictures_that_cannot_be_read(
     broken = "moon/0.png"
     lines = ["moon\ta disc", "coins\tmoney", "sea\tmoney"]
     (tmp_path / "c.txt").write_text("\n".join(lines))
-    images = open_pictures(str(folder))
+    images = open_image_set(str(folder))
     done = zeroshot(images, f"clip:{clip_folder}", tmp_path / "p.csv", classes=tmp_path / "c.txt")
     text = done.file.read_text().splitlines()
     assert text[0] == "id,label,prediction,confidence"
@@ -169,7 +171,7 @@ def test_names_by_label_and_pictures_that_cannot_be_read(
 
 def test_vectors_come_from_the_cache(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
     """An audit by this CLIP has made them; the answers are the same bytes."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     model, kept = f"clip:{clip_folder}", tmp_path / "cache"
     first = zeroshot(images, model, tmp_path / "a.csv", cache=kept)
     again = zeroshot(images, model, tmp_path / "b.csv", cache=kept, templates="simple")
@@ -179,7 +181,7 @@ def test_vectors_come_from_the_cache(clip_folder: Path, labelled: Path, tmp_path
 
 def test_what_is_refused_before_a_model_is_loaded(labelled: Path, tmp_path: Path) -> None:
     """A wrong file is said at once, not after the weights have been fetched."""
-    images = open_pictures(str(labelled))
+    images = open_image_set(str(labelled))
     for arguments, said in (
         ({"templates": "imagenet"}, "templates must be openai, simple or a text file"),
         ({"classes": tmp_path / "no.txt"}, "file not found"),
@@ -195,7 +197,7 @@ def test_a_set_of_which_nothing_can_be_read(clip_folder: Path, tmp_path: Path) -
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.png").write_bytes(b"no picture")
     (tmp_path / "c.txt").write_text("a\nb\n")
-    images = open_pictures(str(tmp_path / "set"))
+    images = open_image_set(str(tmp_path / "set"))
     with pytest.raises(VisleakError, match=r"none of the 1 images of set 'set' could be read"):
         zeroshot(images, f"clip:{clip_folder}", tmp_path / "p.csv", classes=tmp_path / "c.txt")
     assert not list(tmp_path.glob("p.*"))

@@ -23,7 +23,7 @@ from painting_model import (
 from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.memorization.benchmark import (
     Choices,
     Judges,
@@ -336,7 +336,7 @@ def test_distances_are_those_of_the_images_as_a_set(tmp_path: Path) -> None:
             return np.array([each.mean((0, 1)) / 255 for each in pictures])
 
     features = Means()
-    judged = RealImages(open_pictures(real), features)
+    judged = RealImages(open_image_set(real), features)
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
     plan = dataclasses.replace(plan, judges=dataclasses.replace(plan.judges, real=judged))
     result = benchmark(plan, tmp_path / "out")

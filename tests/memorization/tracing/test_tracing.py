@@ -20,7 +20,7 @@ import visleak
 from visleak.auditing import Audit
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
+from visleak.formats import open_images
 from visleak.memorization.recall import recall_of
 from visleak.memorization.tracing import Trace, read_trace, trace
 from visleak.memorization.tracing.document import headlines, table

@@ -23,7 +23,7 @@ from visleak.dlede.draw.stratify import stratified_order
 from visleak.dlede.results import ClassCounts
 from visleak.dlede.settings import Plan
 from visleak.errors import UsageError
-from visleak.images.boxes import Boxes
+from visleak.formats import Boxes
 from visleak.records import Int64
 
 #: Kinds of random numbers, distinct for each use.

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from visleak.dlede.draw.split import Split, divided, joined
 from visleak.errors import UsageError
-from visleak.images.boxes import both
-from visleak.images.boxes_of import boxes_of
-from visleak.images.folder import first_folder
+from visleak.formats import boxes_of
+from visleak.formats.boxes import both
+from visleak.formats.listing import first_folder
 from visleak.records import Bool, ImageSet, Int64
 
 #: Fewest clean splits: the variation of fewer is not known; and draws tried per clean split, since

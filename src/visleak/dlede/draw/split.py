@@ -16,11 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
-from visleak.images.boxes import Boxes
-from visleak.images.boxes_of import boxes_of
-from visleak.images.choosing import chosen
-from visleak.images.joining import joined_opener
+from visleak.formats import Boxes, boxes_of, open_images
+from visleak.formats.openers import chosen, joined_opener
 from visleak.records import ImageSet, Int64, Unreadable
 from visleak.storage import write_tables
 

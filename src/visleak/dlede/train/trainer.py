@@ -12,7 +12,8 @@ import numpy as np
 from visleak.dlede.draw.split import Draw, Split, joined
 from visleak.dlede.judge.scores import is_share_name
 from visleak.errors import VisleakError
-from visleak.images.boxes import Boxes, both
+from visleak.formats import Boxes
+from visleak.formats.boxes import both
 from visleak.pipeline.context import Progress
 from visleak.records import Float64, ImageSet
 

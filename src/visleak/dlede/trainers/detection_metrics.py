@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.encoders.libraries import library
-from visleak.images.boxes import Boxes
+from visleak.formats import Boxes
 from visleak.records import Bool, Float64, Int64
 
 #: Detections of a class that count in one image, as COCO has it: the most confident ones.

@@ -20,7 +20,7 @@ from visleak.dlede.trainers.heatmaps import STRIDE, Objects, targets_of
 from visleak.dlede.trainers.networks import ImageBatches, LossOf, Options
 from visleak.dlede.trainers.pixels import DecodedImages
 from visleak.errors import UsageError, VisleakError
-from visleak.images.boxes import Boxes
+from visleak.formats import Boxes
 from visleak.records import Float64, Int64
 
 #: Detections with a lower confidence are dropped.

@@ -23,10 +23,9 @@ from PIL import Image
 from visleak.dlede.draw.split import Split
 from visleak.dlede.train.trainer import TrainingTask
 from visleak.errors import VisleakError
-from visleak.images.boxes import Boxes
-from visleak.images.folder import FileOpener
-from visleak.images.joining import JoinedOpener
-from visleak.images.mapped import ChosenOpener
+from visleak.formats import Boxes
+from visleak.formats.files import FileOpener
+from visleak.formats.openers import ChosenOpener, JoinedOpener
 from visleak.images.orientation import orientation_of
 from visleak.pipeline.context import Progress
 from visleak.records import Float64, ImageSet, Int64, Opener

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images.columns import as_text
-from visleak.images.manifest import read_csv
-from visleak.images.parquet import read_footer, read_tables
+from visleak.formats.request import text_column
+from visleak.formats.tables import read_csv, read_footer, read_tables
 from visleak.records import ImageSet
 
 #: Which of several captions of an image are used; or its number, from 1.
@@ -181,12 +180,12 @@ def _of_parquet(path: Path) -> Iterable[Row]:
 
 def _of_columns(path: Path, table: pa.Table) -> Iterable[Row]:
     names = [_column(path, table.column_names, usual) for usual in (ID_COLUMNS, CAPTION_COLUMNS)]
-    ids, texts = as_text(table[names[0]], names[0]), table[names[1]].combine_chunks()
+    ids, texts = text_column(table[names[0]], names[0]), table[names[1]].combine_chunks()
     if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
         lengths = texts.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         ids = ids.take(pa.array(np.repeat(np.arange(len(ids)), lengths)))
         texts = texts.flatten()
-    return zip(ids.to_pylist(), as_text(texts, names[1]).to_pylist(), strict=True)
+    return zip(ids.to_pylist(), text_column(texts, names[1]).to_pylist(), strict=True)
 
 
 def _column(path: Path, names: Iterable[str], usual: tuple[str, ...]) -> str:

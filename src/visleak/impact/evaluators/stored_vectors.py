@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_images
-from visleak.images.embedding_files import Table
-from visleak.images.embedding_manifest import MANIFEST
-from visleak.images.parquet import read_footer
+from visleak.formats import open_images
+from visleak.formats.embedding_files import MANIFEST, Table
+from visleak.formats.tables import read_footer
 from visleak.records import Bool, EmbeddingSet, Float32
 from visleak.vectors import check_digest, forget, unit_rows
 

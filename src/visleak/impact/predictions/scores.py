@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
-from visleak.images.request import writable
+from visleak.formats.request import writable
 from visleak.impact.benchmark import Benchmark, Scores
 from visleak.impact.predictions.columns import listed, numbers_of, percentages_of, quoted, text_of
 from visleak.impact.predictions.correct import (

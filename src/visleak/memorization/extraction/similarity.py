@@ -32,9 +32,9 @@ import numpy.typing as npt
 from visleak.encoders import ENCODERS, load_encoder
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
+from visleak.formats import open_image_set
 from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
-from visleak.images import open_pictures
 from visleak.memorization import inplace
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.pipeline.candidates import SAME_COLOUR, side
@@ -453,7 +453,7 @@ class _Verifier:
         self._place = place
         self._pictures = [shrink(each, BOUND) for each in pictures]
         self._tiny = np.array([is_tiny(each) for each in self._pictures], np.bool_)
-        images = open_pictures(self._pictures, name="generated")
+        images = open_image_set(self._pictures, name="generated")
         prints = fingerprint(images, by._encoder, place)
         self._side = side(EncodedSet(images, prints), by._encoder, (0,), ExactSearch(), 1)
         self._material = {"generated": self._side}

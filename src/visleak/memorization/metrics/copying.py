@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
-from visleak.images import decode, open_pictures
+from visleak.formats import open_image_set
+from visleak.images import decode
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import Progress, RunContext, silent
@@ -172,7 +173,7 @@ class FolderByPrompt:
         cache: str | os.PathLike[str] | None = "default",
         progress: Progress = silent,
     ) -> None:
-        images = open_pictures(source)
+        images = open_image_set(source)
         self._images, self._texts = images, alignment.texts
         self.name = images.source or images.name
         self.alignment = alignment.digest

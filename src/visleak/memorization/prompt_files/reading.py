@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.images.request import writable
+from visleak.formats.request import writable
 from visleak.memorization.prompts import Prompts
 from visleak.storage import csv_text
 

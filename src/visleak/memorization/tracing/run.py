@@ -19,8 +19,8 @@ import numpy as np
 import visleak
 from visleak.auditing import Audit
 from visleak.errors import UsageError
+from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
-from visleak.images import open_images
 from visleak.memorization.inplace import is_tiny
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.tracing.document import SECTION, content, document, files

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from visleak.auditing import Audit, audit
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.images import open_pictures
+from visleak.formats import open_image_set
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.memorization.tracing.layout import (
     OTHER_COLOURS,
@@ -93,7 +93,7 @@ def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Quer
             f"--all is for a folder of visleak memorization extract; {os.fspath(target)} has no"
             f" {EXTRACTION}, and of a SOURCE all pictures are traced anyway"
         )
-    images = open_pictures(target, name=GENERATED, roles=("benchmark",))
+    images = open_image_set(target, name=GENERATED, roles=("benchmark",))
     captions = [] if images.captions is None else images.captions.to_pylist()
     prompts = tuple(caption or "" for caption in captions) or ("",) * len(images)
     return Queries(images, prompts, (1,) * len(images))
@@ -125,7 +125,7 @@ def _extracted(folder: Path, *, every: bool) -> Queries:
     paths = _rows(path, ["path"]) if every else []
     # an image that came twice is one file: then its path names no single row
     named = every and len({row["path"] for row in paths}) == len(paths)
-    images = open_pictures(
+    images = open_image_set(
         str(path), name=GENERATED, roles=("benchmark",), id="path" if named else None
     )
     if len(images) != len(rows):

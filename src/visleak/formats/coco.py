@@ -1,0 +1,342 @@
+"""COCO: annotation files and the images that they describe."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.errors import UsageError, VisleakError, explaining
+from visleak.formats.boxes import Boxes, BoxRows, only_name, shown
+from visleak.formats.files import FileOpener, file_set
+from visleak.formats.request import Request, writable
+from visleak.formats.sources import locate
+from visleak.formats.writing import (
+    Destination,
+    OutputPart,
+    OutputSource,
+    Selection,
+    contents,
+    free_name,
+)
+from visleak.records import ImageSet
+
+#: Beyond it no image's side in pixels goes.
+LARGEST: Final = 1e6
+
+#: Lists of a COCO file whose rows belong to an image.
+OF_IMAGES: Final = ("annotations", "segment_info")
+
+
+def open_coco(request: Request) -> ImageSet:
+    """List the images of a COCO annotation file: ``coco:FILE`` or ``coco:FILE?images=FOLDER``.
+
+    Ids are the file names relative to the image folder. The label of an image is its one
+    category; null where it shows several or none. Captions are the first of each image.
+
+    Raises:
+        VisleakError: the file is not a COCO file.
+        UsageError: the folder with the images is not found.
+    """
+    request.refuse_columns_and_split("the COCO file")
+    content = coco_content(request)
+    images = sorted(
+        coco_rows(content, "images", ("id", "file_name"), request),
+        key=lambda image: writable(str(image["file_name"])),
+    )
+    if not images:
+        request.refuse_empty("its list `images` is empty")
+    names = [writable(str(image["file_name"])) for image in images]
+    categories = {
+        row["id"]: writable(str(row["name"]))
+        for row in coco_rows(content, "categories", ("id", "name"), request, optional=True)
+    }
+    shown: dict[Any, set[str]] = {}
+    captions: dict[Any, str] = {}
+    for row in coco_rows(content, "annotations", ("image_id",), request, optional=True):
+        if "category_id" in row:
+            category = row["category_id"]
+            name = categories.get(category) if isinstance(category, int | str) else None
+            name = name or writable(str(category))
+            shown.setdefault(row["image_id"], set()).add(name)
+        if isinstance(row.get("caption"), str):
+            captions.setdefault(row["image_id"], writable(row["caption"]))
+    labels = pa.array((only_name(shown.get(image["id"], ())) for image in images), pa.string())
+    texts = pa.array((captions.get(image["id"]) for image in images), pa.string())
+    return file_set(
+        request,
+        _coco_folder(request, names),
+        names,
+        labels=labels,
+        captions=texts if captions else None,
+        annotated=True,
+    )
+
+
+def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
+    """Return the boxes of a COCO file, in pixels; classes in the order of their numbers.
+
+    Annotations of images that the file does not list belong to no image of the set, and those
+    without ``category_id`` are not objects (captions).
+
+    Returns:
+        ``None`` where no annotation has a box.
+
+    Raises:
+        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
+    """
+    content = coco_content(request)
+    place = _places(content, images, request)
+    annotations = coco_rows(content, "annotations", ("image_id",), request, optional=True)
+    if not any("bbox" in row for row in annotations):
+        return None
+    classes = _classes(content, request)
+    number = {category: index for index, category in enumerate(classes)}
+    rows = BoxRows()
+    for at, row in enumerate(annotations):
+        if row["image_id"] not in place or "category_id" not in row:
+            continue
+        category = row["category_id"]
+        if not isinstance(category, int | str) or category not in number:
+            raise _damaged_row(request, at, "its `category_id` is none of `categories`", category)
+        crowd = row.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise _damaged_row(request, at, "`iscrowd` is 0 or 1", crowd)
+        corners = _corners(row.get("bbox"), at, request)
+        rows.add(place[row["image_id"]], number[category], corners, bool(crowd))
+    return rows.boxes(list(classes.values()), images, relative=False)
+
+
+def write_coco(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part's annotation file: images and annotations that are kept, all else as it is.
+
+    Images are put into ``images``; as ``manifest``, they stay where they are. Of several parts,
+    the files stand side by side in ``annotations``. Where images of several sets come together,
+    numbers that are taken are replaced.
+
+    Raises:
+        VisleakError: sets of one part have different categories.
+    """
+    contents_ = [_kept_content(piece) for piece in part.pieces]
+    names = _names(part, contents_)
+    merged = _merged(part, contents_)
+    file = Path(locate(part.pieces[0].images.source).place).name
+    file = f"annotations/{part.name}-{file}" if place.many else file
+    folder = f"images/{part.name}" if place.many else "images"
+    path = place.made(file)
+    if place.how == "manifest":
+        folder = place.link_to(os.fsencode(_root(part)), path)
+    else:
+        for piece, own_names in zip(part.pieces, names, strict=True):
+            for position, stored in contents(piece):
+                name = own_names[str(piece.images.ids[position].as_py())]
+                place.put(piece, position, f"{folder}/{name}", stored)
+        folder = f"../{folder}" if place.many else folder
+    # a name that is not UTF-8 is escaped
+    path.write_bytes(json.dumps(merged, ensure_ascii=False).encode("utf-8", "backslashreplace"))
+    ids = sorted(name for each in names for name in each.values())
+    own = [names[at][str(id_)] for at, p in enumerate(part.pieces) for id_ in p.column("ids")]
+    where = {name: at for at, name in enumerate(own)}
+    order = np.array([where[id_] for id_ in ids], np.int64)
+    return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), order)
+
+
+def coco_content(request: Request) -> dict[str, Any]:
+    """Read a COCO annotation file.
+
+    Raises:
+        VisleakError: it is not JSON, or not a mapping.
+    """
+    what = f"{request.path} cannot be read as JSON"
+    with explaining(what, OSError, ValueError, RecursionError):
+        content = json.loads(request.path.read_bytes())
+    if not isinstance(content, dict):
+        raise VisleakError(f"{request.path} is not a COCO file: it has no list `images`")
+    return content
+
+
+def coco_rows(
+    content: Mapping[str, Any],
+    key: str,
+    needed: Sequence[str],
+    request: Request,
+    optional: bool = False,
+) -> list[dict[str, Any]]:
+    """Return a list of a COCO file, each row with the needed keys, whose values are plain.
+
+    Raises:
+        VisleakError: there is no such list, or a row lacks a key.
+    """
+    rows = content.get(key, [] if optional else None)
+    if not isinstance(rows, list):
+        raise VisleakError(f"{request.path} is not a COCO file: it has no list `{key}`")
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict) or not all(
+            isinstance(row.get(name), int | str) for name in needed
+        ):
+            raise VisleakError(
+                f"{request.path}: row {number} of `{key}` needs {' and '.join(needed)}"
+            )
+    return rows
+
+
+def _coco_folder(request: Request, names: Sequence[str]) -> Path:
+    """Return the folder with the images: the one given, else the likely one that has some."""
+    given = request.options.get("images")
+    here = request.path.parent
+    if given is not None:
+        tried = dict.fromkeys((Path(given), here / given))
+        folder = next((folder for folder in tried if folder.is_dir()), None)
+        if folder is None:
+            raise UsageError(
+                f"source {request.text!r}: images={given} is not a folder; looked for"
+                f" {' and '.join(map(str, tried))}"
+            )
+        return folder
+    stem = request.path.stem
+    for prefix in ("instances_", "captions_", "person_keypoints_"):
+        stem = stem.removeprefix(prefix)
+    likely = [here, here / "images", here.parent / "images", here.parent / stem, here / stem]
+    likely += [here.parent / "images" / stem, here / "images" / stem]
+    for folder in likely:
+        if any((folder / name).is_file() for name in names[:50]):
+            return folder
+    raise UsageError(
+        f"source {request.text!r}: its images, such as {names[0]}, are in none of"
+        f" {', '.join(map(str, dict.fromkeys(likely)))}; add ?images=FOLDER"
+    )
+
+
+def _places(content: Mapping[str, Any], images: ImageSet, request: Request) -> dict[Any, int]:
+    """Return the row of the set that each image's number in the file stands for."""
+    rows = {id_: row for row, id_ in enumerate(images.ids.to_pylist())}
+    found: dict[Any, int] = {}
+    for image in coco_rows(content, "images", ("id", "file_name"), request):
+        row = rows.get(writable(str(image["file_name"])))
+        if row is None:
+            continue
+        if image["id"] in found:
+            raise VisleakError(
+                f"{shown(request.path)}: two of `images` have the id {image['id']!r}, so that"
+                " their annotations cannot be told apart"
+            )
+        found[image["id"]] = row
+    return found
+
+
+def _classes(content: Mapping[str, Any], request: Request) -> dict[int | str, str]:
+    """Return the name of each category, by its number, in ascending order."""
+    found: dict[int | str, str] = {}
+    for row in coco_rows(content, "categories", ("id", "name"), request, optional=True):
+        if row["id"] in found:
+            raise VisleakError(
+                f"{shown(request.path)}: two of `categories` have the id {row['id']!r}"
+            )
+        found[row["id"]] = writable(str(row["name"]))
+    return dict(sorted(found.items(), key=lambda item: (isinstance(item[0], str), item[0])))
+
+
+def _corners(box: Any, at: int, request: Request) -> Sequence[float]:
+    """Return the corners of a box that is given as (left, top, width, height)."""
+    plain = isinstance(box, list) and len(box) == 4
+    if not plain or not all(
+        isinstance(value, int | float) and -LARGEST <= value <= LARGEST for value in box
+    ):
+        raise _damaged_row(request, at, "`bbox` is [left, top, width, height] in pixels", box)
+    left, top, width, height = box
+    if width < 0 or height < 0:
+        raise _damaged_row(request, at, "width and height of `bbox` are 0 or more", box)
+    return left, top, left + width, top + height
+
+
+def _damaged_row(request: Request, at: int, allowed: str, got: Any) -> VisleakError:
+    what = "nothing" if got is None else repr(got)[:60]
+    return VisleakError(
+        f"{shown(request.path)}, row {at} of `annotations`: {allowed}; got {writable(what)}"
+    )
+
+
+def _root(part: OutputPart) -> str:
+    """Return the folder that all images of a part lie in."""
+    roots = {os.path.abspath(cast(FileOpener, p.images.opener).root) for p in part.pieces}
+    if len(roots) > 1:
+        raise UsageError(
+            f"part {part.name!r}: its images lie in {' and '.join(sorted(roots))}, and a COCO"
+            " file has one folder; use --format link or --format copy"
+        )
+    return roots.pop()
+
+
+def _kept_content(piece: Selection) -> dict[str, Any]:
+    """Return the content of a piece's annotation file without what goes."""
+    path = Path(locate(piece.images.source).place)
+    content: dict[str, Any] = json.loads(path.read_bytes())
+    kept = set(piece.column("ids"))
+    images = [row for row in content["images"] if writable(str(row["file_name"])) in kept]
+    numbers = {row["id"] for row in images}
+    found = content | {"images": images}
+    for name in OF_IMAGES:
+        if isinstance(content.get(name), list):
+            found[name] = [row for row in content[name] if row.get("image_id") in numbers]
+    return found
+
+
+def _names(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return, for each piece, the new name of each image; change the rows accordingly."""
+    taken: set[str] = set()
+    names = []
+    for piece, content in zip(part.pieces, contents_, strict=True):
+        own = {}
+        for row in content["images"]:
+            given = writable(str(row["file_name"]))
+            own[given] = free_name(given, piece.images.name, taken)
+            taken.add(own[given])
+            if own[given] != given:
+                row["file_name"] = own[given]
+        names.append(own)
+    return names
+
+
+def _merged(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the files of several pieces as one; numbers that are taken are replaced."""
+    first, *others = contents_
+    merged = dict(first)
+    for content, piece in zip(others, part.pieces[1:], strict=True):
+        if _categories(content) != _categories(first):
+            raise VisleakError(
+                f"part {part.name!r}: sets {part.pieces[0].images.name!r} and"
+                f" {piece.images.name!r} have different categories and cannot become one COCO file"
+            )
+        images = _renumbered(merged["images"], content["images"])
+        numbers = {old["id"]: new["id"] for old, new in zip(content["images"], images, strict=True)}
+        merged["images"] = [*merged["images"], *images]
+        for name in OF_IMAGES:
+            if name in merged or name in content:
+                rows = [r | {"image_id": numbers[r["image_id"]]} for r in content.get(name, [])]
+                merged[name] = [*merged.get(name, []), *_renumbered(merged.get(name, []), rows)]
+    return merged
+
+
+def _categories(content: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    return sorted((row["id"], row["name"]) for row in content.get("categories", []))
+
+
+def _renumbered(there: Iterable[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return rows with distinct ``id``: one that is taken continues from the largest."""
+    taken = {row["id"] for row in there if "id" in row}
+    largest = max(
+        (n for n in (*taken, *(r.get("id") for r in rows)) if isinstance(n, int)), default=0
+    )
+    found = []
+    for row in rows:
+        if row.get("id") in taken and "id" in row:
+            largest += 1
+            found.append(row | {"id": largest})
+        else:
+            found.append(row)
+    return found

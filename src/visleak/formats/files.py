@@ -1,0 +1,244 @@
+"""Images that are single files, on this machine or at an address: how they are read.
+
+Nothing is fetched but what the caller named: an address on the command line, or the addresses in
+a table that was opened with ``?remote=yes``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError
+from visleak.formats.addresses import SCHEMES, is_address, joined, origin_of, redacted, scheme_of
+from visleak.formats.listing import name_text
+from visleak.formats.remote import BLOCK, RemoteFile, StoreError
+from visleak.formats.request import Request
+from visleak.records import Bytes8, ImageSet, Problem, Unreadable
+
+#: A larger file is not read into memory.
+MAX_FILE_BYTES: Final = 1 << 30
+
+#: Bytes read at once of a file whose size is not known.
+PART: Final = 1 << 20
+
+#: Images fetched at a time; a store answers one late, but many at once.
+TOGETHER: Final = 8
+
+#: Images fetched ahead of the one that is wanted.
+AHEAD: Final = 16
+
+
+@dataclass(frozen=True)
+class FileOpener:
+    """Reads files.
+
+    Attributes:
+        root: the folder that the names are relative to.
+        names: Arrow binary array, the file names as the system has them; null is missing.
+    """
+
+    root: str
+    names: pa.BinaryArray
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the content of the files at the positions, see :class:`visleak.records.Opener`."""
+        root = os.fsencode(self.root)
+        for position in positions:
+            name = self.names[position].as_py()
+            if name is None:
+                yield Unreadable("missing", "the manifest names no file")
+            else:
+                yield read_file(os.path.join(root, name))
+
+
+def read_file(path: bytes | str) -> bytes | Unreadable:
+    """Return the content of a regular file, or why it cannot be read."""
+    try:
+        # Not blocking, so that a pipe without a writer cannot stop the run.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+                return Unreadable("io-error", f"{what} stands at this name")
+            if status.st_size > MAX_FILE_BYTES:
+                return _too_large(status.st_size)
+            data = _content(handle, status.st_size)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        return why_not(error)
+    return data if len(data) <= MAX_FILE_BYTES else _too_large(len(data))
+
+
+def _content(handle: int, size: int) -> bytes:
+    """Return what an open file of a known size holds, or the first bytes of more than is read."""
+    data = os.read(handle, size)
+    if size and len(data) == size:
+        return data
+    # read in parts, or its system tells no size
+    parts = [data]
+    left = MAX_FILE_BYTES + 1 - len(data)
+    while left > 0 and (part := os.read(handle, min(left, PART))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def _too_large(size: int) -> Unreadable:
+    return Unreadable("too-large", f"{size:,} bytes; files up to {MAX_FILE_BYTES:,} are read")
+
+
+def why_not(error: OSError | ValueError) -> Unreadable:
+    """Return the reason for what the system, or a remote store, said about a file."""
+    if isinstance(error, StoreError):
+        return Unreadable(error.reason, str(error))
+    return _why_not_here(error)
+
+
+def _why_not_here(error: OSError | ValueError) -> Unreadable:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Unreadable("missing", "no such file")
+    if isinstance(error, PermissionError):
+        return Unreadable("no-permission", "the system does not let this user read the file")
+    if isinstance(error, IsADirectoryError):
+        return Unreadable("io-error", "a folder stands at this name")
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.errno == errno.ENAMETOOLONG:
+            return Unreadable("missing", "the name is longer than a file's name can be")
+        return Unreadable("io-error", os.strerror(error.errno))
+    return Unreadable("io-error", str(error))
+
+
+def file_set(
+    request: Request,
+    root: Path,
+    names: Sequence[str],
+    *,
+    labels: pa.StringArray | None = None,
+    captions: pa.StringArray | None = None,
+    annotated: bool = False,
+    ids: Sequence[str] | None = None,
+    problems: Sequence[Problem] = (),
+    skipped: Mapping[str, int] | None = None,
+) -> ImageSet:
+    """Return the set of the files ``names`` below ``root``, in that order."""
+    texts = [name_text(name) for name in names] if ids is None else ids
+    return request.image_set(
+        pa.array(texts, pa.string()),
+        pa.array((name_text(os.path.join(root, name)) for name in names), pa.string()),
+        FileOpener(str(root), pa.array((os.fsencode(name) for name in names), pa.binary())),
+        labels=labels,
+        captions=captions,
+        annotated=annotated,
+        problems=problems,
+        skipped=skipped,
+    )
+
+
+@dataclass(frozen=True)
+class RemoteOpener:
+    """Fetches images by address; those without a scheme are files of this machine.
+
+    Attributes:
+        places: Arrow string array, address or path; null is missing.
+        stamp: text that changes when an image does, ``None`` where that cannot be told.
+    """
+
+    places: pa.StringArray
+    stamp: str | None = None
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images at the positions, see :class:`visleak.records.Opener`."""
+        waiting: deque[Future[bytes | Unreadable]] = deque()
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            for position in positions:
+                waiting.append(threads.submit(fetched, self.places[position].as_py()))
+                if len(waiting) > AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+
+def fetched(place: str | None) -> bytes | Unreadable:
+    """Return the image at a place, or why it cannot be read."""
+    if place is None:
+        return Unreadable("missing", "the table names no file")
+    if not is_address(place):
+        return read_file(place)
+    if scheme_of(place) not in SCHEMES:
+        return Unreadable("unsupported", f"{scheme_of(place)}:// is not fetched")
+    try:
+        with RemoteFile(place) as file:
+            if file.size is not None and file.size > MAX_FILE_BYTES:
+                return _object_too_large(file.size)
+            pieces, size = [], 0
+            while (piece := file.read(BLOCK)) and size <= MAX_FILE_BYTES:
+                pieces.append(piece)
+                size += len(piece)
+    except (OSError, ValueError) as error:
+        return why_not(error)
+    return b"".join(pieces) if size <= MAX_FILE_BYTES else _object_too_large(size)
+
+
+def _object_too_large(size: int) -> Unreadable:
+    return Unreadable("too-large", f"{size:,} bytes; objects up to {MAX_FILE_BYTES:,} are read")
+
+
+def remote_places(request: Request, names: Sequence[str | None], root: str) -> Any:
+    """Return where the files of a table are, as an Arrow string array; ``None`` where all are here.
+
+    A table is somebody's text. One on this machine may name addresses only if the caller says
+    so (``?remote=yes``); a remote one may name what lies on the same host, and never a file of
+    this machine.
+
+    Args:
+        request: the table.
+        names: its file names and addresses.
+        root: folder or address that names are relative to.
+
+    Raises:
+        UsageError: it names an address that it may not.
+    """
+    addresses = [name for name in names if name and is_address(name)]
+    if is_address(root):
+        other = next((a for a in addresses if origin_of(a) != origin_of(root)), None)
+        if other is not None:
+            raise UsageError(
+                f"{request.text} names an image on another host, {origin_of(other)}; only those"
+                " on its own are fetched: save the table here and open it with ?remote=yes"
+            )
+    elif not addresses:
+        return None
+    elif request.options.get("remote", "no") not in ("yes", "true", "1"):
+        raise UsageError(
+            f"{request.text} names {len(addresses):,} files by address, the first at"
+            f" {origin_of(addresses[0])}; nothing is fetched unless you allow it:"
+            f" {request.path}?remote=yes"
+        )
+    return pa.array((_remote_place(name, root) for name in names), pa.string())
+
+
+def _remote_place(name: str | None, root: str) -> str | None:
+    if not name or is_address(name):
+        return name or None
+    return joined(root, name.lstrip("/")) if is_address(root) else os.path.join(root, name)
+
+
+def without_secrets(texts: pa.StringArray) -> pa.StringArray:
+    """Return texts as they may be shown."""
+    if not pc.any(pc.match_substring(texts, "://")).as_py():
+        return texts
+    shown = (None if text is None else redacted(text) for text in texts.to_pylist())
+    return pa.array(shown, pa.string())

@@ -1,0 +1,374 @@
+"""KITTI: object detection, tracking sequences and raw drives, as the benchmark's site unpacks them.
+
+Frames of one drive are similar, so the recordings matter: the group of an image is its sequence,
+and its frame number is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, cast
+
+import pyarrow as pa
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
+from visleak.formats.files import FileOpener, file_set, read_file
+from visleak.formats.listing import Listing, Walk, name_text
+from visleak.formats.request import Request, canonical_split, writable
+from visleak.formats.sources import locate
+from visleak.formats.writing import (
+    Destination,
+    OutputPart,
+    OutputSource,
+    Selection,
+    contents,
+    write_listing,
+)
+from visleak.records import ImageSet
+
+#: Names of the two parts of the benchmark on disk.
+PARTS: Final = {"train": "training", "test": "testing"}
+
+#: Label of regions where objects are not told apart; not a class.
+IGNORED: Final = "DontCare"
+
+#: The classes of the benchmark in the order of its readme; others follow by name.
+CLASSES: Final[tuple[str, ...]] = (
+    *("Car", "Van", "Truck", "Pedestrian", "Person_sitting", "Person", "Cyclist", "Tram", "Misc"),
+)
+
+#: The camera that boxes are drawn for: the left colour camera.
+CAMERA: Final = "2"
+
+#: Columns before the class, of each kind of label file: frame and track of tracking.
+BEFORE: Final = {"object": 0, "tracking": 2}
+
+#: Columns from the class on: truncation, occlusion, angle, the box, then 3-D size, place and angle.
+COLUMNS: Final = 15
+
+#: Folders of the devkit's mapping from images to drives.
+MAPPINGS: Final = ("mapping", "devkit/mapping", "devkit_object/mapping")
+
+_DRIVE: Final = re.compile(r"(\d{4}_\d{2}_\d{2}_drive_\d{4}(?:_\w+)?)")
+
+#: An object: its class and (left, top, right, bottom).
+_Object = tuple[str, list[float]]
+
+
+@dataclass(frozen=True)
+class KittiPart:
+    """Where one part of KITTI is.
+
+    Attributes:
+        root: folder that ids are relative to.
+        labels: folder with the label files, or ``None``.
+        kind: ``object``, ``tracking`` or ``raw``.
+    """
+
+    root: Path
+    labels: Path | None
+    kind: str
+
+
+def open_kitti(request: Request) -> ImageSet:
+    """List a part of KITTI: ``kitti:FOLDER``, ``kitti:FOLDER#testing``.
+
+    Ids are file names relative to the image folder. The label is the one class shown, null where
+    there are several or none. Groups are sequences or drives; of object detection they are known
+    where the devkit's ``mapping`` folder is beside or in FOLDER. ``?camera=3`` takes the right
+    colour camera, 0 and 1 the grey ones; by default 2.
+
+    Raises:
+        UsageError: there is no such part or camera.
+        VisleakError: it holds no images, or the devkit's mapping does not fit it.
+    """
+    request.refuse_columns("the KITTI folder")
+    request.refuse_options("camera")
+    camera = request.options.get("camera", CAMERA)
+    if camera not in ("0", "1", "2", "3"):
+        raise UsageError(f"source {request.text!r}: camera is one of 0, 1, 2, 3; got {camera!r}")
+    part = _find_part(request, camera)
+    listing = Listing()
+    names = sorted(Walk(str(part.root), listing.takes_file).names(), key=name_text)
+    if part.kind == "raw":
+        names = [name for name in names if f"/image_0{camera}/" in f"/{name}"]
+    if not names:
+        request.refuse_empty(listing.why_empty(f"no file below {part.root}"))
+    recordings = _recordings(part, names, request)
+    images = file_set(
+        request,
+        part.root,
+        names,
+        labels=_labels(part, names),
+        annotated=part.labels is not None,
+        skipped=listing.skipped,
+    )
+    if recordings is None:
+        return images
+    groups, frames = recordings
+    if request.group_pattern is None:
+        images = replace(images, groups=pa.array(groups, pa.string()))
+    if request.frame_pattern is None:
+        images = replace(images, frames=pa.array(frames, pa.int64()))
+    return images
+
+
+def kitti_boxes(images: ImageSet, request: Request) -> Boxes | None:
+    """Return the boxes of a part of KITTI, in pixels; ``DontCare`` regions are crowds.
+
+    Returns:
+        ``None`` where the part has no labels, as the test part has none; where its images are of
+        another camera than the one that boxes are drawn for; of raw drives.
+
+    Raises:
+        VisleakError: see :func:`visleak.formats.boxes_of`.
+    """
+    camera = request.options.get("camera", CAMERA)
+    part = _find_part(request, camera)
+    if part.labels is None or camera != CAMERA:
+        return None
+    names = [os.fsdecode(name.as_py()) for name in cast(FileOpener, images.opener).names]
+    of_images = _of_images if part.kind == "object" else _of_frames
+    found = [(row, *each) for row, each in of_images(part.labels, names)]
+    shown = {name for _, name, _ in found} - {IGNORED}
+    classes = [name for name in CLASSES if name in shown] + sorted(shown - set(CLASSES))
+    number = {name: index for index, name in enumerate(classes)}
+    rows = BoxRows()
+    for row, name, corners in found:
+        rows.add(row, number.get(name, -1), corners, name == IGNORED)
+    return rows.boxes(classes, images, relative=False)
+
+
+def write_kitti(part: OutputPart, place: Destination) -> OutputSource:
+    """Write a part of KITTI as it is unpacked, with all files of the frames that are kept.
+
+    Object detection: what has the image's name in the folders beside its own (labels,
+    calibration, points, the other camera). Tracking: label files without the removed frames, and
+    each sequence's other files whole. Raw drives: images alone. The devkit's mapping, which groups
+    need, is put beside.
+    """
+    if place.how == "manifest":
+        return write_listing(part, place)
+    (piece,) = part.pieces
+    found = locate(piece.images.source)
+    opener = cast(FileOpener, piece.images.opener)
+    root = Path(opener.root)
+    inside = os.path.relpath(root, found.place)
+    own = "" if inside.startswith("..") or inside == "." else inside
+    for position, stored in contents(piece):
+        name = os.fsdecode(opener.names[position].as_py())
+        place.put(piece, position, place.below(part, f"{own}/{name}" if own else name), stored)
+
+    def below(name: str) -> str:
+        return place.below(part, os.path.normpath(f"{own}/../{name}"))
+
+    if root.name.startswith("image_0"):
+        _put_tracks(piece, root, below, place)
+    elif root.name.startswith("image_"):
+        for file in _files_beside(piece, root):
+            place.put_file(os.fsencode(file), place.made(below(f"{file.parent.name}/{file.name}")))
+    mapping = _mapping_folder(root.parent)
+    if mapping is not None and not root.name.startswith("image_0"):
+        for name in ("train_rand.txt", "train_mapping.txt"):
+            path = place.made(place.below(part, f"mapping/{name}"))
+            place.put_file(os.fsencode(mapping / name), path)
+    camera = found.options.get("camera")
+    return OutputSource(
+        place.below(part),
+        before="kitti:",
+        after=(f"?camera={camera}" if camera else "") + (f"#{found.split}" if found.split else ""),
+        ids=tuple(map(str, piece.column("ids"))),
+        options=piece.images.options,
+    )
+
+
+def _find_part(request: Request, camera: str) -> KittiPart:
+    """Find the image folder: of object detection, of tracking, else of raw drives."""
+    part = PARTS.get(canonical_split(request.split or "training"), request.split)
+    for base in (request.path / part, request.path):
+        if base == request.path and request.split and base.name != part:
+            continue
+        for kind, images, labels in (
+            # objects are labelled in the left colour camera's images, for all cameras
+            ("object", f"image_{camera}", "label_2"),
+            ("tracking", f"image_0{camera}", "label_02"),
+        ):
+            # a raw drive's camera contains `data`, a tracking camera its sequences
+            if (base / images).is_dir() and not (base / images / "data").is_dir():
+                there = (base / labels).is_dir()
+                return KittiPart(base / images, base / labels if there else None, kind)
+    near = [request.path.resolve(), *request.path.glob("*/"), *request.path.glob("*/*/")]
+    if not request.split and any(_DRIVE.search(str(path)) for path in near):
+        return KittiPart(request.path, None, "raw")
+    raise UsageError(
+        f"source {request.text!r}: {request.path} holds neither {part}/image_{camera} (object"
+        f" detection) nor {part}/image_0{camera} (tracking) nor drives (raw data)"
+    )
+
+
+def _frame_of(name: str) -> int | None:
+    """Return the number that is the name of an image, ``None`` where the name is another."""
+    stem = name.rpartition("/")[2].partition(".")[0]
+    return int(stem) if stem.isascii() and stem.isdigit() and len(stem) < 18 else None
+
+
+def _recordings(
+    part: KittiPart, names: Sequence[str], request: Request
+) -> tuple[list[str | None], list[int | None]] | None:
+    """Return the sequence of each image and its number there, ``None`` where they are unknown."""
+    if part.kind == "object":
+        return _recordings_of_objects(part, names, request)
+    if part.kind == "tracking":
+        # both parts count their sequences from 0000, and they are different drives
+        prefix = "testing/" if part.root.parent.name == PARTS["test"] else ""
+        sequences = [name_text(name).rpartition("/")[0] for name in names]
+        groups = [f"{prefix}{sequence}" if sequence else None for sequence in sequences]
+    else:
+        base = str(request.path.resolve())
+        drives = [_DRIVE.search(f"{base}/{name_text(name)}") for name in names]
+        groups = [drive[1] if drive else None for drive in drives]
+    return groups, [_frame_of(name) for name in names]
+
+
+def _recordings_of_objects(
+    part: KittiPart, names: Sequence[str], request: Request
+) -> tuple[list[str | None], list[int | None]] | None:
+    """Return drive and frame of each image of object detection, from the devkit's mapping.
+
+    ``train_rand.txt`` holds for each image its line of ``train_mapping.txt``, counted from 1.
+    """
+    folder = _mapping_folder(part.root.parent)
+    if folder is None:
+        return None
+    try:
+        order = (folder / "train_rand.txt").read_text("ascii").replace(",", " ").split()
+        lines = (folder / "train_mapping.txt").read_text("ascii").splitlines()
+        drives = [
+            (drive, int(frame)) for _, drive, frame in map(str.split, filter(str.strip, lines))
+        ]
+        places = [int(number) - 1 for number in order]
+        if places and min(places) < 0:
+            raise ValueError(f"line {min(places) + 1} does not exist")
+        known = [drives[place] for place in places]
+    except (OSError, ValueError, IndexError) as error:
+        raise VisleakError(
+            f"{folder}: train_rand.txt and train_mapping.txt cannot be read together: {error}"
+        ) from error
+    numbers = [_frame_of(name) for name in names]
+    beyond = next((n for n in numbers if n is not None and n >= len(known)), None)
+    if beyond is not None:
+        raise VisleakError(
+            f"{request.text}: the devkit's mapping names {len(known):,} images, and one is"
+            f" number {beyond}; it is of another release"
+        )
+    found = [(None, None) if number is None else known[number] for number in numbers]
+    return [drive for drive, _ in found], [frame for _, frame in found]
+
+
+def _mapping_folder(part: Path) -> Path | None:
+    """Return the folder of the devkit's mapping for the training part, if it is there."""
+    places = (base / name for base in (part.parent, part.parent.parent) for name in MAPPINGS)
+    training = part.name == PARTS["train"]
+    return next((p for p in places if training and (p / "train_rand.txt").is_file()), None)
+
+
+def _labels(part: KittiPart, names: Sequence[str]) -> pa.StringArray | None:
+    """Return the one class that each image shows."""
+    if part.labels is None:
+        return None
+    if part.kind == "object":
+        shown = [_classes(part.labels / f"{Path(name).stem}.txt", 0).get(-1) for name in names]
+    else:
+        sequences = {name.rpartition("/")[0] for name in names}
+        known = {name: _classes(part.labels / f"{name}.txt", 2) for name in sequences}
+        shown = [known[name.rpartition("/")[0]].get(_frame_of(name)) for name in names]
+    return pa.array((only_name(classes or ()) for classes in shown), pa.string())
+
+
+def _classes(file: Path, column: int) -> dict[int | None, set[str]]:
+    """Return the classes in a label file: by frame where they are in column 2, else under -1."""
+    try:
+        data = read_file(str(file))
+        lines = data.decode("utf-8").splitlines() if isinstance(data, bytes) else []
+    except UnicodeDecodeError:
+        return {}
+    found: dict[int | None, set[str]] = {}
+    for words in map(str.split, lines):
+        if len(words) > column and words[column] != IGNORED:
+            frame = int(words[0]) if column and words[0].isdecimal() else -1
+            found.setdefault(frame, set()).add(writable(words[column]))
+    return found
+
+
+def _of_images(folder: Path, names: list[str]) -> Iterator[tuple[int, _Object]]:
+    """Yield the row of each object's image, and the object."""
+    for row, name in enumerate(names):
+        for _, found in _objects(folder / f"{Path(name).stem}.txt", "object"):
+            yield row, found
+
+
+def _of_frames(folder: Path, names: list[str]) -> Iterator[tuple[int, _Object]]:
+    """The same of tracking; rows of frames whose image is not in the set are left out."""
+    place = {(name.rpartition("/")[0], _frame_of(name)): row for row, name in enumerate(names)}
+    for sequence in sorted({sequence for sequence, _ in place}):
+        for frame, found in _objects(folder / f"{sequence}.txt", "tracking"):
+            row = place.get((sequence, frame))
+            if row is not None:
+                yield row, found
+
+
+def _objects(path: Path, kind: str) -> Iterator[tuple[int, _Object]]:
+    """Yield frame (0 of object detection), class and corners of each row of a label file."""
+    before = BEFORE[kind]
+    for number, line in enumerate((label_text(path) or "").splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        # results have a score too
+        right = len(words) - before in (COLUMNS, COLUMNS + 1)
+        corners = numbers_of(words[before + 4 : before + 8])
+        frame = numbers_of(words[:1]) if before else [0.0]
+        if not right or corners is None or frame is None or not frame[0].is_integer():
+            first = "frame track " if before else ""
+            allowed = (
+                f"a row is `{first}class truncated occluded angle left top right bottom` and 7"
+                " numbers of the object in space"
+            )
+            raise damaged(path, number, allowed, line)
+        if corners[2] < corners[0] or corners[3] < corners[1]:
+            raise damaged(path, number, "right and bottom are not before left and top", line)
+        yield int(frame[0]), (writable(words[before]), corners)
+
+
+def _files_beside(piece: Selection, root: Path) -> Iterator[Path]:
+    """Yield the files that have the names of images, in the folders beside theirs."""
+    kept = {Path(str(id_)).stem for id_ in piece.column("ids")}
+    for folder in sorted(root.parent.iterdir()):
+        if folder.is_dir() and folder != root:
+            yield from (f for f in sorted(folder.iterdir()) if f.stem in kept and f.is_file())
+
+
+def _put_tracks(
+    piece: Selection, root: Path, below: Callable[[str], str], place: Destination
+) -> None:
+    """Put the files of sequences: labels of the frames that are kept, all others whole."""
+    frames: dict[str, set[int | None]] = {}
+    for name in map(str, piece.column("ids")):
+        frames.setdefault(os.path.dirname(name), set()).add(_frame_of(name))
+    for folder in sorted(root.parent.iterdir()):
+        for sequence, kept in frames.items():
+            file = folder / f"{sequence}.txt"
+            if not file.is_file():
+                continue
+            path = place.made(below(f"{folder.name}/{file.name}"))
+            if not folder.name.startswith("label_"):
+                place.put_file(os.fsencode(file), path)
+                continue
+            lines = file.read_text("utf-8").splitlines(keepends=True)
+            rows = [line for line in lines if _frame_of(line.partition(" ")[0]) in kept]
+            path.write_text("".join(rows), "utf-8")

@@ -1,0 +1,367 @@
+"""Objects of a Python program: sequences of images, and data sets in the manner of torchvision.
+
+Where an object tells which files or which array its items come from, those are read, and not items
+that may have been transformed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from PIL import Image
+
+from visleak.errors import UsageError
+from visleak.formats.files import file_set
+from visleak.formats.openers import ChosenOpener
+from visleak.formats.request import Request, writable
+from visleak.images.decoding import QUIET
+from visleak.images.deep_colours import correct_modes, holds_deep_colours
+from visleak.images.libtiff import messages_kept
+from visleak.images.orientation import orientation_of, turned
+from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
+from visleak.records import Bytes8, ImageSet, Int64, Unreadable
+
+#: How far a float of a tensor may lie outside [0, 1] by rounding.
+SLACK: Final = 1e-4
+
+
+def open_mapped(source: Any, request: Request) -> ImageSet:
+    """Make a set of a data set object; another object is taken for a plain sequence.
+
+    Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
+    ``targets``, ``classes``, ``root``; and ``dataset`` with ``indices``, as torch's ``Subset``.
+
+    Raises:
+        UsageError: it is not a sequence, an index is not in it, or its transform normalises.
+        VisleakError: it is empty.
+    """
+    if _is_subset(source):
+        return _subset(source, request)
+    files = _files(source)
+    if files is not None:
+        request.refuse_columns("the data set")
+        return _file_set(source, files, request)
+    data = _array_of(source)
+    if data is not None:
+        request.refuse_columns("the data set")
+        return _array_set(source, data, request)
+    return _item_set(source, request)
+
+
+def open_memory(
+    images: Any,
+    request: Request,
+    targets: Sequence[Any] | None = None,
+    names: Mapping[int, str] | None = None,
+) -> ImageSet:
+    """Make a set of a sequence of images or of (image, label).
+
+    Ids are the row numbers. If the first item is a tuple, every item is asked for its label now.
+
+    Args:
+        images: the sequence.
+        request: what the caller asked for.
+        targets: the labels, where they are known without asking the items.
+        names: names of labels that are numbers.
+
+    Raises:
+        UsageError: the object is not a sequence, or one single image.
+        VisleakError: it is empty.
+    """
+    for option in ("id", "label"):
+        if getattr(request, option) is not None:
+            raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
+    if isinstance(images, Image.Image) or _is_one_image(images):
+        raise UsageError("source must be a sequence of images; got one image: put it in a list")
+    known = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if not known or isinstance(images, Mapping | bytes | bytearray):
+        raise UsageError(
+            "source must be SOURCE text, a path, or a sequence of Pillow images or arrays; got"
+            f" {type(images).__name__}"
+        )
+    count = len(images)
+    if not count:
+        request.refuse_empty()
+    ids = pa.array(range(count), pa.int64()).cast(pa.string())
+    if targets is None and isinstance(_item(images, 0), tuple):
+        targets = [_target(_item(images, row)) for row in range(count)]
+    labels = None if targets is None else label_column(targets, names or {})
+    return request.image_set(ids, ids, MemoryOpener(images), labels=labels)
+
+
+@dataclass(frozen=True)
+class MemoryOpener:
+    """Hands out the images of a sequence.
+
+    Attributes:
+        images: anything with a length and an item for each number; an item is a Pillow image,
+            an array, a tensor, or a tuple that begins with one of them.
+    """
+
+    images: Any
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
+        for position in positions:
+            try:
+                item = self.images[int(position)]
+                yield rgb_of(image_in(item))
+            except Exception as error:  # items may come from anybody's code
+                yield Unreadable("corrupt", " ".join(str(error).split())[:200])
+
+
+@dataclass(frozen=True)
+class ArrayOpener:
+    """Hands out the images of one array.
+
+    Attributes:
+        data: (n, height, width, channels) or (n, height, width), ``uint8``.
+    """
+
+    data: npt.NDArray[np.uint8]
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images as arrays, see :class:`visleak.records.Opener`."""
+        for position in positions:
+            yield rgb_of_array(self.data[int(position)])
+
+
+def rgb_of(image: Any) -> bytes | Bytes8 | Unreadable:
+    """Return a Pillow image or an array as ``uint8`` (height, width, 3), or why that cannot be.
+
+    Bytes are an encoded image and are passed on. A tensor of torch has its channels first and
+    is ``uint8`` or a float in [0, 1].
+    """
+    if isinstance(image, Image.Image):
+        return _of_image(image)
+    if is_tensor(image):
+        image = _of_tensor(image)
+    if isinstance(image, bytes | Unreadable):
+        return image
+    if isinstance(image, np.ndarray):
+        if not image.size:
+            return Unreadable("empty", f"an array of shape {image.shape} has no pixels")
+        return rgb_of_array(image)
+    return Unreadable("corrupt", f"expected a Pillow image or an array, got {type(image).__name__}")
+
+
+def _of_image(image: Image.Image) -> bytes | Bytes8 | Unreadable:
+    try:
+        if (file := getattr(image, "fp", None)) and holds_deep_colours(image):
+            file.seek(0)  # Pillow would keep the high bytes only
+            return bytes(file.read())
+        exif = image.info.get("exif")
+        orientation = orientation_of(exif) if isinstance(exif, bytes) else 1
+        with QUIET, messages_kept():
+            correct_modes(image)
+            image.load()
+        shown = shallow(image) if is_deep(image) else image
+        return rgb_of_image(turned(shown, orientation))
+    except OSError as error:
+        reason = "truncated" if "truncated" in str(error) else "corrupt"
+        return Unreadable(reason, " ".join(str(error).split())[:200])
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of torch, which is not imported to find out."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in type(value).__mro__)
+
+
+def _of_tensor(tensor: Any) -> npt.NDArray[Any] | Unreadable:
+    """Return a tensor (channels, height, width) as an array with its channels last."""
+    values: npt.NDArray[Any] = tensor.detach().cpu().numpy()
+    if values.ndim == 3:
+        values = values.transpose(1, 2, 0)
+    if values.dtype.kind != "f":
+        return values
+    if values.size and not (values.min() >= -SLACK and values.max() <= 1 + SLACK):
+        return Unreadable(
+            "unsupported",
+            "its values are not in [0, 1]: they are normalised; give the data set without its"
+            " transform",
+        )
+    return np.asarray(np.clip(values, 0, 1))
+
+
+def image_in(item: Any) -> Any:
+    """Return the image of an item, which may be (image, label, ...)."""
+    return item[0] if isinstance(item, tuple) and item else item
+
+
+def _is_one_image(images: Any) -> bool:
+    if is_tensor(images) and hasattr(images, "shape"):
+        return bool(images.ndim < 3 or (images.ndim == 3 and images.shape[0] in (1, 3, 4)))
+    if not isinstance(images, np.ndarray):
+        return False
+    return images.ndim < 3 or (images.ndim == 3 and images.shape[2] in (3, 4))
+
+
+def _item(images: Any, row: int) -> Any:
+    """Return an item, or ``None`` where there is none: reading it again will say why."""
+    try:
+        return images[row]
+    except Exception:  # items may come from anybody's code
+        return None
+
+
+def _target(item: Any) -> Any:
+    return item[1] if isinstance(item, tuple) and len(item) > 1 else None
+
+
+def label_column(targets: Sequence[Any], names: Mapping[int, str]) -> pa.StringArray:
+    """Return labels as text: the name of a number where it has one."""
+    return pa.array((_label(target, names) for target in targets), pa.string())
+
+
+def _label(target: Any, names: Mapping[int, str]) -> str | None:
+    scalar = isinstance(target, np.generic) or (is_tensor(target) and target.ndim == 0)
+    value = target.item() if scalar else target
+    if value is None:
+        return None
+    known = isinstance(value, int) and not isinstance(value, bool)
+    return writable(str(names.get(value, value) if known else value))
+
+
+def _subset(source: Any, request: Request) -> ImageSet:
+    """Return the chosen rows of a data set, each once, under the ids they have in the whole."""
+    rows, inner = _rows(source), source.dataset
+    while _is_subset(inner):
+        rows, inner = _taken(_rows(inner), rows), inner.dataset
+    if not len(rows):
+        request.refuse_empty("the subset is empty")
+    whole = open_mapped(inner, replace(request, group=None, frame=None))
+    rows = _taken(np.arange(len(whole)), np.unique(rows))
+    taken = pa.array(rows)
+    return request.image_set(
+        whole.ids.take(taken),
+        whole.locators.take(taken),
+        ChosenOpener(whole.opener, rows),
+        labels=None if whole.labels is None else whole.labels.take(taken),
+    )
+
+
+def _is_subset(source: Any) -> bool:
+    return hasattr(source, "dataset") and hasattr(source, "indices")
+
+
+def _rows(subset: Any) -> Int64:
+    return np.asarray(list(subset.indices), np.int64)
+
+
+def _taken(values: Int64, rows: Int64) -> Int64:
+    """Return ``values[rows]``; refuses rows that are not there."""
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(values)):
+        wrong = rows.min() if rows.min() < 0 else rows.max()
+        raise UsageError(f"source: a subset of {len(values)} images names row {wrong}")
+    return values[rows]
+
+
+def _files(source: Any) -> list[tuple[str, Any]] | None:
+    """Return (path, target) of the files that a data set is made of."""
+    for name in ("samples", "imgs"):
+        found = _part(source, name)
+        if isinstance(found, list | tuple) and found and all(map(_names_file, found)):
+            return [(os.fspath(path), target) for path, target, *_ in found]
+    return None
+
+
+def _names_file(sample: Any) -> bool:
+    return (
+        isinstance(sample, tuple | list)
+        and len(sample) >= 2
+        and isinstance(sample[0], str | os.PathLike)
+    )
+
+
+def _file_set(source: Any, files: Sequence[tuple[str, Any]], request: Request) -> ImageSet:
+    """Return the files as a set; ids are paths below the root, else as they are."""
+    root = getattr(source, "root", None)
+    base = os.path.abspath(root) if isinstance(root, str | os.PathLike) else os.getcwd()
+    paths = [os.path.abspath(path) for path, _ in files]
+    inside = all(path.startswith(base.rstrip("/") + "/") for path in paths)
+    names = [os.path.relpath(path, base) for path in paths] if inside else paths
+    return file_set(
+        request,
+        Path(base),
+        names,
+        labels=label_column([target for _, target in files], _class_names(source)),
+    )
+
+
+def _array_of(source: Any) -> npt.NDArray[np.uint8] | None:
+    """Return the one array that holds a data set's images, ``None`` where there is none."""
+    data = None if isinstance(source, np.ndarray) or is_tensor(source) else _part(source, "data")
+    if data is not None and is_tensor(data):
+        data = data.numpy()
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8:
+        return None
+    images = data.ndim == 3 or (data.ndim == 4 and data.shape[3] in (1, 3))
+    return data if images and _has_length(source, len(data)) else None
+
+
+def _part(source: Any, name: str) -> Any:
+    """Return an attribute of anybody's object, ``None`` where it has none to give."""
+    try:
+        return getattr(source, name, None)
+    except Exception:  # a property may do anything
+        return None
+
+
+def _has_length(source: Any, length: int) -> bool:
+    return hasattr(source, "__len__") and len(source) == length > 0
+
+
+def _array_set(source: Any, data: npt.NDArray[np.uint8], request: Request) -> ImageSet:
+    """Return the images of an array as a set; ids are row numbers."""
+    ids = pa.array(range(len(data)), pa.int64()).cast(pa.string())
+    targets = _targets(source)
+    labels = None if targets is None else label_column(targets, _class_names(source))
+    return request.image_set(ids, ids, ArrayOpener(data), labels=labels)
+
+
+def _targets(source: Any) -> list[Any] | None:
+    """Return the label of every item, where a data set keeps a list of them."""
+    for name in ("targets", "labels"):
+        found = _part(source, name)
+        if hasattr(found, "__len__") and hasattr(source, "__len__") and len(found) == len(source):
+            return list(found)
+    return None
+
+
+def _class_names(source: Any) -> dict[int, str]:
+    """Return the name of each class by its number."""
+    numbers, classes = _part(source, "class_to_idx"), _part(source, "classes")
+    if isinstance(numbers, dict):
+        return {number: str(name) for name, number in numbers.items()}
+    return (
+        {n: str(name) for n, name in enumerate(classes)}
+        if isinstance(classes, list | tuple)
+        else {}
+    )
+
+
+def _item_set(source: Any, request: Request) -> ImageSet:
+    """Return what the items themselves are; normalised tensors are refused at once."""
+    sequence = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+    if sequence and not isinstance(source, Mapping | bytes) and len(source):
+        image = image_in(_first(source))
+        shown = rgb_of(image) if is_tensor(image) else None
+        if isinstance(shown, Unreadable) and shown.reason == "unsupported":
+            name = type(source).__name__
+            raise UsageError(f"source: {name} yields tensors, but {shown.detail}")
+    targets = None if isinstance(source, list | tuple) else _targets(source)
+    return open_memory(source, request, targets, _class_names(source))
+
+
+def _first(source: Any) -> Any:
+    try:
+        return source[0]
+    except Exception:  # items may come from anybody's code; reading will say
+        return None

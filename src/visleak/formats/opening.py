@@ -1,0 +1,345 @@
+"""Opening sets: ``open_images``, ``open_splits``, ``boxes_of``, and the layout of a set."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from visleak.errors import UsageError
+from visleak.formats.addresses import redacted
+from visleak.formats.boxes import Boxes
+from visleak.formats.registry import PREFIXED, TABLE, TARS, Layout
+from visleak.formats.request import SPLITS, Request, canonical_split
+from visleak.formats.sources import derived_name, locate, split_prefix
+from visleak.records import AnySet, EmbeddingSet, ImageSet
+
+_TABLES: Final = (".csv", ".tsv", ".parquet")
+
+_YAMLS: Final = (".yaml", ".yml")
+
+
+def open_images(
+    source: str | os.PathLike[str] | AnySet | Sequence[Any],
+    *,
+    name: str | None = None,
+    dataset: str = "",
+    roles: Iterable[str] = (),
+    id: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    frame: str | None = None,
+) -> AnySet:
+    """List the images of a source; no pixel is read.
+
+    Args:
+        source: SOURCE text or a path: a folder (sub-folders are labels), a ``.txt`` list, a glob,
+            a ``.csv`` or ``.parquet`` manifest, Parquet with image bytes, a ``.zip`` or ``.tar``
+            archive, WebDataset shards (``train-{000..146}.tar``, a glob, a union ``A::B``,
+            ``wds:FILE``), any of these in a remote store (``https://``, ``s3://``, ``gs://``),
+            ``hf:NAME#split``, ``cifar:FOLDER#test``, ``coco:FILE``, ``yolo:data.yaml#val``,
+            ``kitti:FOLDER``, or embeddings
+            (``emb:FOLDER?encoder=clip``), which make an :class:`EmbeddingSet`; or a list of
+            shards; or a Hugging Face ``Dataset`` or ``IterableDataset``; or a sequence of Pillow
+            images, arrays or tensors, or of (image, label), such as a torchvision data set; or
+            a set, which is returned.
+        name: name of the set; by default after the source.
+        dataset: sets of one dataset leak *intra*, of two *inter*.
+        roles: what the set is used for, some of ``benchmark``, ``training``, ``pretraining``.
+        id, label, group, frame: columns to take these from; ``group`` and ``frame`` may be
+            ``/regex/``, whose first group is searched in the id. Frames are frame numbers, or
+            times: seconds, or dates as of ISO 8601.
+
+    Raises:
+        UsageError: the source is of no known kind or does not exist, or a column does not.
+        VisleakError: it holds no images, or cannot be read as what it seems.
+    """
+    if isinstance(source, ImageSet | EmbeddingSet):
+        return source
+    wanted: dict[str, Any] = {
+        "dataset": dataset,
+        "roles": tuple(roles),
+        "id": id,
+        "label": label,
+        "group": group,
+        "frame": frame,
+    }
+    if not isinstance(source, str | os.PathLike):
+        if not _is_list_of_names(source):
+            return _open_object(source, Request("", Path(), name=name or "images", **wanted))
+        source = _union(cast(Sequence[Any], source))
+    text = os.fspath(cast(str, source))
+    found = locate(text, plain=not isinstance(source, str))
+    request = Request.at(text, found, name=name or derived_name(text), **wanted)
+    return cast(AnySet, found.format.open(request))
+
+
+def open_image_set(
+    source: str | os.PathLike[str] | AnySet | Sequence[Any], **options: Any
+) -> ImageSet:
+    """As :func:`open_images`, for what cannot be done without looking at images.
+
+    Raises:
+        UsageError: also where the source is a set of embeddings.
+    """
+    images = open_images(source, **options)
+    if isinstance(images, EmbeddingSet):
+        raise UsageError(
+            f"{images.source or images.name} is a set of embeddings: there are no pixels to verify;"
+            " give the images that they were made of"
+        )
+    return images
+
+
+def boxes_of(images: ImageSet) -> Boxes | None:
+    """Return the annotated objects of a set, read from where it was opened.
+
+    An image without annotations is an image without objects. Corners are as the files have them:
+    pixels of COCO and KITTI, shares of width and height of YOLO.
+
+    Args:
+        images: as opened from ``coco:``, ``yolo:`` or ``kitti:``.
+
+    Returns:
+        ``None`` where the source is of another kind or has no boxes at all.
+
+    Raises:
+        VisleakError: an annotation file cannot be read, or a row of it is damaged; the line says
+            which, and what is allowed.
+    """
+    prefix, _ = split_prefix(images.source)
+    if prefix not in PREFIXED or Path(images.source).exists():
+        return None
+    found = locate(images.source)
+    boxes: Boxes | None = found.format.read_boxes(images, Request.at(images.source, found))
+    return boxes
+
+
+def layout_of(images: ImageSet) -> Layout:
+    """Return the layout of a set.
+
+    Raises:
+        UsageError: the set was given in memory, is gone, or is of a kind that cannot be written.
+    """
+    if not images.source:
+        raise UsageError(
+            f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
+        )
+    layout = locate(images.source).format.layout
+    if layout is not None and layout.writes.startswith("parquet:"):
+        from visleak.formats.parquet import ParquetOpener
+
+        if not isinstance(images.opener, ParquetOpener):
+            return TABLE  # it names files
+    if layout is None:
+        raise UsageError(
+            f"set {images.name!r}: {images.source} is of a kind that is not written; write the"
+            " lists alone with --format manifest"
+        )
+    return layout
+
+
+def open_splits(
+    source: str | os.PathLike[str],
+    *,
+    dataset: str = "",
+    id: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    frame: str | None = None,
+) -> dict[str, ImageSet]:
+    """Open every split of a source as a set of its own.
+
+    Args:
+        source: a folder with ``train``, ``val`` and ``test`` folders (or ``images/train`` ...) or
+            with ``train*.parquet`` ... files; a manifest or Parquet file with a ``split`` column;
+            a YOLO ``data.yaml``; ``cifar:FOLDER``.
+        dataset: name of the data set; by default the folder's.
+        id, label, group, frame: as for :func:`visleak.formats.open_image_set`.
+
+    Returns:
+        The sets by split, ``train``, ``val`` and ``test`` first. ``train`` has the role
+        ``training``, every other one ``benchmark``.
+
+    Raises:
+        UsageError: the source does not exist, or holds fewer than two splits.
+    """
+    text = os.fspath(source)
+    prefix, rest = ("", text) if Path(text).exists() else split_prefix(text)
+    path = Path(rest)
+    if not path.exists():
+        raise UsageError(f"source {text!r} does not exist")
+    finder = _finder(prefix, path)
+    sources = {} if finder is None else finder(path)
+    if len(sources) < 2:
+        found = f"only {next(iter(sources))}" if sources else "none"
+        raise UsageError(
+            f"source {text!r} does not hold two splits (found {found}): it must be a folder with"
+            " train, val or test folders or Parquet files, a table with a `split` column, or a"
+            " YOLO data.yaml; or give the sets one by one (--test S --train S), or one to look for"
+            " repeats in it (--set S)"
+        )
+    folder = path if path.is_dir() else path.resolve().parent
+    return {
+        split: open_image_set(
+            sources[split],
+            name=split,
+            dataset=dataset or folder.resolve().name,
+            roles=("training",) if split == "train" else ("benchmark",),
+            id=id,
+            label=label,
+            group=group,
+            frame=frame,
+        )
+        for split in sorted(sources, key=_rank)
+    }
+
+
+def _is_list_of_names(source: Any) -> bool:
+    return (
+        isinstance(source, list | tuple)
+        and bool(source)
+        and all(isinstance(item, str | os.PathLike) for item in source)
+    )
+
+
+def _union(shards: Sequence[Any]) -> str:
+    names = [os.fspath(shard) for shard in shards]
+    other = next((name for name in names if not name.partition("?")[0].lower().endswith(TARS)), "")
+    if other:
+        raise UsageError(
+            f"a list of names is one of .tar shards; got {redacted(other)!r}: give other sources"
+            " one by one, or a .txt file list"
+        )
+    return "wds:" + "::".join(names)
+
+
+def _open_object(source: Any, request: Request) -> ImageSet:
+    """Open what a Python program holds."""
+    # by name, so that no object makes a heavy package load
+    if any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__):
+        from visleak.formats.hub import open_object
+
+        return open_object(source, request)
+    from visleak.formats.memory import open_mapped
+
+    return open_mapped(source, request)
+
+
+def _rank(split: str) -> tuple[int, str]:
+    order = list(SPLITS)
+    return (order.index(split) if split in order else len(order), split)
+
+
+def _finder(prefix: str, path: Path) -> Callable[[Path], dict[str, str]] | None:
+    """Return the function that finds the SOURCE text of each split."""
+    if prefix == "cifar":
+        return lambda folder: {split: f"cifar:{folder}#{split}" for split in ("train", "test")}
+    if path.is_file() and (prefix == "yolo" or path.suffix.lower() in _YAMLS):
+        return _yolo_file_splits
+    if path.is_file() and path.suffix.lower() in _TABLES:
+        return _table_splits
+    return _folder_splits if path.is_dir() and not prefix else None
+
+
+def _named(names: Iterable[tuple[str, str]], where: Path) -> dict[str, str]:
+    """Return the sources whose names are a split's, by split.
+
+    Raises:
+        UsageError: two names mean the same split.
+    """
+    found: dict[str, str] = {}
+    for name, source in sorted(names):
+        split = canonical_split(name)
+        if split not in SPLITS:
+            continue
+        if found.setdefault(split, source) != source:
+            raise UsageError(
+                f"{where} holds the split {split} twice: {found[split]} and {source}; give the"
+                " sets one by one"
+            )
+    return found
+
+
+def _folder_splits(path: Path) -> dict[str, str]:
+    if len(found := _yolo_inside(path)) > 1:
+        return found
+    for place in (path, path / "images"):
+        if not place.is_dir():
+            continue
+        folders = [(entry.name, str(entry)) for entry in place.iterdir() if entry.is_dir()]
+        if len(found := _named(folders, place)) > 1:
+            return found
+    for place in (path, path / "data"):
+        if len(found := _shards(place)) > 1:
+            return found
+    return _named([(entry.name, str(entry)) for entry in path.iterdir() if entry.is_dir()], path)
+
+
+def _yolo_inside(path: Path) -> dict[str, str]:
+    """Return the splits of a folder's ``data.yaml``, if all that it names is there.
+
+    So the boxes are known to be part of the sets, which the folders alone do not tell.
+    """
+    from visleak.formats.yolo import yolo_base, yolo_content, yolo_splits
+
+    file = path / "data.yaml"
+    if not file.is_file():
+        return {}
+    content = yolo_content(file, str(path))
+    splits = yolo_splits(content)
+    base = yolo_base(file, content)
+    if not all((base / entry).exists() for entries in splits.values() for entry in entries):
+        return {}
+    return {split: f"yolo:{file}#{split}" for split in splits}
+
+
+def _shards(place: Path) -> dict[str, str]:
+    """Return a glob for each split that ``train-00000-of-00002.parquet`` and the like name."""
+    words: dict[str, list[str]] = {}
+    for file in sorted(place.glob("*.parquet")):
+        if word := _first_word(file.name):
+            words.setdefault(word, []).append(str(file))
+    pattern = glob.escape(str(place))
+    return _named(
+        (
+            (word, files[0] if len(files) == 1 else f"{pattern}/{word}*.parquet")
+            for word, files in words.items()
+        ),
+        place,
+    )
+
+
+def _first_word(name: str) -> str:
+    """Return the letters a name begins with, if another character follows.
+
+    >>> _first_word("train-00000-of-00002.parquet")
+    'train'
+    """
+    found = re.match(r"[A-Za-z]+(?=[-_.])", name)
+    return found[0] if found else ""
+
+
+def _table_splits(path: Path) -> dict[str, str]:
+    from visleak.formats.tables import read_csv, read_footer, read_tables
+
+    if path.suffix.lower() == ".parquet":
+        if "split" not in read_footer(path).schema.to_arrow_schema().names:
+            return {}
+        column = read_tables([path], ["split"])["split"]
+    else:
+        table = read_csv(path)
+        if "split" not in table.column_names:
+            return {}
+        column = table["split"]
+    values = {canonical_split(str(value)) for value in column.unique().to_pylist() if value}
+    return {split: f"{path}#{split}" for split in values}
+
+
+def _yolo_file_splits(path: Path) -> dict[str, str]:
+    from visleak.formats.yolo import yolo_content, yolo_splits
+
+    return {split: f"yolo:{path}#{split}" for split in yolo_splits(yolo_content(path, str(path)))}

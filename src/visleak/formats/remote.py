@@ -1,0 +1,388 @@
+"""Reading bytes from a file of this machine or an object of a remote store, through fsspec.
+
+A remote object is read forward. Where a store can begin in the middle, a jump is a new request;
+where it cannot, the bytes between are read and dropped, and going back starts over. So what is
+built on :func:`opened` never needs more than a stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import IO, Any, Final, TypeVar, cast
+from urllib.parse import quote
+
+from visleak.errors import MissingExtra, VisleakError
+from visleak.formats.addresses import is_address, is_web, known_scheme, redacted, scheme_of
+
+T = TypeVar("T")
+
+#: Seconds before each further attempt, after a failure that may pass.
+WAITS: Final = (0.5, 2.0)
+
+#: Seconds until a connection must stand, and between two pieces of an answer.
+CONNECT_SECONDS: Final = 20
+
+READ_SECONDS: Final = 60
+
+#: A listing with more folders below each other is taken for a loop.
+MAX_DEPTH: Final = 32
+
+#: What a web address keeps as it is when it is sent.
+SENT_AS_IS: Final = "%/:?#[]@!$&'()*+,;=~-._"
+
+#: Bytes asked for at a time.
+BLOCK: Final = 1 << 20
+
+#: A gap of more bytes is jumped over by a new request rather than read through.
+JUMP: Final = 1 << 20
+
+
+class StoreError(OSError):
+    """A remote object could not be loaded.
+
+    Attributes:
+        reason: one of :data:`visleak.records.REASONS`.
+        passing: another attempt may succeed.
+    """
+
+    def __init__(self, reason: str, said: str, passing: bool = False) -> None:
+        super().__init__(said)
+        self.reason = reason
+        self.passing = passing
+
+
+def store_error(error: BaseException) -> StoreError:
+    """Return what went wrong, in words without secrets, whatever library says it."""
+    if isinstance(error, StoreError):
+        return error
+    status = getattr(error, "status", None)
+    if isinstance(status, int):
+        return _of_status(status)
+    kind = type(error).__name__
+    if isinstance(error, FileNotFoundError):
+        return StoreError("missing", "the store has no such object")
+    if isinstance(error, PermissionError) or "Credentials" in kind:
+        hint = "no credentials were found" if "Credentials" in kind else "access was refused"
+        return StoreError("no-permission", f"{hint}; the store's own tools say how to sign in")
+    if isinstance(error, TimeoutError):
+        return StoreError("io-error", "the store did not answer in time", passing=True)
+    said = redacted(" ".join(str(error).split()))[:200]
+    passing = isinstance(error, OSError) or type(error).__module__.startswith(("aiohttp", "boto"))
+    return StoreError("io-error", f"{kind}: {said}" if said else kind, passing)
+
+
+def _of_status(status: int) -> StoreError:
+    if status in (404, 410):
+        return StoreError("missing", f"the server says {status}: it has no such object")
+    if status in (401, 403):
+        return StoreError("no-permission", f"the server says {status}: access was refused")
+    passing = status in (408, 425, 429) or status >= 500
+    return StoreError("io-error", f"the server says {status}", passing)
+
+
+def attempted(action: Callable[[], T]) -> T:
+    """Return what an action returns; a failure that may pass is tried again, see :data:`WAITS`.
+
+    Raises:
+        StoreError: it failed for good.
+    """
+    for wait in (*WAITS, None):
+        try:
+            return action()
+        except VisleakError:
+            raise
+        except Exception as error:  # each store has exceptions of its own
+            failure = store_error(error)
+            if wait is None or not failure.passing:
+                raise failure from error
+            time.sleep(wait)
+    raise AssertionError  # the last round returns or raises
+
+
+@lru_cache(maxsize=16)
+def filesystem(scheme: str) -> Any:
+    """Return the fsspec file system of a scheme.
+
+    Its settings (an endpoint, anonymous access) are taken from fsspec's own configuration.
+
+    Raises:
+        MissingExtra: fsspec, or what it needs, is not installed.
+        VisleakError: what this scheme needs beside it is not installed.
+    """
+    try:
+        import fsspec
+
+        if scheme in ("http", "https"):
+            import aiohttp
+
+            timeout = aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_SECONDS, sock_read=READ_SECONDS
+            )
+            return fsspec.filesystem(
+                scheme, encoded=True, client_kwargs={"timeout": timeout, "trust_env": True}
+            )
+        options: dict[str, Any] = {}
+        if scheme == "s3":
+            options = {
+                "connect_timeout": CONNECT_SECONDS,
+                "read_timeout": READ_SECONDS,
+                "retries": {"max_attempts": len(WAITS) + 1},
+            }
+            options = {"config_kwargs": options}
+        return fsspec.filesystem(scheme, use_listings_cache=False, **options)
+    except ImportError as error:
+        if scheme == "gs" and importlib.util.find_spec("fsspec"):
+            raise VisleakError("a gs:// source needs gcsfs: pip install gcsfs") from error
+        raise MissingExtra("remote", f"a {scheme}:// source") from error
+
+
+def stamp_of(about: dict[str, Any]) -> str | None:
+    """Return a text that changes when an object does, of what a store says about it."""
+    names = ("ETag", "etag", "LastModified", "mtime", "updated", "created")
+    tag = next((about[name] for name in names if about.get(name)), None)
+    return None if tag is None else f"{about.get('size')} {tag}"
+
+
+def listed(folder: str) -> Iterator[tuple[str, str | None]]:
+    """Yield address and stamp of every object below a folder's address, in no order.
+
+    Raises:
+        StoreError: it cannot be listed.
+    """
+    fs = filesystem(known_scheme(folder))
+    if is_web(folder):
+        yield from ((address, None) for address in _linked(fs, folder))
+        return
+    found = attempted(lambda: fs.find(fs._strip_protocol(folder), detail=True))
+    scheme = scheme_of(folder)
+    for name, object_ in found.items():
+        yield f"{scheme}://{name.lstrip('/')}", stamp_of(object_)
+
+
+def _linked(fs: Any, folder: str) -> Iterator[str]:
+    """Yield the addresses that a web server's page of a folder links to, below it."""
+    root, mark, query = quote(folder, safe=SENT_AS_IS).partition("?")
+    pending, seen = [(root.rstrip("/") + "/", 0)], set[str]()
+    while pending:
+        place, depth = pending.pop()
+        for entry in attempted(partial(fs.ls, f"{place}{mark}{query}", detail=True)):
+            name = entry["name"].partition("#")[0].partition("?")[0]
+            if len(name) <= len(place) or not name.startswith(place) or name in seen:
+                continue
+            seen.add(name)
+            if not name.endswith("/"):
+                yield name
+            elif depth < MAX_DEPTH:
+                pending.append((name, depth + 1))
+
+
+class _StatusError(Exception):
+    """A web server answered, but not with the object."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _WebStream:
+    """The answer of a web server to one request: bytes from ``offset`` on."""
+
+    def __init__(self, url: str, offset: int) -> None:
+        from fsspec.asyn import sync
+
+        self._fs, self._sync = filesystem(scheme_of(url)), sync
+        self._answer = sync(self._fs.loop, self._asked, quote(url, safe=SENT_AS_IS), offset)
+        status, headers = self._answer.status, self._answer.headers
+        self._beyond = status == 416  # nothing lies that far
+        self.begins = offset if status == 206 or self._beyond else 0
+        length, span = headers.get("Content-Length", ""), headers.get("Content-Range", "")
+        total = length if status == 200 else span.rpartition("/")[2]
+        self.size = int(total) if total.isdecimal() else None
+        tag = headers.get("ETag") or headers.get("Last-Modified")
+        self.stamp = f"{self.size} {tag}" if tag and not self._beyond else None
+
+    async def _asked(self, url: str, offset: int) -> Any:
+        session = await self._fs.set_session()
+        headers = {"Accept-Encoding": "identity"}
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        answer = await session.get(self._fs.encode_url(url), headers=headers)
+        if answer.status >= 400 and answer.status != 416:
+            answer.close()
+            raise _StatusError(answer.status)
+        return answer
+
+    def read(self, size: int) -> bytes:
+        if self._beyond:
+            return b""
+        return cast(bytes, self._sync(self._fs.loop, self._answer.content.read, size))
+
+    def close(self) -> None:
+        self._fs.loop.call_soon_threadsafe(self._answer.close)
+
+
+class _StoreStream:
+    """An object of a store that can begin anywhere."""
+
+    def __init__(self, url: str, offset: int) -> None:
+        fs = filesystem(scheme_of(url))
+        path = fs._strip_protocol(url)
+        self._file = fs.open(path, "rb", block_size=BLOCK)
+        try:
+            about = getattr(self._file, "details", None) or fs.info(path)
+            self.begins, self.size = offset, about.get("size")
+            self.stamp = stamp_of(about)
+            self._file.seek(offset)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def read(self, size: int) -> bytes:
+        return cast(bytes, self._file.read(size))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class RemoteFile(io.RawIOBase):
+    """A remote object as a file that is read forward and may jump.
+
+    A connection that breaks is taken up again where it broke.
+
+    Args:
+        url: its address.
+
+    Attributes:
+        size: bytes, or ``None`` where the store does not say.
+        stamp: text that changes when the object does, or ``None`` where the store says nothing.
+
+    Raises:
+        StoreError: it could not be loaded.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        known_scheme(url)
+        self._url = url
+        self._at = self._stream_at = 0
+        self._stream: _WebStream | _StoreStream | None = None
+        self._jumps = True
+        self.size: int | None = None
+        self.stamp: str | None = None
+        first = attempted(lambda: self._connect(0))
+        self.size, self.stamp = first.size, first.stamp
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say that it can jump, at whatever price."""
+        return True
+
+    def tell(self) -> int:
+        """Return the byte that is read next."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte; nothing is asked of the store before the next read."""
+        if whence == io.SEEK_CUR:
+            offset += self._at
+        elif whence == io.SEEK_END:
+            offset += self._end()
+        if offset < 0:
+            raise ValueError(f"no byte lies before the first ({offset})")
+        self._at = offset
+        return offset
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as one answer goes; return how far, 0 at the end."""
+        view = memoryview(buffer).cast("B")
+        data = attempted(lambda: self._piece(len(view)))
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._disconnect()
+        super().close()
+
+    def _disconnect(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _end(self) -> int:
+        """Return the number of bytes; where the store does not tell, by reading them."""
+        if self.size is not None:
+            return self.size
+        before = self._at
+        while self.read(BLOCK):
+            pass
+        end, self._at = self._at, before
+        self.size = end
+        return end
+
+    def _piece(self, size: int) -> bytes:
+        """Return up to ``size`` bytes from here; a failure closes the connection."""
+        try:
+            stream, gap = self._stream, self._at - self._stream_at
+            if stream is None or gap < 0 or (gap > JUMP and self._jumps):
+                stream = self._connect(self._at)
+            while self._stream_at < self._at:
+                skipped = stream.read(min(BLOCK, self._at - self._stream_at))
+                if not skipped:
+                    return b""
+                self._stream_at += len(skipped)
+            data = stream.read(size)
+        except BaseException:
+            self._disconnect()
+            raise
+        self._stream_at += len(data)
+        return data
+
+    def _connect(self, offset: int) -> _WebStream | _StoreStream:
+        """Ask for the bytes from ``offset`` on, and note where the answer begins."""
+        self._disconnect()
+        stream = (_WebStream if is_web(self._url) else _StoreStream)(self._url, offset)
+        if self.stamp is not None and stream.stamp not in (None, self.stamp):
+            stream.close()
+            raise StoreError("io-error", "the object changed while it was read")
+        self._stream, self._stream_at = stream, stream.begins
+        self._jumps = stream.begins == offset
+        return stream
+
+
+def opened(place: str) -> IO[bytes]:
+    """Open a file here, or a remote object, for reading.
+
+    Raises:
+        OSError: it could not be loaded; :class:`StoreError` if it is remote.
+    """
+    if not is_address(place):
+        return open(place, "rb")
+    return io.BufferedReader(RemoteFile(place), BLOCK)
+
+
+def arrow_source(place: str) -> contextlib.AbstractContextManager[Any]:
+    """Return what Arrow reads a file from: its path, which it opens itself, or an open object."""
+    return opened(place) if is_address(place) else contextlib.nullcontext(place)
+
+
+def stamp_of_file(file: IO[bytes]) -> str | None:
+    """Return the stamp of what :func:`opened` opened; empty for a file here, which has its own."""
+    raw = getattr(file, "raw", None)
+    return raw.stamp if isinstance(raw, RemoteFile) else ""
+
+
+def size_of_file(file: IO[bytes]) -> int | None:
+    """Return the number of bytes of what :func:`opened` opened, ``None`` where it is unknown."""
+    raw = getattr(file, "raw", None)
+    return raw.size if isinstance(raw, RemoteFile) else os.fstat(file.fileno()).st_size

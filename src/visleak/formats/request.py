@@ -1,0 +1,391 @@
+"""A request for a set: SOURCE and columns; from a listing or a table to an image set."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats.addresses import redacted
+from visleak.formats.frames import Frames, read_frames
+from visleak.formats.sources import Located, locate
+from visleak.records import AnySet, ImageSet, Opener, Problem
+
+#: Columns that name an image, in order of preference.
+ID_COLUMNS: Final = ("id", "image_id", "index")
+
+#: What the parts of a data set are called, and what they may be called.
+SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+
+
+def writable(text: str) -> str:
+    r"""Return a text from an untrusted file as one that can be written as UTF-8.
+
+    >>> writable("caf\u00e9" + chr(0xD800)) == "caf\u00e9" + r"\ud800"
+    True
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A SOURCE, taken apart, and the columns to use.
+
+    Attributes:
+        text: the SOURCE as the caller gave it.
+        path: its file or folder (or glob pattern).
+        place: where it is, as text: the path, an address or a pattern. An address may hold a
+            password: only :attr:`shown` goes into messages and locators.
+        split: what stands after ``#``, else empty.
+        options: what stands after ``?``, by name.
+        name, dataset, roles: for the set.
+        id, label, group, frame: column names; ``group`` and ``frame`` may be ``/regex/`` on the
+            id.
+    """
+
+    text: str
+    path: Path
+    place: str = ""
+    split: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    dataset: str = ""
+    roles: tuple[str, ...] = ()
+    id: str | None = None
+    label: str | None = None
+    group: str | None = None
+    frame: str | None = None
+
+    @classmethod
+    def at(cls, text: str, located: Located | None = None, **fields: Any) -> Self:
+        """Return the request for a SOURCE, taken apart."""
+        found = located or locate(text)
+        return cls(
+            redacted(text), Path(found.place), found.place, found.split, found.options, **fields
+        )
+
+    @property
+    def shown(self) -> str:
+        """The place without secrets."""
+        return redacted(self.place or str(self.path))
+
+    @property
+    def group_pattern(self) -> re.Pattern[str] | None:
+        """The regular expression of ``group="/regex/"``, else ``None``."""
+        return pattern_of("group", self.group)
+
+    @property
+    def frame_pattern(self) -> re.Pattern[str] | None:
+        """The regular expression of ``frame="/regex/"``, else ``None``."""
+        return pattern_of("frame", self.frame)
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """The values of ``id``, ``label``, ``group`` and ``frame`` that were given."""
+        values = {"id": self.id, "label": self.label, "group": self.group, "frame": self.frame}
+        return {option: value for option, value in values.items() if value is not None}
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that were given, by option; without patterns."""
+        searched = {"group": self.group_pattern, "frame": self.frame_pattern}
+        return {o: value for o, value in self.wanted.items() if searched.get(o) is None}
+
+    def refuse_columns(self, what: str) -> None:
+        """Refuse columns for a source that has none; patterns are searched in the ids.
+
+        Raises:
+            UsageError: one of them was given.
+        """
+        for option, value in self.columns.items():
+            hint = f"; {option} may be /regex/ on the id" if option in ("group", "frame") else ""
+            raise UsageError(f"{option} {value!r}: {what} {self.text} has no columns{hint}")
+
+    def refuse_columns_and_split(self, what: str) -> None:
+        """Refuse columns and ``#split`` for a source that has neither."""
+        self.refuse_columns(what)
+        self.refuse_split()
+
+    def refuse_options(self, *known: str) -> None:
+        """Refuse what stands after ``?`` and is not known."""
+        for option in self.options:
+            if option not in known:
+                allowed = f"; known are {', '.join(known)}" if known else "; it has none"
+                raise UsageError(
+                    f"source {self.text!r}: ?{option}= is not an option of it{allowed}"
+                )
+
+    def refuse_split(self) -> None:
+        """Refuse ``#split`` for a source that has no splits."""
+        if self.split:
+            raise UsageError(
+                f"source {self.text!r}: #{self.split} chooses a split of a manifest or Parquet with"
+                " a `split` column, of cifar:, yolo:, kitti: or hf:; this source has none"
+            )
+
+    def refuse_empty(self, detail: str = "") -> NoReturn:
+        """Refuse an empty set."""
+        name = self.text or f"set {self.name!r}"
+        raise VisleakError(f"{name} holds no images{detail and f' ({detail})'}")
+
+    def image_set(
+        self,
+        ids: pa.StringArray,
+        locators: pa.StringArray,
+        opener: Opener,
+        *,
+        labels: pa.StringArray | None = None,
+        captions: pa.StringArray | None = None,
+        groups: pa.StringArray | None = None,
+        frames: Frames | None = None,
+        annotated: bool = False,
+        problems: Sequence[Problem] = (),
+        skipped: Mapping[str, int] | None = None,
+    ) -> ImageSet:
+        """Return the set of a finished listing.
+
+        Raises:
+            VisleakError: nothing was listed, or an id occurs twice.
+        """
+        if not len(ids):
+            self.refuse_empty()
+        pattern = self.group_pattern
+        if pattern is not None:
+            groups = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+        pattern = self.frame_pattern
+        if pattern is not None:
+            found = pa.array((captured(pattern, id_) for id_ in ids.to_pylist()), pa.string())
+            frames = read_frames(found, f"what frame {self.frame!r} finds in the ids")
+        return ImageSet(
+            name=self.name,
+            ids=ids,
+            locators=locators,
+            opener=opener,
+            labels=labels,
+            captions=captions,
+            groups=groups,
+            frames=frames and frames.values,
+            timed=frames is not None and frames.timed,
+            stamps=frames.stamps if frames is not None else "",
+            dataset=self.dataset,
+            roles=self.roles,
+            annotated=annotated,
+            source=self.text,
+            problems=tuple(problems),
+            skipped=dict(skipped or {}),
+            options=self.wanted,
+        )
+
+
+def pattern_of(option: str, value: str | None) -> re.Pattern[str] | None:
+    """Return the regular expression of ``/regex/``, ``None`` for a column or nothing.
+
+    Raises:
+        UsageError: it is not a regular expression.
+    """
+    if value is None or len(value) < 3 or not (value[0] == value[-1] == "/"):
+        return None
+    try:
+        return re.compile(value[1:-1])
+    except re.error as error:
+        raise UsageError(f"{option} {value!r} is not a regular expression: {error}") from error
+
+
+def captured(pattern: re.Pattern[str], id_: str) -> str | None:
+    """Return what a pattern's first group, or the pattern, finds in an id."""
+    found = pattern.search(id_)
+    return found[1 if pattern.groups else 0] if found else None
+
+
+def check_groups(sets: Sequence[AnySet], group: str | None) -> None:
+    """Refuse a ``/regex/`` for groups that matches no id of any set.
+
+    Sets of embeddings are not checked: they list no ids here.
+
+    Raises:
+        UsageError: no id matches.
+    """
+    _check_pattern(sets, "group", group)
+
+
+def check_frames(sets: Sequence[AnySet], frame: str | None) -> None:
+    """Refuse a ``/regex/`` for frames that matches no id of any set; see :func:`check_groups`."""
+    _check_pattern(sets, "frame", frame)
+
+
+def _check_pattern(sets: Sequence[AnySet], option: str, value: str | None) -> None:
+    listed = [images for images in sets if isinstance(images, ImageSet) and len(images)]
+    if pattern_of(option, value) is None or len(listed) < len(sets) or not listed:
+        return
+    columns = [getattr(images, f"{option}s") for images in listed]
+    if all(known is None or known.null_count == len(known) for known in columns):
+        raise UsageError(
+            f"{option} {value!r} matches no id, such as {listed[0].ids[0].as_py()!r} of set"
+            f" {listed[0].name!r}; the pattern is searched anywhere in the id"
+        )
+
+
+def canonical_split(name: str) -> str:
+    """Return ``train``, ``val`` or ``test`` for any of their names, else the name, lower case.
+
+    >>> canonical_split("Validation")
+    'val'
+    """
+    lower = name.strip().lower()
+    return next((split for split, names in SPLITS.items() if lower in names), lower)
+
+
+def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
+    """Return those columns of a table that can say something about the images.
+
+    Raises:
+        UsageError: ``id``, ``label``, ``group`` or ``frame`` names a column that is not there.
+    """
+    for option, value in request.columns.items():
+        if value not in names:
+            raise UsageError(
+                f"{option} {value!r}: {request.text} has no such column; it has {', '.join(names)}"
+            )
+    usual = (*ID_COLUMNS, "label", "label_name", "caption", "group", "frame", "split")
+    chosen = {*usual, *request.columns.values()}
+    return [name for name in names if name in chosen]
+
+
+def describe(
+    table: pa.Table,
+    request: Request,
+    paths: pa.StringArray | None,
+    class_names: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[pa.StringArray, dict[str, Any]]:
+    """Return the ids of a table's images, and the other columns that a set takes.
+
+    Args:
+        table: the columns of :func:`wanted_columns`, one row per image.
+        request: which columns the caller prefers.
+        paths: the file name of each image, which serves as id where no column does.
+        class_names: names of the integer labels, by column.
+
+    Returns:
+        Ids; ``labels``, ``captions``, ``groups`` and ``frames`` of :meth:`Request.image_set`.
+    """
+    there = table.column_names
+    label = request.label
+    if label is None:
+        label = next((name for name in ("label_name", "label") if name in there), None)
+    group, frame = request.group or "group", request.frame or "frame"
+    columns: dict[str, Any] = {
+        "labels": label and _labels(table, label, (class_names or {}).get(label)),
+        "captions": _optional(table, "caption"),
+    }
+    if request.group_pattern is None:
+        columns["groups"] = _optional(table, group)
+    if request.frame_pattern is None and frame in there:
+        columns["frames"] = read_frames(table[frame], f"{request.text}: column {frame!r}")
+    return _ids(table, request, paths), columns
+
+
+def _ids(table: pa.Table, request: Request, paths: pa.StringArray | None) -> pa.StringArray:
+    if request.id is not None:
+        return text_column(table[request.id], request.id)
+    for name in ID_COLUMNS:
+        if name in table.column_names and can_identify(table[name]):
+            return text_column(table[name], name)
+    if paths is not None and can_identify(paths):
+        return paths
+    return pa.array(range(table.num_rows), pa.int64()).cast(pa.string())
+
+
+def can_identify(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a column tells all rows apart: text or whole numbers, no null, all different."""
+    kind = column.type
+    if not (pa.types.is_integer(kind) or _is_text(kind)) or column.null_count:
+        return False
+    distinct = int(pc.count_distinct(column).as_py())
+    return distinct == len(column)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def text_column(column: pa.Array | pa.ChunkedArray, name: str) -> pa.StringArray:
+    """Return a column as one Arrow string array; numbers in decimal, nulls kept.
+
+    Raises:
+        VisleakError: the column holds something that is not text.
+    """
+    try:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        text = column.cast(pa.string())
+        text.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise VisleakError(
+            f"column {name!r} of type {column.type} holds something that is not text"
+        ) from error
+    return text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+
+
+def _labels(table: pa.Table, name: str, names: Sequence[str] | None) -> pa.StringArray:
+    column = table[name]
+    if not names or not pa.types.is_integer(column.type):
+        return text_column(column, name)
+    # Hubs write -1 for "no label"; it stays -1.
+    known = pc.and_(pc.greater_equal(column, 0), pc.less(column, len(names)))
+    inside = pc.if_else(known, column, None)
+    taken = pc.take(pa.array(names, pa.string()), inside)
+    return text_column(pc.coalesce(taken, column.cast(pa.string())), name)
+
+
+def _optional(table: pa.Table, name: str) -> pa.StringArray | None:
+    return text_column(table[name], name) if name in table.column_names else None
+
+
+def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
+    """Return the row numbers of the split that ``#split`` asks for; ``None`` for all rows.
+
+    Raises:
+        UsageError: there is no ``split`` column or no such split.
+    """
+    if not request.split:
+        return None
+    if "split" not in table.column_names:
+        raise UsageError(
+            f"source {request.text!r}: #{request.split} needs a `split` column; there is none"
+        )
+    found = [
+        canonical_split(value or "") for value in text_column(table["split"], "split").to_pylist()
+    ]
+    wanted = canonical_split(request.split)
+    rows = [row for row, split in enumerate(found) if split == wanted]
+    if not rows:
+        raise UsageError(
+            f"source {request.text!r}: no split {request.split!r}; there are"
+            f" {', '.join(sorted({split for split in found if split}))}"
+        )
+    return pa.array(rows, pa.int64())
+
+
+def class_names_of(schema: pa.Schema) -> dict[str, Sequence[str]]:
+    """Return the class names that the Hugging Face metadata of a Parquet schema give, by column."""
+    try:
+        features: Any = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        found = {
+            str(column): [writable(str(name)) for name in feature["names"]]
+            for column, feature in features.items()
+            if isinstance(feature, dict) and isinstance(feature.get("names"), list)
+        }
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+    return dict(found)

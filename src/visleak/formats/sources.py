@@ -1,0 +1,248 @@
+"""SOURCE texts: what they name, and what they are called in files of results."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from visleak.errors import UsageError
+from visleak.formats.addresses import is_address, known_scheme, path_of, redacted
+from visleak.formats.registry import PLAIN, PREFIXED, REMOTE_FOLDER, REMOTE_IMAGE, TARS, Format
+
+
+@dataclass(frozen=True)
+class Located:
+    """A SOURCE taken apart.
+
+    Attributes:
+        format: what it is, which opens it.
+        place: path, address or pattern, as given.
+        split: what stands after ``#``.
+        options: what stands after ``?``.
+    """
+
+    format: Format
+    place: str
+    split: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def locate(text: str, plain: bool = False) -> Located:
+    """Take a SOURCE apart and find what opens it.
+
+    Args:
+        text: the SOURCE.
+        plain: it is a path and cannot have a prefix.
+
+    Raises:
+        UsageError: the source is of no known kind, or does not exist.
+    """
+    if not text:
+        raise UsageError(f"a source is empty; {_supported()}")
+    if plain or Path(text).exists():
+        return _local(text)
+    prefix, rest = split_prefix(text)
+    if prefix not in PREFIXED:
+        pattern, _, split = text.partition("#")
+        if names_shards(pattern):
+            return Located(PREFIXED["wds"], pattern, split)
+        if is_address(text):
+            return _remote(text)
+        if not prefix:
+            return _local(text)
+        raise UsageError(
+            f"source {redacted(text)!r}: {prefix}: is not a kind of source; {_supported()}"
+        )
+    found = PREFIXED[prefix]
+    if found.anywhere and is_address(rest):
+        return Located(found, rest)
+    path, split, options = _parts(rest)
+    if not found.anywhere and not Path(path).exists():
+        raise UsageError(redacted(f"source {text!r}: {path} does not exist"))
+    return Located(found, path, split, options)
+
+
+def _remote(text: str) -> Located:
+    """Take an address apart; what stands after its ``?`` is the store's."""
+    known_scheme(text)
+    place, _, split = text.partition("#")
+    name = path_of(place).lower()
+    known = (
+        each for each in (*PLAIN, REMOTE_IMAGE) if each.endings and name.endswith(each.endings)
+    )
+    return Located(next(known, REMOTE_FOLDER), place, split)
+
+
+def _local(text: str) -> Located:
+    """Take a SOURCE without a prefix apart."""
+    place, split, options = _parts(text)
+    if not Path(place).exists():
+        place, split, options = text, "", {}
+        before, _, after = text.rpartition("#")
+        if glob.has_magic(before):
+            place, split = before, after
+    path = Path(place)
+    for each in PLAIN:
+        if each.matches(path):
+            other = next((option for option in options if option not in each.options), None)
+            if other is not None:
+                raise UsageError(f"source {text!r}: ?{other}= is not an option of {each.name}")
+            return Located(each, place, split, options)
+    if not path.exists():
+        raise UsageError(f"source {redacted(text)!r} does not exist; {_supported()}")
+    raise UsageError(f"source {text!r} is of no known kind; {_supported()}")
+
+
+def _supported() -> str:
+    prefixed = ", ".join(f"{prefix}:" for prefix in PREFIXED)
+    shown = ", ".join(each.name for each in PLAIN)
+    return (
+        f"a source is {shown}, a pattern of .tar shards, an address (https://, s3://, gs://), or"
+        f" begins with {prefixed}"
+    )
+
+
+def split_prefix(text: str) -> tuple[str, str]:
+    """Return the prefix of a SOURCE (empty if there is none) and the rest.
+
+    >>> split_prefix("cifar:data#test"), split_prefix("data/a:b")
+    (('cifar', 'data#test'), ('', 'data/a:b'))
+    """
+    found = re.match(r"([a-z][a-z0-9]+):", text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def _parts(rest: str) -> tuple[str, str, dict[str, str]]:
+    """Split ``path?name=value#split``, of which any but the path may be missing."""
+    path, split, options = rest, "", {}
+    if not Path(path).exists() and "#" in path:
+        path, _, split = path.rpartition("#")
+    asked = re.search(r"\?\w+=", path)
+    if asked is not None and not Path(path).exists():
+        # an option may itself be a text with options: emb:laion?encoder=clip?prep=laion
+        path, query = path[: asked.start()], path[asked.start() + 1 :]
+        options = dict(parse_qsl(query, keep_blank_values=True))
+    return path, split, options
+
+
+def derived_name(text: str) -> str:
+    """Return the name of a set that was not named: its split, else the stem of its file or folder.
+
+    >>> derived_name("data/cats.tar.gz"), derived_name("cifar:c10#test"), derived_name("a/**/*.png")
+    ('cats', 'test', 'a')
+    >>> derived_name("a/train-{00..11}.tar"), derived_name("https://me:secret@host/val.zip?sig=1")
+    ('train', 'val')
+    """
+    if Path(text).exists():
+        return _stem(text)
+    prefix, rest = split_prefix(redacted(text))
+    if prefix not in PREFIXED:
+        prefix, rest = "", redacted(text)
+    path, split, _ = _parts(rest) if prefix or "#" in rest else (rest, "", {})
+    if split:
+        return split
+    first = path.partition("::")[0]
+    if is_address(first):
+        first = path_of(first).strip("/") or first.partition("://")[2]
+    return _stem(first)
+
+
+def _stem(place: str) -> str:
+    """Return the name of a path or of a pattern, without ending."""
+    path = Path(place)
+    if is_glob(path) or (names_shards(place) and not path.exists()):
+        parts = place.split("/")
+        first = next((i for i, part in enumerate(parts) if re.search(r"[*?\[{}]", part)), -1)
+        stem = re.split(r"[*?\[{}]", parts[first])[0].strip("-_. ")
+        return stem or (parts[first - 1] if first else "") or "images"
+    stem = path.resolve().name or "images"
+    ending = next((e for e in TARS if stem.lower().endswith(e) and len(stem) > len(e)), "")
+    if ending:
+        return stem[: -len(ending)]
+    return stem if path.is_dir() else Path(stem).stem
+
+
+def resolved(source: str, base: Path) -> str:
+    """Return a stored SOURCE as seen from here: relative paths count from where it was given.
+
+    >>> resolved("cifar:c10#test", Path("/data")), resolved("a-{0..3}.tar::s3://b.tar", Path("/x"))
+    ('cifar:/data/c10#test', '/x/a-{0..3}.tar::s3://b.tar')
+    """
+    prefix, colon, rest = "", "", source
+    if not is_address(source) and not (base / source).exists():
+        prefix, rest = split_prefix(source)
+        colon = ":" if prefix else ""
+    if prefix == "hf" and not (base / _parts(rest)[0]).exists():
+        return source  # a name on the hub
+    parts = rest.split("::") if prefix == "wds" or names_shards(rest) else [rest]
+    seen = (part if is_address(part) else f"{base / part}" for part in parts)
+    return f"{prefix}{colon}{'::'.join(seen)}"
+
+
+def place_of(source: str, base: Path) -> Path | None:
+    """Return the file or folder of a stored SOURCE, ``None`` where it is not a single local one.
+
+    >>> place_of("cifar:c10?a=b#test", Path("/data")), place_of("s3://b/a.zip", Path("/data"))
+    (PosixPath('/data/c10'), None)
+    """
+    if is_address(source) or names_shards(source):
+        return None
+    if (base / source).exists():
+        return base / source
+    rest = split_prefix(source)[1]
+    return None if is_address(rest) else base / _parts(rest)[0]
+
+
+def parse_set(text: str) -> tuple[str, str, str]:
+    """Take ``[DATASET:]NAME=SOURCE`` apart; NAME= may be missing.
+
+    An argument whose part before ``=`` holds ``/`` or ``?`` is all SOURCE.
+
+    Returns:
+        Dataset (empty where none is given), name (after the source where none is given), source.
+
+    Raises:
+        UsageError: a part is empty.
+
+    >>> parse_set("voc:val=lists/val.txt")
+    ('voc', 'val', 'lists/val.txt')
+    >>> parse_set("cifar:cifar-10#test")
+    ('', 'test', 'cifar:cifar-10#test')
+    """
+    head, equals, source = text.partition("=")
+    if not equals or "/" in head or "?" in head:
+        if not text:
+            raise UsageError("a set is [DATASET:]NAME=SOURCE; got an empty argument")
+        return "", derived_name(text), text
+    dataset, colon, name = head.rpartition(":")
+    if not name or not source or (colon and not dataset):
+        raise UsageError(
+            f"a set is [DATASET:]NAME=SOURCE with no part empty; got {redacted(text)!r}"
+        )
+    return dataset, name, source
+
+
+def is_glob(path: Path) -> bool:
+    """Whether a path is a pattern and not the name of something."""
+    return glob.has_magic(str(path)) and not path.exists()
+
+
+def names_shards(text: str) -> bool:
+    """Whether a text is a pattern of tar archives, or a union of them or of such patterns.
+
+    >>> [names_shards(text) for text in ("train-{000..146}.tar", "a.tar::b-*.tar", "a.tar")]
+    [True, True, False]
+    """
+    parts = text.split("::")
+    several = len(parts) > 1 or "{" in text or "}" in text or has_wildcards(text)
+    return several and all(part.partition("?")[0].lower().endswith(TARS) for part in parts)
+
+
+def has_wildcards(text: str) -> bool:
+    """Whether a path or an address is a pattern."""
+    # a question mark begins the query of an address
+    return "*" in text or "[" in text if is_address(text) else glob.has_magic(text)

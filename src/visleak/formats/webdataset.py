@@ -1,0 +1,567 @@
+"""WebDataset: shards of tar archives in which members of one key are a sample.
+
+A shard is listed in one pass, in which only headers and small side files are read. Images are read
+forward too, so no shard needs random access.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import UsageError, VisleakError, one_line
+from visleak.formats.addresses import folder_of, is_address, redacted
+from visleak.formats.archives import DAMAGE, takes_member
+from visleak.formats.files import TOGETHER, remote_places, why_not
+from visleak.formats.folders import read_list
+from visleak.formats.frames import read_frames
+from visleak.formats.listing import (
+    Listing,
+    ending_of,
+    globbed,
+    is_hidden,
+    is_image,
+)
+from visleak.formats.openers import JoinedOpener, joined_opener
+from visleak.formats.registry import TARS
+from visleak.formats.remote import StoreError
+from visleak.formats.request import Request, writable
+from visleak.formats.sources import has_wildcards, locate
+from visleak.formats.tars import (
+    Choice,
+    TarOpener,
+    TarStream,
+    copy_tar,
+    head_of,
+    link_target,
+    members_of,
+)
+from visleak.formats.writing import (
+    Destination,
+    OutputPart,
+    OutputSource,
+    Selection,
+    file_names,
+)
+from visleak.images.encodings import SUFFIXES
+from visleak.records import ImageSet, Problem
+
+#: Side files that say something of a sample, by the end of their extension.
+CAPTIONS: Final = ("txt", "caption")
+
+#: A side file with more bytes is not read.
+MAX_SIDE_BYTES: Final = 1 << 20
+
+#: Extensions of images, the usual ones first; of several in a sample the first is taken.
+IMAGE_EXTENSIONS: Final = (
+    *("jpg", "jpeg", "png", "webp"),
+    *sorted({suffix[1:] for suffix in SUFFIXES} - {"jpg", "jpeg", "png", "webp"}),
+)
+
+#: Key and extension of a member, as the webdataset library parts them.
+_MEMBER: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+
+#: What is known of a sample.
+COLUMNS: Final = ("key", "id", "label", "caption", "group", "frame")
+
+#: A pattern that stands for more shards is refused.
+MAX_SHARDS: Final = 1_000_000
+
+_NUMBERS: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
+
+_LETTERS: Final = re.compile(r"([A-Za-z])\.\.([A-Za-z])")
+
+
+@dataclass
+class Sample:
+    """The members of one key.
+
+    Attributes:
+        key: path up to the first dot of the file's name.
+        places: extension, lower case, to offset and size.
+        side: what the side files say: ``cls``, ``txt`` and ``caption`` as text, ``json`` parsed.
+        images: the extensions of ``places`` that are images: by the extension, else by content.
+    """
+
+    key: str
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    side: dict[str, Any] = field(default_factory=dict)
+    images: list[str] = field(default_factory=list)
+
+    def image(self, wanted: str | None) -> str | None:
+        """Return the extension of the image: the wanted one, else the likeliest."""
+        if wanted is not None:
+            wanted = wanted.lower().lstrip(".")
+            return wanted if wanted in self.places else None
+        usual = (ending for ending in IMAGE_EXTENSIONS if ending in self.places)
+        ends = (e for e in self.images if e.rpartition(".")[2] in IMAGE_EXTENSIONS)
+        return next(chain(usual, ends, self.images), None)
+
+    def left_out(self, chosen: str) -> Iterator[str]:
+        """Yield the kinds of the members that are not the chosen image and say nothing of it."""
+        for ending in self.places:
+            if ending != chosen:
+                yield f".{ending}" if ending in self.images else ending_of(f"x.{ending}")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What a shard holds.
+
+    Attributes:
+        name: its path or address, without secrets.
+        table: text columns ``key``, ``id``, ``label``, ``caption``, ``group``, ``frame``; one row
+            per sample with an image, in the order of the images' bytes.
+        opener: reads their images.
+        problems: what cannot be used.
+        skipped: number of members that are not listed, by ending.
+    """
+
+    name: str
+    table: pa.Table
+    opener: TarOpener
+    problems: tuple[Problem, ...]
+    skipped: Mapping[str, int]
+
+
+def is_shard_list(path: Path) -> bool:
+    """Whether a text file names tar archives and nothing else."""
+    if not path.is_file() or path.suffix.lower() != ".txt":
+        return False
+    names = read_list(path)
+    return bool(names) and all(name.lower().endswith(TARS) for name in names)
+
+
+def open_webdataset(request: Request) -> ImageSet:
+    """List the samples of WebDataset shards: a brace pattern, a glob, a union, or one shard.
+
+    Ids are the keys, with the shard's name before them where a key is in two shards. Labels
+    come from ``.cls``, captions from ``.txt`` or ``.caption``, both else from ``.json``.
+    ``?image=EXT`` chooses the image of samples that have several.
+
+    Raises:
+        UsageError: the pattern is none, matches nothing or names a shard twice.
+        VisleakError: no shard holds an image, or one holds a key twice.
+    """
+    try:
+        shards = shards_of_pattern(request.place)
+    except StoreError as error:
+        raise VisleakError(f"source {request.text!r} cannot be listed: {error}") from error
+    return _shards_set(shards, request)
+
+
+def open_shard_list(request: Request) -> ImageSet:
+    """List the samples of the shards that a text file names, one a line, relative to its folder.
+
+    Raises:
+        VisleakError, UsageError: see :func:`open_webdataset`.
+    """
+    names, folder = read_list(request.place), folder_of(request.place)
+    places = remote_places(request, names, folder)
+    if places is None:
+        return _shards_set([os.path.join(folder, name) for name in names], request)
+    return _shards_set(places.to_pylist(), request)
+
+
+def write_webdataset(part: OutputPart, place: Destination) -> OutputSource:
+    """Write the shards of a part under their names: all members of the samples that are kept."""
+    (piece,) = part.pieces
+    opener = cast(JoinedOpener, piece.images.opener)
+    shards = cast("tuple[TarOpener, ...]", opener.parts)
+    if len(shards) > 1 and re.search(r"[*?\[\]{}]", str(place.final)):
+        raise UsageError(
+            f"the output {place.final} has a name that a pattern of shards takes for wildcards;"
+            " choose another -o DIR"
+        )
+    names = [place.below(part, name) for name in file_names([shard.path for shard in shards])]
+    for number, (shard, name) in enumerate(zip(shards, names, strict=True)):
+        start, end = int(opener.starts[number]), int(opener.starts[number + 1])
+        choice = _of_samples(piece, shard, start, end)
+        copy_tar(shard.path, place.made(name), choice, place, f"{part.name} {number}")
+    ending = next(end for end in sorted(TARS, key=len)[::-1] if names[0].lower().endswith(end))
+    image = locate(piece.images.source).options.get("image")
+    return OutputSource(
+        names[0] if len(names) == 1 else place.below(part),
+        before="wds:",
+        after=(f"/*{ending}" if len(names) > 1 else "") + (f"?image={image}" if image else ""),
+        options=piece.images.options,
+        renamed=True,
+    )
+
+
+def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listing) -> None:
+    """Append the samples of a shard, in which members of one key stand next to each other.
+
+    Those before any damage are there when it raises.
+
+    Args:
+        stream: the shard.
+        shown: how messages call it.
+        samples: is appended to.
+        listing: counts what is in no sample: hidden images and members without an extension.
+    """
+    regular: dict[str, tuple[int, int]] = {}
+    for member in members_of(stream, shown):
+        place = _place(member, regular)
+        if place is None:
+            continue
+        key, ending = key_and_ending(member.name)
+        if not key:
+            if not _is_meta(member.name):
+                takes_member(listing, member.name, bytes)
+            continue
+        if not samples or samples[-1].key != key:
+            samples.append(Sample(key))
+        sample = samples[-1]
+        if ending in ("cls", "json", *CAPTIONS):
+            if member.isreg() and member.size <= MAX_SIDE_BYTES:
+                sample.side[ending] = _read_side(stream, member, ending)
+        else:
+            sample.places[ending] = place
+            if is_image(f"x.{ending}", partial(head_of, stream, member)):
+                sample.images.append(ending)
+
+
+def key_and_ending(name: str) -> tuple[str, str]:
+    """Return the key of a member and its ending, lower case; both empty for members of no sample.
+
+    >>> key_and_ending("a/00.seg.PNG"), key_and_ending("__index__")
+    (('a/00', 'seg.png'), ('', ''))
+    >>> key_and_ending("a/._00.png")
+    ('', '')
+    """
+    parted = _MEMBER.fullmatch(name)
+    hidden = any(is_hidden(part) for part in name.split("/") if part not in ("", ".", ".."))
+    if parted is None or hidden or _is_meta(name):
+        return "", ""
+    return parted[1], parted[2].lower()
+
+
+def _is_meta(name: str) -> bool:
+    """Whether a member says something of the shard."""
+    last = name.rpartition("/")[2]
+    return last.startswith("__") and last.endswith("__")
+
+
+def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Return where a member's bytes lie; ``None`` for what is not a file."""
+    if member.islnk() or member.issym():
+        return regular.get(link_target(member))
+    if not member.isreg() or member.issparse():
+        return None
+    place = (member.offset_data, member.size)
+    regular[member.name] = place
+    return place
+
+
+def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> Any:
+    """Return what a side file says; ``None`` where it is neither text nor a JSON object."""
+    stream.seek(member.offset_data)
+    data = stream.read(member.size)
+    try:
+        if ending == "json":
+            content = json.loads(data)
+            return content if isinstance(content, dict) else None
+        return writable(data.decode("utf-8").strip())
+    except (ValueError, RecursionError):
+        return None
+
+
+def field_of(side: Mapping[str, Any], name: str) -> str | None:
+    """Return a field of the JSON side file as text."""
+    value = (side.get("json") or {}).get(name)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    return writable(str(value))
+
+
+def label_of(side: Mapping[str, Any], wanted: str | None) -> str | None:
+    """Return the label: the wanted field, else ``.cls``, else the usual fields of ``.json``."""
+    if wanted is not None and wanted != "cls":
+        return field_of(side, wanted)
+    if side.get("cls"):
+        return str(side["cls"])
+    names = ("cls",) if wanted else ("label_name", "label", "cls")
+    return next((text for name in names if (text := field_of(side, name)) is not None), None)
+
+
+def caption_of(side: Mapping[str, Any]) -> str | None:
+    """Return the caption: ``.txt`` or ``.caption``, else the field of ``.json``."""
+    text = next((str(side[name]) for name in CAPTIONS if side.get(name)), None)
+    return field_of(side, "caption") if text is None else text
+
+
+def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
+    request.refuse_split()
+    request.refuse_options("image", "remote")
+    if any(map(is_address, shards)):  # a store answers one late, but many at once
+        with ThreadPoolExecutor(TOGETHER) as threads:
+            listings = list(threads.map(partial(_list_shard, request=request), shards))
+    else:
+        listings = [_list_shard(shard, request) for shard in shards]
+    problems = [problem for listing in listings for problem in listing.problems]
+    kept = [listing for listing in listings if listing.table.num_rows]
+    if not kept:
+        request.refuse_empty(problems[0].detail if problems else "the shards are empty")
+    table = pa.concat_tables([listing.table for listing in kept]).combine_chunks()
+    for option, value in request.columns.items():
+        nulls = table[option].null_count
+        if nulls == table.num_rows or (option == "id" and nulls):
+            which = "no sample has" if nulls == table.num_rows else f"{nulls:,} samples do not have"
+            raise UsageError(
+                f"{option} {value!r}: {which} this in the .json beside the image of {request.text}"
+            )
+    # a column that is null throughout is unknown
+    known = {
+        name: table[name].combine_chunks()
+        for name in ("label", "caption", "group", "frame")
+        if table[name].null_count < table.num_rows
+    }
+    frames = known.pop("frame", None)
+    what = f"{request.text}: field {request.frame!r}"
+    return request.image_set(
+        table["id"].combine_chunks() if request.id is not None else _unique_keys(kept),
+        _prefixed([listing.name for listing in kept], kept, "!"),
+        joined_opener([listing.opener for listing in kept], [len(each.table) for each in kept]),
+        **{f"{name}s": column for name, column in known.items()},
+        frames=None if frames is None else read_frames(frames, what),
+        problems=problems,
+        skipped=sum((Counter(each.skipped) for each in listings), Counter()),
+    )
+
+
+def _list_shard(shard: str, request: Request) -> Shard:
+    """Return what a shard holds; a shard that is not there or damaged becomes a problem of it."""
+    shown = writable(redacted(shard))
+    samples: list[Sample] = []
+    problems: list[Problem] = []
+    others = Listing()
+    stamp: str | None = ""
+
+    def report(key: str, reason: str, detail: str) -> None:
+        name, locator = (writable(key), f"{shown}!{writable(key)}") if key else (shown, shown)
+        problems.append(Problem(request.name, name, locator, reason, writable(detail)))
+
+    try:
+        with TarStream(shard) as stream:
+            stamp = stream.stamp
+            collect(stream, redacted(shard), samples, others)
+    except (FileNotFoundError, PermissionError, IsADirectoryError, StoreError) as error:
+        why = why_not(error)
+        report("", why.reason, f"the shard cannot be read: {why.detail}")
+    except DAMAGE as error:
+        kept = f"the {len(samples):,} samples before are kept"
+        report("", "corrupt", f"the shard is damaged: {one_line(error)}; {kept}")
+    wanted = request.options.get("image")
+    found: list[tuple[tuple[int, int], int, Sample]] = []
+    keys: set[str] = set()
+    for number, sample in enumerate(samples):
+        chosen = sample.image(wanted)
+        if chosen is None:
+            has = ", ".join(writable(ending) for ending in (*sample.places, *sample.side)) or "none"
+            detail = f"the sample holds no {wanted or 'image'}; its members: {has}"
+            report(sample.key, "missing", detail)
+            continue
+        if sample.key in keys:
+            raise VisleakError(
+                f"shard {redacted(shard)} holds the key {writable(sample.key)!r} twice; the"
+                " members of a sample must stand next to each other, and no two samples have one"
+                " key"
+            )
+        keys.add(sample.key)
+        found.append((sample.places[chosen], number, sample))
+        others.skipped.update(sample.left_out(chosen))
+    # a link lies where its target lies; reading must stay ascending
+    found.sort(key=lambda row: (row[0][0], row[1]))
+    where = np.array([place for place, _, _ in found], dtype=np.int64).reshape(-1, 2)
+    rows = [_columns_of(sample, request) for _, _, sample in found]
+    table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in COLUMNS})
+    opener = TarOpener(shard, where[:, 0].copy(), where[:, 1].copy(), stamp)
+    return Shard(shown, table, opener, tuple(problems), others.skipped)
+
+
+def _columns_of(sample: Sample, request: Request) -> dict[str, str | None]:
+    """Return what the side files of a sample tell, by the names of :data:`COLUMNS`."""
+    side, columns = sample.side, request.columns
+    frame = (side.get("json") or {}).get(columns.get("frame"))
+    fields: dict[str, str | None] = {
+        name: field_of(side, columns[name]) for name in ("id", "group") if name in columns
+    }
+    if "frame" in columns:  # seconds may be a float
+        is_float = isinstance(frame, float)
+        fields["frame"] = str(frame) if is_float else field_of(side, columns["frame"])
+    unknown: dict[str, str | None] = dict.fromkeys(COLUMNS)
+    return unknown | {
+        "key": writable(sample.key),
+        "label": label_of(side, request.label),
+        "caption": caption_of(side),
+        **fields,
+    }
+
+
+def _unique_keys(shards: Sequence[Shard]) -> pa.StringArray:
+    """Return the keys; with the shard's name before them where a key is in two shards."""
+    keys = pa.chunked_array([shard.table["key"].combine_chunks() for shard in shards])
+    if pc.count_distinct(keys).as_py() == len(keys):
+        return keys.combine_chunks()
+    return _prefixed(shard_names([shard.opener.path for shard in shards]), shards, "/")
+
+
+def _prefixed(names: Sequence[str], shards: Sequence[Shard], mark: str) -> pa.StringArray:
+    """Return the keys of all shards, each behind the name of its shard."""
+    return pa.concat_arrays(
+        pc.binary_join_element_wise(name, shard.table["key"].combine_chunks(), mark).cast(
+            pa.string()
+        )
+        for name, shard in zip(names, shards, strict=True)
+    )
+
+
+def shard_names(shards: Sequence[str]) -> list[str]:
+    """Return a short name for each shard: that of its file, or its path where two names are equal.
+
+    >>> shard_names(["a/00.tar", "a/01.tar.gz"]), shard_names(["a/0.tar", "b/0.tar"])
+    (['00', '01'], ['a/0', 'b/0'])
+    """
+    plain = []
+    for shard in map(redacted, shards):
+        ending = next((e for e in sorted(TARS, key=len)[::-1] if shard.lower().endswith(e)), "")
+        plain.append(writable(shard[: len(shard) - len(ending)]))
+    short = [name.rpartition("/")[2] for name in plain]
+    return short if len(set(short)) == len(short) else plain
+
+
+def expanded(pattern: str) -> list[str]:
+    """Return what a brace pattern stands for, in its order, as a shell would.
+
+    >>> expanded("{a,b}-{08..10}.tar")[:4]
+    ['a-08.tar', 'a-09.tar', 'a-10.tar', 'b-08.tar']
+
+    Raises:
+        UsageError: the braces are not balanced, hold neither a list nor a range, or stand for
+            more than :data:`MAX_SHARDS`.
+    """
+    pieces = list(_pieces(pattern, pattern))
+    if prod(map(len, pieces)) > MAX_SHARDS:
+        raise UsageError(
+            f"pattern {redacted(pattern)!r} stands for more than {MAX_SHARDS:,} shards"
+        )
+    texts = [""]
+    for choices in pieces:
+        texts = [text + choice for text in texts for choice in choices]
+    return texts
+
+
+def _pieces(text: str, whole: str) -> Iterator[list[str]]:
+    """Yield the alternatives of each part of a pattern."""
+    while text:
+        before, opening, rest = text.partition("{")
+        if "}" in before:
+            raise _refusal(whole, "a } has no {")
+        yield [before]
+        if not opening:
+            return
+        inside, text = _closed(rest, whole)
+        yield _choices(inside, whole)
+
+
+def _closed(rest: str, whole: str) -> tuple[str, str]:
+    """Return what stands up to the brace that closes, and after it."""
+    depth = 1
+    for place, letter in enumerate(rest):
+        depth += (letter == "{") - (letter == "}")
+        if not depth:
+            return rest[:place], rest[place + 1 :]
+    raise _refusal(whole, "a { has no }")
+
+
+def _choices(inside: str, whole: str) -> list[str]:
+    """Return what a pair of braces stands for."""
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(inside):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and not depth:
+            parts.append(inside[start:place])
+            start = place + 1
+    if parts:
+        return [text for part in (*parts, inside[start:]) for text in (expanded(part) or [""])]
+    if found := _NUMBERS.fullmatch(inside):
+        first, last = int(found[1]), int(found[2])
+        if abs(last - first) >= MAX_SHARDS:
+            raise _refusal(whole, f"{{{inside}}} stands for more than {MAX_SHARDS:,} shards")
+        padded = any(re.match(r"-?0\d", end) for end in found.groups())
+        width = max(map(len, found.groups())) if padded else 0
+        step = 1 if last >= first else -1
+        return [f"{number:0{width}d}" for number in range(first, last + step, step)]
+    if found := _LETTERS.fullmatch(inside):
+        first, last = ord(found[1]), ord(found[2])
+        step = 1 if last >= first else -1
+        return [chr(code) for code in range(first, last + step, step)]
+    raise _refusal(whole, f"{{{inside}}} is neither a list {{a,b}} nor a range {{000..146}}")
+
+
+def _refusal(whole: str, why: str) -> UsageError:
+    return UsageError(f"pattern {redacted(whole)!r}: {why}")
+
+
+def shards_of_pattern(text: str) -> list[str]:
+    """Return the shards that a pattern names, in its order; what a glob finds is sorted.
+
+    Shards that braces name need not exist; a glob finds what is there.
+
+    Raises:
+        UsageError: see :func:`expanded`; a glob finds nothing; a shard is named twice.
+        StoreError: a remote folder cannot be listed.
+    """
+    found: list[str] = []
+    for part in text.split("::"):
+        for name in [part] if os.path.exists(part) else expanded(part):
+            magic = has_wildcards(name) and not os.path.exists(name)
+            found += _matching(name) if magic else [name]
+    if len(set(found)) < len(found):
+        twice = next(name for place, name in enumerate(found) if name in found[:place])
+        raise UsageError(f"source {redacted(text)!r} names the shard {redacted(twice)} twice")
+    return found
+
+
+def _matching(pattern: str) -> list[str]:
+    found = globbed(pattern, *TARS)
+    if not found:
+        raise UsageError(f"source {redacted(pattern)!r}: no shard matches")
+    return found
+
+
+def _of_samples(piece: Selection, shard: TarOpener, start: int, end: int) -> Choice:
+    """Return the choice in one shard, whose samples are those from ``start`` to ``end``."""
+    prefix = len(f"{writable(redacted(shard.path))}!")
+    keys = [text.as_py()[prefix:] for text in piece.images.locators[start:end]]
+    staying = {int(at) for at in piece.keep if start <= at < end}
+    removed = {key for at, key in enumerate(keys, start) if at not in staying}
+    stands = {
+        (int(shard.offsets[at - start]), keys[at - start]): stand.stored
+        for at, stand in piece.instead.items()
+        if start <= at < end
+    }
+
+    def key_of(member: tarfile.TarInfo) -> str:
+        return writable(key_and_ending(member.name)[0])
+
+    def content(member: tarfile.TarInfo) -> bytes | None:
+        return cast("bytes | None", stands.get((member.offset_data, key_of(member))))
+
+    return Choice(lambda member: key_of(member) not in removed, content)

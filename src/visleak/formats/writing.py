@@ -1,0 +1,489 @@
+"""Writing data sets: what is written, where, under which names, and how the result is opened."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from visleak.delimited import write_csv_rows
+from visleak.errors import UsageError, VisleakError
+from visleak.formats.addresses import is_address, path_of
+from visleak.formats.files import FileOpener
+from visleak.formats.frames import as_iso
+from visleak.formats.request import canonical_split, text_column
+from visleak.formats.sources import locate
+from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
+
+#: Is told the step, and how many of how many units are done.
+Progress = Callable[[str, int, int], None]
+
+#: What is stored of an image: its encoded bytes, or its pixels.
+Stored = bytes | Bytes8
+
+#: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
+LISTED_COLUMNS: Final = {
+    "label": "labels",
+    "caption": "captions",
+    "group": "groups",
+    "frame": "frames",
+}
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The content of an image that takes the place of another.
+
+    Attributes:
+        set, id: which one it is.
+        stored: what is written in that place.
+        path: the file it is, as the system has it; ``None`` where it is not a file, or where
+            something else is written.
+    """
+
+    set: str
+    id: str
+    stored: Stored
+    path: bytes | None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A piece whose images were read.
+
+    Attributes:
+        images: the set.
+        keep: ``int64`` (n,), ascending: positions that could be read.
+        digests: ``uint8`` (n, 16): content digest of what stands in each place of the result.
+        sizes: ``int64`` (n,): its bytes.
+        instead: position to what takes its place.
+        problems: images that were to be kept and could not be read.
+    """
+
+    images: ImageSet
+    keep: Int64
+    digests: Bytes8
+    sizes: Int64
+    instead: Mapping[int, Replacement]
+    problems: tuple[Problem, ...]
+
+    def __len__(self) -> int:
+        return len(self.keep)
+
+    def stored(self) -> Iterator[Stored]:
+        """Yield what stands in each place of the result, read again from the source.
+
+        Raises:
+            VisleakError: an image can no longer be read.
+        """
+        positions = [int(p) for p in self.keep if int(p) not in self.instead]
+        source = zip(positions, self.images.opener.read(positions), strict=True)
+        for position in self.keep.tolist():
+            if position in self.instead:
+                yield self.instead[position].stored
+                continue
+            _, found = next(source)
+            if isinstance(found, Unreadable):
+                raise VisleakError(
+                    f"{where(self.images, position)} could be read before and cannot now:"
+                    f" {found.detail or found.reason}"
+                )
+            yield found
+
+    def path(self, position: int) -> bytes | None:
+        """Return the file that holds what stands in a place; ``None`` where none does."""
+        stand = self.instead.get(position)
+        return stand.path if stand is not None else file_of(self.images, position)
+
+    def column(self, name: str) -> list[str | None]:
+        """Return a column of the set (``ids``, ``labels``, ...) for the places of the result."""
+        values = getattr(self.images, name)
+        if values is None:
+            return [None] * len(self)
+        found: list[str | None] = values.take(pa.array(self.keep)).to_pylist()
+        return found
+
+
+@dataclass(frozen=True)
+class OutputPart:
+    """A part whose images were read."""
+
+    name: str
+    pieces: tuple[Selection, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def column(self, name: str) -> list[str | None]:
+        """Return a column for the images of all pieces, in order."""
+        return [value for piece in self.pieces for value in piece.column(name)]
+
+    def digests(self) -> Bytes8:
+        """Return the digests of all pieces, (n, 16)."""
+        return np.concatenate([piece.digests for piece in self.pieces])
+
+
+@dataclass(frozen=True)
+class OutputSource:
+    """How a part that was written is opened, and what is then found.
+
+    Attributes:
+        path: file or folder, relative to the folder of the result; empty for that itself.
+        before, after: what stands around it in the SOURCE: ``yolo:``, ``#val``.
+        ids: the ids in the result, in its order; ``None`` where they are those of the sets.
+        order: ``int64``: which image of the part, counted over its pieces, stands in each place
+            of the result; ``None`` for their own order.
+        options: columns it is opened with.
+        renamed: ids are of the result's own making, as where they are row numbers.
+    """
+
+    path: str
+    before: str = ""
+    after: str = ""
+    ids: tuple[str, ...] | None = None
+    order: Int64 | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    renamed: bool = False
+
+    def source(self, folder: Path) -> str:
+        """Return the SOURCE, with the result at ``folder``."""
+        return f"{self.before}{folder / self.path}{self.after}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what opens it as plain values, from which it can be made again."""
+        return {
+            "path": self.path,
+            "before": self.before,
+            "after": self.after,
+            "options": dict(self.options),
+        }
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a result is written.
+
+    Attributes:
+        folder: where it lies while it is written.
+        final: the name it gets; beside ``folder``.
+        how: ``manifest``, ``link`` or ``copy``.
+        many: there are several parts, each in a folder of its own.
+        progress: is told how far it is.
+    """
+
+    folder: Path
+    final: Path
+    how: str
+    many: bool
+    progress: Progress
+
+    def below(self, part: OutputPart, name: str = "") -> str:
+        """Return the relative name of something of a part."""
+        return "/".join(word for word in (part.name if self.many else "", name) if word)
+
+    def made(self, name: str) -> Path:
+        """Return the path of a new file, with its folder there.
+
+        Raises:
+            VisleakError: the name leads out of the folder, or is taken.
+        """
+        if is_outside(name):
+            raise VisleakError(
+                f"{name!r} lies outside of its data set and has no place in {self.final}; write"
+                " the lists alone with --format manifest"
+            )
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(path):
+            raise VisleakError(f"two images would be {self.final / name}; rename one of them")
+        return path
+
+    def put(self, piece: Selection, position: int, name: str, stored: Stored | None = None) -> None:
+        """Put the image of a place under a name: a link or a copy.
+
+        Args:
+            piece: what it is of.
+            position: its place.
+            name: relative to the folder.
+            stored: its content, where it is not a file.
+        """
+        path, source = self.made(name), piece.path(position)
+        if source is not None:
+            self.put_file(source, path)
+        elif isinstance(stored, bytes):
+            path.write_bytes(stored)
+        else:
+            raise UsageError(
+                f"set {piece.images.name!r}: an image is not a file to link to; use --format copy"
+            )
+
+    def put_file(self, source: bytes, path: Path) -> None:
+        """Link or copy a file."""
+        if self.how == "link":
+            os.symlink(self.link_to(source, path), path)
+        else:
+            shutil.copyfile(source, path)
+
+    def link_to(self, source: bytes, path: Path) -> str:
+        """Return how a file is named from where ``path`` will be."""
+        # the folder gets its name only later, but lies beside it: the way is the same
+        start = os.path.realpath(path.parent)
+        return os.path.relpath(os.path.abspath(os.fsdecode(source)), start)
+
+
+def linkable(images: ImageSet) -> bool:
+    """Whether the images of a set are files of this machine."""
+    return isinstance(images.opener, FileOpener) and not is_address(images.source)
+
+
+def file_of(images: ImageSet, position: int) -> bytes | None:
+    """Return the file of an image, ``None`` where its images are not files."""
+    opener = images.opener
+    if not isinstance(opener, FileOpener):
+        return None
+    name: bytes | None = opener.names[position].as_py()
+    return None if name is None else os.path.join(os.fsencode(opener.root), name)
+
+
+def where(images: ImageSet, position: int) -> str:
+    """Return how a message names an image."""
+    return f"set {images.name!r}: image {images.ids[position].as_py()!r}"
+
+
+def is_outside(name: str) -> bool:
+    """Whether a relative name leads out of its folder.
+
+    >>> is_outside("a/b.png"), is_outside("../a.png"), is_outside("/a.png")
+    (False, True, True)
+    """
+    return os.path.isabs(name) or os.path.normpath(name).split("/")[0] in ("..", ".")
+
+
+def inner_name(name: str) -> str:
+    """Return a name below the folder of a result for any path or address.
+
+    >>> inner_name("cats//1.png"), inner_name("../dogs/2.png"), inner_name("/mnt/3.png")
+    ('cats/1.png', 'dogs/2.png', 'mnt/3.png')
+    >>> inner_name("https://host/a/4.png?sig=1")
+    'host/a/4.png'
+    """
+    if re.match(r"[a-z][a-z0-9+.-]*://", name):
+        name = name.partition("://")[2].partition("?")[0]
+    if not is_outside(name):
+        return os.path.normpath(name)
+    return "/".join(part for part in name.split("/") if part not in ("", ".", ".."))
+
+
+def free_name(name: str, mark: str, taken: Iterable[str]) -> str:
+    """Return a name that is not taken, with a mark before its last part if need be.
+
+    >>> free_name("cat/1.png", "train", {"cat/1.png"})
+    'cat/train-1.png'
+    """
+    folder, slash, last = name.rpartition("/")
+    free, number = name, 1
+    while free in taken:
+        free = f"{folder}{slash}{mark}{f'-{number}' if number > 1 else ''}-{last}"
+        number += 1
+    return free
+
+
+def file_name(place: str) -> str:
+    """Return the last name of a path or an address.
+
+    >>> file_name("a/b.zip"), file_name("https://host/b.zip?sig=1")
+    ('b.zip', 'b.zip')
+    """
+    return os.path.basename(path_of(place) if is_address(place) else place)
+
+
+def file_names(files: Sequence[str]) -> list[str]:
+    """Return the names of shards in the result, which sort in the order of the shards.
+
+    >>> file_names(["a/train-0.parquet", "a/train-1.parquet"])
+    ['train-0.parquet', 'train-1.parquet']
+    >>> file_names(["train.parquet", "test.parquet"])
+    ['00-train.parquet', '01-test.parquet']
+    """
+    names = [file_name(file) for file in files]
+    if all(before < after for before, after in itertools.pairwise(names)):
+        return names
+    width = max(2, len(str(len(names) - 1)))
+    return [f"{number:0{width}d}-{name}" for number, name in enumerate(names)]
+
+
+def split_of(part: OutputPart) -> str:
+    """Return the split a part has in a table with a ``split`` column; empty where none was asked.
+
+    Where its pieces are of several splits, the one that is called like the part.
+    """
+    splits = [locate(piece.images.source).split for piece in part.pieces]
+    if len(set(splits)) == 1:
+        return splits[0]
+    own = canonical_split(part.name)
+    return next((split for split in splits if canonical_split(split) == own), part.name)
+
+
+def with_split(table: pa.Table, split: str) -> pa.Table:
+    """Return a table whose rows all say that they are of a split."""
+    own = canonical_split(split)
+    values = [
+        value if canonical_split(value or "") == own else split
+        for value in text_column(table["split"], "split").to_pylist()
+    ]
+    column = pa.array(values, pa.string()).cast(table.schema.field("split").type)
+    return table.set_column(table.column_names.index("split"), table.schema.field("split"), column)
+
+
+def are_row_numbers(images: ImageSet) -> bool:
+    """Whether the ids of a set say no more than where its images stand."""
+    return bool(images.ids.equals(pa.array(range(len(images)), pa.int64()).cast(pa.string())))
+
+
+def write_listing(
+    part: OutputPart, place: Destination, name: str = "", paths: Sequence[str] = ()
+) -> OutputSource:
+    """Write ``PART.csv`` (id, path, and label, caption, group, frame where they are known).
+
+    Paths are relative to the list, so it keeps working when it is moved together with the data.
+    It is read back as a CSV manifest; its cells are plain, so they are not guarded against
+    spreadsheets, which would change ids.
+
+    Args:
+        part: what is listed.
+        place: where.
+        name: of the list, if not ``PART.csv``.
+        paths: of the files, if not those where they are.
+
+    Raises:
+        UsageError: an image is not a file.
+        VisleakError: a name is not UTF-8.
+    """
+    name = name or f"{part.name}.csv"
+    path = place.made(name)
+    columns = {
+        column: _frames(part) if column == "frame" else part.column(source)
+        for column, source in LISTED_COLUMNS.items()
+        if any(getattr(piece.images, source) is not None for piece in part.pieces)
+    }
+    ids = ids_of(part)
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            write_csv_rows(file, [("id", "path", *columns)])
+            rows = zip(ids, paths or files_of(part, place, path), *columns.values(), strict=True)
+            write_csv_rows(file, (["" if v is None else v for v in row] for row in rows))
+    except UnicodeEncodeError as error:
+        raise VisleakError(
+            f"a name of part {part.name!r} is not UTF-8 and cannot be listed; use --format copy"
+            " or --format link"
+        ) from error
+    return OutputSource(name, ids=tuple(ids))
+
+
+def _frames(part: OutputPart) -> list[str | int | None]:
+    """Return frame numbers, and times as texts that are read as times again."""
+    return [
+        as_iso(int(value)) if value is not None and piece.images.timed else value
+        for piece in part.pieces
+        for value in piece.column("frames")
+    ]
+
+
+def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
+    """Return the file of each image of a part, relative to the folder of a list.
+
+    Raises:
+        UsageError: an image is not a file.
+    """
+    found = []
+    for piece in part.pieces:
+        for position in piece.keep.tolist():
+            file = piece.path(position)
+            if file is None:
+                raise UsageError(
+                    f"set {piece.images.name!r}: an image is not a file that a list could name; use"
+                    " --format copy"
+                )
+            found.append(place.link_to(file, beside))
+    return found
+
+
+def ids_of(part: OutputPart) -> list[str]:
+    """Return the ids of a part; one that is taken gets the name of its set before it."""
+    taken: set[str] = set()
+    ids = []
+    for piece in part.pieces:
+        for own in piece.column("ids"):
+            free = str(own)
+            while free in taken:
+                free = f"{piece.images.name}/{free}"
+            taken.add(free)
+            ids.append(free)
+    return ids
+
+
+def contents(piece: Selection) -> Iterator[tuple[int, Stored | None]]:
+    """Yield the places of a piece, and the content of what is not a file."""
+    if isinstance(piece.images.opener, FileOpener):
+        for position in piece.keep.tolist():
+            stand = piece.instead.get(position)
+            yield position, None if stand is None else stand.stored
+    else:
+        yield from zip(piece.keep.tolist(), piece.stored(), strict=True)
+
+
+def names_of(part: OutputPart) -> list[str]:
+    """Return a name for each image of a part: its own, changed only where two would be one.
+
+    An image that comes from another set and finds its name taken gets that set's name before its
+    own: ``cat/1.png`` of ``train`` becomes ``cat/train-1.png``.
+    """
+    taken: set[str] = set()
+    names = []
+    for piece in part.pieces:
+        for name in _own_names(piece):
+            free = free_name(name, piece.images.name, taken)
+            taken.add(free)
+            names.append(free)
+    return names
+
+
+def _own_names(piece: Selection) -> Iterator[str]:
+    opener = piece.images.opener
+    if not isinstance(opener, FileOpener):
+        yield from (str(name) for name in piece.column("ids"))
+        return
+    for position in piece.keep.tolist():
+        yield os.fsdecode(opener.names[position].as_py())
+
+
+def source_place(piece: Selection) -> str:
+    """Return the place that the source of a selection names."""
+    return locate(piece.images.source).place
+
+
+def put_files(part: OutputPart, place: Destination, listed: Sequence[str]) -> list[str]:
+    """Put the files of a part below its folder; return their names there."""
+    taken: dict[str, object] = {}
+    names = []
+    rest = iter(listed)
+    for piece in part.pieces:
+        for position, stored in contents(piece):
+            given = next(rest)
+            source: object = piece.path(position) or (piece.images.name, position)
+            name = inner_name(given)
+            if taken.get(name, source) != source:
+                name = free_name(name, piece.images.name, taken)
+            if name not in taken:  # rows may share a file
+                taken[name] = source
+                place.put(piece, position, place.below(part, name), stored)
+            names.append(given if os.path.normpath(given) == name else name)
+    return names

@@ -1,0 +1,393 @@
+"""YOLO: a ``data.yaml`` with splits, and one text file of boxes per image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import yaml
+
+from visleak.errors import UsageError, VisleakError, explaining
+from visleak.formats.boxes import Boxes, BoxRows, damaged, label_text, numbers_of, only_name
+from visleak.formats.files import FileOpener, file_set, read_file
+from visleak.formats.folders import read_list, relative_name
+from visleak.formats.listing import Listing, Walk, name_text
+from visleak.formats.request import Request, canonical_split, writable
+from visleak.formats.sources import locate
+from visleak.formats.writing import (
+    Destination,
+    OutputPart,
+    OutputSource,
+    contents,
+    files_of,
+    names_of,
+    split_of,
+    write_listing,
+)
+from visleak.records import ImageSet
+
+#: How far beyond the image a number may be, as a share of its size; Ultralytics' own tolerance
+#: (``verify_image_label``).
+TOLERANCE: Final = 0.01
+
+ALLOWED: Final = (
+    "a row is `class x y width height`, or `class x y x y x y ...` of an outline, in shares of the"
+    " image from 0 to 1"
+)
+
+#: Name of the YAML.
+DATA: Final = "data.yaml"
+
+
+def open_yolo(request: Request) -> ImageSet:
+    """List a split of a YOLO data set: ``yolo:data.yaml#val``.
+
+    Ids are the file names relative to the split's folder (or, for a list of files, to the data
+    set's). The label of an image is its one class; null where it shows several or none.
+
+    Raises:
+        VisleakError: the file is not a YOLO data set.
+        UsageError: there is no such split, or its folder does not exist.
+    """
+    request.refuse_columns("the YOLO data set")
+    content = yolo_content(request.path, request.text)
+    splits = yolo_splits(content)
+    wanted = canonical_split(request.split)
+    if wanted not in splits:
+        raise UsageError(
+            f"source {request.text!r}: add #SPLIT, one of {', '.join(splits) or '(it has none)'}"
+        )
+    listing = Listing()
+    root, names = _yolo_names(request, content, splits[wanted], listing)
+    classes = class_names(content.get("names"))
+    labels = pa.array((_yolo_label(root / name, classes) for name in names), pa.string())
+    return file_set(request, root, names, labels=labels, annotated=True, skipped=listing.skipped)
+
+
+def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
+    """Return the boxes of a split; of an outline (segmentation) its bounding box.
+
+    With ``kpt_shape`` in the YAML, key points follow in each row, which are not read. Identical
+    rows are objects like others.
+
+    Args:
+        images: the split.
+        request: the parts of its source.
+
+    Returns:
+        ``None`` where no image has a label file.
+
+    Raises:
+        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
+    """
+    content = yolo_content(request.path, request.text)
+    classes = class_names(content.get("names"))
+    points = _key_points(content.get("kpt_shape"))
+    opener = cast(FileOpener, images.opener)
+    root = Path(opener.root)
+    found: list[tuple[int, int, tuple[float, float, float, float]]] = []
+    labelled = False
+    for row, name in enumerate(opener.names):
+        path = yolo_label_file(root / os.fsdecode(name.as_py()))
+        text = label_text(path)
+        if text is None:
+            continue
+        labelled = True
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                found.append((row, *_object(path, number, line, classes, points)))
+    if not labelled:
+        return None
+    # without names in the YAML, classes are called by those numbers that occur
+    classes = classes or {number: str(number) for _, number, _ in found}
+    place = {number: index for index, number in enumerate(sorted(classes))}
+    rows = BoxRows()
+    for image, number, corners in found:
+        rows.add(image, place[number], corners)
+    return rows.boxes([classes[number] for number in place], images, relative=True)
+
+
+def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSource]:
+    """Write the parts as the splits of one data set: ``images/SPLIT``, ``labels/SPLIT``.
+
+    Class names and all else of the YAML stay; splits that are not written point to where they
+    are, by paths relative to the YAML, but for those that lie where images come from that are
+    parted now. As ``manifest``, a list of files with their labels, and one of plain paths for
+    training.
+
+    Raises:
+        VisleakError: sets have different classes.
+    """
+    contents_ = [_content(part) for part in parts]
+    splits = [canonical_split(split_of(part)) for part in parts]
+    if len(set(splits)) < len(splits):
+        splits = [part.name for part in parts]
+    for part, content in zip(parts, contents_, strict=True):
+        if content.get("names") != contents_[0].get("names"):
+            raise VisleakError(
+                f"sets {parts[0].name!r} and {part.name!r} have different classes and cannot"
+                " become one YOLO data set"
+            )
+    written = [_write_split(part, split, place) for part, split in zip(parts, splits, strict=True)]
+    entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
+    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts), place)
+    text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
+    place.made(DATA).write_text(text, encoding="utf-8")
+    return [opened for _, opened in written]
+
+
+def yolo_content(path: Path, text: str) -> dict[str, Any]:
+    """Read a YOLO data set's YAML.
+
+    Raises:
+        VisleakError: it is not YAML, or not a mapping.
+    """
+    what = f"{text}: {path} cannot be read as YAML"
+    with explaining(what, OSError, ValueError, yaml.YAMLError, RecursionError):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise VisleakError(f"{text}: {path} is not a YOLO data set: it has no `train` or `val`")
+    return content
+
+
+def yolo_splits(content: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the folders or list files of each split that a data set has, by canonical name."""
+    splits = {}
+    for key, value in content.items():
+        name = canonical_split(str(key))
+        entries = [value] if isinstance(value, str) else value
+        if name not in ("train", "val", "test") or not isinstance(entries, list) or not entries:
+            continue
+        if all(isinstance(entry, str) for entry in entries):
+            splits[name] = [writable(entry) for entry in entries]
+    return splits
+
+
+def yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
+    """Return the data set's folder: `path` in the YAML, else where the YAML lies."""
+    given = content.get("path")
+    if isinstance(given, str) and (path.parent / given).is_dir():
+        return path.parent / given
+    return path.parent
+
+
+def _missing_base(path: Path, content: Mapping[str, Any]) -> str:
+    """Say that the folder that the YAML names is not there, and where it was looked for."""
+    given = content.get("path")
+    if not isinstance(given, str) or (path.parent / given).is_dir():
+        return ""
+    return (
+        f"; its `path: {given}` is not a folder either (looked for {path.parent / given}), so that"
+        f" splits were looked for beside the file, in {path.parent}"
+    )
+
+
+def _yolo_names(
+    request: Request, content: Mapping[str, Any], entries: Sequence[str], listing: Listing
+) -> tuple[Path, list[str]]:
+    """Return the folder that ids are relative to, and the names of the images, sorted."""
+    base = yolo_base(request.path, content)
+    if len(entries) == 1 and (base / entries[0]).is_dir():
+        root = base / entries[0]
+        names = list(Walk(str(root), listing.takes_file).names())
+    else:
+        root, names = base, []
+        for entry in entries:
+            place = base / entry
+            if place.is_dir():
+                below = Walk(str(place), listing.takes_file).names()
+                names += [relative_name(f"{entry}/{name}", base) for name in below]
+            elif place.is_file() and place.suffix == ".txt":
+                # A leading ./ means: beside the list; anything else: below the data set.
+                lines = read_list(place)
+                names += [
+                    os.path.relpath(place.parent / line, base)
+                    if line.startswith("./")
+                    else relative_name(line, base)
+                    for line in lines
+                ]
+            else:
+                raise UsageError(
+                    f"source {request.text!r}: {place} is neither a folder nor a .txt list"
+                    f"{_missing_base(request.path, content)}"
+                )
+    if not names:
+        places = ", ".join(str(base / entry) for entry in entries)
+        request.refuse_empty(listing.why_empty(f"no file below {places}"))
+    return root, sorted(names, key=name_text)
+
+
+def class_names(names: Any) -> dict[int, str]:
+    """Return what the entry ``names`` of a YOLO data set calls its classes, by number."""
+    if isinstance(names, list):
+        return {number: writable(str(name)) for number, name in enumerate(names)}
+    if isinstance(names, dict):
+        items = names.items()
+        return {number: writable(str(name)) for number, name in items if isinstance(number, int)}
+    return {}
+
+
+def yolo_label_file(image: Path) -> Path:
+    """Return where the label file of an image lies: in ``labels`` instead of the last ``images``.
+
+    Of an image in no ``images`` it lies beside it, as Ultralytics has it.
+
+    >>> yolo_label_file(Path("/coco/images/val/1.jpg")), yolo_label_file(Path("/coco/1.jpg"))
+    (PosixPath('/coco/labels/val/1.txt'), PosixPath('/coco/1.txt'))
+    """
+    before, folder, after = os.path.abspath(image).rpartition(f"{os.sep}images{os.sep}")
+    place = f"{before}{os.sep}labels{os.sep}{after}" if folder else after
+    return Path(place).with_suffix(".txt")
+
+
+def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
+    """Return the one class in the label file of an image, else ``None``."""
+    try:
+        data = read_file(str(yolo_label_file(image)))
+        text = data.decode("utf-8") if isinstance(data, bytes) else ""
+    except UnicodeDecodeError:
+        return None
+    firsts = {line.split()[0] for line in text.splitlines() if line.strip()}
+    numbers = {int(first) for first in firsts if first.isascii() and first.isdigit()}
+    return only_name(classes.get(number, str(number)) for number in numbers)
+
+
+def _key_points(shape: Any) -> int | None:
+    """Return how many numbers of key points follow a box, ``None`` where none do."""
+    if isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) for n in shape):
+        return int(shape[0] * shape[1])
+    return None
+
+
+def _object(
+    path: Path, number: int, line: str, classes: Mapping[int, str], points: int | None
+) -> tuple[int, tuple[float, float, float, float]]:
+    """Return the class and the corners of a row."""
+    words = line.split()
+    values = numbers_of(words)
+    if points is not None:
+        right = len(words) == 5 + points
+    else:
+        right = len(words) == 5 or (len(words) >= 7 and len(words) % 2 == 1)
+    if values is None or not right or not values[0].is_integer() or values[0] < 0:
+        allowed = f"{ALLOWED}; here {points} numbers of key points follow" if points else ALLOWED
+        raise damaged(path, number, allowed, line)
+    if classes and int(values[0]) not in classes:
+        known = f"{min(classes)} to {max(classes)}"
+        raise damaged(path, number, f"the class is none of the YAML's `names` ({known})", line)
+    numbers = values[1:] if points is None else values[1:5]
+    if min(numbers) < -TOLERANCE or max(numbers) > 1 + TOLERANCE:
+        raise damaged(path, number, ALLOWED, line)
+    if len(numbers) > 4:
+        across, down = numbers[::2], numbers[1::2]
+        return int(values[0]), (min(across), min(down), max(across), max(down))
+    x, y, width, height = numbers
+    if width < 0 or height < 0:
+        raise damaged(path, number, "width and height are 0 or more", line)
+    return int(values[0]), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+
+
+def _path(part: OutputPart) -> Path:
+    return Path(locate(part.pieces[0].images.source).place)
+
+
+def _content(part: OutputPart) -> dict[str, Any]:
+    first: dict[str, Any] = {}
+    for piece in part.pieces:
+        content = yolo_content(Path(locate(piece.images.source).place), piece.images.source)
+        if first and content.get("names") != first.get("names"):
+            raise VisleakError(
+                f"part {part.name!r}: its sets have different classes and cannot become one"
+            )
+        first = first or content
+    return first
+
+
+def _parted(parts: Sequence[OutputPart]) -> set[str]:
+    """Return the splits of the source whose images come into several parts."""
+    found = [
+        {canonical_split(locate(piece.images.source).split) for piece in part.pieces}
+        for part in parts
+    ]
+    return {split for own in found for split in own if sum(split in each for each in found) > 1}
+
+
+def _merged(
+    content: Mapping[str, Any],
+    entries: Mapping[str, str],
+    path: Path,
+    parted: set[str],
+    place: Destination,
+) -> dict[str, Any]:
+    """Return the YAML with new places for the splits that are written.
+
+    A split that lies where one lies that is parted now would hold images of all parts; it is left
+    out.
+    """
+    base, known = yolo_base(path, content), yolo_splits(content)
+    gone = {entry for split in parted for entry in known.get(split, ())}
+    merged: dict[str, Any] = {}
+    for key, value in content.items():
+        split = canonical_split(str(key))
+        if split in entries and split in known:
+            merged[key] = entries[split]
+        elif split in known and gone & set(known[split]):
+            continue
+        elif split in known:
+            files = (os.fsencode(base / entry) for entry in known[split])
+            merged[key] = [place.link_to(file, place.folder / DATA) for file in files]
+        elif key != "path":  # without it, places count from the YAML's own folder
+            merged[key] = value
+    named = {canonical_split(str(key)) for key in merged}
+    return {s: e for s, e in entries.items() if s not in named} | merged
+
+
+def _write_split(part: OutputPart, split: str, place: Destination) -> tuple[str, OutputSource]:
+    """Write a split; return its entry in the YAML, and how it is opened.
+
+    It is a folder of images, or a list of files where names have ``images`` in them.
+    """
+    if place.how == "manifest":
+        opened = write_listing(part, place)
+        path = place.made(f"{split}.txt")
+        # ./ counts from the list's own folder
+        text = "".join(f"./{file}\n" for file in files_of(part, place, path))
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        return f"{split}.txt", opened
+    names = names_of(part)
+    listed = any(_boxes_of(f"/{name}") for name in names)
+    targets = names if listed else [f"images/{split}/{name}" for name in names]
+    rest = iter(targets)
+    for piece in part.pieces:
+        for position, stored in contents(piece):
+            target = next(rest)
+            place.put(piece, position, target, stored)
+            boxes = _boxes_of(os.path.abspath(os.fsdecode(piece.path(position) or b"")))
+            if os.path.isfile(boxes):
+                place.put_file(os.fsencode(boxes), place.made(_boxes_of(f"/{target}")[1:]))
+    if listed:
+        text = "".join(f"./{name}\n" for name in names)
+        place.made(f"{split}.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
+    texts = [name_text(name) for name in names]
+    order = sorted(range(len(names)), key=texts.__getitem__)
+    return f"{split}.txt" if listed else f"images/{split}", OutputSource(
+        DATA,
+        "yolo:",
+        f"#{split}",
+        ids=tuple(texts[at] for at in order),
+        order=np.array(order, np.int64),
+    )
+
+
+def _boxes_of(image: str) -> str:
+    """Return where the label file of an image would lie; empty where it is in no ``images``.
+
+    >>> _boxes_of("/coco/images/val/1.jpg"), _boxes_of("/coco/1.jpg")
+    ('/coco/labels/val/1.txt', '')
+    """
+    before, folder, after = image.rpartition("/images/")
+    return f"{before}/labels/{os.path.splitext(after)[0]}.txt" if folder else ""

@@ -1,0 +1,242 @@
+"""Zip and tar archives, honest and hostile."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import struct
+import tarfile
+import zipfile
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_images, tars, zips
+from visleak.formats.archives import takes_member
+from visleak.formats.listing import Listing
+from visleak.images import decode
+
+
+@pytest.fixture
+def members(picture, encode):
+    names = ["cat/1.png", "dog/<img src=x onerror=alert(1)>.png", "dog/ü ñ.jpg", "../../up.png"]
+    return {
+        n: encode(picture(seed=i), "JPEG" if n.endswith("jpg") else "PNG")
+        for i, n in enumerate(names)
+    }
+
+
+JUNK = {"readme.txt": b"x", ".hidden.png": b"x", "__MACOSX/cat/._1.png": b"x", ".git/1.png": b"x"}
+
+
+def make_zip(path, members, method=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.mkdir("cat") if hasattr(archive, "mkdir") else None
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def make_tar(path, members, mode="w", links=()):
+    with tarfile.open(path, mode) as archive:
+        folder = tarfile.TarInfo("cat")
+        folder.type = tarfile.DIRTYPE
+        archive.addfile(folder)
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        for name, kind, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, target
+            archive.addfile(info)
+    return path
+
+
+ENDINGS = [".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"]
+
+
+def make(path, members):
+    mode = {".gz": "w:gz", ".tgz": "w:gz", ".bz2": "w:bz2", ".xz": "w:xz"}.get(path.suffix, "w")
+    return make_zip(path, members) if path.suffix == ".zip" else make_tar(path, members, mode)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_members_are_pictures_and_folders_are_labels(ending, tmp_path, members):
+    path = make(tmp_path / f"set{ending}", {**JUNK, **members})
+    images = open_images(path)
+    assert images.name == "set"
+    assert images.ids.to_pylist() == list(members)
+    assert images.labels.to_pylist() == ["cat", "dog", "dog", None]
+    assert images.locators[0].as_py() == f"{path}!cat/1.png"
+    opener = pickle.loads(pickle.dumps(images.opener))
+    assert list(opener.read(range(4))) == list(members.values())
+    assert list(opener.read([1, 3])) == [members[n] for n in list(members)[1::2]]
+    assert list(images.opener.read([0])) == [members["cat/1.png"]]
+    assert not (tmp_path.parent / "up.png").exists()
+    assert sorted(os.listdir(tmp_path)) == [path.name]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2])
+def test_other_zip_methods(method, tmp_path, members):
+    images = open_images(make_zip(tmp_path / "a.zip", members, method))
+    assert list(images.opener.read(range(4))) == list(members.values())
+
+
+def test_a_zip_method_that_is_not_read(tmp_path, members):
+    images = open_images(make_zip(tmp_path / "a.zip", members, zipfile.ZIP_LZMA))
+    assert {found.reason for found in images.opener.read(range(4))} == {"unsupported"}
+
+
+def test_an_encrypted_member(tmp_path, members):
+    path = make_zip(tmp_path / "a.zip", members)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\1\2", data.index(b"PK\1\2") + 1)  # the first is the folder's
+    data[at + 8] |= 1
+    path.write_bytes(data)
+    found = list(open_images(path).opener.read(range(4)))
+    assert found[0].detail == "the archive member is encrypted"
+    assert isinstance(found[1], bytes)
+
+
+def test_a_corrupt_member_is_one_picture_and_not_the_archive(tmp_path, members):
+    path = make_zip(tmp_path / "a.zip", members)
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        at = archive.getinfo("cat/1.png").header_offset
+    data[at + 60 : at + 80] = b"\xff" * 20
+    path.write_bytes(data)
+    found = list(open_images(path).opener.read(range(4)))
+    assert found[0].reason == "corrupt"
+    assert found[1:] == list(members.values())[1:]
+    path = make_tar(tmp_path / "a.tar", {**members, "cat/1.png": b"words"})
+    found = [decode(data) for data in open_images(path).opener.read(range(4))]
+    assert found[0].reason == "not-an-image"
+    assert found[1].width == 48
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_cut_archive_is_refused(ending, tmp_path, members):
+    path = make(tmp_path / f"a{ending}", members)
+    whole = path.read_bytes()
+    for share in (0.05, 0.25, 0.5):
+        path.write_bytes(whole[: int(len(whole) * share)])
+        with pytest.raises(VisleakError, match=r"^archive .* cannot be read: ") as caught:
+            open_images(path)
+        assert "\n" not in str(caught.value)
+    path.write_bytes(b"words, and not an archive at all" * 40)
+    with pytest.raises(VisleakError, match=r"^archive .* cannot be read: "):
+        open_images(path)
+
+
+def test_rubbish_within_a_tar_is_not_its_end(tmp_path, members):
+    path = make_tar(tmp_path / "a.tar", members)
+    data = bytearray(path.read_bytes())
+    with tarfile.open(path) as archive:
+        at = archive.getmember("dog/ü ñ.jpg").offset
+    data[at : at + 512] = b"\x37" * 512
+    path.write_bytes(data)
+    with pytest.raises(VisleakError, match=f"cannot be read: no member begins at byte {at:,}"):
+        open_images(path)
+
+
+def test_links_in_a_tar(tmp_path, members):
+    links = [
+        ("cat/hard.png", tarfile.LNKTYPE, "cat/1.png"),
+        ("dog/soft.png", tarfile.SYMTYPE, "../cat/1.png"),
+        ("dog/out.png", tarfile.SYMTYPE, "/etc/passwd"),
+    ]
+    images = open_images(make_tar(tmp_path / "a.tar", members, links=links), name="s")
+    assert sorted(images.ids.to_pylist()) == sorted([*members, "cat/hard.png", "dog/soft.png"])
+    found = dict(zip(images.ids.to_pylist(), images.opener.read(range(6)), strict=True))
+    assert found["cat/hard.png"] == found["dog/soft.png"] == members["cat/1.png"]
+    assert [(p.id, p.reason) for p in images.problems] == [("dog/out.png", "missing")]
+
+
+def test_a_member_too_large_is_not_unpacked(tmp_path, members, monkeypatch):
+    bomb = {**members, "bomb.bmp": bytes(1 << 20)}
+    for module in (zips, tars):
+        monkeypatch.setattr(module, "MAX_MEMBER_BYTES", 500_000)
+    found = list(open_images(make_zip(tmp_path / "a.zip", bomb)).opener.read(range(5)))
+    assert found[4].reason == "too-large"
+    found = list(open_images(make_tar(tmp_path / "a.tar", bomb)).opener.read(range(5)))
+    assert found[4].reason == "too-large"
+
+
+def test_a_zip_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr("visleak.formats.archives.RATIO_FROM", 100_000)
+    path = make_zip(tmp_path / "a.zip", {"bomb.bmp": bytes(1 << 20), "a.bmp": bytes(50_000)})
+    bomb, small = open_images(path).opener.read([0, 1])
+    assert bomb.reason == "too-large"
+    assert bomb.detail.startswith("unpacks from 1,03")
+    assert small == bytes(50_000)
+
+
+def test_a_zip_that_lies_about_the_size_is_not_believed(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"bomb.bmp": bytes(1 << 20)})
+    data = bytearray(path.read_bytes())
+    at = (
+        data.index(b"PK\1\2", data.index(b"PK\1\2") + 1)
+        if data.count(b"PK\1\2") > 1
+        else data.index(b"PK\1\2")
+    )
+    data[at + 24 : at + 28] = struct.pack("<I", 1000)
+    path.write_bytes(data)
+    [found] = open_images(path).opener.read([0])
+    assert (found.reason, found.detail) == ("corrupt", "the archive member fails its checksum")
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:bz2", "w:xz"])
+def test_a_packed_tar_that_is_a_bomb_is_refused(mode, tmp_path, monkeypatch):
+    monkeypatch.setattr(tars, "RATIO_FROM", 100_000)
+    path = make_tar(tmp_path / "a.tar.gz", {"bomb.bmp": bytes(4 << 20), "b.png": b"x"}, mode)
+    with pytest.raises(VisleakError, match=r"it unpacks to more than 200 times its size"):
+        open_images(path)
+
+
+def test_too_many_members(tmp_path, members, monkeypatch):
+    for module in (zips, tars):
+        monkeypatch.setattr(module, "MAX_MEMBERS", 2)
+    for path in (make_zip(tmp_path / "a.zip", members), make_tar(tmp_path / "a.tar", members)):
+        with pytest.raises(VisleakError, match=r"has more than 5,000,000 members"):
+            open_images(path)
+
+
+def test_two_members_of_one_name(tmp_path, members):
+    path = make_zip(tmp_path / "a.zip", {"a.png": b"x"})
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match=r"Duplicate name"):
+        archive.writestr("a.png", b"y")
+    with pytest.raises(VisleakError, match=r"id 'a.png' occurs more than once"):
+        open_images(path)
+    path = tmp_path / "a.tar"
+    make_tar(path, {"a.png": b"x"})
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(tarfile.TarInfo("a.png"))
+    with pytest.raises(VisleakError, match=r"two members named 'a.png'"):
+        open_images(path)
+
+
+def test_archives_without_pictures_or_columns(tmp_path, members):
+    for path in (make_zip(tmp_path / "a.zip", JUNK), make_tar(tmp_path / "a.tar", JUNK)):
+        with pytest.raises(VisleakError, match=r"holds no images \(no member is an image"):
+            open_images(path)
+        with pytest.raises(UsageError, match=r"id 'x': the archive .* has no columns"):
+            open_images(path, id="x")
+
+
+def test_an_archive_that_goes_away(tmp_path, members):
+    for path in (make_zip(tmp_path / "a.zip", members), make_tar(tmp_path / "a.tar", members)):
+        images = open_images(path)
+        path.unlink()
+        assert [found.reason for found in images.opener.read([0, 1])] == ["missing", "missing"]
+
+
+def test_which_members_are_pictures():
+    listing = Listing()
+    assert takes_member(listing, "./a/b.JPG", bytes)
+    assert not any(
+        takes_member(listing, name, bytes)
+        for name in ("a/.b.jpg", ".a/b.jpg", "a/b.txt", "", "/", "a/")
+    )
+    assert listing.skipped[".txt"] == 1

@@ -1,0 +1,144 @@
+"""Boxes of COCO files, against pycocotools."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+
+from visleak.errors import VisleakError
+from visleak.formats import boxes_of, open_images
+
+CONTENT = {
+    "images": [
+        {"id": 20, "file_name": "b.png", "width": 64, "height": 48},
+        {"id": 3, "file_name": "sub/a.png"},
+        {"id": 5, "file_name": "empty.png"},
+    ],
+    "annotations": [
+        {"id": 1, "image_id": 20, "category_id": 9, "bbox": [1.5, 2, 10, 20.25], "iscrowd": 0},
+        {"id": 2, "image_id": 3, "category_id": 7, "bbox": [0, 0, 48, 32]},
+        {"id": 3, "image_id": 20, "category_id": 7, "bbox": [-1, 3, 0, 4], "iscrowd": 1},
+        {"id": 4, "image_id": 3, "category_id": 9, "bbox": [4, 4, 1, 1], "iscrowd": 0},
+    ],
+    "categories": [{"id": 9, "name": "dog"}, {"id": 7, "name": "cat"}, {"id": 90, "name": "x"}],
+}
+
+
+def coco(put, content):
+    for at, image in enumerate(content["images"]):
+        put(f"images/{image['file_name']}", seed=at)
+    return open_images(f"coco:{put('x.json', json.dumps(content))}")
+
+
+def changed(kind, at, **new):
+    rows = [dict(row) for row in CONTENT[kind]]
+    rows[at] = {k: v for k, v in (rows[at] | new).items() if v is not ...}
+    return CONTENT | {kind: rows}
+
+
+def oracle(path, names):
+    """What pycocotools says of a file: (image, class, left, top, width, height, crowd)."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        found = COCO(path)
+    place = {image["file_name"]: names.index(image["file_name"]) for image in found.imgs.values()}
+    return sorted(
+        (
+            place[found.imgs[row["image_id"]]["file_name"]],
+            found.cats[row["category_id"]]["name"],
+            *row["bbox"],
+            bool(row.get("iscrowd", 0)),
+        )
+        for row in found.loadAnns(found.getAnnIds())
+    )
+
+
+def listed(boxes):
+    left, top, right, bottom = boxes.corners.T
+    columns = (left, top, right - left, bottom - top)
+    return sorted(
+        (int(image), boxes.names[label], *map(float, box), bool(crowd))
+        for image, label, box, crowd in zip(
+            boxes.image, boxes.label, zip(*columns, strict=True), boxes.crowd, strict=True
+        )
+    )
+
+
+def test_boxes_are_those_that_pycocotools_reads(put, tmp_path):
+    images = coco(put, CONTENT)
+    boxes = boxes_of(images)
+    assert listed(boxes) == oracle(tmp_path / "x.json", images.ids.to_pylist())
+    assert boxes.names == ("cat", "dog", "x")  # in the order of their numbers
+    assert not boxes.relative
+    assert boxes.images == 3
+    assert boxes.counts().tolist() == [[0, 1, 0], [0, 0, 0], [1, 1, 0]]
+
+
+def test_a_large_file_is_read_as_pycocotools_reads_it(put, tmp_path):
+    rng = np.random.default_rng(0)
+    content = {
+        "images": [{"id": 1000 - at, "file_name": f"{at}.png"} for at in range(40)],
+        "annotations": [
+            {
+                "id": at,
+                "image_id": int(rng.integers(961, 1001)),
+                "category_id": int(rng.integers(1, 6)),
+                "bbox": rng.integers(0, 4000, 4).astype(float).tolist(),
+                "iscrowd": int(rng.integers(2)),
+            }
+            for at in range(1, 501)
+        ],
+        "categories": [{"id": at, "name": f"class {at}"} for at in range(1, 6)],
+    }
+    images = coco(put, content)
+    assert listed(boxes_of(images)) == oracle(tmp_path / "x.json", images.ids.to_pylist())
+
+
+def test_captions_and_annotations_of_other_images_are_no_boxes(put):
+    rows = [{"image_id": 20, "caption": "a dog"}, {"image_id": 99, "category_id": 7, "bbox": [1]}]
+    boxes = boxes_of(coco(put, CONTENT | {"annotations": [*CONTENT["annotations"], *rows]}))
+    assert len(boxes.image) == 4
+    assert boxes_of(coco(put, CONTENT | {"annotations": rows[:1]})) is None
+
+
+BOX = r"`bbox` is \[left, top, width, height\] in pixels; got "
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (changed("annotations", 2, bbox=[1, 2, 3]), rf"x\.json, row 2 of `annotations`: {BOX}\[1"),
+        (changed("annotations", 2, bbox=...), rf"{BOX}nothing$"),
+        (changed("annotations", 2, bbox=[1, 2, 3, float("nan")]), BOX),
+        (changed("annotations", 2, bbox=[1, 2, 3, 1e30]), BOX),
+        (changed("annotations", 2, bbox=[1, 2, "3", 4]), BOX),
+        (
+            changed("annotations", 0, bbox=[1, 2, -3, 4]),
+            r"row 0 of `annotations`: width and height of `bbox` are 0 or more; got \[1, 2",
+        ),
+        (changed("annotations", 1, iscrowd=2), r"row 1 of `annotations`: `iscrowd` is 0 or 1; got"),
+        (
+            changed("annotations", 1, category_id=8),
+            r"row 1 of `annotations`: its `category_id` is none of `categories`; got 8$",
+        ),
+        (changed("annotations", 1, category_id="a\nb"), r"none of `categories`; got 'a\\nb'$"),
+        (changed("annotations", 1, category_id=[]), r"is none of `categories`; got \[\]"),
+        (changed("images", 1, id=20), r"x\.json: two of `images` have the id 20, so that their"),
+        (changed("categories", 1, id=9), r"x\.json: two of `categories` have the id 9$"),
+    ],
+)
+def test_a_damaged_row_is_refused_and_not_left_out(content, said, put):
+    images = coco(put, content)
+    with pytest.raises(VisleakError, match=said) as caught:
+        boxes_of(images)
+    assert "\n" not in str(caught.value)
+
+
+def test_sets_of_other_kinds_have_no_boxes(put, tmp_path):
+    put("a/b.png")
+    assert boxes_of(open_images(tmp_path / "a")) is None
+    assert boxes_of(open_images([np.zeros((8, 8, 3), np.uint8)])) is None

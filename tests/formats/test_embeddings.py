@@ -1,0 +1,391 @@
+"""Embeddings made elsewhere: which layouts are read, what images are called, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import embeddings, open_images
+from visleak.formats.embedding_files import KIND
+from visleak.records import EmbeddingSet
+
+
+def vectors(rows, width=4, seed=0, dtype=np.float16):
+    return np.random.default_rng(seed).normal(size=(rows, width)).astype(dtype)
+
+
+def clip_retrieval(root, sizes, *, names="{}", **columns):
+    """Write the layout of clip-retrieval; columns are functions from all rows to values."""
+    first = 0
+    for number, size in enumerate(sizes):
+        place = root / "img_emb" / f"img_emb_{names.format(number)}.npy"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        np.save(place, vectors(size, seed=number))
+        if columns:
+            rows = range(first, first + size)
+            table = pa.table({name: [make(row) for row in rows] for name, make in columns.items()})
+            texts = root / "metadata" / f"metadata_{names.format(number)}.parquet"
+            texts.parent.mkdir(exist_ok=True)
+            pq.write_table(table, texts, row_group_size=3)
+        first += size
+    return root
+
+
+def manifest(root, rows, **changes):
+    content = {
+        "kind": KIND,
+        "schema": 1,
+        "encoder": {"name": "clip", "digest": "d1", "width": 4},
+        "thresholds": {"hard": 0.98, "soft": 0.95, "provenance": "a paper"},
+        "anonymous": False,
+        "shards": [{"rows": count} for count in rows],
+    }
+    (root / "manifest.json").write_text(json.dumps(content | changes))
+
+
+def opened(source, **options) -> EmbeddingSet:
+    found = open_images(source, **options)
+    assert isinstance(found, EmbeddingSet)
+    return found
+
+
+def column(images, name="id"):
+    return [value for part in images.partitions for value in part.columns()[name].to_pylist()]
+
+
+def message(kind, source, **options):
+    with pytest.raises(kind) as caught:
+        open_images(source, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_laions_files_come_in_the_order_of_their_numbers(tmp_path):
+    """``img_emb_10`` follows ``img_emb_9``, not ``img_emb_1``; vectors stay on disk."""
+    clip_retrieval(tmp_path, [2] * 12, url=lambda row: f"http://u/{row}")
+    images = opened(f"emb:{tmp_path}?encoder=clip")
+    assert (images.name, images.encoder_name, images.encoder) == (tmp_path.name, "clip", "")
+    assert (images.width, len(images), images.thresholds) == (4, 24, None)
+    for number, part in enumerate(images.partitions):
+        stored = part.matrix()
+        assert isinstance(stored.base, np.memmap)
+        np.testing.assert_array_equal(stored, vectors(2, seed=number))
+    assert column(images) == [str(row) for row in range(24)]
+    assert column(images, "locator") == [f"http://u/{row}" for row in range(24)]
+
+
+def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
+    """Rows of a partition are looked up in any order, over row groups."""
+    clip_retrieval(
+        tmp_path,
+        [7, 5],
+        names="{:04d}",
+        image_path=lambda row: f"p{row}.jpg",
+        caption=lambda row: f"c{row}",
+        label=lambda row: row % 3,
+        width=lambda row: 100 + row,
+    )
+    images = opened(f"emb:{tmp_path}?encoder=clip")
+    images = pickle.loads(pickle.dumps(images))
+    second = images.partitions[1].columns(np.array([4, 0, 3, 0]))
+    assert second["id"].to_pylist() == ["p11.jpg", "p7.jpg", "p10.jpg", "p7.jpg"]
+    assert second["caption"].to_pylist() == ["c11", "c7", "c10", "c7"]
+    assert second["label"].to_pylist() == ["2", "1", "1", "1"]
+    assert second["width"].to_pylist() == [111, 107, 110, 107]
+    assert len(images.partitions[1].columns(np.empty(0, np.int64))["id"]) == 0
+    assert opened(f"emb:{tmp_path}?encoder=clip", id="caption").partitions[0].columns()[
+        "id"
+    ].to_pylist() == [f"c{row}" for row in range(7)]
+    grouped = opened(f"emb:{tmp_path}?encoder=clip", group=r"/p(\d)/")
+    assert column(grouped, "group") == [f"p{row}.jpg"[1] for row in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"id": lambda row: f"i{row}", "index": lambda row: row}, "i0"),
+        ({"id": lambda row: "same", "index": lambda row: 90 + row}, "90"),
+        ({"id": lambda row: None, "path": lambda row: f"p{row}"}, "p0"),
+        # unique in each file, as the keys of img2dataset are, but not in the set
+        ({"id": lambda row: row % 3, "image_path": lambda row: f"{row % 3}"}, "0"),
+        ({"id": lambda row: row + 0.5}, "0"),
+    ],
+)
+def test_ids_are_the_first_column_that_tells_all_images_apart(tmp_path, columns, expected):
+    clip_retrieval(tmp_path, [3, 3], **columns)
+    ids = column(opened(f"emb:{tmp_path}?encoder=clip"))
+    assert ids[0] == expected
+    assert len(set(ids)) == 6
+
+
+def test_large_sets_go_by_row_number_unless_asked(tmp_path, monkeypatch):
+    """Whether hundreds of millions of texts are unique is nothing to find out at opening."""
+    monkeypatch.setattr(embeddings, "CHECKED", 5)
+    clip_retrieval(tmp_path, [3, 3], id=lambda row: f"i{row}")
+    assert column(opened(f"emb:{tmp_path}?encoder=clip")) == list("012345")
+    asked = opened(f"emb:{tmp_path}?encoder=clip", id="id")
+    assert column(asked) == [f"i{row}" for row in range(6)]
+
+
+@pytest.mark.parametrize("ending", [".ids.txt", ".ids.parquet", ".parquet"])
+def test_one_file_with_ids_beside_it(tmp_path, ending):
+    path = tmp_path / "a.npy"
+    np.save(path, vectors(3, dtype=np.float32))
+    beside = tmp_path / f"a{ending}"
+    if ending == ".ids.txt":
+        beside.write_text("x\ny\r\nz\n")
+    else:
+        pq.write_table(pa.table({"id": ["x", "y", "z"]}), beside)
+    assert column(opened(f"emb:{path}?encoder=clip")) == ["x", "y", "z"]
+    assert column(opened(f"emb:{tmp_path}?encoder=clip")) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("text", ["clip?prep=laion", "clip%3Fprep%3Dlaion"])
+def test_an_encoder_with_options_is_named_as_anywhere(tmp_path, text):
+    np.save(tmp_path / "a.npy", vectors(3))
+    images = opened(f"emb:{tmp_path / 'a.npy'}?encoder={text}")
+    assert images.encoder_name == "clip?prep=laion"
+
+
+def test_one_file_alone(tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, vectors(3))
+    images = opened(f"emb:{path}?encoder=clip")
+    assert images.name == "a"
+    assert column(images) == ["0", "1", "2"]
+    assert column(images, "locator") == [f"{path}!{row}" for row in range(3)]
+    before = images.partitions[0].stamp
+    np.save(path, vectors(5))
+    assert opened(f"emb:{path}?encoder=clip").partitions[0].stamp != before
+    with pytest.raises(VisleakError, match="has changed since it was opened"):
+        images.partitions[0].matrix()
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_parquet_with_a_column_of_vectors(tmp_path, monkeypatch, fixed):
+    """A partition is some row groups; a missing vector is no number, so that it is told of."""
+    monkeypatch.setattr(embeddings, "GROUP_ROWS", 4)
+    stored = vectors(9, dtype=np.float32)
+    kind = pa.list_(pa.float32(), 4) if fixed else pa.list_(pa.float32())
+    rows = [None if row == 6 else list(map(float, stored[row])) for row in range(9)]
+    table = pa.table({"image_id": [f"i{r}" for r in range(9)], "emb": pa.array(rows, kind)})
+    path = tmp_path / "v.parquet"
+    pq.write_table(table, path, row_group_size=2)
+    images = opened(f"emb:{path}?encoder=clip")
+    assert [part.rows for part in images.partitions] == [4, 4, 1]
+    assert column(images) == [f"i{r}" for r in range(9)]
+    assert column(images, "locator")[5] == f"{path}!5"
+    joined = np.concatenate([part.matrix() for part in images.partitions])
+    stored[6] = np.nan
+    np.testing.assert_array_equal(joined, stored)
+    assert len({part.stamp for part in images.partitions}) == 3
+    assert len(opened(f"emb:{tmp_path}?encoder=clip")) == 9
+
+
+def test_a_manifest_speaks_for_its_folder(tmp_path):
+    clip_retrieval(tmp_path, [2, 1], id=lambda row: f"i{row}", digest=lambda row: "ab" * 16)
+    manifest(tmp_path, [2, 1])
+    images = opened(f"emb:{tmp_path}")
+    assert (images.encoder, images.encoder_name) == ("d1", "clip")
+    assert images.thresholds == {
+        "hard": 0.98,
+        "soft": 0.95,
+        "provenance": "a paper",
+        "provisional": False,
+    }
+    assert column(images, "digest") == ["ab" * 16] * 3
+    said = message(VisleakError, f"emb:{tmp_path}?encoder=dinov2")
+    assert said.endswith("its manifest says that clip made these vectors, not dinov2")
+
+
+def test_digests_of_others_mean_something_else(tmp_path):
+    """Only under our own manifest is ``digest`` the digest of the stored bytes."""
+    clip_retrieval(tmp_path, [2], digest=lambda row: "ab" * 16)
+    assert "digest" not in opened(f"emb:{tmp_path}?encoder=clip").partitions[0].columns()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema": 2}, "has layout 2, this visleak reads up to 1; use a newer one"),
+        ({"shards": [{"rows": 5}]}, "its manifest describes 1 shards with 5 vectors of width 4,"),
+        ({"encoder": {"name": "clip"}}, "is damaged (KeyError('digest')); encode the set again"),
+        ({"thresholds": {"hard": 0.1, "soft": 0.9}}, "is damaged (ValueError("),
+        ({"kind": "else"}, "nothing says which encoder made these vectors; name it: emb:"),
+    ],
+)
+def test_a_manifest_that_cannot_be_believed(tmp_path, changes, said):
+    clip_retrieval(tmp_path, [2, 1], id=lambda row: f"i{row}")
+    manifest(tmp_path, [2, 1], **changes)
+    assert said in message(VisleakError, f"emb:{tmp_path}")
+
+
+def test_what_is_refused(tmp_path):
+    """Each in one line that names the files."""
+    source = f"emb:{tmp_path}?encoder=clip"
+    assert "holds no vectors: emb: takes .npy files" in message(VisleakError, source)
+    clip_retrieval(tmp_path, [3, 3], id=lambda row: row)
+    said = message(VisleakError, f"emb:{tmp_path}")
+    assert said.endswith(f"made these vectors; name it: emb:{tmp_path}?encoder=clip")
+    assert "option must be one of encoder, column, expect; got 'encodr'" in message(
+        UsageError, f"emb:{tmp_path}?encodr=clip"
+    )
+    assert "has no such column; it has id" in message(UsageError, source, id="name")
+    first, second = (tmp_path / "img_emb" / f"img_emb_{n}.npy" for n in (0, 1))
+    texts = tmp_path / "metadata" / "metadata_1.parquet"
+    np.save(second, vectors(4))
+    assert message(VisleakError, source) == (
+        f"{second} holds 4 vectors and {texts} describes 3 images; the numbers must be equal"
+    )
+    np.save(second, vectors(3, width=5))
+    assert message(VisleakError, source) == (
+        f"{second} holds vectors of 5 numbers, {first} of 4; a set has one width"
+    )
+    np.save(second, vectors(3))
+    second.write_bytes(second.read_bytes()[:-3])
+    assert message(VisleakError, source) == f"{second} is truncated: 149 of 152 bytes are there"
+    np.save(second, vectors(3).astype(np.int8))
+    assert "holds int8 of shape (3, 4); vectors are a matrix" in message(VisleakError, source)
+    np.save(second, np.array([["a"]], object), allow_pickle=True)
+    assert "holds object of shape (1, 1); vectors are a matrix" in message(VisleakError, source)
+    second.write_bytes(b"no array")
+    assert f"{second} is not a .npy file: " in message(VisleakError, source)
+    np.save(second, vectors(3))
+    texts.unlink()
+    assert f"{second} has no metadata_1.parquet in" in message(VisleakError, source)
+    texts.write_bytes(b"PAR1 no")
+    assert f"{texts} cannot be read as Parquet: " in message(VisleakError, source)
+
+
+def test_what_is_refused_of_parquet(tmp_path):
+    path = tmp_path / "v.parquet"
+    pq.write_table(pa.table({"id": ["a"]}), path)
+    assert "has no column of vectors (lists of floats); it has id" in message(
+        VisleakError, f"emb:{path}?encoder=clip"
+    )
+    two = pa.array([[0.0, 1.0]], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"one": two, "two": two}), path)
+    assert f"(one, two); choose one: emb:{path}?column=one" in message(
+        VisleakError, f"emb:{path}?encoder=clip"
+    )
+    assert opened(f"emb:{path}?encoder=clip&column=two").width == 2
+    assert "has no such column of vectors; it has one, two" in message(
+        UsageError, f"emb:{path}?encoder=clip&column=id"
+    )
+    ragged = pa.array([[0.0, 1.0], [1.0]], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"emb": ragged}), path)
+    images = opened(f"emb:{path}?encoder=clip")
+    with pytest.raises(VisleakError, match="a vector has 1 numbers, the first has 2"):
+        images.partitions[0].matrix()
+
+
+def test_a_folder_that_was_never_finished(tmp_path):
+    clip_retrieval(tmp_path, [2])
+    (tmp_path / "unfinished.json").write_text("{}")
+    assert "is not finished; run the same `visleak encode` again" in message(
+        VisleakError, f"emb:{tmp_path}?encoder=clip"
+    )
+
+
+def test_null_ids_are_told(tmp_path):
+    clip_retrieval(tmp_path, [3], id=lambda row: None if row == 1 else str(row))
+    images = opened(f"emb:{tmp_path}?encoder=clip", id="id")
+    with pytest.raises(VisleakError, match=r"the id of row 1 is null; choose another --id"):
+        images.partitions[0].columns()["id"]
+
+
+def test_laions_published_layout_is_read(tmp_path):
+    """Vectors in ``images``, tables in ``metadata``, and texts that are nobody's images."""
+    clip_retrieval(tmp_path, [2, 3], url=lambda row: f"http://u/{row}")
+    (tmp_path / "img_emb").rename(tmp_path / "images")
+    (tmp_path / "texts").mkdir()
+    np.save(tmp_path / "texts" / "text_emb_0.npy", vectors(2))
+    images = opened(f"emb:{tmp_path}?encoder=clip")
+    assert len(images) == 5
+    assert column(images, "locator") == [f"http://u/{row}" for row in range(5)]
+
+
+def rename(folder, names, form="img_emb_{}.npy"):
+    """Give the vectors in a folder other numbers."""
+    for number, new in reversed(list(enumerate(names))):
+        (folder / f"img_emb_{number}.npy").rename(folder / form.format(new))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "form", "expected", "missing"),
+    [
+        ((0, 1, 2), "img_emb_{}.npy", 3, ()),
+        ((0, 1, 3), "img_emb_{}.npy", 4, ("img_emb_2.npy",)),
+        ((1, 2, 4), "img_emb_{:04d}.npy", 4, ("img_emb_0003.npy",)),
+        # a part of a set that somebody chose
+        ((100, 101, 102), "img_emb_{}.npy", 3, ()),
+        ((100, 101, 103), "img_emb_{}.npy", 4, ("img_emb_102.npy",)),
+        # dates do not count files
+        ((20240101, 20240201, 20240301), "day_{}.npy", 3, ()),
+        ((0, 1, 3), "e-{:05d}-of-00005.npy", 5, ("e-00002-of-00005.npy", "e-00004-of-00005.npy")),
+        ((0, 1, 3), "e-{0:05d}-of-00004-{0}a5c.npy", 4, ("e-00002-of-00004.npy",)),
+    ],
+)
+def test_missing_files_of_a_sequence_are_named(tmp_path, numbers, form, expected, missing):
+    clip_retrieval(tmp_path, [2] * 3)
+    rename(tmp_path / "img_emb", numbers, form)
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.expected, files.missing) == (3, expected, missing)
+
+
+def test_other_files_do_not_hide_a_gap(tmp_path):
+    clip_retrieval(tmp_path, [2] * 6)
+    names = ("img_emb_0", "img_emb_1", "img_emb_3", "b_0", "b_2", "mean")
+    rename(tmp_path / "img_emb", names, "{}.npy")
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.expected) == (6, 8)
+    assert set(files.missing) == {"img_emb_2.npy", "b_1.npy"}
+
+
+def test_vectors_in_other_folders_are_counted(tmp_path):
+    clip_retrieval(tmp_path, [2, 2])
+    assert opened(f"emb:{tmp_path}?encoder=clip").files.complete
+    (tmp_path / "images").mkdir()
+    np.save(tmp_path / "images" / "img_emb_2.npy", vectors(2))
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.ignored, files.complete) == (2, 1, False)
+    assert "not read" in str(files)
+
+
+def test_a_table_tells_that_its_vectors_are_missing(tmp_path):
+    clip_retrieval(tmp_path, [2] * 4, id=lambda row: row)
+    (tmp_path / "img_emb" / "img_emb_3.npy").unlink()
+    assert opened(f"emb:{tmp_path}?encoder=clip").files.missing == ("img_emb_3.npy",)
+
+
+def test_many_missing_files_are_counted_and_a_few_named(tmp_path):
+    clip_retrieval(tmp_path, [2] * 2)
+    rename(tmp_path / "img_emb", (0, 5_000_000))
+    files = opened(f"emb:{tmp_path}?encoder=clip").files
+    assert (files.present, files.expected) == (2, 5_000_001)
+    assert len(files.missing) <= 10
+    assert "more are missing" in str(files)
+
+
+def test_a_stated_number_of_files_must_be_there(tmp_path):
+    clip_retrieval(tmp_path, [2] * 3)
+    source = f"emb:{tmp_path}?encoder=clip&expect="
+    assert opened(f"{source}3").files.present == 3
+    said = message(VisleakError, f"{source}5")
+    assert all(word in said for word in ("3 of 5", "img_emb_3.npy", "img_emb_4.npy", "expect=5"))
+    assert "expect=2" in message(VisleakError, f"{source}2")
+    (tmp_path / "img_emb" / "img_emb_1.npy").unlink()
+    assert "img_emb_1.npy is missing" in message(VisleakError, f"{source}3")
+    # two files are there as stated, and the one between them is not
+    assert "img_emb_1.npy is missing" in message(VisleakError, f"{source}2")
+    for wrong in ("0", "-1", "many", ""):
+        assert "expect must be a number of files" in message(UsageError, f"{source}{wrong}")
+    single = f"emb:{tmp_path / 'img_emb' / 'img_emb_2.npy'}?encoder=clip&expect="
+    assert opened(f"{single}1").files.expected == 1
+    assert "1 of 2 files" in message(VisleakError, f"{single}2")

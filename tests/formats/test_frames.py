@@ -1,0 +1,208 @@
+"""Frame numbers and times: what counts as which, where they are read from, what is refused."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_images, open_splits
+from visleak.formats.frames import as_iso, read_frames
+from visleak.formats.request import check_frames
+
+FIRST = datetime(2011, 9, 26, 13, 2, 25, 250_000)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "timed"),
+    [
+        (pa.array(["007", "-2", "", None, " 9 "]), [7, -2, None, None, 9], False),
+        (pa.array([3, None, 5], pa.int16()), [3, None, 5], False),
+        (pa.array([3.0, float("nan"), 5.0]), [3, None, 5], False),
+        (pa.array(["12.0", "nan", "13.0"]), [12, None, 13], False),
+        (pa.array([0.1, 2.0]), [100, 2000], True),
+        (pa.array(["0.1", "2"]), [100, 2000], True),
+        (pa.array(["1970-01-01T00:00:01.25Z", "1970-01-01 01:00:00+01:00"]), [1250, 0], True),
+        (pa.array([datetime(1970, 1, 2)], pa.timestamp("ns")), [86_400_000], True),
+        (pa.array([datetime(1970, 1, 1, tzinfo=UTC)]), [0], True),
+        (pa.array(["4", "5"]).dictionary_encode(), [4, 5], False),
+        (pa.chunked_array([["1"], ["2.5"]]), [1000, 2500], True),
+        (pa.nulls(2), [None, None], False),
+    ],
+)
+def test_numbers_are_frames_and_all_else_is_time(column, values, timed):
+    """One value with a fraction makes all of a column seconds; the unit then is milliseconds."""
+    found = read_frames(column, "T")
+    assert (found.values.to_pylist(), found.timed) == (values, timed)
+    assert found.values.type == pa.int64()
+
+
+@pytest.mark.parametrize(
+    ("digits", "kind"),
+    [(digits, kind) for digits in (13, 16, 19) for kind in ("integers", "texts", "floats")][:-1],
+)
+def test_whole_numbers_since_1970_are_times(digits, kind):
+    """Milli-, micro- and nanoseconds, by their digits; floats hold no 19 digits."""
+    instants = [FIRST.replace(tzinfo=UTC), datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)]
+    milliseconds = [round(instant.timestamp() * 1000) for instant in instants]
+    numbers = [value * 10 ** (digits - 13) for value in milliseconds]
+    column = {
+        "integers": lambda: pa.array([*numbers, None]),
+        "texts": lambda: pa.array([*map(str, numbers), ""]),
+        "floats": lambda: pa.array([*map(float, numbers), None], pa.float64()),
+    }[kind]()
+    found = read_frames(column, "T")
+    assert (found.values.to_pylist(), found.timed) == ([*milliseconds, None], True)
+    assert found.stamps == {13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}[digits]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [20_240_131, 20_240_201],
+        [202_401_311_200, 202_402_011_200],
+        [20_240_131_120_000, 20_240_131_120_001],
+        [20_240_131_120_000_123],
+        [1_700_000_000],
+        [-1_700_000_000_000],
+        [5, 1_700_000_000_000],
+        [1_700_000_000_000, 1_700_000_000_000_000],
+    ],
+)
+def test_other_large_numbers_stay_numbers(values):
+    """Written dates, seconds that a counter may have reached, mixtures: nothing is guessed."""
+    found = read_frames(pa.array(values), "T")
+    assert (found.values.to_pylist(), found.timed, found.stamps) == (values, False, "")
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array(["1", "x2"]), "T must hold whole numbers, seconds or ISO times; got 'x2'"),
+        (pa.array(["1", "2020-01-01"]), "T must hold whole numbers, seconds or ISO times; got '1'"),
+        (pa.array([True]), "T must hold whole numbers, .*; they are of type bool"),
+        (pa.array([b"1"]), "T must hold whole numbers, .*; they are of type binary"),
+        (pa.array([2**63], pa.uint64()), "T: a frame number is too large"),
+        (pa.array(["99999999999999999999"]), r"T: 1e\+20 is too large"),
+        (pa.array(["inf"]), "T: inf is too large"),
+        (pa.array([6e10 + 0.5]), r"T: 6e\+10 is too large"),
+        (pa.array([2**60], pa.timestamp("us")), "T: a time is thousands of years away"),
+    ],
+)
+def test_what_is_neither_is_named(column, message):
+    """Nothing is guessed."""
+    with pytest.raises(VisleakError, match=message):
+        read_frames(column, "T")
+
+
+@given(st.integers(-(10**13), 10**13))
+def test_a_time_that_is_written_is_read_again(milliseconds):
+    """So a list of clean data keeps the times of its images."""
+    found = read_frames(pa.array([as_iso(milliseconds)]), "T")
+    assert (found.values.to_pylist(), found.timed) == ([milliseconds], True)
+
+
+def png(path=None):
+    data = BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(data, "png")
+    if path is None:
+        return data.getvalue()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.write_bytes(data.getvalue())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number in (3, 12):
+        png(tmp_path / "train" / f"drive_a_{number:06d}.png")
+    png(tmp_path / "test" / "cover.png")
+    png(tmp_path / "test" / "drive_a_000005.png")
+    return tmp_path
+
+
+def test_a_pattern_finds_numbers_in_ids(folder):
+    """An id without a number has none; the wish is kept, so the set opens again as it was."""
+    splits = open_splits(folder, group=r"/drive_(\w)/", frame=r"/_(\d+)\.png$/")
+    assert splits["train"].frames.to_pylist() == [3, 12]
+    assert splits["test"].frames.to_pylist() == [None, 5]
+    assert not splits["test"].timed
+    again = open_images(splits["test"].source, **splits["test"].options)
+    assert again.frames.equals(splits["test"].frames)
+
+
+def test_a_pattern_that_finds_nothing_is_refused(folder):
+    """One that finds something in one set is believed."""
+    sets = [open_images(folder / name, frame="/take(.)/") for name in ("train", "test")]
+    with pytest.raises(UsageError, match=r"frame '/take\(\.\)/' matches no id, such as 'drive_a_0"):
+        check_frames(sets, "/take(.)/")
+    check_frames(sets, None)
+    check_frames(sets, "column")
+    found = open_images(folder / "test", frame="/_0+(5)/")
+    check_frames([sets[0], found], "/_0+(5)/")
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "message"),
+    [
+        ("time", UsageError, "frame 'time': .* has no columns; frame may be /regex/ on the id"),
+        ("/(/", UsageError, r"frame '/\(/' is not a regular expression"),
+        (r"/(drive)/", VisleakError, r"what frame '/\(drive\)/' finds in the ids must hold whole"),
+    ],
+)
+def test_what_a_folder_cannot_answer(folder, frame, error, message):
+    """One line each."""
+    with pytest.raises(error, match=message):
+        open_images(folder / "train", frame=frame)
+
+
+def test_columns_of_tables(folder):
+    """The usual column, another one, times of Parquet; a column that is not there."""
+    table = pa.table(
+        {
+            "path": ["train/drive_a_000003.png", "train/drive_a_000012.png"],
+            "frame": ["7", None],
+            "at": [FIRST, FIRST + timedelta(milliseconds=103)],
+        }
+    )
+    path = folder / "t.parquet"
+    pq.write_table(table, path)
+    assert open_images(path).frames.to_pylist() == [7, None]
+    timed = open_images(path, frame="at")
+    assert timed.timed
+    assert np.diff(timed.frames.to_numpy()).tolist() == [103]
+    assert open_images(path, frame=r"/_(\d+)\.png/").frames.to_pylist() == [3, 12]
+    with pytest.raises(UsageError, match=r"frame 'when': .* has no such column; it has path"):
+        open_images(path, frame="when")
+
+
+def test_fields_of_webdataset(tmp_path):
+    """Numbers, floats and texts of the JSON; a field that no sample has is refused."""
+    shard = tmp_path / "a.tar"
+    with tarfile.open(shard, "w") as tar:
+        for key, time in (("a", 1.5), ("b", 3), ("c", None)):
+            for ending, data in (("png", png()), ("json", json.dumps({"at": time}).encode())):
+                member = tarfile.TarInfo(f"{key}.{ending}")
+                member.size = len(data)
+                tar.addfile(member, BytesIO(data))
+    found = open_images(f"wds:{shard}", frame="at")
+    assert (found.frames.to_pylist(), found.timed) == ([1500, 3000, None], True)
+    with pytest.raises(UsageError, match=r"frame 'when': no sample has this in the .json"):
+        open_images(f"wds:{shard}", frame="when")
+
+
+def test_embeddings_have_none(tmp_path):
+    """They are not compared by time, and say so."""
+    np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float32))
+    with pytest.raises(UsageError, match=r"frame 'f': emb:.* is a set of embeddings, which has no"):
+        open_images(f"emb:{tmp_path}?encoder=clip", frame="f")

@@ -1,0 +1,274 @@
+"""Hugging Face data sets, made here with the library itself; nothing is downloaded."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.formats import open_images
+from visleak.formats.hub import HubOpener
+from visleak.images import content_digest
+from visleak.pipeline.folder import stamp_of
+from visleak.records import Unreadable
+
+datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch, tmp_path):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture
+def blobs(picture, encode):
+    return [encode(picture(seed=i), "JPEG" if i % 2 else "PNG") for i in range(10)]
+
+
+@pytest.fixture
+def plain(blobs):
+    features = datasets.Features(
+        {
+            "image": datasets.Image(),
+            "label": datasets.ClassLabel(names=["cat", "dog"]),
+            "caption": datasets.Value("string"),
+            "id": datasets.Value("int64"),
+        }
+    )
+    return datasets.Dataset.from_dict(
+        {
+            "image": [{"bytes": blob, "path": f"{i}.png"} for i, blob in enumerate(blobs)],
+            "label": [i % 2 for i in range(9)] + [-1],
+            "caption": [f"c{i}" for i in range(10)],
+            "id": [100 - i for i in range(10)],
+        },
+        features=features,
+    )
+
+
+def test_stored_bytes_not_decoded_ones(plain, blobs):
+    """The digest of a picture is that of its file, as in every other source."""
+    images = open_images(plain)
+    assert list(images.opener.read(range(10))) == blobs
+    assert images.ids.to_pylist() == [str(i) for i in range(10)], (
+        "row numbers, whatever columns say"
+    )
+    assert images.labels.to_pylist() == ["cat", "dog"] * 4 + ["cat", "-1"]
+    assert images.captions[3].as_py() == "c3"
+    assert open_images(plain, id="id").ids[3].as_py() == "97"
+    assert list(pickle.loads(pickle.dumps(images.opener)).read([2, 5])) == [blobs[2], blobs[5]]
+    undecoded = plain.cast_column("image", datasets.Image(decode=False))
+    assert list(open_images(undecoded).opener.read(range(10))) == blobs
+
+
+def test_rows_that_were_chosen_shuffled_or_sharded(plain, blobs):
+    """The library keeps such a data set as a list of row numbers over the old one."""
+    chosen = plain.select([7, 2, 5]).with_format("torch")
+    images = open_images(chosen)
+    assert list(images.opener.read([0, 1, 2])) == [blobs[7], blobs[2], blobs[5]]
+    assert images.captions.to_pylist() == ["c7", "c2", "c5"]
+    shuffled = plain.shuffle(seed=1)
+    captions = open_images(shuffled).captions.to_pylist()
+    assert list(open_images(shuffled).opener.read(range(10))) == [
+        blobs[int(c[1:])] for c in captions
+    ]
+
+
+def test_a_stream_is_read_forward_and_a_second_pass_starts_over(plain, blobs):
+    passes = []
+
+    def rows():
+        passes.append(0)
+        for row in plain.cast_column("image", datasets.Image(decode=False)):
+            passes[-1] += 1
+            yield row
+
+    stream = datasets.IterableDataset.from_generator(rows, features=plain.features)
+    images = open_images(stream)
+    assert len(images) == 10
+    assert images.labels.to_pylist() == ["cat", "dog"] * 4 + ["cat", "-1"]
+    passes.clear()
+    assert list(images.opener.read([0, 1, 4])) == [blobs[i] for i in (0, 1, 4)]
+    assert list(images.opener.read([5, 9])) == [blobs[5], blobs[9]]
+    assert passes == [10], "one pass, in however many calls"
+    assert list(images.opener.read([3])) == [blobs[3]]
+    assert len(passes) == 2
+    assert stamp_of(images) is None
+
+
+def test_a_stream_that_ends_early_or_breaks(plain):
+    short = [10]
+
+    def rows():
+        for row in plain.cast_column("image", datasets.Image(decode=False)):
+            if row["id"] == 100 - short[0]:
+                raise OSError("gone\nfor good https://me:secret@host/x")
+            yield row
+
+    images = open_images(datasets.IterableDataset.from_generator(rows, features=plain.features))
+    short[0] = 4
+    found = list(images.opener.read([3, 4, 5]))
+    assert isinstance(found[0], bytes)
+    assert [f.reason for f in found[1:]] == ["io-error", "io-error"]
+    assert "secret" not in found[1].detail
+    empty = datasets.IterableDataset.from_generator(iter, gen_kwargs={}, features=plain.features)
+    with pytest.raises(VisleakError, match=r"cannot be listed|holds no images"):
+        open_images(empty)
+
+
+def test_a_stream_that_does_not_say_what_its_columns_are(blobs):
+    def told():
+        yield from ({"img": {"bytes": blob, "path": None}, "label": 1} for blob in blobs)
+
+    def untold():
+        yield from ({"img": Image.open(io.BytesIO(blob))} for blob in blobs)
+
+    images = open_images(datasets.IterableDataset.from_generator(told))
+    assert list(images.opener.read([0, 9])) == [blobs[0], blobs[9]]
+    said = r"^the data set does not declare its columns, and its first rows do not tell \(.*\);"
+    with pytest.raises(VisleakError, match=said):
+        open_images(datasets.IterableDataset.from_generator(untold))
+
+
+def test_the_library_s_own_stream(plain, blobs):
+    images = open_images(plain.to_iterable_dataset(num_shards=2))
+    assert list(images.opener.read(range(10))) == blobs
+    assert images.captions.to_pylist() == [f"c{i}" for i in range(10)]
+
+
+def test_pictures_that_are_files_arrays_or_nothing(tmp_path, blobs):
+    (tmp_path / "a.png").write_bytes(blobs[0])
+    rows = [
+        {"bytes": None, "path": str(tmp_path / "a.png")},
+        {"bytes": None, "path": str(tmp_path / "b.png")},
+        {"bytes": None, "path": "https://host/c.png"},
+        {"bytes": None, "path": f"zip://x.png::{tmp_path}/a.zip"},
+        None,
+    ]
+    features = datasets.Features({"image": datasets.Image()})
+    images = open_images(datasets.Dataset.from_dict({"image": rows}, features=features))
+    found = list(images.opener.read(range(5)))
+    assert found[0] == blobs[0]
+    assert found[1] == Unreadable("missing", "no such file")
+    assert found[2] == Unreadable("missing", "the row holds an address, and nothing is fetched")
+    assert found[3].detail == "the row holds an address, and nothing is fetched"
+    assert found[4] == Unreadable("missing", "the row holds no image")
+    pictures = [Image.open(io.BytesIO(blobs[0])), np.zeros((4, 4, 3), np.uint8)]
+    made = datasets.Dataset.from_dict({"image": pictures}, features=features)
+    sizes = [Image.open(io.BytesIO(data)).size for data in open_images(made).opener.read([0, 1])]
+    assert sizes == [(48, 32), (4, 4)]
+
+
+def test_which_columns(plain, blobs):
+    renamed = plain.rename_columns({"image": "photo", "label": "animal"}).remove_columns("id")
+    images = open_images(renamed)
+    assert list(images.opener.read([1])) == [blobs[1]]
+    assert images.labels[1].as_py() == "dog", "the one column with class names"
+    assert open_images(renamed, label="caption").labels[1].as_py() == "c1"
+    with pytest.raises(
+        UsageError, match=r"label 'x': .* has no such column; it has animal, caption"
+    ):
+        open_images(renamed, label="x")
+    with pytest.raises(VisleakError, match=r"the data set has no column with images; its columns"):
+        open_images(plain.remove_columns("image"))
+    with pytest.raises(VisleakError, match=r"holds no images \(it has no rows\)"):
+        open_images(plain.select([]))
+    with pytest.raises(UsageError, match=r"source holds the splits train; give one of them"):
+        open_images(datasets.DatasetDict({"train": plain}))
+
+
+def test_folders_of_save_to_disk(tmp_path, plain, blobs):
+    plain.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict({"train": plain.select(range(6)), "test": plain.select([6])}).save_to_disk(
+        tmp_path / "two"
+    )
+    images = open_images(f"hf:{tmp_path}/one")
+    assert (images.name, len(images)) == ("one", 10)
+    assert images.locators[4].as_py() == f"hf:{tmp_path}/one!4"
+    images = open_images(f"hf:{tmp_path}/two#training")
+    assert list(images.opener.read(range(6))) == blobs[:6]
+    assert images.locators[4].as_py() == f"hf:{tmp_path}/two#training!4"
+    with pytest.raises(UsageError, match=r"two': add #SPLIT, one of train, test$"):
+        open_images(f"hf:{tmp_path}/two")
+    with pytest.raises(UsageError, match=r"no split 'val'; there are train, test$"):
+        open_images(f"hf:{tmp_path}/two#val")
+    with pytest.raises(
+        UsageError, match=r"\?trust= is not an option of it; known are config, revision"
+    ):
+        open_images(f"hf:{tmp_path}/two?trust=yes#train")
+
+
+def test_the_key_of_an_audit_follows_the_files(tmp_path, plain):
+    plain.save_to_disk(tmp_path / "one")
+    first = stamp_of(open_images(f"hf:{tmp_path}/one"))
+    assert first == stamp_of(open_images(f"hf:{tmp_path}/one"))
+    [file] = (tmp_path / "one").glob("*.arrow")
+    os.utime(file, ns=(1, 1))
+    assert first != stamp_of(open_images(f"hf:{tmp_path}/one"))
+    assert stamp_of(open_images(plain)) is None, "in memory only"
+
+
+@pytest.mark.parametrize("streaming", ["", "?streaming=yes"])
+def test_a_folder_that_the_library_understands(tmp_path, blobs, streaming):
+    """An image folder and Parquet, as on the hub; streamed too."""
+    for i, blob in enumerate(blobs):
+        path = tmp_path / "set" / ("test" if i < 3 else "train") / ("cat" if i % 2 else "dog")
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"{i}.{'jpg' if i % 2 else 'png'}").write_bytes(blob)
+    images = open_images(f"hf:{tmp_path}/set{streaming}#test")
+    digests = {content_digest(data) for data in images.opener.read(range(3))}
+    assert digests == {content_digest(blob) for blob in blobs[:3]}
+    assert sorted(images.labels.to_pylist()) == ["cat", "dog", "dog"]
+
+
+def test_code_of_a_data_set_is_never_run(tmp_path):
+    """Also where the environment would allow it."""
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').write('x')")
+    with pytest.raises(VisleakError, match=r"evil cannot be read as a data set: ") as caught:
+        open_images(f"hf:{folder}")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_name_that_the_hub_does_not_give(monkeypatch):
+    said = (
+        r"^source 'hf:someone/nothing#test': someone/nothing is not a folder here and could not"
+        r" be loaded from the hub at https://huggingface\.co \(.+\); check the name, sign in with"
+        r" `hf auth login` if it is private, or download it and give its folder$"
+    )
+    with pytest.raises(VisleakError, match=said) as caught:
+        open_images("hf:someone/nothing#test")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_library_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(
+        MissingExtra, match=r"source 'hf:x' needs an extra: pip install 'visleak\[hf"
+    ):
+        open_images("hf:x")
+
+
+def test_what_may_be_asked_of_a_name(monkeypatch, plain):
+    asked = {}
+
+    def load(*args, **kwargs):
+        asked["call"] = (args, kwargs)
+        return datasets.DatasetDict({"train": plain})
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    images = open_images("hf:user/set?config=full&revision=v1#train")
+    assert asked["call"] == (("user/set", "full"), {"revision": "v1", "streaming": False})
+    assert images.locators[2].as_py() == "hf:user/set#train!2"
+    assert images.name == "train"
+    assert isinstance(images.opener, HubOpener)

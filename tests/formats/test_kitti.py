@@ -1,0 +1,135 @@
+"""KITTI as its site unpacks it: object detection, tracking, raw drives."""
+
+from __future__ import annotations
+
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_images
+
+BOX = "0.00 0 -1.57 1 2 3 4 1.6 1.8 3.9 1 2 3 -1.5"
+
+
+@pytest.fixture
+def detection(put):
+    for number in range(4):
+        put(f"k/training/image_2/{number:06d}.png", seed=number)
+        put(f"k/testing/image_2/{number:06d}.png", seed=10 + number)
+    put("k/training/label_2/000000.txt", f"Car {BOX}\nCar {BOX}\nDontCare -1 -1 -10\n")
+    put("k/training/label_2/000001.txt", f"Car {BOX}\nPedestrian {BOX}\n")
+    put("k/training/label_2/000002.txt", f"DontCare {BOX}\n")
+    return put("k/training/calib/000000.txt", "x").parents[2]
+
+
+def devkit(put, where="k/devkit_object/mapping", order="3, 1, 4, 2"):
+    lines = [
+        f"2011_09_26 2011_09_26_drive_{d:04d}_sync {f:010d}"
+        for d, f in ((1, 7), (1, 9), (2, 0), (5, 3))
+    ]
+    put(f"{where}/train_mapping.txt", "\n".join(lines) + "\n")
+    put(f"{where}/train_rand.txt", order)
+
+
+def test_object_detection(detection, put):
+    images = open_images(f"kitti:{detection}")
+    assert images.ids.to_pylist() == [f"{i:06d}.png" for i in range(4)]
+    assert images.labels.to_pylist() == ["Car", None, None, None]
+    assert images.annotated
+    assert images.groups is None
+    assert images.frames is None
+    assert images.locators[0].as_py() == f"{detection}/training/image_2/000000.png"
+    assert len(list(images.opener.read(range(4)))) == 4
+    put("k/training/image_3/000000.png")
+    assert open_images(f"kitti:{detection}?camera=3").labels.to_pylist() == ["Car"]
+    test = open_images(f"kitti:{detection}#test")
+    assert test.name == "test"
+    assert not test.annotated
+    assert test.labels is None
+    assert test.locators[0].as_py() == f"{detection}/testing/image_2/000000.png"
+
+
+@pytest.mark.parametrize("where", ["k/devkit_object/mapping", "k/mapping", "devkit/mapping"])
+def test_the_devkit_tells_the_drives(detection, put, where):
+    """Picture i is line rand[i] of the mapping, counted from 1 (devkit readme)."""
+    devkit(put, where)
+    images = open_images(f"kitti:{detection}")
+    assert images.groups.to_pylist() == [f"2011_09_26_drive_{d:04d}_sync" for d in (2, 1, 5, 1)]
+    assert images.frames.to_pylist() == [0, 7, 3, 9]
+    assert open_images(f"kitti:{detection}#testing").groups is None
+    own = open_images(f"kitti:{detection}", group=r"/(\d)\.png/")
+    assert own.groups.to_pylist() == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ("1,2", r"the devkit's mapping names 2 images, and one is number 2; it is of another"),
+        ("1,9,2,3", r"train_rand\.txt and train_mapping\.txt cannot be read together: list index"),
+        ("0,1,2,3", r"cannot be read together: line 0 does not exist"),
+        ("a", r"cannot be read together: invalid literal"),
+    ],
+)
+def test_a_devkit_that_does_not_fit(detection, put, order, said):
+    devkit(put, order=order)
+    with pytest.raises(VisleakError, match=said) as caught:
+        open_images(f"kitti:{detection}")
+    assert "\n" not in str(caught.value)
+
+
+def test_tracking(put):
+    for sequence, frames in ((0, 2), (1, 3)):
+        for frame in range(frames):
+            put(f"t/training/image_02/{sequence:04d}/{frame:06d}.png", seed=frame)
+    put(
+        "t/training/label_02/0000.txt",
+        f"0 1 Van {BOX}\n0 -1 DontCare {BOX}\n1 1 Van {BOX}\n1 2 Car {BOX}\n",
+    )
+    folder = put("t/training/label_02/0001.txt", f"2 0 Cyclist {BOX}\n").parents[2]
+    images = open_images(f"kitti:{folder}#training")
+    assert images.ids.to_pylist() == [
+        "0000/000000.png",
+        "0000/000001.png",
+        "0001/000000.png",
+        "0001/000001.png",
+        "0001/000002.png",
+    ]
+    assert images.groups.to_pylist() == ["0000"] * 2 + ["0001"] * 3
+    assert images.frames.to_pylist() == [0, 1, 0, 1, 2]
+    assert images.labels.to_pylist() == ["Van", None, None, None, "Cyclist"]
+    assert images.annotated
+    # the other part counts its sequences from 0000 too, and they are other drives
+    put("t/testing/image_02/0000/000000.png", seed=9)
+    assert open_images(f"kitti:{folder}#testing").groups.to_pylist() == ["testing/0000"]
+
+
+def test_raw_drives(put):
+    drives = [f"2011_09_26/2011_09_26_drive_{d:04d}_sync" for d in (1, 2)]
+    for drive in drives:
+        for camera in (2, 3):
+            for frame in range(2):
+                put(f"r/{drive}/image_0{camera}/data/{frame:010d}.png", seed=camera)
+    folder = put("r/readme.txt", "x").parent
+    images = open_images(f"kitti:{folder}")
+    assert len(images) == 4
+    assert images.ids[1].as_py() == f"{drives[0]}/image_02/data/0000000001.png"
+    assert images.groups.to_pylist() == [d.rpartition("/")[2] for d in drives for _ in range(2)]
+    assert images.frames.to_pylist() == [0, 1, 0, 1]
+    assert not images.annotated
+    right = open_images(f"kitti:{folder}?camera=3")
+    assert right.ids[0].as_py() == f"{drives[0]}/image_03/data/0000000000.png"
+    one = open_images(f"kitti:{folder}/{drives[1]}")
+    assert one.groups.to_pylist() == ["2011_09_26_drive_0002_sync"] * 2
+
+
+def test_what_is_no_kitti(detection, put):
+    put("x/a.png")
+    with pytest.raises(UsageError, match=r"x holds neither training/image_2 \(object"):
+        open_images(f"kitti:{detection.parent}/x")
+    with pytest.raises(UsageError, match=r"holds neither val/image_2"):
+        open_images(f"kitti:{detection}#val")
+    with pytest.raises(UsageError, match=r"camera is one of 0, 1, 2, 3; got '7'"):
+        open_images(f"kitti:{detection}?camera=7")
+    with pytest.raises(UsageError, match=r"\?cam= is not an option of it; known are camera"):
+        open_images(f"kitti:{detection}?cam=2")
+    with pytest.raises(UsageError, match=r"source 'kitti:nope': nope does not exist"):
+        open_images("kitti:nope")

@@ -1,0 +1,201 @@
+"""Parquet files with the pictures inside."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_images, parquet
+from visleak.records import Unreadable
+
+
+@pytest.fixture
+def blobs(picture, encode):
+    return [encode(picture(seed=i)) for i in range(20)]
+
+
+def write(path, blobs, *, rows=6, paths=True, metadata=None, **columns):
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    image = [
+        None if b is None else {"bytes": b, "path": f"{i}.png" if paths is True else paths}
+        for i, b in enumerate(blobs)
+    ]
+    table = pa.table({"image": pa.array(image, kind), **columns})
+    if metadata:
+        table = table.replace_schema_metadata(metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=rows)
+    return path
+
+
+def test_the_layout_of_the_hubs(tmp_path, blobs):
+    index = pa.array(np.arange(20)[::-1].astype(np.int32))
+    names = pa.array([f"n{i % 3}" for i in range(20)])
+    path = write(
+        tmp_path / "test.parquet", blobs, label=pa.array([1] * 20), label_name=names, index=index
+    )
+    images = open_images(path)
+    assert images.name == "test"
+    assert images.ids.to_pylist() == [str(i) for i in range(19, -1, -1)]
+    assert images.labels.to_pylist() == names.to_pylist()
+    assert open_images(path, label="label").labels[0].as_py() == "1"
+    assert images.locators[7].as_py() == f"{path}!7"
+    opener = pickle.loads(pickle.dumps(images.opener))
+    assert list(opener.read(range(20))) == blobs
+    assert list(opener.read([0, 5, 6, 19])) == [blobs[i] for i in (0, 5, 6, 19)]
+    assert list(opener.read([])) == []
+
+
+def test_ids_without_an_id_column(tmp_path, blobs):
+    path = write(tmp_path / "a.parquet", blobs)
+    assert open_images(path).ids.to_pylist() == [f"{i}.png" for i in range(20)]
+    path = write(tmp_path / "b.parquet", blobs, paths="same.png")
+    assert open_images(path).ids.to_pylist() == [str(i) for i in range(20)]
+    path = write(tmp_path / "c.parquet", blobs, paths=None, id=pa.array([0.5] * 20))
+    assert open_images(path).ids[3].as_py() == "3"
+
+
+def test_only_the_needed_row_groups_are_read(tmp_path, blobs, monkeypatch):
+    images = open_images(write(tmp_path / "a.parquet", blobs, rows=4))
+    asked = []
+    system = pq.ParquetFile.iter_batches
+
+    def spy(self, *args, **kwargs):
+        asked.append((kwargs["row_groups"], kwargs["columns"]))
+        return system(self, *args, **kwargs)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
+    assert list(images.opener.read([9, 11, 16])) == [blobs[9], blobs[11], blobs[16]]
+    assert asked == [([2], ["image.bytes"]), ([4], ["image.bytes"])]
+
+
+def test_a_huge_row_group_is_read_in_batches(tmp_path, blobs, monkeypatch):
+    images = open_images(write(tmp_path / "a.parquet", blobs, rows=20))
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 3 * len(blobs[0]))
+    assert list(images.opener.read([0, 7, 8, 19])) == [blobs[i] for i in (0, 7, 8, 19)]
+
+
+def test_a_plain_binary_column_and_missing_pictures(tmp_path, blobs):
+    kinds = (pa.binary(), pa.large_binary())
+    for kind in kinds:
+        pq.write_table(
+            pa.table({"image": pa.array([blobs[0], None], kind)}), tmp_path / "a.parquet"
+        )
+        images = open_images(tmp_path / "a.parquet")
+        assert images.ids.to_pylist() == ["0", "1"]
+        assert list(images.opener.read([0, 1])) == [
+            blobs[0],
+            Unreadable("missing", "the row holds no image"),
+        ]
+    images = open_images(write(tmp_path / "b.parquet", [None, blobs[1]]))
+    found = list(images.opener.read([0, 1]))
+    assert (found[0].reason, found[1]) == ("missing", blobs[1])
+    kind = pa.struct([("path", pa.string()), ("bytes", pa.binary())])
+    table = pa.table(
+        {"img": pa.array([{"bytes": None, "path": "a"}, {"bytes": blobs[2], "path": "b"}], kind)}
+    )
+    pq.write_table(table, tmp_path / "c.parquet")
+    images = open_images(tmp_path / "c.parquet")
+    assert images.ids.to_pylist() == ["a", "b"]
+    found = list(images.opener.read([0, 1]))
+    assert (found[0].reason, found[1]) == ("missing", blobs[2])
+
+
+def test_class_names_from_the_hub(tmp_path, blobs):
+    features = {
+        "image": {"_type": "Image"},
+        "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
+    }
+    meta = {"huggingface": json.dumps({"info": {"features": features}})}
+    labels = pa.array([0, 1, -1, None] * 5)
+    path = write(tmp_path / "a.parquet", blobs, metadata=meta, label=labels)
+    assert open_images(path).labels.to_pylist()[:4] == ["cat", "dog", "-1", None]
+    for broken in ("{", "[]", '{"info": 3}', '{"info": {"features": {"label": {"names": 3}}}}'):
+        path = write(tmp_path / "b.parquet", blobs, metadata={"huggingface": broken}, label=labels)
+        assert open_images(path).labels.to_pylist()[:4] == ["0", "1", "-1", None]
+
+
+def test_shards_are_one_set(tmp_path, blobs):
+    for i in range(3):
+        ids = pa.array([f"{i}-{j}" for j in range(5)])
+        write(
+            tmp_path / f"hub/data/train-{i:05d}-of-00003.parquet",
+            blobs[5 * i : 5 * i + 5],
+            rows=2,
+            id=ids,
+        )
+    folder = open_images(tmp_path / "hub")
+    pattern = open_images(f"{tmp_path}/hub/data/train-*.parquet")
+    assert pattern.name == "train"
+    for images in (folder, pattern):
+        assert images.ids.to_pylist() == [f"{i}-{j}" for i in range(3) for j in range(5)]
+        assert list(images.opener.read([1, 4, 5, 14])) == [blobs[i] for i in (1, 4, 5, 14)]
+        assert images.locators[5].as_py().endswith("train-00001-of-00003.parquet!0")
+
+
+def test_files_that_the_names_of_others_count_are_a_problem(tmp_path, blobs):
+    kept = [
+        write(tmp_path / "data" / f"{name}.parquet", blobs[at : at + 1])
+        for at, name in enumerate(
+            ("train-00000-of-00003-0a1b", "train-00002-of-00003-2c3d", "test-00000-of-00001-4e5f")
+        )
+    ]
+    for source in (tmp_path, f"{tmp_path}/data/*.parquet"):
+        [problem] = open_images(source).problems
+        assert problem.reason == "missing"
+        assert "train-00001-of-00003" in problem.detail
+    assert not open_images(kept[0]).problems
+    assert not open_images(f"{tmp_path}/data/test-*.parquet").problems
+
+
+def test_a_folder_with_pictures_beside_a_table_is_a_folder_of_pictures(tmp_path, blobs, put):
+    write(tmp_path / "x/meta.parquet", blobs)
+    put("x/deep/1.png")
+    assert open_images(tmp_path / "x").ids.to_pylist() == ["deep/1.png"]
+
+
+def test_one_split(tmp_path, blobs):
+    split = pa.array(["train", "validation", "test", "train"] * 5)
+    path = write(tmp_path / "a.parquet", blobs, split=split)
+    images = open_images(f"{path}#val")
+    assert images.ids.to_pylist() == [f"{i}.png" for i in range(1, 20, 4)]
+    assert list(images.opener.read([0, 2])) == [blobs[1], blobs[9]]
+    assert images.locators[2].as_py() == f"{path}!9"
+
+
+def test_files_that_are_no_good(tmp_path, blobs, put):
+    with pytest.raises(VisleakError, match=r"a\.parquet cannot be read as Parquet: "):
+        open_images(put("a.parquet", b"PAR1 no"))
+    with pytest.raises(VisleakError, match=r"b\.parquet holds no images$"):
+        open_images(write(tmp_path / "b.parquet", []))
+    path = write(tmp_path / "c.parquet", blobs)
+    with pytest.raises(UsageError, match=r"label 'x': .* has no such column; it has"):
+        open_images(path, label="x")
+    images = open_images(path)
+    data = bytearray(path.read_bytes())
+    data[20:4000] = bytes(3980)
+    path.write_bytes(data)
+    found = list(open_images(path).opener.read(range(20)))
+    assert len(found) == 20
+    assert "io-error" in {getattr(f, "reason", "") for f in found}
+    path.unlink()
+    assert [f.reason for f in images.opener.read([0, 19])] == ["missing", "missing"]
+
+
+def test_texts_that_are_no_text(tmp_path, blobs):
+    bad = pa.array([b"\xff"] * 20).view(pa.binary()).cast(pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 20, bad.buffers())
+    path = write(tmp_path / "a.parquet", blobs, caption=text)
+    with pytest.raises(VisleakError, match=r"column 'caption' of type string holds something that"):
+        open_images(path)
+    path = write(tmp_path / "b.parquet", blobs, label=pa.array([[1]] * 20))
+    with pytest.raises(VisleakError, match=r"column 'label' of type list.* that is not text"):
+        open_images(path)
+    path = write(tmp_path / "c.parquet", blobs, label=pa.array(["x"] * 20).dictionary_encode())
+    assert open_images(path).labels[0].as_py() == "x"

@@ -1,0 +1,344 @@
+"""Remote remote: a local web server with and without ranges, and fsspec's store in memory."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from serving import served
+from webdataset_making import write_shard
+
+from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.formats import files, open_images, remote
+from visleak.formats.addresses import redacted
+from visleak.pipeline.folder import stamp_of
+from visleak.records import Unreadable
+
+fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+
+SECRET = "hunter2"
+SIGNED = f"X-Amz-Signature={SECRET}&Expires=9"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch):
+    monkeypatch.setattr(remote, "WAITS", (0.0, 0.0))
+
+
+@pytest.fixture
+def blobs(picture, encode):
+    return [encode(picture(seed=i)) for i in range(8)]
+
+
+@pytest.fixture
+def everything(tmp_path, blobs):
+    """One folder with every kind of source in it."""
+    for i, blob in enumerate(blobs):
+        path = tmp_path / "pics" / ("cat" if i % 2 else "dog & co") / f"{i} #.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(blob)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for i, blob in enumerate(blobs):
+            archive.writestr(f"{i}.png", blob)
+    samples = [(f"k{i}", {"png": blob, "cls": i % 2}) for i, blob in enumerate(blobs)]
+    write_shard(tmp_path / "all.tar", samples)
+    write_shard(tmp_path / "all.tar.gz", samples, "w:gz")
+    write_shard(tmp_path / "wds/s-0.tar", samples[:3])
+    write_shard(tmp_path / "wds/s-1.tar", samples[3:])
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    rows = [{"bytes": blob, "path": f"{i}.png"} for i, blob in enumerate(blobs)]
+    pq.write_table(pa.table({"image": pa.array(rows, kind)}), tmp_path / "all.parquet")
+    names = [str(p.relative_to(tmp_path)) for p in sorted((tmp_path / "pics").rglob("*.png"))]
+    table = "path,id\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names))
+    (tmp_path / "all.csv").write_text(table)
+    (tmp_path / "all.txt").write_text("\n".join(names))
+    return tmp_path
+
+
+KINDS = ["all.zip", "all.tar", "all.tar.gz", "all.parquet", "all.csv", "all.txt", "pics"]
+
+
+@pytest.mark.parametrize("switches", [{}, {"ranges": False}, {"ranges": False, "lengths": False}])
+@pytest.mark.parametrize("kind", [*KINDS, "wds/s-{0..1}.tar", "wds/*.tar"])
+def test_remote_is_as_local(everything, kind, switches):
+    """Whatever the server can do: same ids, labels and bytes, forwards and once more."""
+    packed_blind = kind == "all.tar.gz" and "lengths" in switches
+    here = open_images(f"{everything}/{kind}")
+    with served(everything, **switches) as (url, _):
+        there = open_images(f"{url}/{kind}")
+        assert there.ids.to_pylist() == here.ids.to_pylist()
+        assert (there.labels and there.labels.to_pylist()) == (
+            here.labels and here.labels.to_pylist()
+        )
+        wanted = list(here.opener.read(range(8)))
+        assert list(there.opener.read(range(8))) == wanted
+        copy = pickle.loads(pickle.dumps(there.opener))
+        assert list(copy.read([1, 4, 7])) == [wanted[i] for i in (1, 4, 7)]
+        assert there.locators[0].as_py().startswith(url)
+    assert packed_blind or not there.problems
+
+
+def test_the_store_in_memory(everything):
+    """Any other file system of fsspec goes the way of s3 and gs."""
+    store = fsspec.filesystem("memory")
+    store.put(f"{everything}/", "/box/", recursive=True)
+    try:
+        for kind in (*KINDS, "wds/s-{0..1}.tar", "wds/*.tar"):
+            here, there = open_images(f"{everything}/{kind}"), open_images(f"memory://box/{kind}")
+            assert there.ids.to_pylist() == here.ids.to_pylist(), kind
+            assert list(there.opener.read(range(8))) == list(here.opener.read(range(8))), kind
+        first = stamp_of(open_images("memory://box/pics"))
+        assert first == stamp_of(open_images("memory://box/pics"))
+        store.pipe("/box/pics/cat/1 #.png", b"other")
+        assert first != stamp_of(open_images("memory://box/pics"))
+        found = list(open_images("memory://box/gone/{0..1}.tar::memory://box/all.tar").problems)
+        assert [p.reason for p in found] == ["missing", "missing"]
+    finally:
+        store.rm("/box", recursive=True)
+
+
+def test_a_tar_is_one_request_a_pass(everything, monkeypatch):
+    """What only streams is never jumped about in."""
+    monkeypatch.setattr(remote, "BLOCK", 1024)
+    with served(everything, ranges=False) as (url, server):
+        images = open_images(f"{url}/all.tar")
+        server.asked.clear()
+        list(images.opener.read(range(0, 4)))
+        list(images.opener.read(range(4, 8)))
+        assert server.asked == {"/all.tar": 1}
+        list(images.opener.read([2, 5]))
+        assert server.asked == {"/all.tar": 2}
+
+
+def test_what_goes_wrong_with_single_pictures(everything):
+    (everything / "list.csv").write_text("path\npics/cat/1 #.png\na.png\nb.png\nc.png\nd.png\n")
+    status = {"b.png": 403, "c.png": 500, "d.png": 429}
+    with served(everything, status=status) as (url, server):
+        images = open_images(f"{url}/list.csv")
+        found = list(images.opener.read(range(5)))
+        assert isinstance(found[0], bytes)
+        assert [f.reason for f in found[1:]] == ["missing", "no-permission", "io-error", "io-error"]
+        assert found[1].detail == "the server says 404: it has no such object"
+        assert found[3].detail == "the server says 500"
+        assert server.asked["/c.png"] == 3, "two further attempts"
+        assert server.asked["/b.png"] == 1, "a refusal is final"
+        (everything / "c.png").write_bytes(b"there")
+        server.switches["times"] = 4
+        assert list(images.opener.read([3])) == [b"there"], "the second attempt succeeds"
+
+
+def test_a_server_that_is_not_there():
+    [gone] = open_images("http://127.0.0.1:9/a.png").opener.read([0])
+    assert gone.reason == "io-error"
+    assert "\n" not in gone.detail
+    said = r"^archive http://127\.0\.0\.1:9/a\.tar cannot be read: \w+Error"
+    with pytest.raises(VisleakError, match=said):
+        open_images("http://127.0.0.1:9/a.tar")
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(everything, blobs):
+    with served(everything, breaks={"/all.tar": (9000, 2), "/all.zip": (100, 1)}) as (url, server):
+        images = open_images(f"{url}/all.tar")
+        assert list(images.opener.read(range(8))) == blobs
+        assert list(open_images(f"{url}/all.zip").opener.read(range(8))) == blobs
+        server.switches["breaks"] = {"/all.tar": (0, 1 << 30)}
+        images = pickle.loads(pickle.dumps(images))
+        [broken] = images.opener.read([0])
+        assert broken.reason == "io-error"
+        server.switches["breaks"] = {}
+        assert list(images.opener.read([0])) == blobs[:1]
+
+
+def test_a_list_of_remote_shards(everything, blobs):
+    with served(everything) as (url, _):
+        (everything / "shards.txt").write_text(f"wds/s-0.tar\n{url}/wds/s-1.tar\n")
+        with pytest.raises(UsageError, match=r"names 1 files by address, .*\?remote=yes$"):
+            open_images(everything / "shards.txt")
+        images = open_images(f"{everything}/shards.txt?remote=yes")
+        assert list(images.opener.read(range(8))) == blobs
+        assert stamp_of(images) is not None
+
+
+def test_reading_beyond_the_end(everything, monkeypatch):
+    monkeypatch.setattr(remote, "JUMP", 100)
+    for switches in ({}, {"ranges": False}):
+        with (
+            served(everything, **switches) as (url, _),
+            remote.RemoteFile(f"{url}/all.csv") as file,
+        ):
+            end = file.seek(0, 2)
+            assert end == (everything / "all.csv").stat().st_size
+            file.seek(end + 5000)
+            assert file.read(1) == b""
+            file.seek(0)
+            assert file.read(4) == b"path"
+
+
+def test_a_missing_shard_and_a_forbidden_one(everything):
+    with served(everything, status={"s-1.tar": 403}) as (url, _):
+        images = open_images(f"{url}/wds/s-{{0..2}}.tar")
+        assert len(images) == 3
+        assert [(p.reason, p.locator) for p in images.problems] == [
+            ("no-permission", f"{url}/wds/s-1.tar"),
+            ("missing", f"{url}/wds/s-2.tar"),
+        ]
+
+
+def test_sources_that_cannot_be_had(everything):
+    with served(everything) as (url, _):
+        for kind, said in (
+            ("no.tar", r"^archive .*/no\.tar cannot be read: the server says 404"),
+            ("no.zip", r"^archive .*/no\.zip cannot be read: the server says 404"),
+            ("no.csv", r"^manifest .*/no\.csv cannot be read as CSV: the server says 404"),
+            ("no.parquet", r"/no\.parquet cannot be read as Parquet: the server says 404"),
+            ("no.txt", r"^file list .*/no\.txt cannot be read as UTF-8 text: the server says 404"),
+            ("no/", r"/no/ cannot be listed: the store has no such object$"),
+            ("wds/", r"/wds/ holds no images \(no object below it that the server's page links"),
+        ):
+            with pytest.raises(VisleakError, match=said) as caught:
+                open_images(f"{url}/{kind}")
+            assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match=r"'ftp://h/a\.tar': ftp:// is not read; known are https"):
+        open_images("ftp://h/a.tar")
+    with pytest.raises(UsageError, match=r"#test chooses a split"):
+        open_images("http://h/a.zip#test")
+
+
+def test_secrets_are_shown_nowhere(everything, caplog):
+    """Password and signature reach the server, and no id, locator, error, name or log."""
+    with served(everything, status={"s-1.tar": 403}) as (url, server):
+        host = url.partition("//")[2]
+        base = f"http://me:{SECRET}@{host}"
+        for kind in (*KINDS[:-1], "wds/s-{0..1}.tar"):
+            images = open_images(f"{base}/{kind}?{SIGNED}")
+            list(images.opener.read(range(len(images))))
+            assert SECRET not in repr(images.ids.to_pylist() + images.locators.to_pylist())
+            assert SECRET not in images.source + images.name + repr(images.problems)
+        for kind in ("no.tar", "no.csv", "no.parquet", "no/", "no.txt", "no.zip"):
+            with pytest.raises(VisleakError) as caught:
+                open_images(f"{base}/{kind}?{SIGNED}")
+            assert SECRET not in str(caught.value)
+        assert any(SECRET in path for path, _ in server.seen)
+        assert all(header.startswith("Basic ") for _, header in server.seen if header)
+        assert any(header for _, header in server.seen)
+        lines = "".join(f"{url}/{i}.png?{SIGNED}&n={i}\n" for i in range(3))
+        (everything / "signed.csv").write_text(f"path\n{lines}")
+        images = open_images(f"{everything}/signed.csv?remote=yes")
+        assert images.ids.to_pylist() == [f"{url}/{i}.png" for i in range(3)]
+        assert SECRET not in repr(images.ids.to_pylist() + images.locators.to_pylist())
+        lines = "".join(f"{url}/a.png?{SIGNED}&n={i}\n" for i in range(3))
+        (everything / "signed.csv").write_text(f"path\n{lines}")
+        images = open_images(f"{everything}/signed.csv?remote=yes")
+        assert images.ids.to_pylist() == ["0", "1", "2"], "alike without the query: row numbers"
+        assert SECRET not in repr(list(images.opener.read(range(3))))
+    for text in (
+        f"coco:https://me:{SECRET}@h/x",
+        f"nope:https://me:{SECRET}@h/x",
+        f"ftp://{SECRET}@h/",
+    ):
+        with pytest.raises(UsageError) as caught:
+            open_images(text)
+        assert SECRET not in str(caught.value)
+    assert SECRET not in caplog.text
+    assert redacted(f"x 's3://a:{SECRET}@b/c?{SIGNED}' y") == "x 's3://b/c' y"
+
+
+def test_a_table_here_names_addresses_only_where_that_is_allowed(everything, blobs):
+    with served(everything) as (url, server):
+        table = everything / "mixed.csv"
+        table.write_text(
+            f"path\npics/cat/1 #.png\n{url}/pics/cat/3%20%23.png\nfile:///etc/passwd\n"
+        )
+        said = (
+            rf"^{table} names 2 files by address, the first at {url}; nothing is fetched unless"
+            rf" you allow it: {table}\?remote=yes$"
+        )
+        with pytest.raises(UsageError, match=said):
+            open_images(table)
+        assert not server.asked
+        images = open_images(f"{table}?remote=yes")
+        found = list(images.opener.read(range(3)))
+        assert found[:2] == [blobs[1], blobs[3]]
+        assert (found[2].reason, found[2].detail) == ("unsupported", "file:// is not fetched")
+        assert images.locators[0].as_py() == f"{everything}/pics/cat/1 #.png"
+        with pytest.raises(UsageError, match=r"\?remote= is not an option of a \.zip archive"):
+            open_images(f"{everything}/all.zip?remote=yes")
+
+
+@pytest.mark.parametrize("place", ["file:///etc/passwd", "http://169.254.169.254/latest"])
+def test_a_remote_table_names_its_own_host_only(everything, place):
+    (everything / "evil.csv").write_text(f"path\npics/cat/1 #.png\n{place}\n")
+    with served(everything) as (url, _):
+        with pytest.raises(UsageError, match=r"names an image on another host, .*; only those on"):
+            open_images(f"{url}/evil.csv")
+        (everything / "evil.csv").write_text("path\n/etc/passwd\n../../../etc/passwd\n")
+        found = list(open_images(f"{url}/evil.csv").opener.read([0, 1]))
+        assert [f.reason for f in found] == ["missing", "missing"]
+
+
+def test_what_is_not_installed(monkeypatch, tmp_path):
+    (tmp_path / "a.csv").write_text("path\nhttp://h/a.png\n")
+    remote.filesystem.cache_clear()
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    said = r"^a http:// source needs an extra: pip install 'visleak\[remote\]'$"
+    for source in ("http://h/a.zip", "http://h/{0..1}.tar", "http://h/x/"):
+        with pytest.raises(MissingExtra, match=said):
+            open_images(source)
+    with pytest.raises(MissingExtra, match=said):
+        list(open_images(f"{tmp_path}/a.csv?remote=yes").opener.read([0]))
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(VisleakError, match=r"^a gs:// source needs gcsfs: pip install gcsfs$"):
+        open_images("gs://bucket/pics")
+
+
+def test_a_server_that_never_answers(monkeypatch):
+    monkeypatch.setattr(remote, "READ_SECONDS", 0.1)
+    remote.filesystem.cache_clear()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.png"
+        [found] = open_images(url).opener.read([0])
+    fsspec.filesystem("http").clear_instance_cache()
+    remote.filesystem.cache_clear()
+    assert found == Unreadable("io-error", "the store did not answer in time")
+
+
+def test_an_object_without_end_is_not_read_to_the_end(everything, monkeypatch):
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", 1000)
+    for switches in ({}, {"lengths": False}):
+        with served(everything, **switches) as (url, _):
+            [found] = open_images(f"{url}/pics/cat/1%20%23.png").opener.read([0])
+            assert found.reason == "too-large"
+
+
+def test_whether_a_finished_audit_may_be_used_again(everything):
+    """The key of an audit knows remote objects by their tag; without one, by nothing."""
+    with served(everything) as (url, server):
+        for kind in ("all.tar", "all.zip", "all.parquet", "wds/s-{0..1}.tar"):
+            first = stamp_of(open_images(f"{url}/{kind}"))
+            assert first is not None
+            assert first == stamp_of(open_images(f"{url}/{kind}"))
+        write_shard(everything / "wds/s-1.tar", [(f"k{i}", {"png": b"x"}) for i in range(3, 8)])
+        assert stamp_of(open_images(f"{url}/wds/s-{{0..1}}.tar")) != first
+        assert stamp_of(open_images(f"{url}/pics")) is None
+        server.switches["tags"] = False
+        assert stamp_of(open_images(f"{url}/all.tar")) is None
+    local = open_images(f"{everything}/wds/s-{{0..1}}.tar")
+    before = stamp_of(local)
+    write_shard(everything / "wds/s-0.tar", [("k0", {"png": b"y"})])
+    assert stamp_of(local) != before
+
+
+def test_an_object_that_changes_while_it_is_read(everything, blobs, monkeypatch):
+    monkeypatch.setattr(remote, "JUMP", 100)
+    with served(everything) as (url, _), remote.RemoteFile(f"{url}/all.tar") as file:
+        file.read(10)
+        write_shard(everything / "all.tar", [("other", {"png": blobs[0] * 9})])
+        file.seek(5000)
+        with pytest.raises(remote.StoreError, match=r"^the object changed while it was read$"):
+            file.read(10)

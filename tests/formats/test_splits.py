@@ -1,0 +1,115 @@
+"""Sources that hold several splits."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_images, open_splits
+
+
+def summary(splits):
+    return {name: (s.name, len(s), s.roles, s.dataset) for name, s in splits.items()}
+
+
+@pytest.mark.parametrize("inner", ["", "images/"])
+def test_folders(inner, tmp_path, put):
+    for name in (
+        "Train/cat/1.png",
+        "Train/dog/2.png",
+        "validation/cat/1.png",
+        "TEST/1.png",
+        "x/1.png",
+    ):
+        put(f"set/{inner}{name}")
+    splits = open_splits(tmp_path / "set")
+    assert summary(splits) == {
+        "train": ("train", 2, ("training",), "set"),
+        "val": ("val", 1, ("benchmark",), "set"),
+        "test": ("test", 1, ("benchmark",), "set"),
+    }
+    assert list(splits) == ["train", "val", "test"]
+    assert splits["train"].labels.to_pylist() == ["cat", "dog"]
+    for images in splits.values():
+        again = open_images(images.source)
+        assert again.ids == images.ids
+
+
+def test_a_manifest(put):
+    for i in range(3):
+        put(f"{i}.png")
+    path = put("m.csv", "path,split\n0.png,training\n1.png,test\n2.png,Test\n3.png,\n4.png,extra\n")
+    splits = open_splits(path, dataset="d")
+    assert {k: len(v) for k, v in splits.items()} == {"train": 1, "test": 2, "extra": 1}
+    assert splits["test"].ids.to_pylist() == ["1.png", "2.png"]
+    assert splits["test"].source == f"{path}#test"
+    assert splits["test"].dataset == "d"
+    assert open_images(splits["test"].source).ids == splits["test"].ids
+
+
+def test_the_layouts_of_the_hubs(tmp_path, put, picture, encode):
+    table = pa.table({"image": [encode(picture())] * 2, "split": ["train", "test"]})
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        path = tmp_path / f"hub [1]/data/{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path)
+    splits = open_splits(tmp_path / "hub [1]")
+    assert summary(splits) == {
+        "train": ("train", 4, ("training",), "hub [1]"),
+        "test": ("test", 2, ("benchmark",), "hub [1]"),
+    }
+    assert len(open_images(splits["train"].source)) == 4
+    found = open_splits(path)
+    assert {k: len(v) for k, v in found.items()} == {"train": 1, "test": 1}
+    (tmp_path / "flat").mkdir()
+    pq.write_table(table, tmp_path / "flat/train.parquet")
+    pq.write_table(table, tmp_path / "flat/validation.parquet")
+    assert list(open_splits(tmp_path / "flat")) == ["train", "val"]
+
+
+def test_yolo(put, tmp_path):
+    for split in ("train", "valid"):
+        put(f"y/images/{split}/a.png")
+    path = put("y/data.yaml", "train: images/train\nval: images/valid\n")
+    for source in (path, f"yolo:{path}"):
+        splits = open_splits(source)
+        assert {k: (len(v), v.annotated, v.dataset) for k, v in splits.items()} == {
+            "train": (1, True, "y"),
+            "val": (1, True, "y"),
+        }
+    assert open_splits(tmp_path / "y")["train"].annotated
+    put("y/data.yaml", "train: ../images/train\nval: ../images/valid\n")
+    assert not open_splits(tmp_path / "y")["train"].annotated
+
+
+def test_too_few_splits(put, tmp_path):
+    put("one/train/1.png")
+    put("one/other/1.png")
+    with pytest.raises(
+        UsageError, match=r"does not hold two splits \(found only train\): it must be"
+    ):
+        open_splits(tmp_path / "one")
+    with pytest.raises(UsageError, match=r"does not hold two splits \(found none\)"):
+        open_splits(put("m.csv", "path\na.png\n"))
+    with pytest.raises(UsageError, match=r"does not hold two splits \(found none\)"):
+        open_splits(put("x.txt", "a.png\n"))
+    with pytest.raises(UsageError, match=r"source 'nope' does not exist"):
+        open_splits("nope")
+
+
+def test_two_names_for_one_split(put, tmp_path):
+    for name in ("train", "val", "valid"):
+        put(f"s/{name}/1.png")
+    with pytest.raises(
+        UsageError, match=r"holds the split val twice: .*/val and .*/valid; give the"
+    ):
+        open_splits(tmp_path / "s")
+
+
+def test_an_empty_split_is_an_error(put, tmp_path):
+    put("s/train/1.png")
+    (tmp_path / "s/test").mkdir()
+    with pytest.raises(VisleakError, match=r"s/test holds no images"):
+        open_splits(tmp_path / "s")
