@@ -292,14 +292,14 @@ def test_an_image_that_is_gone_when_layouts_are_compared(
 ) -> None:
     """It is never left out in silence: the trace would be another one."""
     train = Path(shutil.copytree(world.train, tmp_path / "train"))
-    read = Audit.pictures
+    read = Audit.decoded_images
 
     def lose(self: Audit, *given: Any, **options: Any) -> dict[str, np.ndarray]:
         shutil.rmtree(train, ignore_errors=True)
         train.mkdir()
         return read(self, *given, **options)
 
-    monkeypatch.setattr(Audit, "pictures", lose)
+    monkeypatch.setattr(Audit, "decoded_images", lose)
     with pytest.raises(VisleakError, match="gone or changed"):
         trace(world.extraction, [str(train)], tmp_path / "out", workers=1)
 
