@@ -447,7 +447,7 @@ def test_what_cannot_be_read_is_left_out_and_said(tmp_path):
     [
         (making.zipped, "link", r"set 'test' is a zip archive, and there are no files to link to;"),
         (making.cifar, "link", r"set 'test' is CIFAR batches, and there are no files to link to;"),
-        (making.folder, "hard", r"as must be one of manifest, link, copy; got 'hard'"),
+        (making.folder, "hard", r"format must be one of manifest, link, copy; got 'hard'"),
     ],
 )
 def test_a_way_that_a_layout_cannot_hold_is_refused(make, how, said, tmp_path):

@@ -33,13 +33,13 @@ _MOST_GAIN: Final = 20.0
 #: Share of rewritten content that is as good as none.
 _LEAST_SHARE: Final = 1e-3
 
-#: Side up to which pictures count as tiny: the two sizes have models of their own, because the
+#: Side up to which images count as tiny: the two sizes have models of their own, because the
 #: same agreement says more where there were more pixels to agree.
 TINY: Final = 48
 
 
 def features(similarity: Float32, background: Float32, evidence: Evidence) -> dict[str, Float64]:
-    """Return what the grader looks at, one ``float64`` column (n,) a feature.
+    """Return the features of the grader, one ``float64`` column (n,) a feature.
 
     Correlations come as Fisher's z (atanh), differences in grey levels as logarithms: both make
     the step from good to perfect agreement as visible as it is to a person.
@@ -227,12 +227,12 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """The shipped model: scales for checked pairs by size, and for pairs the screen let go.
+    """The shipped model: scales for checked pairs by size, and for pairs the screen rejected.
 
     Attributes:
-        tiny: for pairs of pictures up to 48 pixels.
+        tiny: for pairs of images up to 48 pixels.
         large: for all other pairs.
-        screened: P(near or exact) of pairs the screen let go.
+        screened: P(near or exact) of pairs the screen rejected.
         near_at: probability from which a pair is ``near``.
         digest: of all numbers.
         provenance: what it was fitted on.

@@ -22,7 +22,7 @@ CHUNK: Final = 16_384
 
 _SCREENED: Final = "no shift of this view brings the edges together"
 _BLANK: Final = "both are blank; only the colour can be compared"
-_UNSEEN: Final = "a picture could not be decoded again"
+_UNSEEN: Final = "an image could not be decoded again"
 _SKIPPED: Final = (
     "",
     "not verified: better candidates of the image were verified, and none is near",
@@ -47,7 +47,7 @@ def grade(
         evidence: what was measured; NaN where the screen let a pair go. Skipped pairs have no
             grade, unless their bytes are equal.
         equal_bytes: pairs of two copies of the same bytes: exact, whatever else.
-        flat: pairs of blank pictures: exact where pixels agree, else similar; never near.
+        flat: pairs of blank images: exact where pixels agree, else similar; never near.
         grader: the model.
     """
     parts = [slice(start, start + CHUNK) for start in range(0, max(1, len(similarity)), CHUNK)]

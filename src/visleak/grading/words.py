@@ -1,4 +1,4 @@
-"""What was done to a picture, and why a pair has its grade, in words."""
+"""What was done to an image, and why a pair has its grade, in words."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def geometry(matrix: Matrix, ratios: tuple[float, float] = (1.0, 1.0)) -> list[s
     Args:
         matrix: query to reference, unit coordinates.
         ratios: width over height of the query and of the reference: in unit coordinates a
-            picture that was turned by 45 degrees would look stretched, too.
+            image that was turned by 45 degrees would look stretched, too.
 
     >>> geometry(np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]]))
     ['mirrored']

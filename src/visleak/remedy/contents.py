@@ -27,7 +27,7 @@ def fill(
 
     Args:
         parts: what is to be written.
-        holds: how each part's layout stores a picture, by its name: ``named`` (a file whose
+        holds: how each part's layout stores an image, by its name: ``named`` (a file whose
             ending says the format), ``bytes`` (encoded, any format) or ``arrays`` (pixels).
         known: by set, columns ``id`` and ``digest`` of the images that an audit saw.
         progress: reports each step.

@@ -1,4 +1,4 @@
-"""A picture in the form that another one's place holds."""
+"""An image in the form that another one's place holds."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ ENDINGS: Final = {
 
 
 def fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
-    """Return a picture in the form that its place holds; encoded bytes stay as they are.
+    """Return an image in the form that its place holds; encoded bytes stay as they are.
 
     Args:
-        stored: the picture.
+        stored: the image.
         holds: ``named``, ``bytes`` or ``arrays``, see :func:`visleak.remedy.contents.fill`.
         name: of the file it becomes, where its ending must say the format.
         shown: how a message calls it.
@@ -42,13 +42,13 @@ def fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
         VisleakError: the place cannot hold it.
     """
     if holds == "arrays":
-        picture = decode(stored)
-        if isinstance(picture, Unreadable) or picture.pixels.shape != (32, 32, 3):
+        image = decode(stored)
+        if isinstance(image, Unreadable) or image.pixels.shape != (32, 32, 3):
             has = "cannot be decoded"
-            if not isinstance(picture, Unreadable):
-                has = f"has {picture.width} x {picture.height} pixels"
+            if not isinstance(image, Unreadable):
+                has = f"has {image.width} x {image.height} pixels"
             raise VisleakError(f"{shown} {has}: its place holds 32 x 32")
-        return np.ascontiguousarray(picture.pixels)
+        return np.ascontiguousarray(image.pixels)
     if isinstance(stored, np.ndarray):
         encoded = io.BytesIO()
         Image.fromarray(stored).save(encoded, "PNG")
@@ -58,9 +58,9 @@ def fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
     kind = recognise(stored)
     ending = name[name.rfind(".") :].lower()
     if kind is None or ending not in ENDINGS.get(kind.name, (f".{kind.name.lower()}",)):
-        what = "no picture" if kind is None else kind.name
+        what = "no image" if kind is None else kind.name
         raise VisleakError(
             f"{shown} is {what} and cannot stand under the name {name!r}; take a pool of"
-            f" {ending or 'such'} pictures, or write the list alone with --format manifest"
+            f" {ending or 'such'} images, or write the list alone with --format manifest"
         )
     return stored

@@ -41,7 +41,7 @@ class Tile:
     """
 
     label: str
-    picture: Callable[[], Bytes8]
+    image: Callable[[], Bytes8]
 
 
 def contact_sheet(title: str, below: str, rows: Sequence[tuple[str, Sequence[Tile]]]) -> bytes:
@@ -68,7 +68,7 @@ def contact_sheet(title: str, below: str, rows: Sequence[tuple[str, Sequence[Til
             draw.text((MARGIN, top + TILE // 2 - 20 + 20 * at), line, _INK, medium)
         for number, tile in enumerate(tiles):
             left = MARGIN + NAME + number * (TILE + GAP)
-            _place(made, tile.picture(), (left, top))
+            _place(made, tile.image(), (left, top))
             label = _fitted(_safe(tile.label), small, TILE)
             draw.text((left + 1, top + TILE + 3), label, _QUIET, small)
     out = io.BytesIO()

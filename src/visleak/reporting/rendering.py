@@ -33,12 +33,12 @@ def markdown(document: Document) -> str:
     lines += _bullets([*document.lines, *_facts(document)])
     for grid in document.grids():
         lines += ["", f"## {markdown_cell(grid.title)}", "", *markdown_table(grid)]
-    pictures = [
+    images = [
         (each.title, f"{each.name}.svg")
         for each in document.figures
         if each.shown and "svg" in each.files
     ]
-    for title, file in (*pictures, *document.images):
+    for title, file in (*images, *document.images):
         name = markdown_cell(title)
         lines += ["", f"## {name}", "", f"![{name}]({file})"]
     for title, texts in (

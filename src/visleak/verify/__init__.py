@@ -1,1 +1,1 @@
-"""Looking at the pictures of candidate pairs: are they the same shot, and what was done to it?"""
+"""Looking at the images of candidate pairs: are they the same shot, and what was done to it?"""

@@ -1,7 +1,7 @@
-"""Finding the geometric relation of two pictures: affine by correlation, any by local features.
+"""Finding the geometric relation of two images: affine by correlation, any by local features.
 
 Relations are 3 x 3 matrices from the query to the reference in unit coordinates: x right, y down,
-a picture is [0, 1] x [0, 1] whatever its aspect ratio.
+an image is [0, 1] x [0, 1] whatever its aspect ratio.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FRAME_MOVE: Final = 0.12
 
 
 def view_matrix(view: int) -> Matrix:
-    """Return the matrix from a picture to its view, in unit coordinates.
+    """Return the matrix from an image to its view, in unit coordinates.
 
     >>> view_matrix(VIEWS.index("mirror")) @ np.array([0.2, 0.3, 1.0])
     array([0.8, 0.3, 1. ])
@@ -70,7 +70,7 @@ def inverse(matrix: Matrix) -> Matrix:
 
 
 def warp(square: npt.NDArray[np.float32], matrix: Matrix) -> npt.NDArray[np.float32]:
-    """Return a square picture (s, s, ..) moved by an affine unit matrix, edges drawn out."""
+    """Return a square image (s, s, ..) moved by an affine unit matrix, edges drawn out."""
     return placed(square, matrix, square.shape[0])
 
 
@@ -109,7 +109,7 @@ def by_correlation(query: Float32, reference: Float32, start: Matrix) -> Matrix:
 
 
 def blurred(grey: Float32, pixels: float = BLUR) -> Float32:
-    """Return a grey picture, a little blurred: noise has no place in an alignment."""
+    """Return a grey image, a little blurred: noise has no place in an alignment."""
     return np.asarray(cv2.GaussianBlur(grey, (0, 0), pixels), np.float32)
 
 

@@ -121,7 +121,7 @@ def _energy(grey: Float32) -> Float32:
 
 
 def planes(query: Float32, reference: Float32, mask: Bool) -> Float32:
-    """Return what the network looks at, (3, h, w): both images and their difference.
+    """Return the input of the network, (3, h, w): both images and their difference.
 
     Mean and contrast of the surroundings, one for both images, are taken out.
     """

@@ -1,4 +1,4 @@
-"""The full check of a pair: align the pictures, fit brightness and colour, compare the overlap."""
+"""The full check of a pair: align the images, fit brightness and colour, compare the overlap."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from visleak.verify import (
 from visleak.verify.align import Matrix
 from visleak.verify.measures import Measures
 
-#: Pictures up to this side are compared as tiny ones.
+#: Images up to this side are compared as tiny ones.
 TINY: Final = 48
 
-#: Pictures up to this side have few local features, or none: they are screened at many scales.
+#: Images up to this side have few local features, or none: they are screened at many scales.
 SMALL: Final = 128
 
-#: Long side to which pictures are bounded before the check.
+#: Long side to which images are bounded before the check.
 BOUND: Final = close.BOUND
 
 #: Version of the measures: part of the digest that keys cached evidence.
@@ -48,7 +48,7 @@ VERSION: Final = 17
 
 
 def digest() -> bytes:
-    """Return the digest of everything that evidence depends on beside the two pictures."""
+    """Return the digest of everything that evidence depends on beside the two images."""
     rooms = (
         *(align, alteration, close, closeup, covers, detail, exact, features, frame, large),
         *(light, overlay, placements, places, registration, screen, texture, tiny),
@@ -84,10 +84,10 @@ def check(
     """Return what is measured on a pair, and the relation from query to reference.
 
     Args:
-        query, reference: bounded RGB pictures.
+        query, reference: bounded RGB images.
         view: the view in which the query looked most like the reference.
         shift: where the screen found the reference's content, in shares of width and height.
-        same_size: whether the full pictures have equal width and height.
+        same_size: whether the full images have equal width and height.
         enlarged: how much larger the screen found the query's content in the reference, across
             and down; of tiny images.
         local: align by local features where correlation does not do.
@@ -96,7 +96,7 @@ def check(
     if found is None:
         start = placements.matrix_of((*shift, *enlarged)) @ align.view_matrix(view)
         found = _related(query, reference, view, start, local=local)
-    ratios = [float(picture.shape[1] / picture.shape[0]) for picture in (query, reference)]
+    ratios = [float(image.shape[1] / image.shape[0]) for image in (query, reference)]
     return replace(found[0], query_ratio=ratios[0], reference_ratio=ratios[1]), found[1]
 
 
@@ -120,7 +120,7 @@ def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | 
 def _related(
     query: Bytes8, reference: Bytes8, view: int, start: Matrix, *, local: bool
 ) -> tuple[Measures, Matrix]:
-    """Return the measures of two pictures under the relation that is found."""
+    """Return the measures of two images under the relation that is found."""
     inverted = VIEWS[view] == "inverted"
     if _are_tiny(query, reference):
         return tiny.check_tiny(query, reference, start, align.view_matrix(view), inverted=inverted)

@@ -118,7 +118,7 @@ class _Look:
 
 
 def _look(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> _Look:
-    """Look at two images, and again beside what covers them where they share any detail."""
+    """Compare two images, and again beside what covers them where they share any detail."""
     sides = _sides(photos, matrix)
     look = _Look.of(sides, matrix, side)
     if sides is None or look.detail.amount < SHARED:
@@ -289,9 +289,9 @@ def _in_register(
         return None
     ours, theirs, mask = framed.query, framed.reference, framed.mask
     if covers is None:
-        return (*closeup.blurred_alike(registered(ours, theirs, mask), theirs, mask)[:2], mask)
+        return (*closeup.blurred_equally(registered(ours, theirs, mask), theirs, mask)[:2], mask)
     where = covers.resized(framed.place.size).where
     mask = mask & ~where
-    ours, theirs, _ = closeup.blurred_alike(registered(ours, theirs, mask), theirs, mask)
+    ours, theirs, _ = closeup.blurred_equally(registered(ours, theirs, mask), theirs, mask)
     # what is beside a cover has no ground in common with it
     return np.where(where, theirs, ours), theirs, mask

@@ -1,4 +1,4 @@
-"""Comparing two grey pictures in their common frame: edges, structure, drift, what is left.
+"""Comparing two grey images in their common frame: edges, structure, drift, what is left.
 
 A processed copy agrees in its edges once light, colour and blur are fitted, and a caption or a
 logo is one patch of disagreement. Another shot of the same scene has the same light and colour,
@@ -27,7 +27,7 @@ TILES: Final = 4
 #: Share of the energy of the strongest tile below which a tile is plain.
 PLAIN: Final = 0.01
 
-#: Blurs (pixels of the frame) that are tried on the sharper picture.
+#: Blurs (pixels of the frame) that are tried on the sharper image.
 BLURS: Final = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
 #: Side of the windows of local structure and drift, as a share of the frame's long side.
@@ -42,13 +42,13 @@ AGREES: Final = 0.6
 #: Standard deviation (levels) above which a window counts no more than others.
 STRONG: Final = 20.0
 
-#: Weight of a window at the picture's edge, of 1 in its middle.
+#: Weight of a window at the image's edge, of 1 in its middle.
 EDGE: Final = 0.3
 
 #: Share of the windows that drift less than what is told.
 QUANTILE: Final = 0.75
 
-#: Weight of the unknown drift of pictures without texture: 1/100 of that of usual texture.
+#: Weight of the unknown drift of images without texture: 1/100 of that of usual texture.
 PRIOR: Final = 5e-4
 
 #: A window of less correlation contradicts, and what contradicts is left out of an alignment if
@@ -61,7 +61,7 @@ _THREE: Final = np.ones((3, 3), np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """How the edges of two grey pictures agree.
+    """How the edges of two grey images agree.
 
     Attributes:
         gradient: correlation of the gradients over the overlap, -1..1.
@@ -74,7 +74,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """How windows of two grey pictures agree, weighted by their contrast.
+    """How windows of two grey images agree, weighted by their contrast.
 
     Attributes:
         structure: mean correlation of a window, -1..1.
@@ -87,30 +87,32 @@ class Local:
     drift: float
 
 
-def blurred_alike(query: Float32, reference: Float32, mask: Bool) -> tuple[Float32, Float32, float]:
-    """Return two grey pictures with the sharper one blurred to the other's share of fine detail.
+def blurred_equally(
+    query: Float32, reference: Float32, mask: Bool
+) -> tuple[Float32, Float32, float]:
+    """Return two grey images with the sharper one blurred to the other's share of fine detail.
 
     Undoes a blur, and takes noise away too, which is fine detail that the other does not have.
     """
     inner = _inner(mask)
-    energies = [_fineness(picture, mask, inner) for picture in (query, reference)]
+    energies = [_fineness(image, mask, inner) for image in (query, reference)]
     sharper = int(energies[1] > energies[0])
-    pictures, goal = [query, reference], energies[1 - sharper]
+    images, goal = [query, reference], energies[1 - sharper]
     best, chosen = abs(math.log((energies[sharper] + 1e-6) / (goal + 1e-6))), 0.0
-    start = pictures[sharper]
+    start = images[sharper]
     for sigma in BLURS if best > 0.1 else ():
         tried = np.asarray(cv2.GaussianBlur(start, (0, 0), sigma), np.float32)
         miss = abs(math.log((_fineness(tried, mask, inner) + 1e-6) / (goal + 1e-6)))
         if miss >= best:
             break
-        best, chosen, pictures[sharper] = miss, sigma, tried
-    return pictures[0], pictures[1], chosen
+        best, chosen, images[sharper] = miss, sigma, tried
+    return images[0], images[1], chosen
 
 
-def _fineness(picture: Float32, mask: Bool, inner: Float32) -> float:
+def _fineness(image: Float32, mask: Bool, inner: Float32) -> float:
     """Return the energy of the gradients as a share of the variance."""
-    across, down = _gradients(picture, inner)
-    variance = float(picture[mask].var()) * mask.size
+    across, down = _gradients(image, inner)
+    variance = float(image[mask].var()) * mask.size
     return float((across * across + down * down).sum()) / max(variance, 1.0)
 
 
@@ -118,16 +120,16 @@ def _inner(mask: Bool) -> Float32:
     return np.asarray(cv2.erode(mask.astype(np.uint8), _THREE), np.float32)
 
 
-def _gradients(picture: Float32, inner: Float32) -> tuple[Float32, Float32]:
+def _gradients(image: Float32, inner: Float32) -> tuple[Float32, Float32]:
     across, down = (
-        np.asarray(cv2.Sobel(picture, cv2.CV_32F, *along, ksize=3) * inner, np.float32)
+        np.asarray(cv2.Sobel(image, cv2.CV_32F, *along, ksize=3) * inner, np.float32)
         for along in ((1, 0), (0, 1))
     )
     return across, down
 
 
 def edges(query: Float32, reference: Float32, mask: Bool) -> Edges:
-    """Return how the edges of two grey pictures (h, w) agree where the mask holds."""
+    """Return how the edges of two grey images (h, w) agree where the mask holds."""
     inner = _inner(mask)
     product, energy_a, energy_b = (np.zeros(TILES * TILES) for _ in range(3))
     for a, b in zip(_gradients(query, inner), _gradients(reference, inner), strict=True):
@@ -145,15 +147,15 @@ def edges(query: Float32, reference: Float32, mask: Bool) -> Edges:
 
 
 def local(query: Float32, reference: Float32, mask: Bool) -> Local:
-    """Return how windows of two grey pictures (h, w) agree where the mask holds.
+    """Return how windows of two grey images (h, w) agree where the mask holds.
 
     The correlation is the structure of Wang et al. (SSIM, 2004). The displacement is one step of
-    Lucas & Kanade (1981) on pictures whose windows were given one mean and variance.
+    Lucas & Kanade (1981) on images whose windows were given one mean and variance.
     """
     windows = _Windows.of(query, reference, mask)
     spread_a, spread_b = windows.spread
     correlation = windows.correlation
-    # of the fainter one: what was laid over a picture has more contrast than the picture
+    # of the fainter one: what was laid over an image has more contrast than the image
     fainter = np.minimum(spread_a, spread_b)
     contrast = np.minimum(fainter, STRONG) * mask * _centrality(*mask.shape)
     total = float(contrast.sum()) + 1e-6
@@ -166,7 +168,7 @@ def local(query: Float32, reference: Float32, mask: Bool) -> Local:
 def agreeing(query: Float32, reference: Float32, mask: Bool) -> Bool:
     """Return where windows do not contradict each other, or the mask where little does not.
 
-    A relation is refined there: what was laid over a picture must not pull at it.
+    A relation is refined there: what was laid over an image must not pull at it.
     """
     kept = mask & (_Windows.of(query, reference, mask).correlation >= CONTRADICTS)
     enough = np.count_nonzero(kept) >= KEPT * np.count_nonzero(mask)
@@ -175,10 +177,10 @@ def agreeing(query: Float32, reference: Float32, mask: Bool) -> Bool:
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """Local statistics of two grey pictures, a window about each pixel, (h, w).
+    """Local statistics of two grey images, a window about each pixel, (h, w).
 
     Attributes:
-        alike: both pictures, their windows brought to one mean and variance.
+        alike: both images, their windows brought to one mean and variance.
         spread: their standard deviations.
         correlation: of the windows.
         side: of a window, pixels.
@@ -204,18 +206,18 @@ class _Windows:
         spreads = [np.asarray(np.sqrt(np.maximum(mean(x * x), 0)), np.float32) for x in (a, b)]
         correlation = mean(a * b) / (spreads[0] * spreads[1] + np.float32(FAINT))
         level = np.float32(math.sqrt(FAINT))
-        alike = (a / (spreads[0] + level), b / (spreads[1] + level))
-        return cls(alike, (spreads[0], spreads[1]), np.asarray(correlation, np.float32), side)
+        scaled = (a / (spreads[0] + level), b / (spreads[1] + level))
+        return cls(scaled, (spreads[0], spreads[1]), np.asarray(correlation, np.float32), side)
 
 
 def _centrality(height: int, width: int) -> Float32:
-    """Return a weight (h, w): what a picture shows is in its middle, captions are at its edge."""
+    """Return a weight (h, w): what an image shows is in its middle, captions are at its edge."""
     down, across = (np.sin(np.pi * (np.arange(n) + 0.5) / n) for n in (height, width))
     return np.asarray(EDGE + (1 - EDGE) * np.outer(down, across), np.float32)
 
 
 def _drift(windows: _Windows, weight: Float32, trust: Float32) -> float:
-    """Return the upper quartile of the displacement between normalised pictures, pixels."""
+    """Return the upper quartile of the displacement between normalised images, pixels."""
     query, reference = windows.alike
     side = windows.side
     both = np.asarray((query + reference) / 2, np.float32)
@@ -254,7 +256,7 @@ def _ratio(product: float, energies: float) -> float:
 
 
 def by_tile(values: Float32) -> Float64:
-    """Return the sums over 4 x 4 tiles (16,) of a picture of any size from 4 x 4."""
+    """Return the sums over 4 x 4 tiles (16,) of an image of any size from 4 x 4."""
     height, width = values.shape
     starts = [[place * side // TILES for place in range(TILES)] for side in (height, width)]
     sums = np.add.reduceat(np.add.reduceat(values, starts[0], axis=0), starts[1], axis=1)
@@ -263,7 +265,7 @@ def by_tile(values: Float32) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is left between two grey pictures once light is fitted.
+    """What is left between two grey images once light is fitted.
 
     Attributes:
         residual: root mean square difference, levels.
@@ -277,7 +279,7 @@ class Rest:
 
 
 def rest(query: Float32, reference: Float32, mask: Bool) -> Rest:
-    """Return what is left between two grey pictures (h, w) where the mask holds."""
+    """Return what is left between two grey images (h, w) where the mask holds."""
     difference = (reference - query) * mask
     pixels = int(np.count_nonzero(mask)) or 1
     squares, counts = by_tile(difference * difference), by_tile(mask.astype(np.float32))

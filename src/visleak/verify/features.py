@@ -2,7 +2,7 @@
 
 SIFT (Lowe, IJCV 2004) with square-rooted descriptors (Arandjelovic & Zisserman, CVPR 2012) and
 RANSAC (Fischler & Bolles 1981). What a relation is worth is not decided here: it is a guess, which
-the comparison of the two pictures then confirms or not.
+the comparison of the two images then confirms or not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _cv: Any = cv2
 #: Local features are tried where the short side has this many pixels.
 SMALLEST: Final = 32
 
-#: The most features of a picture, and the least contrast of one (OpenCV's scale).
+#: The most features of an image, and the least contrast of one (OpenCV's scale).
 FEATURES: Final = 600
 CONTRAST: Final = 0.02
 
@@ -40,7 +40,7 @@ RATIO: Final = 0.85
 INLIERS: Final = 8
 RANSAC_PIXELS: Final = 3.0
 
-#: So many are enough to look at no other view.
+#: So many are enough to try no other view.
 PLENTY: Final = 30
 
 #: What is believed of a relation: scale of lengths in pixels, ratio of its two stretches.
@@ -50,18 +50,18 @@ STRETCH: Final = 3.0
 #: The darkest and brightest share of the pixels that may saturate when contrast is stretched.
 _TAIL: Final = 0.5
 
-#: Pictures whose features are kept, because a query meets many references.
+#: Images whose features are kept, because a query meets many references.
 _KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The local features of a picture.
+    """The local features of an image.
 
     Attributes:
         points: ``float32`` (n, 2): x and y in pixels, the centre of the first pixel at 0, 0.
         words: ``float32`` (n, 128): whole numbers, so that sums of products are exact.
-        width, height: of the picture in pixels.
+        width, height: of the image in pixels.
     """
 
     points: Float32
@@ -91,8 +91,8 @@ def by_features(
     """Return the relation that most local features agree on, or ``None``.
 
     Args:
-        query, reference: RGB ``uint8`` pictures in their own aspect ratio.
-        mirrored, inverted: the view to look at first, and alone where plenty agree.
+        query, reference: RGB ``uint8`` images in their own aspect ratio.
+        mirrored, inverted: the view to try first, and alone where plenty agree.
     """
     if min(*query.shape[:2], *reference.shape[:2]) < SMALLEST:
         return None
@@ -117,18 +117,18 @@ def _views(mirrored: bool, inverted: bool) -> Iterator[tuple[bool, bool]]:
             yield mirror, inversion
 
 
-def describe(picture: Bytes8) -> Described:
-    """Return the strongest local features of an RGB ``uint8`` picture; the last ones are kept."""
-    return _described(picture.tobytes(), picture.shape[0], picture.shape[1])
+def describe(image: Bytes8) -> Described:
+    """Return the strongest local features of an RGB ``uint8`` image; the last ones are kept."""
+    return _described(image.tobytes(), image.shape[0], image.shape[1])
 
 
 @lru_cache(maxsize=_KEPT)
 def _described(data: bytes, height: int, width: int) -> Described:
-    picture = np.frombuffer(data, np.uint8).reshape(height, width, 3)
+    image = np.frombuffer(data, np.uint8).reshape(height, width, 3)
     sift = _cv.SIFT_create(
         nfeatures=FEATURES, contrastThreshold=CONTRAST, enable_precise_upscale=True
     )
-    found, raw = sift.detectAndCompute(stretched(picture), None)
+    found, raw = sift.detectAndCompute(stretched(image), None)
     if not found:
         return Described(
             np.zeros((0, 2), np.float32), np.zeros((0, 128), np.float32), width, height
@@ -138,14 +138,14 @@ def _described(data: bytes, height: int, width: int) -> Described:
     return Described(points, np.rint(512 * np.sqrt(raw / total)).astype(np.float32), width, height)
 
 
-def stretched(picture: Bytes8) -> Bytes8:
+def stretched(image: Bytes8) -> Bytes8:
     """Return an image in grey (h, w), its contrast brought to one level everywhere.
 
     First over the whole range: the luminance of an image in shades of blue has only 29 levels, so
     it is rounded after that. Then by limited adaptive equalization (Zuiderveld 1994), which makes
     the texture of a smooth surface visible beside a black bar or an edge.
     """
-    grey = cv2.cvtColor(picture.astype(np.float32), cv2.COLOR_RGB2GRAY)
+    grey = cv2.cvtColor(image.astype(np.float32), cv2.COLOR_RGB2GRAY)
     low, high = np.percentile(grey, (_TAIL, 100 - _TAIL))
     scaled = (grey - np.float32(low)) * np.float32(255 / max(high - low, 1.0))
     full = np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
@@ -153,7 +153,7 @@ def stretched(picture: Bytes8) -> Bytes8:
 
 
 def _seen(own: Described, mirrored: bool, inverted: bool) -> Described:
-    """Return the features that the mirrored or inverted picture has.
+    """Return the features that the mirrored or inverted image has.
 
     A descriptor is 4 x 4 cells of 8 directions in the frame of the patch. A mirror flips one axis
     of the frame and the sign of the directions, inversion turns frame and directions by half.

@@ -1,7 +1,7 @@
-"""The common frame of two related photographs: their overlap, once from either picture.
+"""The common frame of two related photographs: their overlap, once from either image.
 
 The frame is the part of the reference that the moved query lies on, at the resolution of the
-coarser of the two. So a small crop is compared in as much detail as it has, and a reduced picture
+coarser of the two. So a small crop is compared in as much detail as it has, and a reduced image
 is not blamed for the detail that it lost.
 """
 
@@ -22,8 +22,8 @@ from visleak.verify.align import Matrix, inverse, jacobian, unit_to_pixels
 SIDE: Final = 128
 LEAST: Final = 16
 
-#: Flat margins (letterbox, canvas of a turned picture, backdrop) differ by this many levels at
-#: most from their corner, have this share of the picture at least, and leave that share.
+#: Flat margins (letterbox, canvas of a turned image, backdrop) differ by this many levels at
+#: most from their corner, have this share of the image at least, and leave that share.
 FILL_LEVELS: Final = 6
 FILL_LEAST: Final = 0.01
 FILL_LEAVES: Final = 0.2
@@ -40,7 +40,7 @@ COVERED: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Photo:
-    """A picture with what of it is content.
+    """An image with what of it is content.
 
     Attributes:
         pixels: RGB ``uint8`` (h, w, 3).
@@ -52,13 +52,13 @@ class Photo:
 
     @classmethod
     def of(cls, pixels: Bytes8) -> Photo:
-        """Return a picture with its flat margins found."""
+        """Return an image with its flat margins found."""
         return cls(pixels, content_of(pixels))
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The overlap of two pictures.
+    """The overlap of two images.
 
     Attributes:
         query, reference: RGB ``float32`` (h, w, 3).
@@ -98,10 +98,10 @@ def content_of(pixels: Bytes8) -> Bytes8:
     levels = (FILL_LEVELS,) * 3
     flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (255 << 8)
     # never changed, but OpenCV refuses what is read-only
-    picture = np.array(pixels)
+    image = np.array(pixels)
     for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
         mask = np.zeros((height + 2, width + 2), np.uint8)
-        cv2.floodFill(picture, mask, corner, (0, 0, 0), levels, levels, flags)
+        cv2.floodFill(image, mask, corner, (0, 0, 0), levels, levels, flags)
         filled = mask[1:-1, 1:-1]
         if cv2.countNonZero(filled) >= FILL_LEAST * filled.size:
             content[filled > 0] = 0
@@ -175,10 +175,10 @@ class Placement:
 
 
 def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
-    """Return the overlap of two pictures under a relation, or ``None`` where there is too little.
+    """Return the overlap of two images under a relation, or ``None`` where there is too little.
 
     Args:
-        query, reference: the pictures.
+        query, reference: the images.
         matrix: query to reference in unit coordinates.
     """
     shapes = (query.pixels.shape[:2], reference.pixels.shape[:2])
@@ -243,7 +243,7 @@ def moved(
     area = abs(float(np.linalg.det(jacobian(matrix)))) * size[0] * size[1]
     shrink = math.sqrt(width * height / max(area, 1e-6))
     if shrink > 1.1:
-        # averaged before, because the warp only looks at the four nearest pixels
+        # averaged before, because the warp only reads the four nearest pixels
         smaller = (max(1, round(width / shrink)), max(1, round(height / shrink)))
         pixels = np.asarray(cv2.resize(pixels, smaller, interpolation=cv2.INTER_AREA), pixels.dtype)
         content = np.asarray(cv2.resize(content, smaller, interpolation=cv2.INTER_AREA), np.uint8)
@@ -256,6 +256,6 @@ def moved(
     return np.asarray(found, np.float32), np.asarray(inside, np.uint8)
 
 
-def grey(picture: Float32) -> npt.NDArray[np.float32]:
-    """Return the luminance of an RGB ``float32`` picture (h, w)."""
-    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.float32)
+def grey(image: Float32) -> npt.NDArray[np.float32]:
+    """Return the luminance of an RGB ``float32`` image (h, w)."""
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.float32)

@@ -1,7 +1,7 @@
 """The full check of photographs: guess relations, refine them, compare closely.
 
 Correlation guesses from the view and shift that the search found; local features guess any turn,
-crop and scale. Each guess is refined by correlation in the common frame of the two pictures, and
+crop and scale. Each guess is refined by correlation in the common frame of the two images, and
 the relation under which edges agree best is kept.
 """
 
@@ -56,7 +56,7 @@ def check_large(
     """Return what is measured on a pair of photographs, and their relation.
 
     Args:
-        query, reference: bounded RGB ``uint8`` pictures.
+        query, reference: bounded RGB ``uint8`` images.
         start: unit matrix to begin from: view and shift.
         inverted: whether the inverted query looked most like the reference.
         features: align by local features where correlation does not do.
@@ -66,7 +66,7 @@ def check_large(
     if found is not None:
         return found, start
     looks = 255 - query if inverted else query
-    small = [_even(grey_square(square(picture, COARSE_SIDE))) for picture in (looks, reference)]
+    small = [_even(grey_square(square(image, COARSE_SIDE))) for image in (looks, reference)]
     coarse = align.by_correlation(small[0], small[1], start)
     measures, matrix = _refined(photos, (start, coarse))
     if features and worth(measures) < GOOD:
@@ -95,7 +95,7 @@ def _even(grey: Float32) -> Float32:
 
 
 def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
-    """Return the measures of two pictures under a relation."""
+    """Return the measures of two images under a relation."""
     overlap = frame(Photo.of(query), Photo.of(reference), matrix)
     return measured(overlap) if overlap is not None else NOTHING
 
@@ -137,7 +137,7 @@ def worth(measures: Measures) -> float:
     """Return how much speaks for a relation: agreement, less where little overlaps.
 
     Agreement hardly changes with the last fraction of a pixel, the drift does. Of what was laid
-    over a picture neither ``core`` nor ``structure`` makes much. A small overlap agrees by chance
+    over an image neither ``core`` nor ``structure`` makes much. A small overlap agrees by chance
     more easily.
     """
     share = max(measures.covered, measures.used)
@@ -148,7 +148,7 @@ def worth(measures: Measures) -> float:
 def measured(overlap: Frame, inliers: int = 0, fit: Light | None = None) -> Measures:
     """Return the measures of a pair in its common frame; ``fit`` is that of the frame's light."""
     fit, mask = fit or light(overlap), overlap.mask
-    ours, theirs, blur = closeup.blurred_alike(fit.fitted, grey(overlap.reference), mask)
+    ours, theirs, blur = closeup.blurred_equally(fit.fitted, grey(overlap.reference), mask)
     edges = closeup.edges(ours, theirs, mask)
     local = closeup.local(ours, theirs, mask)
     rest = closeup.rest(ours, theirs, mask)

@@ -83,7 +83,7 @@ class _Moments:
     def fit(self) -> tuple[float, Float64, float]:
         """Return gain, weights of the query's channels and the level they are added to.
 
-        Least squares, with a pull towards plain luminance: a picture in shades of red has no
+        Least squares, with a pull towards plain luminance: an image in shades of red has no
         green and blue to go by.
         """
         own = self.covariance[:3, :3]

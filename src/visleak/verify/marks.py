@@ -1,4 +1,4 @@
-"""Where two related images differ, as a few boxes on each of them for a person to look at.
+"""Where two related images differ, as a few boxes on each of them for a person to compare.
 
 The close comparison finds places in a frame of its own, often many per changed line of text. Here
 neighbouring places are joined, and their boxes are mapped back to both images.

@@ -23,7 +23,7 @@ class Measures:
         colour: mean correlation of the three channels, -1..1.
         residual: root mean square difference after fitting brightness and contrast, grey levels.
         within: share of the overlap whose fitted difference is below 16 grey levels.
-        patch: largest root mean square difference in a tile of 1/16 of the picture, grey levels.
+        patch: largest root mean square difference in a tile of 1/16 of the image, grey levels.
         covered: share of the reference that the moved query covers, 0..1.
         used: share of the query that lies on the reference, 0..1.
         gain, offset: brightness of the reference is gain times the query's, plus offset levels.
@@ -35,16 +35,16 @@ class Measures:
         structure: mean correlation of small windows, -1..1; this and what follows of photographs
             only.
         agree: share of the windows with contrast whose correlation is at least 0.6, 0..1.
-        drift: displacement that is left between the pictures, upper quartile, pixels compared.
-        blur: pixels by which the sharper picture was blurred before comparing.
+        drift: displacement that is left between the images, upper quartile, pixels compared.
+        blur: pixels by which the sharper image was blurred before comparing.
         inliers: number of local features that agree on the relation, 0 if it was not made by them.
         inverted: 1 where the reference is like the inverted query; gain and offset are of that.
         pixels: number of pixels that were compared.
-        query_ratio, reference_ratio: width over height of either picture.
+        query_ratio, reference_ratio: width over height of either image.
         agreement: mean of ``gradient`` and the same of damped gradients, less where little
-            overlaps; this and what follows of tiny pictures only.
+            overlaps; this and what follows of tiny images only.
         directions: agreement of the directions of gradients, however weak, upper quartile of the
-            tiles of 1/16 of the picture, 0 where a tile is not covered.
+            tiles of 1/16 of the image, 0 where a tile is not covered.
         detail: correlation of second derivatives over the overlap, -1..1.
         palette: share of the colours' variance that an affine map of the query's colours explains.
         fine, middle, coarse: correlation of three bands of detail, each an octave, without the
@@ -151,7 +151,7 @@ class Measures:
 #: Names of the checks, in the order in which they are stored.
 CHECKS: Final = tuple(field.name for field in fields(Measures))
 
-#: Drift (pixels) where nothing tells how much there is: that of pictures unlike each other.
+#: Drift (pixels) where nothing tells how much there is: that of images unlike each other.
 UNKNOWN: Final = 3.0
 
 #: What is measured where next to nothing overlaps.
@@ -159,7 +159,7 @@ NOTHING: Final = Measures(0, 0, 0, 0, 255, 0, 255, 0, 0, 1, 0, 0, 0, 128, 0, dri
 
 
 def square(pixels: Bytes8, side: int) -> npt.NDArray[np.float32]:
-    """Return the picture as a ``float32`` (side, side, 3) square, aspect ratio given up."""
+    """Return the image as a ``float32`` (side, side, 3) square, aspect ratio given up."""
     height, width = pixels.shape[:2]
     if (height, width) != (side, side):
         method = cv2.INTER_AREA if min(height, width) >= side else cv2.INTER_LINEAR

@@ -1,4 +1,4 @@
-"""What is measured on two tiny pictures once one lies on the other."""
+"""What is measured on two tiny images once one lies on the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visleak.verify.measures import Measures, grey
 TILES: Final = 4
 
 #: Gradients of this size (grey levels over two pixels) and less are noise: in damped gradients
-#: they count in full and larger ones by their root, in directions larger ones count alike.
+#: they count in full and larger ones by their root, in directions larger ones count equally.
 NOISE: Final = 4.0
 
 #: Share of a tile's pixels that must have a direction before the tile can agree.
@@ -78,7 +78,7 @@ class Overlay:
         inner = np.asarray(cv2.erode(mask, _THREE), np.float32)
         greys = grey(moved), grey(right)
         (a, b), (c, d) = matrix[:2, :2].tolist()
-        # an affine relation scales all areas alike
+        # an affine relation scales all areas equally
         used = min(1.0, covered / max(abs(a * d - b * c), 1e-6))
         tiles = _agreements(*greys, inner)
         core, damped = (_correlation(each[:, _least(each)]) for each in tiles[:2])
@@ -138,12 +138,12 @@ class Overlay:
     @property
     def detail(self) -> float:
         """Correlation of the second derivatives, -1..1."""
-        a, b = (cv2.Laplacian(picture, cv2.CV_32F) * self.inner for picture in self.grey)
+        a, b = (cv2.Laplacian(image, cv2.CV_32F) * self.inner for image in self.grey)
         return _ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
 
 
 def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
-    """Return the measures of two tiny pictures; ``inverted``: the query is its own inversion."""
+    """Return the measures of two tiny images; ``inverted``: the query is its own inversion."""
     mask, side = overlay.mask, overlay.mask.shape[0]
     pixels = float(mask.sum())
     mean, moments = _moments(overlay, pixels)
@@ -198,7 +198,7 @@ def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
 def _moments(
     overlay: Overlay, pixels: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return means (8,) and centred products (8, 8) of grey, red, green, blue of both pictures.
+    """Return means (8,) and centred products (8, 8) of grey, red, green, blue of both images.
 
     The query's come first; sums run over the overlap.
     """
@@ -217,7 +217,7 @@ def _moments(
 
 def _explained(moments: npt.NDArray[np.float64], pixels: float) -> float:
     """Return the share of the colours' variance that an affine map of the query's explains."""
-    # one grey level of noise keeps the map of a picture of one colour from running away
+    # one grey level of noise keeps the map of an image of one colour from running away
     square = moments[1:4, 1:4] + pixels * np.eye(3)
     shared = moments[1:4, 5:8]
     explained = float(np.vdot(shared, np.linalg.solve(square, shared)))
@@ -250,7 +250,7 @@ def _agreements(query: Float32, reference: Float32, inner: Float32) -> npt.NDArr
 
 
 def _gradient(grey: Float32) -> tuple[Float32, Float32]:
-    """Return central differences across and down of pictures (n, s, s), edges repeated."""
+    """Return central differences across and down of images (n, s, s), edges repeated."""
     across, down = np.empty_like(grey), np.empty_like(grey)
     for along, made in ((grey, across), (np.swapaxes(grey, 1, 2), np.swapaxes(down, 1, 2))):
         np.subtract(along[..., 2:], along[..., :-2], out=made[..., 1:-1])
@@ -296,7 +296,7 @@ def _members(side: int) -> Float32:
 
 
 def _worst_tile(difference: Float32, mask: Float32) -> float:
-    """Return the largest root mean square difference in a tile of 1/16 of the picture."""
+    """Return the largest root mean square difference in a tile of 1/16 of the image."""
     squares, counts = _by_tile(difference * difference), _by_tile(mask)
     tile = difference.size / TILES**2
     return float(np.sqrt((squares / (counts + tile / 8)).max()))

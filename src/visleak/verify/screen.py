@@ -34,7 +34,7 @@ _BATCH: Final = 512
 
 
 def thumbnail(pixels: Bytes8) -> Bytes8:
-    """Return the picture's grey thumbnail, ``uint8`` (32, 32), aspect ratio given up."""
+    """Return the image's grey thumbnail, ``uint8`` (32, 32), aspect ratio given up."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     if grey.shape == (SIDE, SIDE):
         return np.asarray(grey, np.uint8)
@@ -43,7 +43,7 @@ def thumbnail(pixels: Bytes8) -> Bytes8:
 
 
 def seen(pixels: Bytes8, view: int) -> Bytes8:
-    """Return a picture, or a stack of them (.., h, w), as seen in a view.
+    """Return an image, or a stack of them (.., h, w), as seen in a view.
 
     >>> seen(np.array([[1, 2], [3, 4]], np.uint8), VIEWS.index("turn-90")).tolist()
     [[3, 1], [4, 2]]
@@ -63,10 +63,10 @@ def screen(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, npt.N
         view: ``int8`` (n,): the view in which each query is compared.
 
     Returns:
-        Score ``float32`` (n,) in [-1, 1], higher is more alike, and shift ``int8`` (n, 2): how far
-        the reference's content lies right of and below the query's, in thumbnail pixels.
+        Score ``float32`` (n,) in [-1, 1], higher is more similar, and shift ``int8`` (n, 2): how
+        far the reference's content lies right of and below the query's, in thumbnail pixels.
     """
-    # a query meets many references: what depends on one picture is computed once a picture
+    # a query meets many references: what depends on one image is computed once an image
     looks, which = _distinct(query, view)
     others, other = _distinct(reference, np.zeros(len(reference), np.int8))
     score = np.empty(len(query), np.float32)
@@ -79,21 +79,21 @@ def screen(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, npt.N
     return score, shift
 
 
-def _distinct(pictures: Bytes8, view: Int8) -> tuple[Bytes8, npt.NDArray[np.int64]]:
-    """Return the distinct pictures as seen in their views, and which of them each row is."""
-    rows = np.concatenate([pictures.reshape(-1, SIDE * SIDE), view[:, None].view(np.uint8)], 1)
+def _distinct(images: Bytes8, view: Int8) -> tuple[Bytes8, npt.NDArray[np.int64]]:
+    """Return the distinct images as seen in their views, and which of them each row is."""
+    rows = np.concatenate([images.reshape(-1, SIDE * SIDE), view[:, None].view(np.uint8)], 1)
     keys = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     looks = np.empty((len(first), SIDE, SIDE), np.uint8)
     for each in np.unique(view):
         mine = view[first] == each
-        looks[mine] = seen(pictures[first[mine]], int(each))
+        looks[mine] = seen(images[first[mine]], int(each))
     return looks, which
 
 
 @dataclass(frozen=True, slots=True)
 class _Spectra:
-    """What a correlation needs of each picture.
+    """What a correlation needs of each image.
 
     Attributes:
         spectrum: transform of the gradient, ``complex64`` (n, length, length).

@@ -75,7 +75,7 @@ def check_tiny(
 
 
 def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
-    """Return the measures of two tiny pictures under a relation."""
+    """Return the measures of two tiny images under a relation."""
     overlay = Overlay.of(square(query, SIDE), square(reference, SIDE), matrix)
     return NOTHING_SEEN if overlay is None else measured(overlay)
 
