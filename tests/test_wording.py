@@ -46,9 +46,10 @@ FORBIDDEN = re.compile(
 #: Phrases in which such a word is the right one: names of files, keys and options that users have,
 #: and terms of others.
 ALLOWED = re.compile(
-    r"""picture in picture|["']pictures["']|"img", "picture",|`pictures?`|`pictures=`|pictures\.rgb"""
-    r"""|twins_by_pictures|pairs_of_pictures|upper_95_pictures|--no-pictures|\.alike|alike(?=[:=])"""
-    r"""|makeup(?=\.csv|[:=.,])|\.makeup|\.trainings|trainings(?=[:="])|`trainings`|step, trainings"""
+    r"""picture in picture|["']pictures["']|"img", "picture",|`pictures?`|`pictures=`"""
+    r"""|pictures\.rgb|twins_by_pictures|pairs_of_pictures|upper_95_pictures|--no-pictures"""
+    r"""|\.alike|alike(?=[:=])|makeup(?=\.csv|[:=.,])|\.makeup"""
+    r"""|\.trainings|trainings(?=[:="])|`trainings`|step, trainings"""
 )
 
 
