@@ -72,7 +72,7 @@ def test_a_picture_that_cannot_be_decoded_again_has_no_grade():
     found = verdicts(dict.fromkeys(("screen", *CHECKS), NAN))
     assert names(found) == [None]
     assert np.isnan(found.probability[0])
-    assert found.reason == ("a picture could not be decoded again",)
+    assert found.reason == ("an image could not be decoded again",)
 
 
 def test_skipped_pairs_have_no_grade_and_say_why():
