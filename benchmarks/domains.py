@@ -139,7 +139,7 @@ def on_set(images: DomainSet, folder: Path, place: RunContext) -> dict[str, Any]
     return {
         "images": len(images.names),
         **tally.figures(),
-        "found": _found(compared, source == reference, kinds),
+        "found": _found(compared, true, kinds),
         "errors": errors,
         "seconds": time.perf_counter() - start,
     }
@@ -178,13 +178,17 @@ def _doubtful(
 
 
 def _found(
-    compared: Comparison, own: npt.NDArray[np.bool_], kinds: npt.NDArray[np.str_]
+    compared: Comparison, true: npt.NDArray[np.bool_], kinds: npt.NDArray[np.str_]
 ) -> dict[str, float]:
-    """Return the share of the copies of each kind that is graded near or exact."""
+    """Return the share of the copies of each kind that is graded near or exact.
+
+    With its original or a near-duplicate of that: where near pairs connect a copy with its original
+    already, the two are not verified.
+    """
     assert compared.grades is not None
     grades = compared.grades.grade
     found = np.zeros(len(kinds), np.bool_)
-    found[compared.pairs.query[own & ((grades == NEAR) | (grades == EXACT))]] = True
+    found[compared.pairs.query[true & ((grades == NEAR) | (grades == EXACT))]] = True
     return {kind: float(found[kinds == kind].mean()) for kind in dict.fromkeys(kinds.tolist())}
 
 
