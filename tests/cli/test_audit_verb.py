@@ -81,7 +81,7 @@ def test_private_report_holds_no_pixels(
     out = tmp_path / "out"
     assert run("audit", dataset, "-o", out).code == 0
     assert "data:image/webp" in (out / "report.html").read_text()
-    monkeypatch.setattr(Audit, "pictures", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr(Audit, "decoded_images", lambda *_: pytest.fail("decoded"))
     assert run("audit", dataset, "-o", out, "--no-images").code == 0
     page = (out / "report.html").read_text()
     assert set(re.findall(r"data:image/[a-z+]+", page)) <= {"data:image/svg+xml"}

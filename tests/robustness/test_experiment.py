@@ -103,7 +103,7 @@ def test_workers_never_change_an_answer(folder: Path) -> None:
         for workers in (1, 2)
     ]  # fmt: skip
     assert runs[0].as_dict() == runs[1].as_dict()
-    assert runs[0].encoders[0].pictures.equals(runs[1].encoders[0].pictures)
+    assert runs[0].encoders[0].images.equals(runs[1].encoders[0].images)
 
 
 def test_json_tables_and_plots(written: Path, result: Robustness) -> None:
@@ -157,7 +157,7 @@ def test_queries_may_be_named(folder: Path) -> None:
     call = {"encoders": [TinyEncoder()], "conditions": ["red"], "verify": False, "cache": None}
     found = robustness(folder, queries=["coins.png", "astronaut.png"], **call)
     assert (found.queries, found.references) == (2, 6)
-    assert found.encoders[0].pictures["query"].to_pylist() == ["astronaut.png", "coins.png"]
+    assert found.encoders[0].images["query"].to_pylist() == ["astronaut.png", "coins.png"]
     for wrong, said in ((["coins.png", "broken.png"], "'broken.png' is not one"), ([], "got none")):
         with pytest.raises(UsageError, match=f"queries must be ids of readable .*; {said}"):
             robustness(folder, queries=wrong, **call)

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.invoices import invoice
 
 from visleak.verify.alteration import MOST, altered
-from visleak.verify.closeup import blurred_alike
+from visleak.verify.closeup import blurred_equally
 
 
 def saved(pixels, quality):
@@ -28,7 +28,7 @@ def grey(pixels):
 def between(one, other):
     """Compare two images as the close comparison does: equally sharp."""
     mask = np.ones(one.shape[:2], np.bool_)
-    ours, theirs, _ = blurred_alike(grey(one), grey(other), mask)
+    ours, theirs, _ = blurred_equally(grey(one), grey(other), mask)
     return altered(ours, theirs, mask)
 
 

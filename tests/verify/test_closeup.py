@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from visleak.verify import closeup
-from visleak.verify.closeup import agreeing, blurred_alike, by_tile, edges, local, rest
+from visleak.verify.closeup import agreeing, blurred_equally, by_tile, edges, local, rest
 
 SHAPE = (96, 128)
 ALL = np.ones(SHAPE, bool)
@@ -127,7 +127,7 @@ def test_a_blur_is_undone(picture, sigma, first):
     soft = cv2.GaussianBlur(picture, (0, 0), sigma)
     pair = (picture, soft) if first else (soft, picture)
     before = edges(*pair, ALL).gradient
-    ours, theirs, blur = blurred_alike(*pair, ALL)
+    ours, theirs, blur = blurred_equally(*pair, ALL)
     assert 0.6 * sigma <= blur <= 1.5 * sigma
     assert edges(ours, theirs, ALL).gradient > max(before, 0.98)
 
@@ -135,7 +135,7 @@ def test_a_blur_is_undone(picture, sigma, first):
 def test_noise_is_smoothed_away(picture):
     """It is fine detail that the other picture does not have."""
     noisy = picture + np.random.default_rng(0).normal(0, 30, SHAPE).astype(np.float32)
-    ours, theirs, blur = blurred_alike(noisy, picture, ALL)
+    ours, theirs, blur = blurred_equally(noisy, picture, ALL)
     assert blur > 0
     assert edges(ours, theirs, ALL).gradient > edges(noisy, picture, ALL).gradient
 
