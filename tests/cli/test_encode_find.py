@@ -94,7 +94,7 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
     assert run("audit", *sides, "-o", tmp_path / "gate", "--fail-on", "soft=49%").code == 3
     shown = run("show", tmp_path / "out", "thing/copy.png", "-o", tmp_path / "a.png")
     assert shown.code == 2
-    assert shown.err.endswith("set 'test' holds embeddings only; it has no pictures to show\n")
+    assert shown.err.endswith("set 'test' holds embeddings only; it has no images to show\n")
 
 
 def test_pictures_beside_embeddings_are_looked_at(

@@ -125,12 +125,12 @@ def test_seconds_are_no_metric_and_guarded_names_are_read_back(tmp_path: Path) -
         (
             "step,f1\n0,.5\n10,good\n",
             ", line 3, column 'f1': must be a number such as 0.486 or 48.6%; got 'good'; remove"
-            " the column if it is no metric",
+            " the column if it is not a metric",
         ),
         (
             "step,f1\n0,inf\n10,1\n",
             ", line 2, column 'f1': must be a number such as 0.486 or 48.6%; got 'inf'; remove"
-            " the column if it is no metric",
+            " the column if it is not a metric",
         ),
         (
             "step,f1\n0,.5\n110,.6\n",

@@ -162,7 +162,7 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
         written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}))
     assert str(raised.value) == (
         "set 'pool': image 'x.jpg' is JPEG and cannot stand under the name '0.png'; take a pool of"
-        " .png pictures, or write the list alone with --format manifest"
+        " .png images, or write the list alone with --format manifest"
     )
     with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels: its place holds 32"):
         written(tmp_path / "out", piece(making.cifar(tmp_path), [0], {0: Substitute(pool, 1)}))

@@ -162,7 +162,7 @@ def test_a_damaged_file_is_said_and_the_copy_serves_readers(tmp_path: Path) -> N
     with pytest.raises(VisleakError, match=r"cannot be used .* resume from verdicts\.csv"):
         Ledger(tmp_path)
     (tmp_path / PLAIN).unlink()
-    with pytest.raises(VisleakError, match=r"cannot be read .* bring verdicts\.csv back"):
+    with pytest.raises(VisleakError, match=r"cannot be read .* restore verdicts\.csv"):
         read_verdicts(tmp_path)
 
 

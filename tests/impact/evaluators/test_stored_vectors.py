@@ -140,5 +140,5 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(VisleakError, match=r"cannot be read as \.npz"):
         read_caption_vectors(str(tmp_path / "i.npz"))
     (tmp_path / "i.bin").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"i\.bin is no \.npy and no \.parquet file"):
+    with pytest.raises(UsageError, match=r"i\.bin is neither \.npy nor \.parquet"):
         read_caption_vectors(str(tmp_path / "i.bin"))

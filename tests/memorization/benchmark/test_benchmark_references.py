@@ -63,7 +63,7 @@ def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
     folder = made(tmp_path, "1.png")
     triggers = prompts(one=("https://a.example/1.png",), two=("https://b.example/1.png",))
     (note,) = references_of(triggers, folder).notes
-    assert note.startswith("1 reference file stands for several addresses that end alike")
+    assert note.startswith("1 reference file stands for several addresses that have the same ending")
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_no_file_at_all_says_what_one_would_be_called(tmp_path: Path) -> None:
     triggers = prompts(one=("https://a.example/b/red.png?x=1",))
     with pytest.raises(UsageError) as error:
         references_of(triggers, made(tmp_path, "other.png"))
-    assert "none of the 1 trigger prompts has a picture in" in str(error.value)
+    assert "none of the 1 trigger prompts has an image in" in str(error.value)
     assert "such as 'red.png' for 'https://a.example/b/red.png?x=1'" in str(error.value)
     with pytest.raises(UsageError, match="--reference-map CSV with the columns prompt and file"):
         references_of(prompts(one=()), tmp_path)
@@ -113,7 +113,7 @@ def test_no_file_at_all_says_what_one_would_be_called(tmp_path: Path) -> None:
 def test_a_file_that_is_no_picture_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_text("no picture")
-    with pytest.raises(VisleakError, match=r"reference .*a\.png cannot be read as a picture"):
+    with pytest.raises(VisleakError, match=r"reference .*a\.png cannot be read as an image"):
         read_reference(path)
 
 
