@@ -198,7 +198,7 @@ def test_sets_that_are_no_files_are_refused(tmp_path):
     with pytest.raises(VisleakError) as caught:
         files_of(images)
     assert str(caught.value) == (
-        "set 'held': this trainer opens the images itself, and those of a set in memory are no"
+        "set 'held': this trainer opens the images itself, and those of a set in memory are not"
         " files of this machine; unpack them into a folder, or use --trainer torch:detector, which"
         " reads every source"
     )
