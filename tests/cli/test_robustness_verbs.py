@@ -82,9 +82,7 @@ def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -
     assert ran.code == 0
     lines = ran.err.splitlines()
     assert len(lines) == 2
-    assert (
-        "cannot support a rate of 1e-06: with 10 pairs of images the smallest is 0.1" in lines[0]
-    )
+    assert "cannot support a rate of 1e-06: with 10 pairs of images the smallest is 0.1" in lines[0]
     assert json.loads(ran.out) == json.loads(file.read_text())
 
 

@@ -171,7 +171,9 @@ def test_which_set_a_column_is_of(folder: Path, tmp_path: Path) -> None:
     summary = read_summary(folder).as_dict()
     summary["comparisons"].append(summary["comparisons"][0] | {"reference_set": "web"})
     write_json(folder / "audit.json", summary)
-    with pytest.raises(UsageError, match="a column of a list has one set; choose with --train: train, web"):
+    with pytest.raises(
+        UsageError, match="a column of a list has one set; choose with --train: train, web"
+    ):
         import_verdicts(folder, path)
     assert import_verdicts(folder, path, train="train").added == 1
 

@@ -63,7 +63,9 @@ def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
     folder = made(tmp_path, "1.png")
     triggers = prompts(one=("https://a.example/1.png",), two=("https://b.example/1.png",))
     (note,) = references_of(triggers, folder).notes
-    assert note.startswith("1 reference file stands for several addresses that have the same ending")
+    assert note.startswith(
+        "1 reference file stands for several addresses that have the same ending"
+    )
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
