@@ -1,1 +1,1 @@
-"""Looking at the images of candidate pairs: are they the same shot, and what was done to it?"""
+"""Verification of candidate pairs: the pixels of both images are aligned and compared."""

@@ -104,10 +104,14 @@ class _Look:
 
     @classmethod
     def of(
-        cls, sides: _Sides | None, matrix: Matrix, side: int, covers: Covers | None = None
+        cls,
+        sides: _Sides | None,
+        matrix: Matrix,
+        framed: _Framed | None,
+        covers: Covers | None = None,
     ) -> _Look:
-        """Look in a frame of a long side of at most ``side`` pixels beside what covers it."""
-        found = None if sides is None else _in_register(sides, matrix, side, covers)
+        """Compare two images in a frame, beside what covers them."""
+        found = None if framed is None else framed.in_register(covers)
         detail = Detail() if found is None else shared_detail(*found)
         return cls(sides, matrix, found, detail, covers)
 
@@ -120,22 +124,24 @@ class _Look:
 def _look(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> _Look:
     """Compare two images, and again beside what covers them where they share any detail."""
     sides = _sides(photos, matrix)
-    look = _Look.of(sides, matrix, side)
-    if sides is None or look.detail.amount < SHARED:
+    framed = _Framed.of(sides, matrix, side)
+    look = _Look.of(sides, matrix, framed)
+    if framed is None or look.detail.amount < SHARED:
         return look
-    covers = _covers(sides, matrix, side)
-    return look if covers is None else _Look.of(sides, matrix, side, covers)
+    covers = framed.covers()
+    return look if covers is None else _Look.of(sides, matrix, framed, covers)
 
 
 def _places(look: _Look) -> Comparison:
     """Return what is shared, and the places that differ where that is enough to look for them."""
-    if look.sides is None or look.found is None:
+    if look.found is None:
         return Comparison()
     detail, found = look.detail, look.found
     if detail.amount < SHARED:
         return Comparison(detail, side=look.side)
     if look.side >= DETAIL_SIDE:
-        found = _in_register(look.sides, look.matrix, PLACES_SIDE, look.covers) or found
+        framed = _Framed.of(look.sides, look.matrix, PLACES_SIDE)
+        found = found if framed is None else framed.in_register(look.covers)
     ours, theirs, mask = found
     alteration = ALTERED_ALL_OVER
     if detail.opposed <= CONTRADICTED:
@@ -182,7 +188,8 @@ def closer(
                 reference_ratio=measures.reference_ratio,
             )
     if look.detail.amount >= SHARED and look.side >= GLANCE_SIDE:
-        look = _Look.of(look.sides, look.matrix, DETAIL_SIDE, look.covers)
+        framed = _Framed.of(look.sides, look.matrix, DETAIL_SIDE)
+        look = _Look.of(look.sides, look.matrix, framed, look.covers)
     return _with(measures, _places(look), query, reference), look.matrix
 
 
@@ -253,8 +260,13 @@ class _Framed:
     place: Placement
 
     @classmethod
-    def of(cls, sides: _Sides, matrix: Matrix, side: int) -> _Framed | None:
-        """Return both images; ``None`` where next to nothing overlaps."""
+    def of(cls, sides: _Sides | None, matrix: Matrix, side: int) -> _Framed | None:
+        """Return both images in a frame of a long side of at most ``side`` pixels.
+
+        ``None`` where next to nothing overlaps.
+        """
+        if sides is None:
+            return None
         place = Placement.of(sides.query.shape, sides.reference.shape, matrix, side)
         if place is None:
             return None
@@ -263,35 +275,21 @@ class _Framed:
         mask = both_inside(whole, part)
         return None if mask is None else cls(ours, theirs, mask, place)
 
+    def covers(self) -> Covers | None:
+        """Return what covers one of the images, if anything does."""
+        found = covers_of(self.query, self.reference, both_whole(self.place), self.mask)
+        return found if found.where.any() else None
 
-def _covers(sides: _Sides, matrix: Matrix, side: int) -> Covers | None:
-    """Return what covers one of the images, if anything does."""
-    framed = _Framed.of(sides, matrix, side)
-    if framed is None:
-        return None
-    found = covers_of(framed.query, framed.reference, both_whole(framed.place), framed.mask)
-    return found if found.where.any() else None
+    def in_register(self, covers: Covers | None) -> tuple[Float32, Float32, Bool]:
+        """Return both images and their mask, in register and equally sharp.
 
-
-def _in_register(
-    sides: _Sides, matrix: Matrix, side: int, covers: Covers | None
-) -> tuple[Float32, Float32, Bool] | None:
-    """Return both images and their mask in a frame, in register and equally sharp.
-
-    Args:
-        sides: the images.
-        matrix: query to reference in unit coordinates.
-        side: long side of the frame, at most.
-        covers: what is excluded, in a frame of any size; there both images are the reference.
-    """
-    framed = _Framed.of(sides, matrix, side)
-    if framed is None:
-        return None
-    ours, theirs, mask = framed.query, framed.reference, framed.mask
-    if covers is None:
-        return (*closeup.blurred_equally(registered(ours, theirs, mask), theirs, mask)[:2], mask)
-    where = covers.resized(framed.place.size).where
-    mask = mask & ~where
-    ours, theirs, _ = closeup.blurred_equally(registered(ours, theirs, mask), theirs, mask)
-    # what is beside a cover has no ground in common with it
-    return np.where(where, theirs, ours), theirs, mask
+        Args:
+            covers: what is excluded, in a frame of any size; there both images are the reference.
+        """
+        ours, theirs, mask = self.query, self.reference, self.mask
+        hidden = None if covers is None else covers.resized(self.place.size).where
+        if hidden is not None:
+            mask = mask & ~hidden
+        ours, theirs, _ = closeup.blurred_equally(registered(ours, theirs, mask), theirs, mask)
+        # what is beside a cover has no ground in common with it
+        return (ours if hidden is None else np.where(hidden, theirs, ours)), theirs, mask
