@@ -159,11 +159,9 @@ class Trees:
         table = np.zeros((len(trees), most, 5))
         table[:, :, 0] = -1
         for number, tree in enumerate(trees):
-            for place, node in enumerate(tree):
-                if len(node) == 1:
-                    table[number, place, 4] = node[0]
-                else:
-                    table[number, place, :4] = node
+            table[number, : len(tree)] = [
+                (-1, 0, 0, 0, *node) if len(node) == 1 else (*node, 0) for node in tree
+            ]
         feature, left, right = (table[:, :, at].astype(np.int16) for at in (0, 2, 3))
         return cls(intercept, tuple(features), feature, table[:, :, 1], left, right, table[:, :, 4])
 
