@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from visleak.memorization.benchmark import Benchmark
     from visleak.memorization.model import TokenModel
     from visleak.memorization.search.driver import Progress, SearchTask
+    from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
     from visleak.memorization.tracing import Trace
     from visleak.pipeline.context import Progress as Bar
     from visleak.reporting import Document
@@ -294,6 +295,24 @@ def _norm(score: ScoreSettings, call: Call) -> Any:
     return score.norm if "norm" in call.given else None
 
 
+def _of_preset(
+    loaded: TokenModel,
+    preset: Any,
+    settings: Any,
+    rules: Rules,
+    words: LanguageModel,
+    score: ScoreSettings,
+    call: Call,
+) -> tuple[ScoreSettings, MaskedLanguageModel, dict[str, object]]:
+    """Return D, the model that proposes words, and the record of the settings, by a preset."""
+    from visleak.memorization.search import presets, proposals
+
+    timestep = presets.timestep_of(preset.preset)
+    d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
+    proposer = proposals.load_language_model(words.lm, rules=rules, device=loaded.device)
+    return d, proposer, presets.about_preset(preset, settings, rules, d.timestep)
+
+
 def search(
     model: Model,
     options: Searching,
@@ -310,7 +329,7 @@ def search(
     does one that its budget ended, with a larger one.
     """
     from visleak.memorization.model import version_of
-    from visleak.memorization.search import presets, proposals
+    from visleak.memorization.search import presets
     from visleak.memorization.search.gibbs import GibbsSearch
     from visleak.memorization.search.lists import RandomSettings, RandomWords
     from visleak.memorization.search.run import document, search_into
@@ -333,9 +352,7 @@ def search(
         edges.note("the preset's kappa is on another scale of D: chains are not counted by it")
         counted = None
     presets.refuse_longer(loaded, settings.length)
-    timestep = presets.timestep_of(given.preset)
-    d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
-    proposer = proposals.load_language_model(words.lm, rules=rules, device=loaded.device)
+    d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
     found = search_into(
         RandomWords(proposer, RandomSettings(settings.length, keep=settings.keep))
         if random
@@ -343,7 +360,7 @@ def search(
         _task(loaded, d, "searching", budget, call, options.chains),
         out,
         kappa=counted,
-        about=presets.about_preset(preset, settings, rules, d.timestep),
+        about=about,
         force=result.force,
         say=edges.note,
     )
@@ -365,7 +382,7 @@ def augment(
     Writes augment.json, the best prompts of each trigger, and the bank of all that were scored.
     """
     from visleak.memorization.prompt_files import read_prompts
-    from visleak.memorization.search import presets, proposals
+    from visleak.memorization.search import presets
     from visleak.memorization.search.run import augment_into, document
     from visleak.memorization.settings import preset_of
 
@@ -376,12 +393,10 @@ def augment(
     call.kept = _keeps(out)
     loaded = load(model, model.model, call)
     presets.refuse_other_scale(loaded, preset, call.given)
-    timestep = presets.timestep_of(given.preset)
-    d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
-    about = presets.about_preset(preset, settings, rules, d.timestep)
+    d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
     made = augment_into(
         _task(loaded, d, "augmenting", budget, call),
-        proposals.load_language_model(words.lm, rules=rules, device=loaded.device),
+        proposer,
         listed,
         settings,
         out,
