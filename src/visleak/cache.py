@@ -19,7 +19,6 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
 from visleak.storage.database import CHUNK, connect, transaction
@@ -174,12 +173,7 @@ class Cache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

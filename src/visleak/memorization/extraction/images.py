@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 import numpy as np
@@ -203,12 +202,7 @@ class ImageStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
