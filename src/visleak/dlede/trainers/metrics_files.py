@@ -240,7 +240,7 @@ def _last_of_csv(text: str, path: Path) -> tuple[dict[str, float], str]:
 
 
 def _metric(column: str) -> str | None:
-    """Return the metric of a column; of boxes, where masks or key points stand beside them."""
+    """Return the metric of a column; of boxes, where the file also has masks or key points."""
     return COLUMNS.get(column.removeprefix("metrics/").removesuffix("(B)"))
 
 
