@@ -68,29 +68,17 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The content of a folder, and what it depends on.
-
-    Attributes:
-        images: the set.
-        encoder: makes the vectors.
-        folder: to write to.
-        dtype: of the stored numbers.
-        shard: images per shard.
-        salt: for anonymous ids, or ``None``.
-        names: ids in the folder, of all images.
-        order: positions of the images, in the order in which they are written.
-        key: digest of everything the folder depends on; ``None`` if unknowable.
-    """
+    """The content of a folder, and what it depends on."""
 
     images: ImageSet
-    encoder: Encoder
-    folder: Path
-    dtype: str
-    shard: int
-    salt: Salt | None
-    names: pa.StringArray
-    order: Int64
-    key: str | None
+    encoder: Encoder  # makes the vectors
+    folder: Path  # to write to
+    dtype: str  # of the stored numbers
+    shard: int  # images per shard
+    salt: Salt | None  # for anonymous ids, or None
+    names: pa.StringArray  # ids in the folder, of all images
+    order: Int64  # positions of the images, in the order in which they are written
+    key: str | None  # digest of everything the folder depends on; None if unknowable
 
     @property
     def shards(self) -> list[Shard]:
@@ -302,16 +290,7 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
 
 
 def claim(folder: Path, key: str | None, *, force: bool) -> bool:
-    """Prepare a folder for a job; return whether it is finished already.
-
-    Args:
-        folder: the folder, locked.
-        key: digest of everything the job depends on; ``None`` if unknowable.
-        force: replace what another job wrote.
-
-    Raises:
-        UsageError: the folder holds another set, or one of another encoder.
-    """
+    """Prepare a folder for a job; return whether it is finished already."""
     for place in (VECTORS, TEXTS):
         remove_unfinished(folder / place)
     manifest = manifest_of(folder)
@@ -365,15 +344,10 @@ THUMBNAILS: Final = ("builtin",)
 
 @dataclass(frozen=True, slots=True)
 class Salt:
-    """The secret of an anonymous folder.
+    """The secret of an anonymous folder."""
 
-    Attributes:
-        path: the file it is kept in, outside the folder.
-        key: made of it, 64 bytes.
-    """
-
-    path: Path
-    key: bytes
+    path: Path  # the file it is kept in, outside the folder
+    key: bytes  # made of it, 64 bytes
 
     def hashed(self, ids: pa.StringArray) -> pa.StringArray:
         """Return the new ids: keyed BLAKE2b-128 of ids, in hexadecimal."""
@@ -387,16 +361,7 @@ class Salt:
 
 
 def salt_for(folder: Path, given: Path | None) -> Salt:
-    """Return the salt of a folder: of a file, the one next to the folder, or a new one.
-
-    Args:
-        folder: the folder that is published.
-        given: a file with a salt.
-
-    Raises:
-        UsageError: the file is missing, lies in the folder, or its salt is too short.
-        VisleakError: it cannot be read or written.
-    """
+    """Return the salt of a folder: of a file, the one next to the folder, or a new one."""
     path = given if given is not None else beside(folder, ".salt")
     if given is not None and not given.is_file():
         raise UsageError(f"salt {given} is not a file; leave --salt out to have one made")
@@ -435,11 +400,7 @@ def public_name(text: str) -> str:
 
 
 def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:
-    """Write the table of hashed and original ids next to a folder, readable only by its owner.
-
-    Raises:
-        VisleakError: it cannot be written.
-    """
+    """Write the table of hashed and original ids next to a folder, readable only by its owner."""
     path = beside(folder, ".ids.csv")
     rows = zip(hashed.to_pylist(), images.ids.to_pylist(), images.locators.to_pylist(), strict=True)
     try:

@@ -29,15 +29,10 @@ NOTES: Final = ".shard_*.json"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The files of a shard.
+    """The files of a shard."""
 
-    Attributes:
-        folder: of the embeddings.
-        number: of the shard.
-    """
-
-    folder: Path
-    number: int
+    folder: Path  # of the embeddings
+    number: int  # of the shard
 
     @property
     def vectors(self) -> Path:
@@ -57,27 +52,16 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A finished shard.
+    """A finished shard."""
 
-    Attributes:
-        rows: number of vectors.
-        digest: BLAKE2b-128 of the file of vectors, in hexadecimal.
-        table: that of the table.
-        problems: images that could not be read.
-    """
-
-    rows: int
-    digest: str
-    table: str
-    problems: tuple[Problem, ...]
+    rows: int  # number of vectors
+    digest: str  # BLAKE2b-128 of the file of vectors, in hexadecimal
+    table: str  # that of the table
+    problems: tuple[Problem, ...]  # images that could not be read
 
 
 def read_note(shard: Shard) -> Note | None:
-    """Return the note of a shard, ``None`` if it is not finished.
-
-    Raises:
-        VisleakError: the note is damaged.
-    """
+    """Return the note of a shard, ``None`` if it is not finished."""
     if not shard.note.is_file() or not (shard.vectors.is_file() and shard.texts.is_file()):
         return None
     try:
@@ -96,16 +80,7 @@ def write_shard(
     table: pa.Table,
     problems: Sequence[Problem],
 ) -> Note:
-    """Write a shard; its note last, so that a killed run leaves it unfinished.
-
-    Args:
-        shard: to write.
-        prints: the vectors.
-        order: rows of ``prints``, in the order in which they are written.
-        dtype: type of the numbers.
-        table: of the images, in that order.
-        problems: images that could not be read.
-    """
+    """Write a shard; its note last, so that a killed run leaves it unfinished."""
     _write_matrix(shard.vectors, prints.matrix, order, dtype)
     parts = (table.slice(start, GROUP) for start in range(0, max(1, len(table)), GROUP))
     write_tables(shard.texts, table.schema, parts)

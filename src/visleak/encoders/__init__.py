@@ -61,11 +61,7 @@ def load_encoder(encoder: str | Encoder | Encodes = "builtin", **options: object
 
 
 def known_request(encoder: str) -> Request:
-    """Parse the text of an encoder; nothing is loaded.
-
-    Raises:
-        UsageError: there is no encoder of that name.
-    """
+    """Parse the text of an encoder; nothing is loaded."""
     request = parse(encoder)
     if request.name not in ENCODERS:
         raise UsageError(f"encoder must be one of {', '.join(ENCODERS)}; got {encoder!r}")

@@ -38,18 +38,7 @@ BACKENDS: Final = ("transformers", "open_clip")
 
 
 def clip_encoder(request: Request, *, assumed: bool = False) -> NetworkEncoder:
-    """Return a CLIP by name or folder; OpenAI's ViT-B/32 by default.
-
-    Args:
-        request: names it.
-        assumed: use the preprocessing of CLIP's own processor, at the size of the network, if the
-            folder does not describe one.
-
-    Raises:
-        UsageError: an option it does not have.
-        MissingExtra: the library is not installed.
-        VisleakError: the weights could not be loaded, or are not of a CLIP.
-    """
+    """Return a CLIP by name or folder; OpenAI's ViT-B/32 by default."""
     backend = backend_of(request)
     prep = request.choice("prep", PREPS, PREPS[0])
     running = Running.asked(request)
@@ -69,22 +58,14 @@ def clip_encoder(request: Request, *, assumed: bool = False) -> NetworkEncoder:
 
 
 def backend_of(request: Request) -> str:
-    """Return which library loads a CLIP, one of :data:`BACKENDS`.
-
-    Raises:
-        UsageError: an option that a CLIP does not have, or an unknown library.
-    """
+    """Return which library loads a CLIP, one of :data:`BACKENDS`."""
     request.knows("prep", "backend", *RUNNING)
     of_open_clip = request.argument.startswith(HUB)
     return request.choice("backend", BACKENDS, BACKENDS[1 if of_open_clip else 0])
 
 
 def find_clip(request: Request, layout: Layout = TRANSFORMERS) -> Found:
-    """Return the folder of a CLIP of transformers.
-
-    Raises:
-        VisleakError: it could not be loaded, or is of another kind.
-    """
+    """Return the folder of a CLIP of transformers."""
     found = find_model(request, OPENAI_CLIP, layout)
     kind = found.config().get("model_type")
     if kind not in ("clip", "clip_vision_model"):
@@ -142,13 +123,7 @@ DEFAULT: Final = ("ViT-B-32-quickgelu", "openai")
 
 
 def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
-    """Return the image tower of a model of open_clip, and its preprocessing.
-
-    Raises:
-        MissingExtra: open_clip is not installed.
-        UsageError: open_clip does not have the name.
-        VisleakError: the weights could not be loaded.
-    """
+    """Return the image tower of a model of open_clip, and its preprocessing."""
     made, _ = whole_open_clip(request)
     tower = made.visual.float()
     digest = open_clip_digest(tower)
@@ -156,17 +131,7 @@ def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
 
 
 def whole_open_clip(request: Request, others: tuple[str, ...] = ()) -> tuple[Any, str]:
-    """Return a model of open_clip with all of its towers, and what open_clip calls it.
-
-    Args:
-        request: names the model.
-        others: files that are fetched too if the model is on the hub.
-
-    Raises:
-        MissingExtra: open_clip is not installed.
-        UsageError: open_clip does not have the name.
-        VisleakError: the weights could not be loaded.
-    """
+    """Return a model of open_clip with all of its towers, and what open_clip calls it."""
     open_clip = library("open_clip", "open-clip", "clip through open_clip")
     model, options = _source(request, open_clip, replace(OPEN_CLIP, others=others))
     with loading(f"encoder clip: open_clip cannot load {model}"):

@@ -36,13 +36,6 @@ class HashEncoder:
     """An encoder whose vectors are the bits of a hash.
 
     Images are decoded in full: a hash depends on how an image was made smaller.
-
-    Args:
-        name: how the command line calls it.
-        version: of the hash; part of the digest.
-        bits: of the hash.
-        hash_of: from pixels to the hash.
-        thresholds: published for it, or ``None``.
     """
 
     enough = 0
@@ -109,11 +102,7 @@ def thumbnail(grey: Image.Image) -> Image.Image:
 
 
 def phashes(thumbnails: Sequence[Image.Image]) -> Bool:
-    """Return the bits of many images at once, (n, 64), each as :func:`phash` has them.
-
-    Args:
-        thumbnails: from :func:`thumbnail`.
-    """
+    """Return the bits of many images at once, (n, 64), each as :func:`phash` has them."""
     from scipy.fft import dct
 
     if not thumbnails:
@@ -144,9 +133,6 @@ def pdq_encoder(request: Request) -> HashEncoder:
     """Return ``pdq`` (Facebook 2019) with the one threshold its authors recommend.
 
     A hash of low quality counts as flat: its authors discard it.
-
-    Raises:
-        MissingExtra: the package ``pdqhash`` is not installed.
     """
     request.no_argument()
     request.knows()

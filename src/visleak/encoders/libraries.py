@@ -9,17 +9,7 @@ from visleak.errors import MissingExtra, VisleakError
 
 
 def library(name: str, extra: str, what: str) -> Any:
-    """Return a library.
-
-    Args:
-        name: of its module.
-        extra: that installs it.
-        what: needs it, in words.
-
-    Raises:
-        MissingExtra: it is not installed.
-        VisleakError: it is installed and cannot be imported.
-    """
+    """Return a library."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -31,11 +21,7 @@ def library(name: str, extra: str, what: str) -> Any:
 
 
 def member(module: Any, name: str, what: str) -> Any:
-    """Return a part of a library that imports its parts on use.
-
-    Raises:
-        VisleakError: the library does not have it, or cannot import it.
-    """
+    """Return a part of a library that imports its parts on use."""
     try:
         return getattr(module, name)
     except (ImportError, AttributeError, RuntimeError) as error:

@@ -41,19 +41,14 @@ DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-parts{_PART
 
 @dataclass(frozen=True)
 class LocalFeatures:
-    """The local features of one image: the strongest of each part first.
+    """The local features of one image: the strongest of each part first."""
 
-    Attributes:
-        descriptors: ``uint8`` (n, 128): square-rooted SIFT descriptors of length about 512.
-        keypoints: ``float32`` (n, 4): x and y of the patch's centre in pixels of the bounded
-            image (x right, y down, the centre of the first pixel is 0, 0), scale (diameter in
-            the same pixels), angle (degrees in [0, 360), clockwise from the x axis).
-        width, height: size of the bounded image in pixels.
-    """
-
-    descriptors: Bytes8
+    descriptors: Bytes8  # uint8 (n, 128): square-rooted SIFT descriptors of length about 512
+    # float32 (n, 4): x and y of the patch's centre in pixels of the bounded image (x right, y down,
+    # the centre of the first pixel is 0, 0), scale (diameter in the same pixels), angle (degrees in
+    # [0, 360), clockwise from the x axis)
     keypoints: Float32
-    width: int
+    width: int  # size of the bounded image in pixels
     height: int
 
     def __post_init__(self) -> None:
@@ -73,12 +68,6 @@ def local_features(
     """Return the SIFT features of an image, the strongest of each part of it.
 
     The result depends on the pixels alone, not on the number of threads OpenCV uses.
-
-    Args:
-        image: ``uint8`` (height, width, 3), RGB.
-        smallest: an image with a shorter short side has no features.
-        bound: the image is scaled down to this long side in pixels; never up.
-        most: how many features to keep.
 
     >>> blank = np.zeros((120, 160, 3), np.uint8)
     >>> local_features(blank).descriptors.shape
@@ -155,12 +144,6 @@ def view_features(
     Turns need no view of their own, because SIFT is independent of them: ``mirror`` finds all four
     mirrored views. The result is that of :func:`local_features` on the changed pixels, up to the
     rounding of the resize.
-
-    Args:
-        descriptors: ``uint8`` (n, 128), of one image or of many in a row.
-        keypoints: ``float32`` (n, 4) as in :class:`LocalFeatures`.
-        widths: width of the bounded image in pixels, one for all or one per feature.
-        view: index into :data:`visleak.records.VIEWS`: ``original``, ``mirror`` or ``inverted``.
     """
     name = VIEWS[view]
     if name == "original":

@@ -84,25 +84,15 @@ GPU_BATCH: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Where and how a network runs.
+    """Where and how a network runs."""
 
-    Attributes:
-        device: ``cpu``, ``cuda:N`` or ``mps``.
-        precision: ``fp32``, ``fp16`` or ``bf16``.
-        batch: images per call of the network.
-    """
-
-    device: str
-    precision: str
-    batch: int
+    device: str  # cpu, cuda:N or mps
+    precision: str  # fp32, fp16 or bf16
+    batch: int  # images per call of the network
 
     @classmethod
     def asked(cls, request: Request) -> Running:
-        """Return what the options of a request say; ``auto`` is a CUDA GPU if torch finds one.
-
-        Raises:
-            UsageError: an option has an invalid value, or the device does not exist.
-        """
+        """Return what the options of a request say; ``auto`` is a CUDA GPU if torch finds one."""
         device = _device(request)
         precision = request.choice("precision", PRECISIONS, "auto")
         gpu = device.startswith("cuda")
@@ -133,17 +123,12 @@ def _device(request: Request) -> str:
 
 @dataclass(frozen=True)
 class Tower:
-    """A loaded network from images to vectors.
+    """A loaded network from images to vectors."""
 
-    Attributes:
-        module: the network, in ``float32`` on the CPU.
-        vectors: from the module and its input (n, 3, height, width) to vectors (n, width).
-        digest: of its weights and of what it does with them.
-    """
-
-    module: Any
+    module: Any  # the network, in float32 on the CPU
+    # from the module and its input (n, 3, height, width) to vectors (n, width)
     vectors: Callable[[Any, Any], Any]
-    digest: str
+    digest: str  # of its weights and of what it does with them
 
 
 class NetworkEncoder(BatchedEncoder):
@@ -230,13 +215,7 @@ def digest(*parts: str | Mapping[str, Any]) -> str:
 
 
 def tensors_digest(tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Return the digest of a network's tensors, as ``float32``, and of what is done with them.
-
-    Args:
-        tensors: by name, read one at a time; integers (counters, positions) are not weights and
-            are left out.
-        about: everything else that the network's vectors depend on, as plain values.
-    """
+    """Return the digest of a network's tensors, as ``float32``, and of what is done with them."""
     hasher = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):
         tensor = tensors[name]

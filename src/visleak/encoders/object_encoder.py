@@ -34,17 +34,6 @@ class ObjectEncoder(BatchedEncoder):
 
     The object may also have ``name``, ``digest``, ``width``, ``thresholds``, ``batch`` and
     ``enough``, which mean what they mean for any encoder.
-
-    Args:
-        thing: the object.
-
-    Attributes:
-        lasting: the digest will be that of the same object in another run; without it nothing is
-            cached and no audit is reused.
-
-    Raises:
-        UsageError: it has no such method, or an attribute with an invalid value.
-        VisleakError: its ``encode`` does not return vectors.
     """
 
     precision = ""
@@ -71,11 +60,7 @@ class ObjectEncoder(BatchedEncoder):
         self.width = self._number("width", 1, 0) or self._tried()
 
     def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-        """Return what the object makes of images, (n, width).
-
-        Raises:
-            VisleakError: the object returned something other than vectors.
-        """
+        """Return what the object makes of images, (n, width)."""
         made = self._encoded(prepared)
         if made.shape[1] != self.width:
             raise VisleakError(

@@ -45,37 +45,24 @@ LARGEST: Final = 4096
 
 @dataclass(frozen=True)
 class Recipe:
-    """How images are prepared for a network, and what its vectors mean.
+    """How images are prepared for a network, and what its vectors mean."""
 
-    Attributes:
-        size: (height, width) or, for ``short-side``, (short,), in pixels.
-        mean, std: of the channels in the network's order, for values from 0 to 1.
-        resize: ``squash`` changes the aspect ratio, ``short-side`` keeps it.
-        crop: (height, width) about the centre, or empty.
-        interpolation: a filter of Pillow.
-        rounding: where an odd crop begins: ``floor``, or ``even`` as torchvision rounds.
-        channels: their order.
-        layout: order of the network's axes.
-        input, output: names in the network; empty if it has only one.
-        normalise: the network's vectors have yet to be made unit length.
-        enough: a JPEG may be decoded at a half, a quarter or an eighth as long as its short side
-            keeps this many pixels; 0 decodes all.
-        thresholds: ``{"hard": .., "soft": .., "provenance": ..}`` or ``None``.
-    """
-
-    size: tuple[int, ...]
-    mean: tuple[float, ...]
+    size: tuple[int, ...]  # (height, width) or, for short-side, (short,), in pixels
+    mean: tuple[float, ...]  # of the channels in the network's order, for values from 0 to 1
     std: tuple[float, ...]
-    resize: str = "squash"
-    crop: tuple[int, ...] = ()
-    interpolation: str = "bicubic"
-    rounding: str = "floor"
-    channels: str = "RGB"
-    layout: str = "NCHW"
-    input: str = ""
+    resize: str = "squash"  # squash changes the aspect ratio, short-side keeps it
+    crop: tuple[int, ...] = ()  # (height, width) about the centre, or empty
+    interpolation: str = "bicubic"  # a filter of Pillow
+    rounding: str = "floor"  # where an odd crop begins: floor, or even as torchvision rounds
+    channels: str = "RGB"  # their order
+    layout: str = "NCHW"  # order of the network's axes
+    input: str = ""  # names in the network; empty if it has only one
     output: str = ""
-    normalise: bool = True
+    normalise: bool = True  # the network's vectors have yet to be made unit length
+    # a JPEG may be decoded at a half, a quarter or an eighth as long as its short side keeps this
+    # many pixels; 0 decodes all
     enough: int = 0
+    # {"hard": .., "soft": .., "provenance": ..} or None
     thresholds: Mapping[str, Any] | None = None
 
     @property
@@ -104,12 +91,7 @@ class Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Return the recipe in a file.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is not a recipe, or a newer visleak wrote it.
-    """
+    """Return the recipe in a file."""
     if not path.is_file():
         raise UsageError(
             f"no such file: {path}; it says how images are prepared for the network"
@@ -191,20 +173,7 @@ _BLOCK: Final = 1 << 24
 
 
 class OnnxEncoder(BatchedEncoder):
-    """An encoder whose network is run by onnxruntime.
-
-    Args:
-        name: how the command line calls it.
-        path: the ONNX file.
-        recipe: how to prepare images for it.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        batch: images per call.
-
-    Raises:
-        MissingExtra: onnxruntime is not installed.
-        UsageError: the device does not exist.
-        VisleakError: the file is not a network from images to vectors.
-    """
+    """An encoder whose network is run by onnxruntime."""
 
     def __init__(
         self, name: str, path: Path, recipe: Recipe, device: str = "auto", batch: int = BATCH
@@ -294,12 +263,7 @@ def onnx_encoder(request: Request) -> OnnxEncoder:
 
 
 def recipe_of(request: Request, path: Path) -> Recipe:
-    """Return the recipe of a network: that of the option ``prep``, or of ``FILE.json``.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is not a recipe.
-    """
+    """Return the recipe of a network: that of the option ``prep``, or of ``FILE.json``."""
     given = request.options.get("prep")
     return read_recipe(Path(given) if given else path.with_name(f"{path.name}.json"))
 
@@ -404,12 +368,6 @@ def external_files(model: memoryview) -> tuple[str, ...]:
 
     A model over 2 GB, or one of the newer exporter of torch, has its tensors in files beside it,
     which are part of the encoder's digest. The protocol buffer is read without any library.
-
-    Args:
-        model: the bytes of an ONNX file.
-
-    Raises:
-        ValueError: it is not a protocol buffer.
 
     >>> external_files(memoryview(b""))
     ()

@@ -38,23 +38,15 @@ MOST_PIXELS: Final = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class PixelPreparation:
-    """Resizes and crops an image as its network's library does.
+    """Resizes and crops an image as its network's library does."""
 
-    Attributes:
-        resize: ``(short,)``, the length of the short side; ``(height, width)``, whatever the
-            shape; or ``()``.
-        crop: ``(height, width)`` about the centre, with black where the image is smaller; or
-            ``()``.
-        resample: Pillow's number of the filter (2 bilinear, 3 bicubic).
-        rounding: ``floor`` begins an odd crop as transformers does, ``even`` as torchvision.
-        prep: a step before it, one of :data:`PREPS`.
-    """
-
+    # (short,), the length of the short side; (height, width), whatever the shape; or ()
     resize: tuple[int, ...]
+    # (height, width) about the centre, with black where the image is smaller; or ()
     crop: tuple[int, ...] = ()
-    resample: int = 3
-    rounding: str = "floor"
-    prep: str = "none"
+    resample: int = 3  # Pillow's number of the filter (2 bilinear, 3 bicubic)
+    rounding: str = "floor"  # floor begins an odd crop as transformers does, even as torchvision
+    prep: str = "none"  # a step before it, one of PREPS
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -157,10 +149,6 @@ def as_laion(pixels: Bytes8, jpeg: bool = True) -> Bytes8:
     The mode ``border`` of img2dataset: the longest side is resized to 256 (area when shrinking,
     Lanczos when enlarging), white is added on either side up to a square, and the result is
     stored as JPEG.
-
-    Args:
-        pixels: ``uint8`` (height, width, 3), RGB.
-        jpeg: store it as JPEG of quality 95 and read it again.
     """
     height, width = pixels.shape[:2]
     longest = max(height, width)
@@ -214,15 +202,10 @@ _SHORT_SIDE: Final = ("CLIP", "Bit", "ConvNext")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """``(pixels * factor - mean) / std`` in each channel.
+    """``(pixels * factor - mean) / std`` in each channel."""
 
-    Attributes:
-        factor: of the pixels, 1/255 as a rule.
-        mean, std: three numbers each.
-    """
-
-    factor: float = 1 / 255
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    factor: float = 1 / 255  # of the pixels, 1/255 as a rule
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # three numbers each
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def recipe(self) -> dict[str, Any]:
@@ -243,15 +226,7 @@ class Preprocessing:
 
 
 def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
-    """Return the preprocessing of the model in a folder.
-
-    Args:
-        folder: as ``save_pretrained`` writes it, or the hub has it.
-        prep: a step before it, one of :data:`PREPS`.
-
-    Raises:
-        VisleakError: the folder does not state it, or it is not supported.
-    """
+    """Return the preprocessing of the model in a folder."""
     path, config = _read(folder)
     kind = _kind(path, config)
     stated = {name: value for name, value in config.items() if value is not None}

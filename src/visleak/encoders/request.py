@@ -10,21 +10,13 @@ from visleak.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The parts of such a text.
+    """The parts of such a text."""
 
-    Attributes:
-        text: as given.
-        name: before the first ``:``; a name of :data:`visleak.encoders.ENCODERS`.
-        argument: after it, such as a file or the name of a model; may be empty.
-        options: what follows the last ``?``, by name.
-        kind: of what is named, in a word, for messages.
-    """
-
-    text: str
-    name: str
-    argument: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-    kind: str = "encoder"
+    text: str  # as given
+    name: str  # before the first :; a name of ENCODERS
+    argument: str = ""  # after it, such as a file or the name of a model; may be empty
+    options: Mapping[str, str] = field(default_factory=dict)  # what follows the last ?, by name
+    kind: str = "encoder"  # of what is named, in a word, for messages
 
     @property
     def called(self) -> str:
@@ -45,11 +37,7 @@ class Request:
         return replace(self, options={**self.options, **more})
 
     def knows(self, *options: str) -> None:
-        """Refuse all options but some.
-
-        Raises:
-            UsageError: another one was given; the message lists the valid ones.
-        """
+        """Refuse all options but some."""
         for option in self.options:
             if option not in options:
                 have = ", ".join(sorted(options))
@@ -59,23 +47,12 @@ class Request:
                 )
 
     def no_argument(self) -> None:
-        """Refuse an argument after the name.
-
-        Raises:
-            UsageError: one was given.
-        """
+        """Refuse an argument after the name."""
         if self.argument:
             raise UsageError(f"{self.called} takes nothing after its name; got {self.text!r}")
 
     def wanted_argument(self, what: str) -> str:
-        """Return the argument.
-
-        Args:
-            what: the argument in words, such as ``FILE``.
-
-        Raises:
-            UsageError: it is missing.
-        """
+        """Return the argument."""
         if not self.argument:
             raise UsageError(
                 f"{self.called} needs {what} after its name: {self.name}:{what}; got {self.text!r}"
@@ -83,22 +60,14 @@ class Request:
         return self.argument
 
     def choice(self, option: str, allowed: Sequence[str], default: str) -> str:
-        """Return an option that is one of the allowed words.
-
-        Raises:
-            UsageError: it is not.
-        """
+        """Return an option that is one of the allowed words."""
         value = self.options.get(option, default)
         if value not in allowed:
             raise self.refused(option, f"one of {', '.join(allowed)}")
         return value
 
     def number(self, option: str, default: int, least: int = 1) -> int:
-        """Return an option that is a whole number.
-
-        Raises:
-            UsageError: it is not, or it is below ``least``.
-        """
+        """Return an option that is a whole number."""
         value = self.options.get(option, str(default))
         # int() refuses thousands of digits with a message of its own
         if not (value.isascii() and value.isdecimal() and len(value) < 10) or int(value) < least:
@@ -119,9 +88,6 @@ class Request:
     def named(self, *options: str) -> str:
         """Return the text with only the options that determine what the vectors mean.
 
-        Args:
-            options: their names, in the order of the result.
-
         >>> parse("clip:M?device=cpu&prep=laion").named("prep")
         'clip:M?prep=laion'
         """
@@ -132,9 +98,6 @@ class Request:
 
 def parse(text: str, kind: str = "encoder") -> Request:
     """Parse the text of an encoder, or of something else that is named in this way.
-
-    Raises:
-        UsageError: what follows the ``?`` is not a list of options.
 
     >>> request = parse("sscd:disc.pt?resize=320x320&batch=8")
     >>> request.name, request.argument, dict(request.options)

@@ -37,12 +37,7 @@ HOME: Final = "https://github.com/facebookresearch/sscd-copy-detection"
 
 
 def sscd_encoder(request: Request) -> NetworkEncoder:
-    """Return SSCD from a TorchScript file.
-
-    Raises:
-        UsageError: no file is named, or an option it does not have.
-        VisleakError: there is no such file, or it is not TorchScript with SSCD's signature.
-    """
+    """Return SSCD from a TorchScript file."""
     path = Path(request.wanted_argument("FILE")).expanduser()
     request.knows("resize", *RUNNING)
     resize = RESIZES[request.choice("resize", tuple(RESIZES), "288")]
@@ -71,17 +66,7 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
 
 
 def load_script(torch: Any, path: Path, what: str, advice: str) -> Any:
-    """Return the network of a TorchScript file, in ``float32`` on the CPU.
-
-    Args:
-        torch: the library.
-        path: the file, which is a program: one whose maker is trusted.
-        what: needs it, for messages.
-        advice: what to do if it is not such a file.
-
-    Raises:
-        VisleakError: it is not such a file.
-    """
+    """Return the network of a TorchScript file, in ``float32`` on the CPU."""
     try:
         with warnings.catch_warnings():
             # torch asks makers of new files for another format; these are published as they are

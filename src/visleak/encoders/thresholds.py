@@ -12,9 +12,6 @@ from visleak.encoders.request import Request, parse
 def stated_thresholds(value: object) -> Mapping[str, Any] | None:
     """Return stated thresholds as plain values, ``None`` for none.
 
-    Raises:
-        ValueError: they are out of range, or their source is not stated.
-
     >>> stated_thresholds({"hard": 1, "soft": 0.5, "provenance": "measured"})
     {'hard': 1.0, 'soft': 0.5, 'provenance': 'measured'}
     """

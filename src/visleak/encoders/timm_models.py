@@ -26,13 +26,7 @@ LAYOUT: Final = Layout("timm", "config.json", ("model.safetensors", "pytorch_mod
 
 
 def timm_encoder(request: Request) -> NetworkEncoder:
-    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder.
-
-    Raises:
-        UsageError: timm does not have the model.
-        MissingExtra: timm, or the torchvision it needs, cannot be imported.
-        VisleakError: its weights could not be loaded, or its preprocessing is not supported.
-    """
+    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder."""
     name = request.wanted_argument("NAME")
     request.knows(*RUNNING)
     timm = library("timm", "timm", request.called)
@@ -52,18 +46,7 @@ def timm_encoder(request: Request) -> NetworkEncoder:
 
 
 def timm_model(timm: Any, name: str, what: str, **options: Any) -> Any:
-    """Return a pretrained model of timm on the CPU.
-
-    Args:
-        timm: the library.
-        name: of the model, ``hf-hub:OWNER/NAME`` or a folder.
-        what: needs it, for messages, such as ``encoder timm``.
-        options: for ``timm.create_model``.
-
-    Raises:
-        UsageError: timm does not have the model.
-        VisleakError: its weights could not be loaded.
-    """
+    """Return a pretrained model of timm on the CPU."""
     found, overlay = _weights(timm, name, what)
     with loading(f"{what}: {found} cannot be loaded"):
         return timm.create_model(
@@ -99,16 +82,7 @@ def _weights(timm: Any, name: str, what: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preprocessing:
-    """Return timm's preprocessing of a model for evaluation.
-
-    Args:
-        timm: the library.
-        module: the model.
-        name, what: of the model, and what needs it, for messages.
-
-    Raises:
-        VisleakError: it is not supported.
-    """
+    """Return timm's preprocessing of a model for evaluation."""
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
     mode, method = config["crop_mode"], config["interpolation"]

@@ -40,52 +40,34 @@ def _silent(done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sentences as a text tower takes them.
+    """Sentences as a text tower takes them."""
 
-    Attributes:
-        ids: ``int64`` (n, context), filled up.
-        lengths: ``int64`` (n,): tokens up to and with the one that ends a sentence; later ones do
-            not change its vector.
-        cut: ``bool`` (n,): the sentence was longer than the context, and its end is lost.
-    """
-
-    ids: Int64
+    ids: Int64  # int64 (n, context), filled up
+    # int64 (n,): tokens up to and with the one that ends a sentence; later ones do not change its
+    # vector
     lengths: Int64
-    cut: Bool
+    cut: Bool  # bool (n,): the sentence was longer than the context, and its end is lost
 
 
 @dataclass(frozen=True)
 class LoadedText:
-    """A text tower as its library loads it.
+    """A text tower as its library loads it."""
 
-    Attributes:
-        module: the network, in ``float32`` on the CPU.
-        vectors: from the module and tokens (n, length) to vectors (n, width).
-        tokenizer: from sentences to tokens.
-        context: most tokens of a sentence.
-        logit_scale: factor of cosines before a softmax (its exponential is taken).
-        digest: of the weights, the tokenizer and what is done with them.
-    """
-
-    module: Any
+    module: Any  # the network, in float32 on the CPU
+    # from the module and tokens (n, length) to vectors (n, width)
     vectors: Callable[[Any, Any], Any]
-    tokenizer: Callable[[Sequence[str]], Tokens]
-    context: int
-    logit_scale: float
-    digest: str
+    tokenizer: Callable[[Sequence[str]], Tokens]  # from sentences to tokens
+    context: int  # most tokens of a sentence
+    logit_scale: float  # factor of cosines before a softmax (its exponential is taken)
+    digest: str  # of the weights, the tokenizer and what is done with them
 
 
 @dataclass(frozen=True)
 class TextVectors:
-    """Vectors of sentences.
+    """Vectors of sentences."""
 
-    Attributes:
-        matrix: ``float32`` (n, width), unit rows.
-        cut: ``bool`` (n,): the end of the sentence was not read.
-    """
-
-    matrix: Float32
-    cut: Bool
+    matrix: Float32  # float32 (n, width), unit rows
+    cut: Bool  # bool (n,): the end of the sentence was not read
 
 
 class TextTower:
@@ -93,11 +75,6 @@ class TextTower:
 
     Sentences are read in batches of one fixed size and, up to padding, their own length, so that a
     vector depends on its sentence alone, and on the size of the batch by less than 1e-6.
-
-    Args:
-        name: as the command line calls the model.
-        loaded: the network.
-        running: where and how it runs.
     """
 
     def __init__(self, name: str, loaded: LoadedText, running: Running) -> None:
@@ -113,11 +90,7 @@ class TextTower:
         self._module = loaded.module.eval().to(device=running.device, dtype=dtype)
 
     def encode(self, sentences: Sequence[str], progress: Progress = _silent) -> TextVectors:
-        """Return unit vectors of sentences; equal sentences are read once.
-
-        Raises:
-            VisleakError: a vector has no direction: it is beyond the precision, or all zero.
-        """
+        """Return unit vectors of sentences; equal sentences are read once."""
         if not sentences:
             raise ValueError("there are no sentences to encode")
         unique, place = np.unique(np.array(sentences, object), return_inverse=True)
@@ -177,12 +150,7 @@ OLD_END: Final = 2
 
 
 def load_clip_text(request: Request) -> LoadedText:
-    """Return the text tower of a CLIP of transformers.
-
-    Raises:
-        MissingExtra: transformers or torch is not installed.
-        VisleakError: the model or its tokenizer could not be loaded, or they do not match.
-    """
+    """Return the text tower of a CLIP of transformers."""
     transformers = transformers_for("the text tower of clip")
     import torch
 
@@ -225,12 +193,7 @@ def _text_embeds(module: Any, ids: Any) -> Any:
 
 
 class ClipTokenizer:
-    """CLIP's tokenizer; long sentences are cut as the library cuts them: the end token stays.
-
-    Args:
-        tokenizer: of transformers.
-        context: most tokens of a sentence.
-    """
+    """CLIP's tokenizer; long sentences are cut as the library cuts them: the end token stays."""
 
     def __init__(self, tokenizer: Any, context: int) -> None:
         self._tokenizer = tokenizer
@@ -259,11 +222,7 @@ def _end_token(tokenizer: Any) -> int | None:
 
 
 def _tokenizer(transformers: Any, found: Found) -> Any:
-    """Return the tokenizer of a model's folder: CLIP's, or one of whole words.
-
-    Raises:
-        VisleakError: it is missing or damaged.
-    """
+    """Return the tokenizer of a model's folder: CLIP's, or one of whole words."""
     single, *pair = ((found.path / file).is_file() for file in TOKENIZER)
     # the library would make one of an empty vocabulary, without a message
     if not (single or all(pair)):
@@ -314,13 +273,7 @@ _PROBE: Final = "A photo of 2 Sturgeons, naïve & <b>bold</b>; isn't it?"
 
 
 def load_open_clip_text(request: Request) -> LoadedText:
-    """Return the text tower of a model of open_clip.
-
-    Raises:
-        MissingExtra: open_clip is not installed.
-        UsageError: open_clip does not have the name.
-        VisleakError: the weights or the tokenizer could not be loaded.
-    """
+    """Return the text tower of a model of open_clip."""
     open_clip = library("open_clip", "open-clip", "clip through open_clip")
     model, name = whole_open_clip(request, TOKENIZER_FILES)
     # texts do not need the image tower
@@ -345,10 +298,6 @@ class OpenClipTokenizer:
     """A tokenizer of open_clip.
 
     Some of its towers read the tokens after a sentence, so all are read at full length.
-
-    Args:
-        tokenizer: of open_clip.
-        context: most tokens of a sentence.
     """
 
     def __init__(self, tokenizer: Any, context: int) -> None:
@@ -370,15 +319,10 @@ class OpenClipTokenizer:
 
 @dataclass(frozen=True)
 class VisionLanguage:
-    """The two towers of one model.
+    """The two towers of one model."""
 
-    Attributes:
-        images: the encoder of the images, unit vectors.
-        texts: the tower of the texts, unit vectors of the same width.
-    """
-
-    images: Encoder
-    texts: TextTower
+    images: Encoder  # the encoder of the images, unit vectors
+    texts: TextTower  # the tower of the texts, unit vectors of the same width
 
     def about(self) -> dict[str, Any]:
         """Return what identifies the model, as plain values."""
@@ -393,17 +337,7 @@ class VisionLanguage:
 
 
 def load_vision_language(text: str, **options: object) -> VisionLanguage:
-    """Return a CLIP by the text that names it as an encoder.
-
-    Args:
-        text: ``clip[:ARGUMENT][?OPTION=VALUE&...]``.
-        options: more options, by name; they take precedence over those in the text.
-
-    Raises:
-        UsageError: it is not a CLIP, or an option or a name is invalid.
-        MissingExtra: the library is not installed.
-        VisleakError: weights or tokenizer could not be loaded.
-    """
+    """Return a CLIP by the text that names it as an encoder."""
     # texts first: downloading their tokenizer may bring newer weights, which both then share
     texts = load_text_tower(text, **options)
     return VisionLanguage(load_encoder(text, **options), texts)

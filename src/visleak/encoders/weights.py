@@ -20,19 +20,13 @@ from visleak.errors import VisleakError
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files of a model, as a library writes them.
-
-    Attributes:
-        library: its name.
-        config: describes how to build the model; empty if the library needs none.
-        weights: in order of preference; an index names the parts of weights in several files.
-        others: optional files.
-    """
+    """The files of a model, as a library writes them."""
 
     library: str
-    config: str
+    config: str  # describes how to build the model; empty if the library needs none
+    # in order of preference; an index names the parts of weights in several files
     weights: tuple[str, ...]
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # optional files
 
     def missing(self, folder: Path) -> str:
         """Return what a folder lacks, in words; empty if it holds a model."""
@@ -96,11 +90,7 @@ class Found:
 
 
 def transformers_for(what: str) -> Any:
-    """Return transformers.
-
-    Raises:
-        MissingExtra: it, or torch, is not installed.
-    """
+    """Return transformers."""
     # transformers can be imported without torch, and has no models then
     library("torch", "torch", what)
     return library("transformers", "torch", what)
@@ -111,15 +101,6 @@ def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMER
 
     A folder is used as it is. Any other name is searched in the Hugging Face cache, and only then
     on the hub.
-
-    Args:
-        request: its argument is the folder or the name.
-        default: the name if there is no argument.
-        layout: the files that are needed.
-
-    Raises:
-        VisleakError: it could not be loaded; the message states what was searched, where, and how
-            to get it.
     """
     name = request.argument or default
     path = Path(name).expanduser()
@@ -134,11 +115,7 @@ def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMER
 
 
 def whole(name: str, path: Path, layout: Layout) -> Path:
-    """Return a folder that holds a model.
-
-    Raises:
-        VisleakError: a file is missing.
-    """
+    """Return a folder that holds a model."""
     if missing := layout.missing(path):
         raise VisleakError(
             f"model {name}: the folder {path} has no {missing}; give one with a model of"
@@ -148,17 +125,7 @@ def whole(name: str, path: Path, layout: Layout) -> Path:
 
 
 def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
-    """Return the local folder of a model of the hub: from the cache, or downloaded.
-
-    Args:
-        what: needs it, for messages, such as ``encoder timm``.
-        name: ``OWNER/NAME``.
-        layout: the files that are needed.
-        use: how it is written with a folder, for messages.
-
-    Raises:
-        VisleakError: it could not be loaded.
-    """
+    """Return the local folder of a model of the hub: from the cache, or downloaded."""
     transformers_for(what)
     import huggingface_hub as hub
 
@@ -233,14 +200,6 @@ def load_weights(found: Found, factory: Any, **options: Any) -> tuple[Any, froze
 
     Weights come from safetensors, or from files read with ``weights_only``; code that comes with
     a model is never run.
-
-    Args:
-        found: its folder.
-        factory: the class with ``from_pretrained``.
-        options: for ``from_pretrained``.
-
-    Raises:
-        VisleakError: the files are damaged, or of another kind of model.
     """
     with loading(f"model {found.name} cannot be loaded from {found.path}"):
         try:
@@ -270,14 +229,7 @@ def refuse_missing(found: Found, missing: frozenset[str]) -> None:
 
 @contextmanager
 def loading(failure: str) -> Iterator[None]:
-    """Call a library quietly, and turn any error of it into one line.
-
-    Args:
-        failure: what failed, in words; the error is appended.
-
-    Raises:
-        VisleakError: the library raised an error, of whatever kind.
-    """
+    """Call a library quietly, and turn any error of it into one line."""
     try:
         with quiet():
             yield
@@ -292,9 +244,6 @@ def quiet(progress: bool = False) -> Iterator[None]:
     """Keep the libraries from writing to the terminal; restore their settings after.
 
     Everything that matters is checked or raised.
-
-    Args:
-        progress: show progress bars of downloads.
     """
     import huggingface_hub.utils as hub
     import transformers.utils.logging as logs
@@ -324,9 +273,6 @@ class StoredTensors(Mapping[str, Any]):
     """The weights of a model as its files name them, read one at a time, for its digest.
 
     Not those of the loaded module: another version of transformers gives its parts other names.
-
-    Args:
-        folder: of a model that transformers could load.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -38,11 +38,7 @@ def scheme_of(address: str) -> str:
 
 
 def known_scheme(address: str) -> str:
-    """Return the scheme of an address.
-
-    Raises:
-        UsageError: it is none of :data:`SCHEMES`.
-    """
+    """Return the scheme of an address."""
     scheme = scheme_of(address)
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in NAMED)

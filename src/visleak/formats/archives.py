@@ -51,13 +51,7 @@ DAMAGE: Final = (
 
 
 def takes_member(listing: Listing, name: str, head: Callable[[], bytes]) -> bool:
-    """Whether a member is listed: an image, no part of whose path is hidden.
-
-    Args:
-        listing: counts the others.
-        name: of the member.
-        head: returns its first bytes.
-    """
+    """Whether a member is listed: an image, no part of whose path is hidden."""
     parts = [part for part in name.split("/") if part not in ("", ".", "..")]
     return bool(parts) and not any(map(is_hidden, parts[:-1])) and listing.takes(parts[-1], head)
 
@@ -95,19 +89,12 @@ def member_set(
 
 @dataclass(frozen=True)
 class Members:
-    """The images of an archive.
+    """The images of an archive."""
 
-    Attributes:
-        all: their names, as the set's ids.
-        kept: names of those that stay.
-        kept_stems: their names without endings.
-        removed_stems: those of images that go.
-    """
-
-    all: frozenset[str]
-    kept: frozenset[str]
-    kept_stems: frozenset[str]
-    removed_stems: frozenset[str]
+    all: frozenset[str]  # their names, as the set's ids
+    kept: frozenset[str]  # names of those that stay
+    kept_stems: frozenset[str]  # their names without endings
+    removed_stems: frozenset[str]  # those of images that go
 
     @classmethod
     def of(cls, piece: Selection) -> Self:

@@ -86,11 +86,7 @@ class Boxes:
 
 
 def both(first: Boxes, second: Boxes) -> Boxes:
-    """Return the boxes of two sets as those of one: the first set's images, then the second's.
-
-    Raises:
-        ValueError: their classes or units differ.
-    """
+    """Return the boxes of two sets as those of one: the first set's images, then the second's."""
     if first.names != second.names or first.relative != second.relative:
         raise ValueError("boxes of different classes or units cannot be joined")
     return Boxes(
@@ -136,11 +132,7 @@ class BoxRows:
 
 
 def label_text(path: Path) -> str | None:
-    """Return the content of a label file, ``None`` where there is none.
-
-    Raises:
-        VisleakError: it is there and cannot be read.
-    """
+    """Return the content of a label file, ``None`` where there is none."""
     try:
         size = path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):

@@ -47,10 +47,6 @@ def open_cifar(request: Request) -> ImageSet:
 
     Ids are the row numbers of the split, labels the class names (CIFAR-100: fine, or the column
     that ``label`` names).
-
-    Raises:
-        UsageError: no such split or column.
-        VisleakError: the folder holds no CIFAR files, or one is damaged.
     """
     for option, value in request.columns.items():
         if option != "label":
@@ -91,15 +87,10 @@ def open_cifar(request: Request) -> ImageSet:
 
 @dataclass
 class CifarOpener:
-    """Reads the rows of CIFAR files, one file in memory at a time.
+    """Reads the rows of CIFAR files, one file in memory at a time."""
 
-    Attributes:
-        files: the files of the split, in order.
-        starts: ``int64``: position at which each file begins, and the end.
-    """
-
-    files: tuple[str, ...]
-    starts: Int64
+    files: tuple[str, ...]  # the files of the split, in order
+    starts: Int64  # int64: position at which each file begins, and the end
     _held: tuple[int, Bytes8] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -210,11 +201,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load_pickle(path: Path | str) -> dict[str, Any]:
-    """Return the content of a CIFAR pickle: numbers, texts, lists and arrays by name.
-
-    Raises:
-        VisleakError: the file is missing, damaged, too large, or asks for anything else.
-    """
+    """Return the content of a CIFAR pickle: numbers, texts, lists and arrays by name."""
     try:
         size = os.path.getsize(path)
         if size > MAX_PICKLE_BYTES:
@@ -241,11 +228,7 @@ def _text(value: Any) -> str:
 
 
 def pixel_rows(content: dict[str, Any]) -> Bytes8:
-    """Return the pixels of a CIFAR file: ``uint8`` (n, 3072), planes of 32 x 32.
-
-    Raises:
-        VisleakError: there are none.
-    """
+    """Return the pixels of a CIFAR file: ``uint8`` (n, 3072), planes of 32 x 32."""
     data = content.get("data")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3072,):
         raise VisleakError("a CIFAR file without its `data` of 3,072 bytes an image")
@@ -299,9 +282,6 @@ def write_pickle(content: Mapping[str, Any], file: BinaryIO) -> None:
 
     Texts are written as strings of Python 2, as in the originals, so that ``encoding="bytes"``
     and ``encoding="latin1"`` read them as they read those.
-
-    Raises:
-        VisleakError: a value is something else.
     """
     file.write(b"\x80\x02}(")
     for name, value in content.items():

@@ -38,10 +38,6 @@ def open_coco(request: Request) -> ImageSet:
 
     Ids are the file names relative to the image folder. The label of an image is its one
     category; null where it shows several or none. Captions are the first of each image.
-
-    Raises:
-        VisleakError: the file is not a COCO file.
-        UsageError: the folder with the images is not found.
     """
     request.refuse_columns_and_split("the COCO file")
     content = coco_content(request)
@@ -83,12 +79,6 @@ def coco_boxes(images: ImageSet, request: Request) -> Boxes | None:
 
     Annotations of images that the file does not list belong to no image of the set, and those
     without ``category_id`` are not objects (captions).
-
-    Returns:
-        ``None`` where no annotation has a box.
-
-    Raises:
-        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
     """
     content = coco_content(request)
     place = _places(content, images, request)
@@ -118,9 +108,6 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
     Images are put into ``images``; as ``manifest``, they stay where they are. Of several parts,
     the files stand side by side in ``annotations``. Where images of several sets come together,
     numbers that are taken are replaced.
-
-    Raises:
-        VisleakError: sets of one part have different categories.
     """
     contents_ = [_kept_content(piece) for piece in part.pieces]
     names = _names(part, contents_)
@@ -147,11 +134,7 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
 
 
 def coco_content(request: Request) -> dict[str, Any]:
-    """Read a COCO annotation file.
-
-    Raises:
-        VisleakError: it is not JSON, or not a mapping.
-    """
+    """Read a COCO annotation file."""
     what = f"{request.path} cannot be read as JSON"
     with explaining(what, OSError, ValueError, RecursionError):
         content = json.loads(request.path.read_bytes())
@@ -167,11 +150,7 @@ def coco_rows(
     request: Request,
     optional: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return a list of a COCO file, each row with the needed keys, whose values are plain.
-
-    Raises:
-        VisleakError: there is no such list, or a row lacks a key.
-    """
+    """Return a list of a COCO file, each row with the needed keys, whose values are plain."""
     rows = content.get(key, [] if optional else None)
     if not isinstance(rows, list):
         raise VisleakError(f"{request.path} is not a COCO file: it has no list `{key}`")

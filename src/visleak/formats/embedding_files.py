@@ -44,35 +44,21 @@ _PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder of embeddings says of itself.
+    """What a folder of embeddings says of itself."""
 
-    Attributes:
-        encoder: digest of the encoder.
-        encoder_name: how the command line calls it.
-        width: number of coordinates.
-        thresholds: that the encoder came with, or ``None``.
-        anonymous: ids are salted hashes, and nothing else is known of the images.
-        shards: number of vectors in each shard.
-        digests: BLAKE2b-128 of each shard's file of vectors; empty where it is not stated.
-        tables: those of their tables.
-    """
-
-    encoder: str
-    encoder_name: str
-    width: int
-    thresholds: Mapping[str, Any] | None
-    anonymous: bool
-    shards: tuple[int, ...]
+    encoder: str  # digest of the encoder
+    encoder_name: str  # how the command line calls it
+    width: int  # number of coordinates
+    thresholds: Mapping[str, Any] | None  # that the encoder came with, or None
+    anonymous: bool  # ids are salted hashes, and nothing else is known of the images
+    shards: tuple[int, ...]  # number of vectors in each shard
+    # BLAKE2b-128 of each shard's file of vectors; empty where it is not stated
     digests: tuple[str, ...]
-    tables: tuple[str, ...]
+    tables: tuple[str, ...]  # those of their tables
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder, ``None`` if it has none.
-
-    Raises:
-        VisleakError: it is damaged, of a newer visleak, or the folder was never finished.
-    """
+    """Return the manifest of a folder, ``None`` if it has none."""
     path = folder / MANIFEST
     if not path.is_file():
         if (folder / UNFINISHED).is_file():
@@ -136,11 +122,7 @@ class About(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A text file with one id a line.
-
-    Attributes:
-        path: the file.
-    """
+    """A text file with one id a line."""
 
     path: str
 
@@ -156,17 +138,11 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A Parquet file with one row a vector.
-
-    Attributes:
-        path: the file.
-        names: what a column is for (``id``, ``label``, ...) to its name in the file.
-        start: row of the file at which the partition begins.
-    """
+    """A Parquet file with one row a vector."""
 
     path: str
-    names: Mapping[str, str]
-    start: int = 0
+    names: Mapping[str, str]  # what a column is for (id, label, ...) to its name in the file
+    start: int = 0  # row of the file at which the partition begins
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -183,27 +159,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePartition:
-    """Vectors in a file.
-
-    Attributes:
-        locator: the file.
-        rows, width: shape of the matrix.
-        stamp: size and time of change of the files.
-        first: number of its first row in the whole set: the id of images that have no other.
-        start: row of the file at which the vectors begin.
-        about: what is known of the images, or ``None``.
-        pattern: finds the group in the id.
-        stated: its files and the digests that the manifest states for them.
-    """
+    """Vectors in a file."""
 
     locator: str
-    rows: int
+    rows: int  # shape of the matrix
     width: int
-    stamp: str
-    first: int = 0
-    start: int = 0
-    about: About | None = None
-    pattern: re.Pattern[str] | None = None
+    stamp: str  # size and time of change of the files
+    first: int = 0  # number of its first row in the whole set: the id of images that have no other
+    start: int = 0  # row of the file at which the vectors begin
+    about: About | None = None  # what is known of the images, or None
+    pattern: re.Pattern[str] | None = None  # finds the group in the id
+    # its files and the digests that the manifest states for them
     stated: tuple[tuple[str, str], ...] = ()
 
     def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
@@ -228,15 +194,10 @@ class NpyPartition(FilePartition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetPartition(FilePartition):
-    """Some row groups of a Parquet file with a column of vectors.
+    """Some row groups of a Parquet file with a column of vectors."""
 
-    Attributes:
-        column: name of the column.
-        groups: numbers of the row groups.
-    """
-
-    column: str
-    groups: tuple[int, ...]
+    column: str  # name of the column
+    groups: tuple[int, ...]  # numbers of the row groups
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""
@@ -249,12 +210,7 @@ class ParquetPartition(FilePartition):
 
 
 class Known(Mapping[str, pa.Array]):
-    """What is known of some images; a column is read when it is asked for.
-
-    Args:
-        part: of whose images.
-        rows: which.
-    """
+    """What is known of some images; a column is read when it is asked for."""
 
     def __init__(self, part: FilePartition, rows: Int64) -> None:
         self._part = part
@@ -299,11 +255,7 @@ class Known(Mapping[str, pa.Array]):
 
 
 def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:
-    """Read some rows of a column of a Parquet file; only the row groups that hold them.
-
-    Raises:
-        VisleakError: the file cannot be read.
-    """
+    """Read some rows of a column of a Parquet file; only the row groups that hold them."""
     with (
         explaining(f"{path} cannot be read", pa.ArrowException, OSError),
         pq.ParquetFile(path, memory_map=True) as file,
@@ -320,11 +272,7 @@ def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:
 
 
 def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[Any]:
-    """Return a column of lists as a matrix (rows, width); NaN where there is no vector.
-
-    Raises:
-        VisleakError: a vector has another width.
-    """
+    """Return a column of lists as a matrix (rows, width); NaN where there is no vector."""
     missing = column.is_null().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(lengths != width)
@@ -343,11 +291,7 @@ def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[Any]:
 
 
 def read_lines(path: Path) -> pa.StringArray:
-    """Return the lines of a text file of ids.
-
-    Raises:
-        VisleakError: it is not UTF-8 text.
-    """
+    """Return the lines of a text file of ids."""
     with explaining(f"{path} cannot be read as UTF-8 text", OSError, UnicodeDecodeError):
         text = path.read_text(encoding="utf-8-sig")
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -355,11 +299,7 @@ def read_lines(path: Path) -> pa.StringArray:
 
 
 def npy_shape(path: Path) -> tuple[int, int]:
-    """Return the shape of a matrix in a ``.npy`` file from its header.
-
-    Raises:
-        VisleakError: it holds something else, or less than its header says.
-    """
+    """Return the shape of a matrix in a ``.npy`` file from its header."""
     with (
         explaining(f"{path} is not a .npy file", OSError, ValueError, AttributeError),
         path.open("rb") as file,

@@ -70,13 +70,7 @@ Files = Sequence[NpyPartition | ParquetPartition]
 
 
 def open_embeddings(request: Request) -> EmbeddingSet:
-    """List the files of a set of embeddings; no vector is read.
-
-    Raises:
-        UsageError: an option or a column is asked for that is not there.
-        VisleakError: there are no vectors, the files do not fit together, or it is unknown which
-            encoder made them.
-    """
+    """List the files of a set of embeddings; no vector is read."""
     request.refuse_split()
     for option in request.options:
         if option not in _OPTIONS:
@@ -129,11 +123,7 @@ def _numbered(files: Files) -> Files:
 
 
 def _one_width(request: Request, files: Files) -> int:
-    """Return the common width.
-
-    Raises:
-        VisleakError: there are no vectors, or of several widths.
-    """
+    """Return the common width."""
     if not sum(part.rows for part in files):
         raise VisleakError(
             f"{request.text} holds no vectors: emb: takes .npy files (img_emb/img_emb_0000.npy) or"
@@ -239,24 +229,14 @@ def _id_column(files: Files, there: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingFiles:
-    """The files of a set of embeddings.
+    """The files of a set of embeddings."""
 
-    Attributes:
-        partitions: in the order of their numbers.
-        count: how many of the files of vectors are present.
-    """
-
-    partitions: Files
-    count: FileCount
+    partitions: Files  # in the order of their numbers
+    count: FileCount  # how many of the files of vectors are present
 
 
 def embedding_files_of(request: Request) -> EmbeddingFiles:
-    """Return the files of whatever layout there is.
-
-    Raises:
-        UsageError: the source is of another kind, or lacks a wanted column.
-        VisleakError: a file is damaged, or files are missing and their number was stated.
-    """
+    """Return the files of whatever layout there is."""
     path, expected = request.path, _expected(request)
     if path.is_file():
         return _complete(request, _one_file(path, request), FileCount(1, expected or 1))
@@ -325,11 +305,7 @@ def in_order(files: Iterable[Path]) -> list[Path]:
 
 
 def _with_tables(folder: Path, vectors: Sequence[Path]) -> Files:
-    """Return clip-retrieval's layout: ``img_emb_N.npy`` and ``metadata_N.parquet``; else nothing.
-
-    Raises:
-        VisleakError: some vectors have their table and others have not.
-    """
+    """Return clip-retrieval's ``img_emb_N.npy`` and ``metadata_N.parquet``; else nothing."""
     tables = _tables(folder)
     if not tables or any(_file_number(file) is None for file in vectors):
         return []
@@ -370,11 +346,7 @@ def _beside(file: Path, *, alone: bool) -> Path | None:
 
 
 def _npy(file: Path, texts: Path | None) -> NpyPartition:
-    """Return a ``.npy`` file as a partition.
-
-    Raises:
-        VisleakError: it is damaged, or its texts are of another number of images.
-    """
+    """Return a ``.npy`` file as a partition."""
     rows, width = npy_shape(file)
     about: Lines | Table | None = None
     if texts is not None:
@@ -417,12 +389,7 @@ def _parquet_partitions(file: Path, request: Request) -> Iterator[ParquetPartiti
 
 
 def _vector_column(file: Path, schema: pa.Schema, wanted: str | None) -> str:
-    """Return the column with the vectors.
-
-    Raises:
-        UsageError: the wanted one is none.
-        VisleakError: there is none, or several and none is wanted.
-    """
+    """Return the column with the vectors."""
     lists = [str(field.name) for field in schema if _is_vector(field.type)]
     if wanted is not None:
         if wanted in lists:

@@ -41,14 +41,10 @@ AHEAD: Final = 16
 
 @dataclass(frozen=True)
 class FileOpener:
-    """Reads files.
+    """Reads files."""
 
-    Attributes:
-        root: the folder that the names are relative to.
-        names: Arrow binary array, the file names as the system has them; null is missing.
-    """
-
-    root: str
+    root: str  # the folder that the names are relative to
+    # Arrow binary array, the file names as the system has them; null is missing
     names: pa.BinaryArray
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -149,15 +145,10 @@ def file_set(
 
 @dataclass(frozen=True)
 class RemoteOpener:
-    """Fetches images by address; those without a scheme are files of this machine.
+    """Fetches images by address; those without a scheme are files of this machine."""
 
-    Attributes:
-        places: Arrow string array, address or path; null is missing.
-        stamp: text that changes when an image does, ``None`` where that cannot be told.
-    """
-
-    places: pa.StringArray
-    stamp: str | None = None
+    places: pa.StringArray  # Arrow string array, address or path; null is missing
+    stamp: str | None = None  # text that changes when an image does, None where that cannot be told
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -202,14 +193,6 @@ def remote_places(request: Request, names: Sequence[str | None], root: str) -> A
     A table is somebody's text. One on this machine may name addresses only if the caller says
     so (``?remote=yes``); a remote one may name what lies on the same host, and never a file of
     this machine.
-
-    Args:
-        request: the table.
-        names: its file names and addresses.
-        root: folder or address that names are relative to.
-
-    Raises:
-        UsageError: it names an address that it may not.
     """
     addresses = [name for name in names if name and is_address(name)]
     if is_address(root):

@@ -64,12 +64,7 @@ def is_image_path(path: Path) -> bool:
 
 
 def open_folder(request: Request) -> ImageSet:
-    """List the images of a folder and of its sub-folders, which are the labels; by id.
-
-    Raises:
-        VisleakError: there are none.
-        UsageError: a column was asked for.
-    """
+    """List the images of a folder and of its sub-folders, which are the labels; by id."""
     request.refuse_columns_and_split("the folder")
     listing = Listing()
     walk = Walk(str(request.path), listing.takes_file)
@@ -98,9 +93,6 @@ def open_glob(request: Request) -> ImageSet:
     """List the images that match a pattern, where ``**`` stands for any folders; by id.
 
     Ids are relative to the folder before the first wildcard, labels are its sub-folders.
-
-    Raises:
-        VisleakError: nothing matches.
     """
     request.refuse_columns_and_split("the glob")
     root, pattern = split_glob(str(request.path))
@@ -113,11 +105,7 @@ def open_glob(request: Request) -> ImageSet:
 
 
 def open_list(request: Request) -> ImageSet:
-    """List the files named in a text file, one a line, relative to the text file's folder.
-
-    Raises:
-        VisleakError: no lines, or not UTF-8.
-    """
+    """List the files named in a text file, one a line, relative to the text file's folder."""
     request.refuse_columns_and_split("the file list")
     names, folder = read_list(request.place), folder_of(request.place)
     places = remote_places(request, names, folder)
@@ -137,12 +125,7 @@ def open_file(request: Request) -> ImageSet:
 
 
 def open_remote_folder(request: Request) -> ImageSet:
-    """List the images below an address; sub-folders are labels. A web server must list them.
-
-    Raises:
-        VisleakError: it cannot be listed, or there are none.
-        MissingExtra: fsspec is not installed.
-    """
+    """List the images below an address; sub-folders are labels. A web server must list them."""
     request.refuse_columns_and_split("the address")
     root = request.place.partition("?")[0] if is_web(request.place) else request.place
     start = len(path_of(root.rstrip("/"))) + 1
@@ -237,11 +220,7 @@ def write_list(part: OutputPart, place: Destination) -> OutputSource:
 
 
 def read_list(path: str | os.PathLike[str]) -> list[str]:
-    """Return the lines of a text file that are not blank.
-
-    Raises:
-        VisleakError: the file is not UTF-8 text.
-    """
+    """Return the lines of a text file that are not blank."""
     try:
         with opened(os.fspath(path)) as file:
             content = file.read()

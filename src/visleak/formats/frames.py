@@ -20,7 +20,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 #: Whole numbers below this are exact in a float.
 _MOST: Final = 2.0**53
 
-#: Seconds from 1970 to the end of what :class:`datetime.datetime` holds, about.
+#: Seconds from 1970 to the end of what datetime holds, about.
 _MOST_SECONDS: Final = 6e10
 
 #: By digits: unit of times since 1970 from September 2001 to 2286, and how many are a millisecond.
@@ -31,17 +31,11 @@ _ALLOWED: Final = "must hold whole numbers, seconds or ISO times"
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """When images were taken.
+    """When images were taken."""
 
-    Attributes:
-        values: Arrow int64 array: frame numbers, or milliseconds; null where unknown.
-        timed: they are milliseconds.
-        stamps: unit since 1970 that whole numbers were taken for; empty where they were not.
-    """
-
-    values: pa.Int64Array
-    timed: bool
-    stamps: str = ""
+    values: pa.Int64Array  # Arrow int64 array: frame numbers, or milliseconds; null where unknown
+    timed: bool  # they are milliseconds
+    stamps: str = ""  # unit since 1970 that whole numbers were taken for; empty where they were not
 
 
 def read_frames(column: pa.Array | pa.ChunkedArray, where: str) -> Frames:
@@ -51,13 +45,6 @@ def read_frames(column: pa.Array | pa.ChunkedArray, where: str) -> Frames:
     micro- or nanoseconds since 1970: those are times. Where one is not a whole number, all are
     seconds; ISO dates with times, and Arrow's, are times too, taken for UTC where no zone stands
     with them. Times are kept as milliseconds. Empty texts and NaN are unknown.
-
-    Args:
-        column: numbers, times or texts.
-        where: what an error says the values are of.
-
-    Raises:
-        VisleakError: a value is none of these, or too large.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

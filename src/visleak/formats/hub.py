@@ -46,12 +46,7 @@ OPTIONS: Final = ("config", "revision", "image", "streaming")
 
 
 def open_object(source: Any, request: Request) -> ImageSet:
-    """Make a set of a ``datasets.Dataset`` or ``IterableDataset`` that a program holds.
-
-    Raises:
-        UsageError: it is a dictionary of splits, or lacks a column.
-        VisleakError: it is empty, or no column holds images.
-    """
+    """Make a set of a ``datasets.Dataset`` or ``IterableDataset`` that a program holds."""
     if isinstance(source, dict):
         splits = ", ".join(map(str, source))
         raise UsageError(f"source holds the splits {splits}; give one of them: source['SPLIT']")
@@ -64,11 +59,6 @@ def open_hub(request: Request) -> ImageSet:
     A folder may be one of ``save_to_disk``, or one that ``load_dataset`` understands. The hub is
     asked only where NAME is not a folder. ``?image=COLUMN`` chooses among image columns,
     ``?revision=`` a version, ``?streaming=yes`` reads without a copy on this machine.
-
-    Raises:
-        UsageError: there is no such split, or none was chosen.
-        VisleakError: the data set could not be loaded.
-        MissingExtra: the ``datasets`` library is not installed.
     """
     return _set_of(_loaded(request), request, remote=not Path(request.place).exists())
 
@@ -112,19 +102,12 @@ def write_hub(part: OutputPart, place: Destination) -> OutputSource:
 
 @dataclass(frozen=True)
 class HubOpener:
-    """Reads the image column of a data set with random access.
+    """Reads the image column of a data set with random access."""
 
-    Attributes:
-        rows: a ``datasets.Dataset`` with that column alone, in Arrow format.
-        column: its name.
-        remote: the data set may name images by address, for it comes from the hub.
-        stamp: text that changes when the data set does, ``None`` where that is unknown.
-    """
-
-    rows: Any
+    rows: Any  # a datasets.Dataset with that column alone, in Arrow format
     column: str
-    remote: bool
-    stamp: str | None
+    remote: bool  # the data set may name images by address, for it comes from the hub
+    stamp: str | None  # text that changes when the data set does, None where that is unknown
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -143,16 +126,11 @@ class StreamOpener:
 
     Positions ahead are reached by reading on; for an earlier position, the stream starts over. So
     one pass of ascending reads is one pass over the stream.
-
-    Attributes:
-        stream: a ``datasets.IterableDataset`` with the image column alone, undecoded.
-        column: its name.
-        stamp: always ``None``: whether a stream has changed is unknown.
     """
 
-    stream: Any
+    stream: Any  # a datasets.IterableDataset with the image column alone, undecoded
     column: str
-    stamp: str | None = None
+    stamp: str | None = None  # always None: whether a stream has changed is unknown
     _items: Iterator[Any] | None = field(default=None, repr=False, compare=False)
     _next: int = field(default=0, repr=False, compare=False)
 
@@ -330,12 +308,7 @@ def _has_classes(features: Any, name: str) -> bool:
 
 
 def _image_column(schema: pa.Schema | None, request: Request, shown: str) -> str:
-    """Return the column with the images.
-
-    Raises:
-        UsageError: the one asked for is not there.
-        VisleakError: none holds images.
-    """
+    """Return the column with the images."""
     has = ", ".join(map(writable, [] if schema is None else schema.names)) or "none"
     wanted = request.options.get("image")
     if wanted is not None:

@@ -62,17 +62,11 @@ _Object = tuple[str, list[float]]
 
 @dataclass(frozen=True)
 class KittiPart:
-    """Where one part of KITTI is.
+    """Where one part of KITTI is."""
 
-    Attributes:
-        root: folder that ids are relative to.
-        labels: folder with the label files, or ``None``.
-        kind: ``object``, ``tracking`` or ``raw``.
-    """
-
-    root: Path
-    labels: Path | None
-    kind: str
+    root: Path  # folder that ids are relative to
+    labels: Path | None  # folder with the label files, or None
+    kind: str  # object, tracking or raw
 
 
 def open_kitti(request: Request) -> ImageSet:
@@ -82,10 +76,6 @@ def open_kitti(request: Request) -> ImageSet:
     there are several or none. Groups are sequences or drives; of object detection they are known
     where the devkit's ``mapping`` folder is beside or in FOLDER. ``?camera=3`` takes the right
     colour camera, 0 and 1 the grey ones; by default 2.
-
-    Raises:
-        UsageError: there is no such part or camera.
-        VisleakError: it holds no images, or the devkit's mapping does not fit it.
     """
     request.refuse_columns("the KITTI folder")
     request.refuse_options("camera")
@@ -119,15 +109,7 @@ def open_kitti(request: Request) -> ImageSet:
 
 
 def kitti_boxes(images: ImageSet, request: Request) -> Boxes | None:
-    """Return the boxes of a part of KITTI, in pixels; ``DontCare`` regions are crowds.
-
-    Returns:
-        ``None`` where the part has no labels, as the test part has none; where its images are of
-        another camera than the one that boxes are drawn for; of raw drives.
-
-    Raises:
-        VisleakError: see :func:`visleak.formats.boxes_of`.
-    """
+    """Return the boxes of a part of KITTI, in pixels; ``DontCare`` regions are crowds."""
     camera = request.options.get("camera", CAMERA)
     part = _find_part(request, camera)
     if part.labels is None or camera != CAMERA:

@@ -102,12 +102,7 @@ def is_image_file(path: str) -> bool:
 
 
 def is_image(name: str, head: Callable[[], bytes]) -> bool:
-    """Whether a file or a member of an archive is an image.
-
-    Args:
-        name: its last name.
-        head: returns its first :data:`HEAD` bytes; called only where the ending tells nothing.
-    """
+    """Whether a file or a member of an archive is an image."""
     if is_hidden(name):
         return False
     ending = ending_of(name)
@@ -131,12 +126,7 @@ def _head(path: str) -> bytes:
 
 
 class Listing:
-    """Chooses the images among the files of a source, and counts the others.
-
-    Attributes:
-        skipped: number of files that are not listed, by ending; of hidden files only those with
-            an image's ending, as :data:`HIDDEN`.
-    """
+    """Chooses the images among the files of a source, and counts the others."""
 
     def __init__(self) -> None:
         self.skipped: Counter[str] = Counter()
@@ -164,10 +154,6 @@ class Listing:
 def describe_skipped(skipped: Mapping[str, int], *, side: bool = False) -> str:
     """Return the files that are not listed in words; empty if there are none.
 
-    Args:
-        skipped: number of files by ending.
-        side: annotations, tables and programs count too.
-
     >>> describe_skipped({"": 9, ".dcm": 3, ".txt": 60})
     '12 files: 9 without extension, 3 .dcm'
     """
@@ -193,15 +179,10 @@ class Walk:
 
     Real folders are walked before folders that symbolic links lead to, and no folder is walked
     twice: loops end, and an image has one id however many links lead to it.
-
-    Attributes:
-        root: where the walk begins.
-        keep: which files, by their path.
-        problems: (name relative to the root, what the system said) of unreadable folders.
     """
 
-    root: str
-    keep: Callable[[str], bool] = is_image_file
+    root: str  # where the walk begins
+    keep: Callable[[str], bool] = is_image_file  # which files, by their path
 
     def __post_init__(self) -> None:
         self.problems: list[tuple[str, OSError]] = []
@@ -273,13 +254,7 @@ def split_glob(pattern: str) -> tuple[str, str]:
 
 
 def glob_names(root: str, pattern: str, keep: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the names of files below ``root`` that match, relative to it.
-
-    Args:
-        root: a folder.
-        pattern: names with wildcards, where ``**`` stands for any folders.
-        keep: which of those that match are wanted, by their path.
-    """
+    """Yield the names of files below ``root`` that match, relative to it."""
     parts = pattern.split("/")
     if "**" in parts:
         # Python's own recursive glob follows links in circles.
@@ -308,11 +283,7 @@ def matches(name: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def globbed(pattern: str, *endings: str) -> list[str]:
-    """Return the files or objects that match a glob and have one of the endings, sorted.
-
-    Raises:
-        StoreError: a remote folder cannot be listed.
-    """
+    """Return the files or objects that match a glob and have one of the endings, sorted."""
     root, rest = split_glob(pattern)
     if is_address(pattern):
         parts, start = rest.split("/"), len(root) + 1

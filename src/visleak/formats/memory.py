@@ -37,10 +37,6 @@ def open_mapped(source: Any, request: Request) -> ImageSet:
 
     Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
     ``targets``, ``classes``, ``root``; and ``dataset`` with ``indices``, as torch's ``Subset``.
-
-    Raises:
-        UsageError: it is not a sequence, an index is not in it, or its transform normalises.
-        VisleakError: it is empty.
     """
     if _is_subset(source):
         return _subset(source, request)
@@ -64,16 +60,6 @@ def open_memory(
     """Make a set of a sequence of images or of (image, label).
 
     Ids are the row numbers. If the first item is a tuple, every item is asked for its label now.
-
-    Args:
-        images: the sequence.
-        request: what the caller asked for.
-        targets: the labels, where they are known without asking the items.
-        names: names of labels that are numbers.
-
-    Raises:
-        UsageError: the object is not a sequence, or one single image.
-        VisleakError: it is empty.
     """
     for option in ("id", "label"):
         if getattr(request, option) is not None:
@@ -98,13 +84,10 @@ def open_memory(
 
 @dataclass(frozen=True)
 class MemoryOpener:
-    """Hands out the images of a sequence.
+    """Hands out the images of a sequence."""
 
-    Attributes:
-        images: anything with a length and an item for each number; an item is a Pillow image,
-            an array, a tensor, or a tuple that begins with one of them.
-    """
-
+    # anything with a length and an item for each number; an item is a Pillow image, an array, a
+    # tensor, or a tuple that begins with one of them
     images: Any
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -119,13 +102,9 @@ class MemoryOpener:
 
 @dataclass(frozen=True)
 class ArrayOpener:
-    """Hands out the images of one array.
+    """Hands out the images of one array."""
 
-    Attributes:
-        data: (n, height, width, channels) or (n, height, width), ``uint8``.
-    """
-
-    data: npt.NDArray[np.uint8]
+    data: npt.NDArray[np.uint8]  # (n, height, width, channels) or (n, height, width), uint8
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images as arrays, see :class:`visleak.records.Opener`."""

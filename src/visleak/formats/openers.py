@@ -15,15 +15,10 @@ from visleak.records import Bytes8, ImageSet, Int64, Opener, Unreadable
 
 @dataclass
 class JoinedOpener:
-    """Reads shards one after the other; only the last one read stays open.
+    """Reads shards one after the other; only the last one read stays open."""
 
-    Attributes:
-        parts: the openers.
-        starts: ``int64`` (parts + 1,): the position at which each begins, and the end.
-    """
-
-    parts: tuple[Opener, ...]
-    starts: Int64
+    parts: tuple[Opener, ...]  # the openers
+    starts: Int64  # int64 (parts + 1,): the position at which each begins, and the end
     _last: int = field(default=-1, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -62,15 +57,10 @@ def _close(opener: Opener) -> None:
 
 @dataclass(frozen=True)
 class ChosenOpener:
-    """Reads some images of another opener.
+    """Reads some images of another opener."""
 
-    Attributes:
-        opener: the other one.
-        rows: ``int64``, ascending: which of its positions.
-    """
-
-    opener: Opener
-    rows: Int64
+    opener: Opener  # the other one
+    rows: Int64  # int64, ascending: which of its positions
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images at the positions, see :class:`visleak.records.Opener`."""
@@ -78,13 +68,7 @@ class ChosenOpener:
 
 
 def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
-    """Return some images of a set as a set of its own, kept in memory only.
-
-    Args:
-        images: the set.
-        positions: ``int64``, ascending positions in it.
-        name: of the new set; its source is empty, for no text reproduces it.
-    """
+    """Return some images of a set as a set of its own, kept in memory only."""
     rows = pa.array(positions, pa.int64())
 
     def taken(values: Any) -> Any:

@@ -119,11 +119,7 @@ def boxes_of(images: ImageSet) -> Boxes | None:
 
 
 def layout_of(images: ImageSet) -> Layout:
-    """Return the layout of a set.
-
-    Raises:
-        UsageError: the set was given in memory, is gone, or is of a kind that cannot be written.
-    """
+    """Return the layout of a set."""
     if not images.source:
         raise UsageError(
             f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
@@ -246,11 +242,7 @@ def _finder(prefix: str, path: Path) -> Callable[[Path], dict[str, str]] | None:
 
 
 def _named(names: Iterable[tuple[str, str]], where: Path) -> dict[str, str]:
-    """Return the sources whose names are a split's, by split.
-
-    Raises:
-        UsageError: two names mean the same split.
-    """
+    """Return the sources whose names are a split's, by split."""
     found: dict[str, str] = {}
     for name, source in sorted(names):
         split = canonical_split(name)

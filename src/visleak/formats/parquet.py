@@ -53,12 +53,7 @@ HELD: Final = 128 << 20
 
 
 def open_parquet(request: Request) -> ImageSet:
-    """List a Parquet file with image bytes or with paths, or several such files.
-
-    Raises:
-        VisleakError: no column holds images or names files, or a file is not Parquet.
-        UsageError: a column was asked for that is not there.
-    """
+    """List a Parquet file with image bytes or with paths, or several such files."""
     files = parquet_files(request)
     footers = [read_footer(file) for file in files]
     schema = footers[0].schema.to_arrow_schema()
@@ -75,23 +70,15 @@ def open_parquet(request: Request) -> ImageSet:
 
 @dataclass
 class ParquetOpener:
-    """Reads one column of some Parquet files, row group by row group.
+    """Reads one column of some Parquet files, row group by row group."""
 
-    Attributes:
-        files: the files, in storage order.
-        column: the column with the bytes, with dots (``image.bytes``).
-        starts: ``int64``: row at which each row group begins, over all files, and the end.
-        owners: ``int64`` (groups, 2): file and number within the file of each row group.
-        rows: ``int64``: the row of each position, ascending; ``None`` where they are the same.
-        stamp: of remote files, see :class:`visleak.formats.remote.RemoteFile`.
-    """
-
-    files: tuple[str, ...]
-    column: str
-    starts: Int64
-    owners: Int64
+    files: tuple[str, ...]  # the files, in storage order
+    column: str  # the column with the bytes, with dots (image.bytes)
+    starts: Int64  # int64: row at which each row group begins, over all files, and the end
+    owners: Int64  # int64 (groups, 2): file and number within the file of each row group
+    # int64: the row of each position, ascending; None where they are the same
     rows: Int64 | None = None
-    stamp: str | None = ""
+    stamp: str | None = ""  # of remote files
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -164,11 +151,7 @@ class ParquetOpener:
 
 
 def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
-    """Write the shards of a part under their names: schema, metadata, packing as they were.
-
-    Raises:
-        VisleakError: the sets of a part have different columns.
-    """
+    """Write the shards of a part under their names: schema, metadata, packing as they were."""
     refuse_other_columns(part)
     shards = [
         (piece, number, file)
@@ -309,11 +292,7 @@ def _opener(piece: Selection) -> ParquetOpener:
 
 
 def refuse_other_columns(part: OutputPart) -> None:
-    """Refuse to put sets with different columns into one data set.
-
-    Raises:
-        VisleakError: they differ.
-    """
+    """Refuse to put sets with different columns into one data set."""
     schemas = []
     for piece in part.pieces:
         with arrow_source(_opener(piece).files[0]) as source:
@@ -328,15 +307,7 @@ def refuse_other_columns(part: OutputPart) -> None:
 
 
 def write_shard(piece: Selection, number: int, path: Path, split: str, place: Destination) -> None:
-    """Write the rows of one file that are kept, row group by row group.
-
-    Args:
-        piece: what is kept.
-        number: of the file.
-        path: to write.
-        split: that its rows are of; empty where none was asked for.
-        place: is told how far it is.
-    """
+    """Write the rows of one file that are kept, row group by row group."""
     opener = _opener(piece)
     with (
         arrow_source(opener.files[number]) as source,
@@ -389,13 +360,7 @@ def _batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.Table]]
 
 
 def with_images(table: pa.Table, images: Mapping[int, Stored], column: str) -> pa.Table:
-    """Put images into rows of a table; all other columns stay.
-
-    Args:
-        table: the rows.
-        images: row to what is put there, encoded.
-        column: where, as ``name`` or ``name.bytes``.
-    """
+    """Put images into rows of a table; all other columns stay."""
     if not images:
         return table
     base, _, leaf = column.partition(".")

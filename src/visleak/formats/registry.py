@@ -20,26 +20,17 @@ TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"
 
 @dataclass(frozen=True)
 class Layout:
-    """How a data set is written.
+    """How a data set is written."""
 
-    Attributes:
-        name: used in messages.
-        writes: the function that writes a part: ``(OutputPart, Destination) -> OutputSource``.
-        holds: how an image is stored: ``named`` (a file whose ending tells the encoding),
-            ``bytes`` (encoded, any encoding) or ``arrays`` (pixels).
-        files: images are files, which can be linked.
-        mixes: a part may be made of several sets.
-        swaps: an image may be replaced; not where boxes belong to images.
-        together: one call writes all parts: ``(parts, Destination) -> list[OutputSource]``.
-    """
-
-    name: str
-    writes: str
+    name: str  # used in messages
+    writes: str  # the function that writes a part: (OutputPart, Destination) -> OutputSource
+    # how an image is stored: named (a file whose ending tells the encoding), bytes (encoded, any
+    # encoding) or arrays (pixels)
     holds: str = "named"
-    files: bool = True
-    mixes: bool = True
-    swaps: bool = True
-    together: bool = False
+    files: bool = True  # images are files, which can be linked
+    mixes: bool = True  # a part may be made of several sets
+    swaps: bool = True  # an image may be replaced; not where boxes belong to images
+    together: bool = False  # one call writes all parts: (parts, Destination) -> list[OutputSource]
 
     def write(self, parts: Sequence[Any], destination: Any) -> list[Any]:
         """Write parts of this layout and return how each is opened."""
@@ -51,29 +42,18 @@ class Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """A format of sources.
+    """A format of sources."""
 
-    Attributes:
-        name: used in messages.
-        opens: the function that lists it: ``Request -> ImageSet``.
-        layout: how it is written, ``None`` where it is not.
-        prefix: what a SOURCE begins with, such as ``coco``; empty where the file itself tells.
-        recognises: the function that tells a path of this format; empty where the ending does.
-        endings: of its files.
-        options: what may follow ``?`` where there is no prefix.
-        boxes: the function that reads its boxes: ``(ImageSet, Request) -> Boxes | None``.
-        anywhere: what follows the prefix need not be a path of this machine.
-    """
-
-    name: str
-    opens: str
-    layout: Layout | None = None
-    prefix: str = ""
+    name: str  # used in messages
+    opens: str  # the function that lists it: Request -> ImageSet
+    layout: Layout | None = None  # how it is written, None where it is not
+    prefix: str = ""  # what a SOURCE begins with, such as coco; empty where the file itself tells
+    # the function that tells a path of this format; empty where the ending does
     recognises: str = ""
-    endings: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    boxes: str = ""
-    anywhere: bool = False
+    endings: tuple[str, ...] = ()  # of its files
+    options: tuple[str, ...] = ()  # what may follow ? where there is no prefix
+    boxes: str = ""  # the function that reads its boxes: (ImageSet, Request) -> Boxes | None
+    anywhere: bool = False  # what follows the prefix need not be a path of this machine
 
     def matches(self, path: Path) -> bool:
         """Whether a path, without a prefix, is of this format."""
@@ -162,7 +142,7 @@ PLAIN: Final = (
     Format("an image", "folders:open_file", _FOLDER, recognises="folders:is_image_path"),
 )
 
-#: Formats of addresses, in addition to those of :data:`PLAIN` with endings.
+#: Formats of addresses, in addition to those of PLAIN with endings.
 REMOTE_IMAGE: Final = Format(
     "a remote image", "folders:open_remote_image", _FOLDER, endings=tuple(SUFFIXES)
 )

@@ -44,12 +44,7 @@ JUMP: Final = 1 << 20
 
 
 class StoreError(OSError):
-    """A remote object could not be loaded.
-
-    Attributes:
-        reason: one of :data:`visleak.records.REASONS`.
-        passing: another attempt may succeed.
-    """
+    """A remote object could not be loaded."""
 
     def __init__(self, reason: str, said: str, passing: bool = False) -> None:
         super().__init__(said)
@@ -87,11 +82,7 @@ def _of_status(status: int) -> StoreError:
 
 
 def attempted(action: Callable[[], T]) -> T:
-    """Return what an action returns; a failure that may pass is tried again, see :data:`WAITS`.
-
-    Raises:
-        StoreError: it failed for good.
-    """
+    """Return what an action returns; a failure that may pass is tried again, see :data:`WAITS`."""
     for wait in (*WAITS, None):
         try:
             return action()
@@ -110,10 +101,6 @@ def filesystem(scheme: str) -> Any:
     """Return the fsspec file system of a scheme.
 
     Its settings (an endpoint, anonymous access) are taken from fsspec's own configuration.
-
-    Raises:
-        MissingExtra: fsspec, or what it needs, is not installed.
-        VisleakError: what this scheme needs beside it is not installed.
     """
     try:
         import fsspec
@@ -150,11 +137,7 @@ def stamp_of(about: dict[str, Any]) -> str | None:
 
 
 def listed(folder: str) -> Iterator[tuple[str, str | None]]:
-    """Yield address and stamp of every object below a folder's address, in no order.
-
-    Raises:
-        StoreError: it cannot be listed.
-    """
+    """Yield address and stamp of every object below a folder's address, in no order."""
     fs = filesystem(known_scheme(folder))
     if is_web(folder):
         yield from ((address, None) for address in _linked(fs, folder))
@@ -254,16 +237,6 @@ class RemoteFile(io.RawIOBase):
     """A remote object as a file that is read forward and may jump.
 
     A connection that breaks is taken up again where it broke.
-
-    Args:
-        url: its address.
-
-    Attributes:
-        size: bytes, or ``None`` where the store does not say.
-        stamp: text that changes when the object does, or ``None`` where the store says nothing.
-
-    Raises:
-        StoreError: it could not be loaded.
     """
 
     def __init__(self, url: str) -> None:
@@ -361,11 +334,7 @@ class RemoteFile(io.RawIOBase):
 
 
 def opened(place: str) -> IO[bytes]:
-    """Open a file here, or a remote object, for reading.
-
-    Raises:
-        OSError: it could not be loaded; :class:`StoreError` if it is remote.
-    """
+    """Open a file here, or a remote object, for reading."""
     if not is_address(place):
         return open(place, "rb")
     return io.BufferedReader(RemoteFile(place), BLOCK)

@@ -40,29 +40,19 @@ def writable(text: str) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """A SOURCE, taken apart, and the columns to use.
+    """A SOURCE, taken apart, and the columns to use."""
 
-    Attributes:
-        text: the SOURCE as the caller gave it.
-        path: its file or folder (or glob pattern).
-        place: where it is, as text: the path, an address or a pattern. An address may hold a
-            password: only :attr:`shown` goes into messages and locators.
-        split: what stands after ``#``, else empty.
-        options: what stands after ``?``, by name.
-        name, dataset, roles: for the set.
-        id, label, group, frame: column names; ``group`` and ``frame`` may be ``/regex/`` on the
-            id.
-    """
-
-    text: str
-    path: Path
+    text: str  # the SOURCE as the caller gave it
+    path: Path  # its file or folder (or glob pattern)
+    # where it is, as text: the path, an address or a pattern. An address may hold a password: only
+    # shown goes into messages and locators
     place: str = ""
-    split: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
-    name: str = ""
+    split: str = ""  # what stands after #, else empty
+    options: Mapping[str, str] = field(default_factory=dict)  # what stands after ?, by name
+    name: str = ""  # for the set
     dataset: str = ""
     roles: tuple[str, ...] = ()
-    id: str | None = None
+    id: str | None = None  # column names; group and frame may be /regex/ on the id
     label: str | None = None
     group: str | None = None
     frame: str | None = None
@@ -103,11 +93,7 @@ class Request:
         return {o: value for o, value in self.wanted.items() if searched.get(o) is None}
 
     def refuse_columns(self, what: str) -> None:
-        """Refuse columns for a source that has none; patterns are searched in the ids.
-
-        Raises:
-            UsageError: one of them was given.
-        """
+        """Refuse columns for a source that has none; patterns are searched in the ids."""
         for option, value in self.columns.items():
             hint = f"; {option} may be /regex/ on the id" if option in ("group", "frame") else ""
             raise UsageError(f"{option} {value!r}: {what} {self.text} has no columns{hint}")
@@ -153,11 +139,7 @@ class Request:
         problems: Sequence[Problem] = (),
         skipped: Mapping[str, int] | None = None,
     ) -> ImageSet:
-        """Return the set of a finished listing.
-
-        Raises:
-            VisleakError: nothing was listed, or an id occurs twice.
-        """
+        """Return the set of a finished listing."""
         if not len(ids):
             self.refuse_empty()
         pattern = self.group_pattern
@@ -189,11 +171,7 @@ class Request:
 
 
 def pattern_of(option: str, value: str | None) -> re.Pattern[str] | None:
-    """Return the regular expression of ``/regex/``, ``None`` for a column or nothing.
-
-    Raises:
-        UsageError: it is not a regular expression.
-    """
+    """Return the regular expression of ``/regex/``, ``None`` for a column or nothing."""
     if value is None or len(value) < 3 or not (value[0] == value[-1] == "/"):
         return None
     try:
@@ -212,9 +190,6 @@ def check_groups(sets: Sequence[AnySet], group: str | None) -> None:
     """Refuse a ``/regex/`` for groups that matches no id of any set.
 
     Sets of embeddings are not checked: they list no ids here.
-
-    Raises:
-        UsageError: no id matches.
     """
     _check_pattern(sets, "group", group)
 
@@ -247,11 +222,7 @@ def canonical_split(name: str) -> str:
 
 
 def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
-    """Return those columns of a table that can say something about the images.
-
-    Raises:
-        UsageError: ``id``, ``label``, ``group`` or ``frame`` names a column that is not there.
-    """
+    """Return those columns of a table that can say something about the images."""
     for option, value in request.columns.items():
         if value not in names:
             raise UsageError(
@@ -268,17 +239,7 @@ def describe(
     paths: pa.StringArray | None,
     class_names: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[pa.StringArray, dict[str, Any]]:
-    """Return the ids of a table's images, and the other columns that a set takes.
-
-    Args:
-        table: the columns of :func:`wanted_columns`, one row per image.
-        request: which columns the caller prefers.
-        paths: the file name of each image, which serves as id where no column does.
-        class_names: names of the integer labels, by column.
-
-    Returns:
-        Ids; ``labels``, ``captions``, ``groups`` and ``frames`` of :meth:`Request.image_set`.
-    """
+    """Return the ids of a table's images, and the other columns that a set takes."""
     there = table.column_names
     label = request.label
     if label is None:
@@ -320,11 +281,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def text_column(column: pa.Array | pa.ChunkedArray, name: str) -> pa.StringArray:
-    """Return a column as one Arrow string array; numbers in decimal, nulls kept.
-
-    Raises:
-        VisleakError: the column holds something that is not text.
-    """
+    """Return a column as one Arrow string array; numbers in decimal, nulls kept."""
     try:
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
@@ -353,11 +310,7 @@ def _optional(table: pa.Table, name: str) -> pa.StringArray | None:
 
 
 def rows_of_split(table: pa.Table, request: Request) -> pa.Array | None:
-    """Return the row numbers of the split that ``#split`` asks for; ``None`` for all rows.
-
-    Raises:
-        UsageError: there is no ``split`` column or no such split.
-    """
+    """Return the row numbers of the split that ``#split`` asks for; ``None`` for all rows."""
     if not request.split:
         return None
     if "split" not in table.column_names:

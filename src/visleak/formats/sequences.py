@@ -18,28 +18,16 @@ _NAME: Final = re.compile(r"(.*?)(\d+)(?:(-of-(\d+))(?:-[0-9a-f]+)?)?(\.\w+)", r
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Names of one form and their numbers.
+    """Names of one form and their numbers."""
 
-    Attributes:
-        before, after: text around the number.
-        digits: number of digits that shorter numbers are filled up to with zeros.
-        numbers: that are present.
-        total: of the sequence as the names state it (``-of-00400``), 0 where they do not.
-    """
-
-    before: str
+    before: str  # text around the number
     after: str
-    digits: int
-    numbers: frozenset[int]
-    total: int
+    digits: int  # number of digits that shorter numbers are filled up to with zeros
+    numbers: frozenset[int]  # that are present
+    total: int  # of the sequence as the names state it (-of-00400), 0 where they do not
 
     def span(self, known: Iterable[int] = (), total: int = 0) -> range:
-        """Return the numbers that the sequence must have.
-
-        Args:
-            known: further numbers that there must be.
-            total: how many there must be, 0 where only the names tell.
-        """
+        """Return the numbers that the sequence must have."""
         numbers = self.numbers.union(known)
         least, most, total = min(numbers), max(numbers), total or self.total
         if total:
@@ -62,12 +50,6 @@ def count_files(
     A number between others is missing, and so is one that another file of the set has. Sequences
     begin with 0 or 1; one that begins later is taken for a part that somebody chose, as long as
     the number of files is not stated. Other files beside a sequence change nothing.
-
-    Args:
-        files: that are present.
-        companions: numbers of files that belong to them, such as their tables; of the sequence
-            with the most files.
-        expected: number of files as the user states it; 0 if not.
 
     >>> print(count_files([Path("e_0.npy"), Path("e_1.npy"), Path("e_3.npy"), Path("mean.npy")]))
     4 of 5 files; e_2.npy is missing

@@ -25,21 +25,13 @@ FRAME_BOUNDS: Final = frozenset({"within_frames", "within_seconds"})
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One set as a text names it.
+    """One set as a text names it."""
 
-    Attributes:
-        option: that it came with.
-        role: of the set, empty for none.
-        dataset: as given, or empty.
-        source: SOURCE.
-        names: that it may have, best first; one only where it was named.
-    """
-
-    option: str
-    role: str
-    dataset: str
-    source: str
-    names: tuple[str, ...]
+    option: str  # that it came with
+    role: str  # of the set, empty for none
+    dataset: str  # as given, or empty
+    source: str  # SOURCE
+    names: tuple[str, ...]  # that it may have, best first; one only where it was named
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +43,7 @@ class OpenSides:
 
 
 def open_sides(sides: Sides) -> OpenSides:
-    """Open what an audit compares.
-
-    Args:
-        sides: a folder (test and val against train, or test against val), two sides, or sets.
-
-    Raises:
-        UsageError: nothing to compare is given, or too much; two sets have one name; a column
-            does not exist.
-        VisleakError: a source cannot be read.
-    """
+    """Open what an audit compares."""
     _refuse_mixtures(sides)
     columns = asdict(sides.columns)
     if sides.folder:
@@ -78,11 +61,7 @@ def open_sides(sides: Sides) -> OpenSides:
 
 
 def open_set(text: str, columns: Columns = _NO_COLUMNS) -> ImageSet:
-    """Open one set: ``[DATASET:]NAME=SOURCE`` or ``SOURCE``.
-
-    Raises:
-        UsageError, VisleakError: as ``open_images``.
-    """
+    """Open one set: ``[DATASET:]NAME=SOURCE`` or ``SOURCE``."""
     dataset, name, source = parse_set(text)
     return open_image_set(source, name=writable(name), dataset=writable(dataset), **asdict(columns))
 
@@ -124,12 +103,7 @@ def both_have(
 
 
 def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:
-    """Yield a line for each option on frames that has no effect, and for numbers taken as times.
-
-    Args:
-        sides: the sets.
-        given: ``frame`` and :data:`FRAME_BOUNDS`, as far as the user gave them.
-    """
+    """Yield a line for each option on frames that has no effect, and for numbers taken as times."""
     queries, references = sides.queries, sides.references
     others = [images for images in references if all(images is not query for query in queries)]
     framed: list[Any] = [
@@ -185,9 +159,6 @@ def named_sets(option: str, role: str, alone: str, texts: Sequence[str]) -> list
 
 def distinct_names(asked: Sequence[Named]) -> list[str]:
     """Return a name for every set, all different.
-
-    Raises:
-        UsageError: two sets were given one name, or nothing tells two apart.
 
     >>> def unnamed(*names): return Named("--train", "training", "", "x", names)
     >>> distinct_names([unnamed("a", "one/a"), unnamed("a", "two/a"), unnamed("b")])

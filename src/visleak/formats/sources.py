@@ -16,31 +16,16 @@ from visleak.formats.registry import PLAIN, PREFIXED, REMOTE_FOLDER, REMOTE_IMAG
 
 @dataclass(frozen=True)
 class Located:
-    """A SOURCE taken apart.
+    """A SOURCE taken apart."""
 
-    Attributes:
-        format: what it is, which opens it.
-        place: path, address or pattern, as given.
-        split: what stands after ``#``.
-        options: what stands after ``?``.
-    """
-
-    format: Format
-    place: str
-    split: str = ""
-    options: Mapping[str, str] = field(default_factory=dict)
+    format: Format  # what it is, which opens it
+    place: str  # path, address or pattern, as given
+    split: str = ""  # what stands after #
+    options: Mapping[str, str] = field(default_factory=dict)  # what stands after ?
 
 
 def locate(text: str, plain: bool = False) -> Located:
-    """Take a SOURCE apart and find what opens it.
-
-    Args:
-        text: the SOURCE.
-        plain: it is a path and cannot have a prefix.
-
-    Raises:
-        UsageError: the source is of no known kind, or does not exist.
-    """
+    """Take a SOURCE apart and find what opens it."""
     if not text:
         raise UsageError(f"a source is empty; {_supported()}")
     if plain or Path(text).exists():
@@ -201,12 +186,6 @@ def parse_set(text: str) -> tuple[str, str, str]:
     """Take ``[DATASET:]NAME=SOURCE`` apart; NAME= may be missing.
 
     An argument whose part before ``=`` holds ``/`` or ``?`` is all SOURCE.
-
-    Returns:
-        Dataset (empty where none is given), name (after the source where none is given), source.
-
-    Raises:
-        UsageError: a part is empty.
 
     >>> parse_set("voc:val=lists/val.txt")
     ('voc', 'val', 'lists/val.txt')

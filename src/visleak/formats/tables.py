@@ -46,12 +46,7 @@ from visleak.records import ImageSet, Opener
 
 
 def open_manifest(request: Request) -> ImageSet:
-    """List the files that a CSV (or TSV) manifest names, in its order.
-
-    Raises:
-        VisleakError: no ``path`` column, or no CSV.
-        UsageError: a column was asked for that is not there.
-    """
+    """List the files that a CSV (or TSV) manifest names, in its order."""
     return manifest_set(request, read_csv(request.place), folder_of(request.place))
 
 
@@ -60,9 +55,6 @@ def write_table(part: OutputPart, place: Destination) -> OutputSource:
 
     Paths lead to the files where they are (``manifest``), or to those beside the table. Where ids
     were paths and paths change, a column ``id`` keeps them.
-
-    Raises:
-        VisleakError: the sets of a part have different columns.
     """
     tables = [_rows(piece) for piece in part.pieces]
     names = tables[0].column_names
@@ -106,11 +98,7 @@ def write_table(part: OutputPart, place: Destination) -> OutputSource:
 
 
 def read_csv(place: str | os.PathLike[str]) -> pa.Table:
-    """Read a CSV file, all columns as text; empty cells are null.
-
-    Raises:
-        VisleakError: the file is not CSV with a header, or its encoding is not known for sure.
-    """
+    """Read a CSV file, all columns as text; empty cells are null."""
     place = os.fspath(place)
     path = path_of(place) if is_address(place) else place
     try:
@@ -141,11 +129,7 @@ def read_csv(place: str | os.PathLike[str]) -> pa.Table:
 
 
 def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
-    """Return the set of a table with a ``path`` column, relative to the folder ``root``.
-
-    Raises:
-        VisleakError: there is no such column.
-    """
+    """Return the set of a table with a ``path`` column, relative to the folder ``root``."""
     names = table.column_names
     if names.count("path") != 1:
         raise VisleakError(
@@ -217,11 +201,7 @@ def is_parquet_glob(path: Path) -> bool:
 
 
 def read_footer(file: str | os.PathLike[str]) -> pq.FileMetaData:
-    """Read what a Parquet file says of itself.
-
-    Raises:
-        VisleakError: it is not a Parquet file.
-    """
+    """Read what a Parquet file says of itself."""
     file = os.fspath(file)
     what = f"{redacted(file)} cannot be read as Parquet"
     with explaining(what, pa.ArrowException, OSError), arrow_source(file) as source:
@@ -229,11 +209,7 @@ def read_footer(file: str | os.PathLike[str]) -> pq.FileMetaData:
 
 
 def read_tables(files: Sequence[str | os.PathLike[str]], columns: list[str]) -> pa.Table:
-    """Read some columns of several Parquet files, one after the other.
-
-    Raises:
-        VisleakError: they cannot be read, or do not fit together.
-    """
+    """Read some columns of several Parquet files, one after the other."""
     tables = []
     what = f"{redacted(os.fspath(files[0]))}: its columns cannot be read"
     with explaining(what, pa.ArrowException, OSError):

@@ -57,11 +57,7 @@ PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
 
 
 def open_tar(request: Request) -> ImageSet:
-    """List the images of a tar archive, packed or not, in their order; folders are labels.
-
-    Raises:
-        VisleakError: the archive is damaged, a bomb, has too many members or no images.
-    """
+    """List the images of a tar archive, packed or not, in their order; folders are labels."""
     request.refuse_columns_and_split("the archive")
     places: dict[str, tuple[int, int]] = {}
     links: list[tuple[str, str]] = []
@@ -101,17 +97,12 @@ class TarOpener:
     """Reads members of a tar archive.
 
     The stream stays open between calls, so that ascending positions unpack the archive once.
-
-    Attributes:
-        path: the archive, or its address.
-        offsets, sizes: ``int64``: where each image's bytes lie in the plain archive.
-        stamp: of a remote archive, see :class:`visleak.formats.remote.RemoteFile`.
     """
 
-    path: str
-    offsets: Int64
+    path: str  # the archive, or its address
+    offsets: Int64  # int64: where each image's bytes lie in the plain archive
     sizes: Int64
-    stamp: str | None = ""
+    stamp: str | None = ""  # of a remote archive
     _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
     _stream: TarStream | None = field(default=None, repr=False, compare=False)
     _owner: int = field(default=0, repr=False, compare=False)
@@ -172,15 +163,7 @@ def write_tar(part: OutputPart, place: Destination) -> OutputSource:
 
 
 class TarStream:
-    """The plain bytes of a tar archive, packed or not, that refuses to become a bomb.
-
-    Args:
-        path: the archive, or its address; how it is packed is read from its first bytes.
-
-    Attributes:
-        packed: whether the archive is packed.
-        stamp: of a remote archive, see :class:`visleak.formats.remote.RemoteFile`.
-    """
+    """The plain bytes of a tar archive, packed or not, that refuses to become a bomb."""
 
     def __init__(self, path: str) -> None:
         self._base = opened(path)
@@ -199,22 +182,14 @@ class TarStream:
         self.close()
 
     def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes.
-
-        Raises:
-            ValueError: more is asked for than any image or any honest archive has.
-        """
+        """Return up to ``size`` bytes."""
         if size > MAX_MEMBER_BYTES:
             raise ValueError(f"a header asks for {size:,} bytes")
         self._refuse_bomb(self._file.tell() + size)
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a byte of the plain archive; backwards in a packed one starts over.
-
-        Raises:
-            ValueError: the byte is farther than any honest archive of this size reaches.
-        """
+        """Go to a byte of the plain archive; backwards in a packed one starts over."""
         if whence == os.SEEK_SET:
             self._refuse_bomb(offset)
         return self._file.seek(offset, whence)
@@ -256,14 +231,6 @@ def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
     """Yield the members of an archive, in their order.
 
     The stream may be read between two members, but only forward.
-
-    Args:
-        stream: the archive, at its beginning.
-        shown: how messages call it.
-
-    Raises:
-        VisleakError: it has too many members.
-        ValueError: something else than members follows the last one.
     """
     with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
         count = 0
@@ -293,14 +260,10 @@ _PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What becomes of the members of an archive.
+    """What becomes of the members of an archive."""
 
-    Attributes:
-        keeps: whether a member stays.
-        content: another content for a member that stays, or ``None``.
-    """
-
-    keeps: Callable[[tarfile.TarInfo], bool]
+    keeps: Callable[[tarfile.TarInfo], bool]  # whether a member stays
+    # another content for a member that stays, or None
     content: Callable[[tarfile.TarInfo], bytes | None]
 
 
@@ -339,9 +302,6 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Destination, show
     """Copy the members of an archive that stay, in their order; nothing is unpacked to disk.
 
     A link whose target goes becomes a file in its target's place, the next ones links to it.
-
-    Raises:
-        VisleakError: the archive is damaged.
     """
     heirs, count = _heirs(source, choice)
     try:

@@ -89,18 +89,14 @@ _LETTERS: Final = re.compile(r"([A-Za-z])\.\.([A-Za-z])")
 
 @dataclass
 class Sample:
-    """The members of one key.
+    """The members of one key."""
 
-    Attributes:
-        key: path up to the first dot of the file's name.
-        places: extension, lower case, to offset and size.
-        side: what the side files say: ``cls``, ``txt`` and ``caption`` as text, ``json`` parsed.
-        images: the extensions of ``places`` that are images: by the extension, else by content.
-    """
-
-    key: str
+    key: str  # path up to the first dot of the file's name
+    # extension, lower case, to offset and size
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # what the side files say: cls, txt and caption as text, json parsed
     side: dict[str, Any] = field(default_factory=dict)
+    # the extensions of places that are images: by the extension, else by content
     images: list[str] = field(default_factory=list)
 
     def image(self, wanted: str | None) -> str | None:
@@ -121,22 +117,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Shard:
-    """What a shard holds.
+    """What a shard holds."""
 
-    Attributes:
-        name: its path or address, without secrets.
-        table: text columns ``key``, ``id``, ``label``, ``caption``, ``group``, ``frame``; one row
-            per sample with an image, in the order of the images' bytes.
-        opener: reads their images.
-        problems: what cannot be used.
-        skipped: number of members that are not listed, by ending.
-    """
-
-    name: str
+    name: str  # its path or address, without secrets
+    # text columns key, id, label, caption, group, frame; one row per sample with an image, in the
+    # order of the images' bytes
     table: pa.Table
-    opener: TarOpener
-    problems: tuple[Problem, ...]
-    skipped: Mapping[str, int]
+    opener: TarOpener  # reads their images
+    problems: tuple[Problem, ...]  # what cannot be used
+    skipped: Mapping[str, int]  # number of members that are not listed, by ending
 
 
 def is_shard_list(path: Path) -> bool:
@@ -153,10 +142,6 @@ def open_webdataset(request: Request) -> ImageSet:
     Ids are the keys, with the shard's name before them where a key is in two shards. Labels
     come from ``.cls``, captions from ``.txt`` or ``.caption``, both else from ``.json``.
     ``?image=EXT`` chooses the image of samples that have several.
-
-    Raises:
-        UsageError: the pattern is none, matches nothing or names a shard twice.
-        VisleakError: no shard holds an image, or one holds a key twice.
     """
     try:
         shards = shards_of_pattern(request.place)
@@ -166,11 +151,7 @@ def open_webdataset(request: Request) -> ImageSet:
 
 
 def open_shard_list(request: Request) -> ImageSet:
-    """List the samples of the shards that a text file names, one a line, relative to its folder.
-
-    Raises:
-        VisleakError, UsageError: see :func:`open_webdataset`.
-    """
+    """List the samples of the shards that a text file names, one a line, relative to its folder."""
     names, folder = read_list(request.place), folder_of(request.place)
     places = remote_places(request, names, folder)
     if places is None:
@@ -208,12 +189,6 @@ def collect(stream: TarStream, shown: str, samples: list[Sample], listing: Listi
     """Append the samples of a shard, in which members of one key stand next to each other.
 
     Those before any damage are there when it raises.
-
-    Args:
-        stream: the shard.
-        shown: how messages call it.
-        samples: is appended to.
-        listing: counts what is in no sample: hidden images and members without an extension.
     """
     regular: dict[str, tuple[int, int]] = {}
     for member in members_of(stream, shown):
@@ -451,10 +426,6 @@ def expanded(pattern: str) -> list[str]:
 
     >>> expanded("{a,b}-{08..10}.tar")[:4]
     ['a-08.tar', 'a-09.tar', 'a-10.tar', 'b-08.tar']
-
-    Raises:
-        UsageError: the braces are not balanced, hold neither a list nor a range, or stand for
-            more than :data:`MAX_SHARDS`.
     """
     pieces = list(_pieces(pattern, pattern))
     if prod(map(len, pieces)) > MAX_SHARDS:
@@ -523,10 +494,6 @@ def shards_of_pattern(text: str) -> list[str]:
     """Return the shards that a pattern names, in its order; what a glob finds is sorted.
 
     Shards that braces name need not exist; a glob finds what is there.
-
-    Raises:
-        UsageError: see :func:`expanded`; a glob finds nothing; a shard is named twice.
-        StoreError: a remote folder cannot be listed.
     """
     found: list[str] = []
     for part in text.split("::"):

@@ -40,50 +40,32 @@ LISTED_COLUMNS: Final = {
 
 @dataclass(frozen=True)
 class Replacement:
-    """The content of an image that takes the place of another.
+    """The content of an image that takes the place of another."""
 
-    Attributes:
-        set, id: which one it is.
-        stored: what is written in that place.
-        path: the file it is, as the system has it; ``None`` where it is not a file, or where
-            something else is written.
-    """
-
-    set: str
+    set: str  # which one it is
     id: str
-    stored: Stored
+    stored: Stored  # what is written in that place
+    # the file it is, as the system has it; None where it is not a file, or where something else is
+    # written
     path: bytes | None
 
 
 @dataclass(frozen=True)
 class Selection:
-    """A piece whose images were read.
-
-    Attributes:
-        images: the set.
-        keep: ``int64`` (n,), ascending: positions that could be read.
-        digests: ``uint8`` (n, 16): content digest of what stands in each place of the result.
-        sizes: ``int64`` (n,): its bytes.
-        instead: position to what takes its place.
-        problems: images that were to be kept and could not be read.
-    """
+    """A piece whose images were read."""
 
     images: ImageSet
-    keep: Int64
-    digests: Bytes8
-    sizes: Int64
-    instead: Mapping[int, Replacement]
-    problems: tuple[Problem, ...]
+    keep: Int64  # int64 (n,), ascending: positions that could be read
+    digests: Bytes8  # uint8 (n, 16): content digest of what stands in each place of the result
+    sizes: Int64  # int64 (n,): its bytes
+    instead: Mapping[int, Replacement]  # position to what takes its place
+    problems: tuple[Problem, ...]  # images that were to be kept and could not be read
 
     def __len__(self) -> int:
         return len(self.keep)
 
     def stored(self) -> Iterator[Stored]:
-        """Yield what stands in each place of the result, read again from the source.
-
-        Raises:
-            VisleakError: an image can no longer be read.
-        """
+        """Yield what stands in each place of the result, read again from the source."""
         positions = [int(p) for p in self.keep if int(p) not in self.instead]
         source = zip(positions, self.images.opener.read(positions), strict=True)
         for position in self.keep.tolist():
@@ -133,25 +115,18 @@ class OutputPart:
 
 @dataclass(frozen=True)
 class OutputSource:
-    """How a part that was written is opened, and what is then found.
+    """How a part that was written is opened, and what is then found."""
 
-    Attributes:
-        path: file or folder, relative to the folder of the result; empty for that itself.
-        before, after: what stands around it in the SOURCE: ``yolo:``, ``#val``.
-        ids: the ids in the result, in its order; ``None`` where they are those of the sets.
-        order: ``int64``: which image of the part, counted over its pieces, stands in each place
-            of the result; ``None`` for their own order.
-        options: columns it is opened with.
-        renamed: ids are of the result's own making, as where they are row numbers.
-    """
-
-    path: str
-    before: str = ""
+    path: str  # file or folder, relative to the folder of the result; empty for that itself
+    before: str = ""  # what stands around it in the SOURCE: yolo:, #val
     after: str = ""
+    # the ids in the result, in its order; None where they are those of the sets
     ids: tuple[str, ...] | None = None
+    # int64: which image of the part, counted over its pieces, stands in each place of the result;
+    # None for their own order
     order: Int64 | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    renamed: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)  # columns it is opened with
+    renamed: bool = False  # ids are of the result's own making, as where they are row numbers
 
     def source(self, folder: Path) -> str:
         """Return the SOURCE, with the result at ``folder``."""
@@ -169,32 +144,20 @@ class OutputSource:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a result is written.
+    """Where a result is written."""
 
-    Attributes:
-        folder: where it lies while it is written.
-        final: the name it gets; beside ``folder``.
-        how: ``manifest``, ``link`` or ``copy``.
-        many: there are several parts, each in a folder of its own.
-        progress: is told how far it is.
-    """
-
-    folder: Path
-    final: Path
-    how: str
-    many: bool
-    progress: Progress
+    folder: Path  # where it lies while it is written
+    final: Path  # the name it gets; beside folder
+    how: str  # manifest, link or copy
+    many: bool  # there are several parts, each in a folder of its own
+    progress: Progress  # is told how far it is
 
     def below(self, part: OutputPart, name: str = "") -> str:
         """Return the relative name of something of a part."""
         return "/".join(word for word in (part.name if self.many else "", name) if word)
 
     def made(self, name: str) -> Path:
-        """Return the path of a new file, with its folder there.
-
-        Raises:
-            VisleakError: the name leads out of the folder, or is taken.
-        """
+        """Return the path of a new file, with its folder there."""
         if is_outside(name):
             raise VisleakError(
                 f"{name!r} lies outside of its data set and has no place in {self.final}; write"
@@ -207,14 +170,7 @@ class Destination:
         return path
 
     def put(self, piece: Selection, position: int, name: str, stored: Stored | None = None) -> None:
-        """Put the image of a place under a name: a link or a copy.
-
-        Args:
-            piece: what it is of.
-            position: its place.
-            name: relative to the folder.
-            stored: its content, where it is not a file.
-        """
+        """Put the image of a place under a name: a link or a copy."""
         path, source = self.made(name), piece.path(position)
         if source is not None:
             self.put_file(source, path)
@@ -356,16 +312,6 @@ def write_listing(
     Paths are relative to the list, so it keeps working when it is moved together with the data.
     It is read back as a CSV manifest; its cells are plain, so they are not guarded against
     spreadsheets, which would change ids.
-
-    Args:
-        part: what is listed.
-        place: where.
-        name: of the list, if not ``PART.csv``.
-        paths: of the files, if not those where they are.
-
-    Raises:
-        UsageError: an image is not a file.
-        VisleakError: a name is not UTF-8.
     """
     name = name or f"{part.name}.csv"
     path = place.made(name)
@@ -398,11 +344,7 @@ def _frames(part: OutputPart) -> list[str | int | None]:
 
 
 def files_of(part: OutputPart, place: Destination, beside: Path) -> list[str]:
-    """Return the file of each image of a part, relative to the folder of a list.
-
-    Raises:
-        UsageError: an image is not a file.
-    """
+    """Return the file of each image of a part, relative to the folder of a list."""
     found = []
     for piece in part.pieces:
         for position in piece.keep.tolist():

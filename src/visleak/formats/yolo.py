@@ -48,10 +48,6 @@ def open_yolo(request: Request) -> ImageSet:
 
     Ids are the file names relative to the split's folder (or, for a list of files, to the data
     set's). The label of an image is its one class; null where it shows several or none.
-
-    Raises:
-        VisleakError: the file is not a YOLO data set.
-        UsageError: there is no such split, or its folder does not exist.
     """
     request.refuse_columns("the YOLO data set")
     content = yolo_content(request.path, request.text)
@@ -73,16 +69,6 @@ def yolo_boxes(images: ImageSet, request: Request) -> Boxes | None:
 
     With ``kpt_shape`` in the YAML, key points follow in each row, which are not read. Identical
     rows are objects like others.
-
-    Args:
-        images: the split.
-        request: the parts of its source.
-
-    Returns:
-        ``None`` where no image has a label file.
-
-    Raises:
-        VisleakError: see :func:`visleak.formats.opening.boxes_of`.
     """
     content = yolo_content(request.path, request.text)
     classes = class_names(content.get("names"))
@@ -118,9 +104,6 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
     are, by paths relative to the YAML, but for those that lie where images come from that are
     parted now. As ``manifest``, a list of files with their labels, and one of plain paths for
     training.
-
-    Raises:
-        VisleakError: sets have different classes.
     """
     contents_ = [_content(part) for part in parts]
     splits = [canonical_split(split_of(part)) for part in parts]
@@ -141,11 +124,7 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
 
 
 def yolo_content(path: Path, text: str) -> dict[str, Any]:
-    """Read a YOLO data set's YAML.
-
-    Raises:
-        VisleakError: it is not YAML, or not a mapping.
-    """
+    """Read a YOLO data set's YAML."""
     what = f"{text}: {path} cannot be read as YAML"
     with explaining(what, OSError, ValueError, yaml.YAMLError, RecursionError):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))

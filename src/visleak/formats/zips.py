@@ -34,11 +34,7 @@ from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 
 def open_zip(request: Request) -> ImageSet:
-    """List the images of a zip archive in the order they are stored; folders are labels.
-
-    Raises:
-        VisleakError: the archive is damaged, has too many members or no images.
-    """
+    """List the images of a zip archive in the order they are stored; folders are labels."""
     request.refuse_columns_and_split("the archive")
     listing = Listing()
     with (
@@ -66,18 +62,13 @@ def open_zip(request: Request) -> ImageSet:
 
 @dataclass(frozen=True)
 class ZipOpener:
-    """Reads members of a zip archive.
+    """Reads members of a zip archive."""
 
-    Attributes:
-        path: the archive.
-        members: ``int64`` (n, 6): offset of the local header, packed size, size, method, CRC
-            and flags of each image.
-        stamp: of a remote archive, see :class:`visleak.formats.remote.RemoteFile`.
-    """
-
-    path: str
+    path: str  # the archive
+    # int64 (n, 6): offset of the local header, packed size, size, method, CRC and flags of each
+    # image
     members: Int64
-    stamp: str | None = ""
+    stamp: str | None = ""  # of a remote archive
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the members at the positions, see :class:`visleak.records.Opener`."""
@@ -96,9 +87,6 @@ def write_zip(part: OutputPart, place: Destination) -> OutputSource:
     """Write a part as a zip archive of its name: same members, packed as they were.
 
     A removed image takes its side files along: those that differ from it in their ending only.
-
-    Raises:
-        VisleakError: a member cannot be copied.
     """
     (piece,) = part.pieces
     source = cast(ZipOpener, piece.images.opener).path

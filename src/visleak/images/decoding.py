@@ -126,15 +126,6 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
     animation the first frame is taken. Colour profiles (ICC) are ignored. Safe to call from several
     threads.
 
-    Args:
-        data: what an opener yields: an encoded image, or its pixels, ``uint8`` of shape
-            (height, width, 3), which are passed on.
-        enough: a JPEG file may be decoded at a half, a quarter or an eighth of its size as long
-            as its short side keeps this many pixels; 0 decodes all.
-
-    Returns:
-        The image, or the reason why there is none. Never raises, never warns.
-
     >>> decode(b"").reason
     'empty'
     >>> decode(b"words").reason
@@ -149,12 +140,6 @@ def grey(data: bytes | Bytes8) -> Image.Image | Unreadable:
     """Decode one image as people see it, in shades of grey: Pillow's mode ``L``.
 
     They are the greys of the colours that :func:`decode` returns, but those are never copied out.
-
-    Args:
-        data: as for :func:`decode`.
-
-    Returns:
-        The loaded image, or the reason why there is none. Never raises, never warns.
 
     >>> grey(np.full((2, 3, 3), 7, np.uint8)).getpixel((0, 0))
     7

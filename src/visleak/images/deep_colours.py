@@ -48,11 +48,7 @@ _LOW: Final = {
 
 
 def correct_modes(image: Image.Image) -> None:
-    """Correct how an opened file is going to be read.
-
-    Raises:
-        NotImplementedError: it cannot be read rightly.
-    """
+    """Correct how an opened file is going to be read."""
     tags: Any = getattr(image, "tag_v2", {})
     planes = tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (1,))) > 8
     tiles = getattr(image, "tile", None) or []
@@ -121,11 +117,7 @@ def _sample_bits(image: Image.Image, data: bytes) -> int:
 
 
 def check_high_bytes(image: Image.Image) -> None:
-    """Refuse a loaded image without its low bytes if the high bytes show next to nothing.
-
-    Raises:
-        NotImplementedError: its colours, or its opacities, use less than an eighth of the range.
-    """
+    """Refuse a loaded image without its low bytes if the high bytes show next to nothing."""
     most = [high for _, high in _extrema(image)]
     opacity = most.pop() if image.mode in ("RGBA", "LA") else 255
     if max(most) < FAINT or HIDDEN < opacity < FAINT:
@@ -138,12 +130,7 @@ def _extrema(image: Image.Image) -> tuple[tuple[float, float], ...]:
 
 
 def shallow_colours(image: Image.Image, again: Image.Image) -> Image.Image:
-    """Return sixteen-bit colours in eight bits, mode ``RGB`` or ``RGBA``.
-
-    Args:
-        image: loaded by Pillow.
-        again: the same file, opened and not loaded yet.
-    """
+    """Return sixteen-bit colours in eight bits, mode ``RGB`` or ``RGBA``."""
     tiles = getattr(again, "tile")  # noqa: B009 - images of Pillow's files have it, others do not
     grey = raw_mode(tiles[0]) == "LA;16B"
     tiles[:] = [with_raw_mode(tile, _LOW[raw_mode(tile)]) for tile in tiles]

@@ -35,21 +35,13 @@ _TIFF_JPEG_TABLES: Final = 347
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """An image format.
+    """An image format."""
 
-    Attributes:
-        name: short name, as people write it.
-        plugin: module of Pillow (or of an add-on) that reads it; empty where there is none.
-        reader: the class in that module.
-        calm: whether opening it never makes Pillow warn.
-        extra: of visleak that brings the decoder; empty where Pillow always has it.
-    """
-
-    name: str
-    plugin: str = ""
-    reader: str = ""
-    calm: bool = False
-    extra: str = ""
+    name: str  # short name, as people write it
+    plugin: str = ""  # module of Pillow (or of an add-on) that reads it; empty where there is none
+    reader: str = ""  # the class in that module
+    calm: bool = False  # whether opening it never makes Pillow warn
+    extra: str = ""  # of visleak that brings the decoder; empty where Pillow always has it
 
 
 JPEG: Final = Encoding("JPEG", "PIL.JpegImagePlugin", "JpegImageFile", calm=True)

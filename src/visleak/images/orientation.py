@@ -63,9 +63,6 @@ def split_jpeg(data: bytes) -> tuple[bytes, bytes]:
 
     Pillow parses the block for its resolution and warns where it is broken; without the block
     there is nothing to warn about, and the pixels are the same.
-
-    Returns:
-        The EXIF block (empty where there is none) and the file without it.
     """
     at, kept, exif, pieces = 2, 0, b"", []
     while data[at : at + 1] == b"\xff":

@@ -115,11 +115,7 @@ def _repeat(grey: Bytes8) -> Bytes8:
 
 
 def rgb_of_array(array: npt.NDArray[Any]) -> Bytes8:
-    """Return an image held as an array of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4).
-
-    Raises:
-        ValueError: another shape, no pixels, or values that are not real numbers.
-    """
+    """Return an image held as an array of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)."""
     if array.dtype.kind not in "buif":
         raise ValueError(f"expected real numbers, got an array of {array.dtype}")
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):

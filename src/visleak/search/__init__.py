@@ -34,14 +34,6 @@ PARTITION_SEARCHES: Final = {"faiss": "visleak.search.faiss_partitions:FaissPart
 def load_search(name: str, *, progress: Callable[[int], None] | None = None) -> Search:
     """Return a new search engine of a name.
 
-    Args:
-        name: one of :data:`SEARCHES`.
-        progress: called with the number of references done.
-
-    Raises:
-        UsageError: there is no engine of that name.
-        MissingExtra: its package is not installed.
-
     >>> type(load_search("exact")).__name__
     'ExactSearch'
     """
@@ -53,16 +45,7 @@ def load_search(name: str, *, progress: Callable[[int], None] | None = None) -> 
 
 
 def load_partition_search(name: str, folder: Path | None, workers: int) -> PartitionEngine | None:
-    """Return an engine for partitions, ``None`` if they are read in full instead.
-
-    Args:
-        name: one of :data:`SEARCHES`.
-        folder: of stored indexes; ``None`` stores none.
-        workers: threads.
-
-    Raises:
-        MissingExtra: its package is not installed.
-    """
+    """Return an engine for partitions, ``None`` if they are read in full instead."""
     if name not in PARTITION_SEARCHES:
         return None
     module, _, found = PARTITION_SEARCHES[name].partition(":")

@@ -37,12 +37,7 @@ PENDING_LIMIT: Final = 400_000
 
 
 class ExactSearch:
-    """Finds exactly what is wanted.
-
-    Args:
-        query_block, reference_block: rows worked on at a time; they never change an answer.
-        progress: called with the number of references done.
-    """
+    """Finds exactly what is wanted."""
 
     name = "exact"
     accounts: Sequence[Account] = ()
@@ -119,23 +114,17 @@ class _ReferenceBlock:
 
 @dataclass
 class _QueryBlock:
-    """A block of queries and what was found for it so far.
-
-    Attributes:
-        floor: ``float32`` (n,): no pair below this corrected similarity is among the best.
-        leaders: ``float32`` (n, best): the best corrected similarities so far.
-        pending: arrays (query, reference) of candidates not yet rescored.
-        settled: candidates rescored before the end because there were too many.
-    """
+    """A block of queries and what was found for it so far."""
 
     sides: Sides
     kernel: Kernel
     wanted: Wanted
     start: int
     rows: Float32
+    # arrays (query, reference) of candidates not yet rescored
     pending: list[tuple[Int64, Int64, Float32]] = field(default_factory=list)
     held: int = 0
-    settled: Scored | None = None
+    settled: Scored | None = None  # candidates rescored before the end because there were too many
 
     def __post_init__(self) -> None:
         self.prepared = self.kernel.prepare(self.rows, query=True)
@@ -183,13 +172,7 @@ class _QueryBlock:
         return needed - np.float32(MARGIN)
 
     def _reaching(self, bounds: Float32, penalty: Float32) -> Bool:
-        """Return which bounds reach the floor of their query or the threshold.
-
-        Args:
-            bounds: of the corrected similarity where the best are wanted, else of the plain one:
-                that saves a threshold search two passes over the block.
-            penalty: of the block's references.
-        """
+        """Return which bounds reach the floor of their query or the threshold."""
         margin = np.float32(MARGIN)
         threshold = np.float32(np.inf if self.wanted.threshold is None else self.wanted.threshold)
         if not self.wanted.best:

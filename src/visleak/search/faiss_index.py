@@ -54,11 +54,7 @@ DIGEST: Final = "faiss-2"
 
 
 def faiss() -> Any:
-    """Return the library.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
+    """Return the library."""
     try:
         import faiss as library
     except ImportError as error:
@@ -117,19 +113,12 @@ def key_for(kind: Kind, references: int, width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How vectors are stored in an index.
+    """How vectors are stored in an index."""
 
-    Attributes:
-        kind: of index.
-        key: of faiss's ``index_factory``.
-        width: coordinates in the index: those of a vector, the penalty, and zeros to fill up.
-        own: coordinates of a vector.
-    """
-
-    kind: Kind
-    key: str
-    width: int
-    own: int
+    kind: Kind  # of index
+    key: str  # of faiss's index_factory
+    width: int  # coordinates in the index: those of a vector, the penalty, and zeros to fill up
+    own: int  # coordinates of a vector
 
     @classmethod
     def of(cls, kind: Kind, references: int, own: int, penalised: bool) -> Layout:
@@ -156,26 +145,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """The effort of a search in an index.
+    """The effort of a search in an index."""
 
-    Attributes:
-        probes: cells searched (IVF), or length of the list of candidates (HNSW); 0 for flat.
-        fetch: candidates fetched for each of the best that are wanted.
-    """
-
-    probes: int = 0
-    fetch: int = 1
+    probes: int = 0  # cells searched (IVF), or length of the list of candidates (HNSW); 0 for flat
+    fetch: int = 1  # candidates fetched for each of the best that are wanted
 
 
 class Index:
-    """A filled index.
-
-    Args:
-        layout: of its vectors.
-        filled: the index of faiss.
-        slack: how far the index may underestimate the similarity of a duplicate: codes of a
-            product quantiser are shorter than their vectors.
-    """
+    """A filled index."""
 
     def __init__(self, layout: Layout, filled: Any, slack: float = 0.0) -> None:
         self.layout = layout
@@ -225,14 +202,7 @@ def build(
     penalty: Float32,
     progress: Callable[[int], None],
 ) -> Index:
-    """Return the index of the references.
-
-    Args:
-        layout: of its vectors.
-        reference: ``float32`` (m, d) unit rows; read block by block.
-        penalty: ``float32`` (m,).
-        progress: called with the number of references done.
-    """
+    """Return the index of the references."""
     library = faiss()
     index = library.index_factory(layout.width, layout.key, library.METRIC_INNER_PRODUCT)
     _configure(library, index, layout.kind)

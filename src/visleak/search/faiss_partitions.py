@@ -47,19 +47,12 @@ from visleak.vectors import check_digest, unit_rows
 
 @dataclass
 class StoredIndex:
-    """An index and what goes with it.
+    """An index and what goes with it."""
 
-    Attributes:
-        index: of the partition's rows.
-        broken: ``int64`` (k,), ascending: rows without a direction (NaN, infinity, zeros).
-        off: rows whose length is off.
-        efforts: of searches, by :func:`effort_key`.
-    """
-
-    index: Index
-    broken: Int64
-    off: int
-    efforts: dict[str, Effort] = field(default_factory=dict)
+    index: Index  # of the partition's rows
+    broken: Int64  # int64 (k,), ascending: rows without a direction (NaN, infinity, zeros)
+    off: int  # rows whose length is off
+    efforts: dict[str, Effort] = field(default_factory=dict)  # of searches, by effort_key
 
 
 def effort_key(wanted: Wanted) -> str:
@@ -68,11 +61,7 @@ def effort_key(wanted: Wanted) -> str:
 
 
 class IndexStore:
-    """A folder of indexes.
-
-    Args:
-        folder: created if needed; ``None`` stores nothing.
-    """
+    """A folder of indexes."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -160,13 +149,6 @@ class FaissPartitions:
     """Searches each partition through an index.
 
     It is a :class:`visleak.search.streaming.PartitionRunner`.
-
-    Args:
-        folder: of stored indexes; ``None`` builds them again each time.
-        workers: threads.
-        kind: of index; by default chosen by each partition's rows.
-        sample: queries to tune on, and as many others to measure on.
-        measured: partitions to measure recall on, evenly spread.
     """
 
     name = "faiss"

@@ -44,14 +44,7 @@ FIRST_NEIGHBOURS: Final = 64
 
 
 def search_index(index: Index, sides: Sides, wanted: Wanted, rows: Int64, effort: Effort) -> Hits:
-    """Return what an index finds for some queries.
-
-    Args:
-        index: of the references.
-        sides, wanted: of the search.
-        rows: of the queries, ascending; the hits are numbered as in ``sides.query``.
-        effort: of the index.
-    """
+    """Return what an index finds for some queries."""
     index.set(effort)
     parts, totals = [], np.zeros(len(sides.query), np.int64)
     start, block = 0, 16
@@ -194,12 +187,6 @@ def tune(index: Index, sides: Sides, wanted: Wanted, rows: Int64, workers: int) 
     """Return the least effort, doubled step by step, that reaches the target recall.
 
     The largest effort if none does. AutoFaiss tunes the same numbers for a given time instead.
-
-    Args:
-        index: to be tuned.
-        sides, wanted: of the search.
-        rows: of the queries to tune on.
-        workers: threads of exact search.
     """
     answer = exact_answer(sides, wanted, rows, workers)
 
@@ -244,16 +231,7 @@ MOST_VIEWS: Final = 2
 
 
 class FaissSearch:
-    """Finds pairs through an index of faiss.
-
-    Args:
-        kind: of index; by default what :func:`suited` says.
-        progress: called with the number of references done.
-        sample: queries to tune on, and as many others to measure on.
-
-    Attributes:
-        accounts: of each call of :meth:`find`, in order.
-    """
+    """Finds pairs through an index of faiss."""
 
     name = "faiss"
 

@@ -16,20 +16,14 @@ from visleak.vectors import forget
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The share of the results of exact search that an engine found, for the same queries.
+    """The share of the results of exact search that an engine found, for the same queries."""
 
-    Attributes:
-        queries: how many queries were compared.
-        pairs: of the pairs at or above the threshold, those that were found.
-        leaks: of the queries with such a pair, those for which at least one was found.
-        best: of the places among the best of a query, those filled as well as by exact search.
-            References of equal similarity are equally good (Aumueller, Bernhardsson &
-            Faithfull, "ANN-Benchmarks", Information Systems 87, 2020, section 3).
-    """
-
-    queries: int
-    pairs: Rate
-    leaks: Rate
+    queries: int  # how many queries were compared
+    pairs: Rate  # of the pairs at or above the threshold, those that were found
+    leaks: Rate  # of the queries with such a pair, those for which at least one was found
+    # of the places among the best of a query, those filled as well as by exact search. References
+    # of equal similarity are equally good (Aumueller, Bernhardsson & Faithfull, "ANN-Benchmarks",
+    # Information Systems 87, 2020, section 3)
     best: Rate
 
     def plus(self, other: Recall) -> Recall:
@@ -57,21 +51,13 @@ def _sum(a: Rate, b: Rate) -> Rate:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account of one search.
-
-    Attributes:
-        engine: its name.
-        index: its key in faiss; ``exact`` if there was none.
-        parameters: of the search.
-        exact: everything is found by construction.
-        recall: compared with exact search; ``None`` if it was not measured.
-    """
+    """The account of one search."""
 
     engine: str
-    index: str
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    exact: bool = False
-    recall: Recall | None = None
+    index: str  # its key in faiss; exact if there was none
+    parameters: Mapping[str, float] = field(default_factory=dict)  # of the search
+    exact: bool = False  # everything is found by construction
+    recall: Recall | None = None  # compared with exact search; None if it was not measured
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry of ``audit.json``."""
@@ -118,30 +104,19 @@ ViewMaker = Callable[[Float32, int], Float32]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which pairs a search must find.
+    """Which pairs a search must find."""
 
-    Attributes:
-        threshold: every pair with at least this similarity; ``None`` for none by threshold.
-        best: and this many references of each query, best by ``similarity - penalty``.
-        cap: of the pairs by threshold keep at most this many per query, the most similar.
-    """
-
-    threshold: float | None
-    best: int = 20
-    cap: int = 1000
+    threshold: float | None  # every pair with at least this similarity; None for none by threshold
+    best: int = 20  # and this many references of each query, best by similarity - penalty
+    cap: int = 1000  # of the pairs by threshold keep at most this many per query, the most similar
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a matrix, read on access: the matrix may be larger than memory.
+    """Some rows of a matrix, read on access: the matrix may be larger than memory."""
 
-    Attributes:
-        matrix: ``float32`` (n, d).
-        index: ``int64`` (m,): the rows.
-    """
-
-    matrix: Float32
-    index: Int64
+    matrix: Float32  # float32 (n, d)
+    index: Int64  # int64 (m,): the rows
 
     def __len__(self) -> int:
         return len(self.index)
@@ -154,44 +129,28 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The two matrices that are compared.
+    """The two matrices that are compared."""
 
-    Attributes:
-        query: ``float32`` (n, d), unit rows.
-        reference: ``float32`` (m, d), unit rows; read block by block.
-        penalty: ``float32`` (m,), subtracted from the similarity to rank the best.
-        order: ``int64`` (m,), ranks of the references' ids: ties go to the lower.
-        weight: ``int64`` (m,): references per row, for the totals.
-        same: both are one set, and row i of one is row i of the other: i is never paired with i.
-        views: indices into ``VIEWS``; view 0 must be among them.
-        make: makes the vectors of a view; needed for more than one.
-    """
-
-    query: Float32 | Rows
-    reference: Float32 | Rows
-    penalty: Float32
-    order: Int64
-    weight: Int64 | None = None
+    query: Float32 | Rows  # float32 (n, d), unit rows
+    reference: Float32 | Rows  # float32 (m, d), unit rows; read block by block
+    penalty: Float32  # float32 (m,), subtracted from the similarity to rank the best
+    order: Int64  # int64 (m,), ranks of the references' ids: ties go to the lower
+    weight: Int64 | None = None  # int64 (m,): references per row, for the totals
+    # both are one set, and row i of one is row i of the other: i is never paired with i
     same: bool = False
-    views: tuple[int, ...] = (0,)
-    make: ViewMaker | None = None
+    views: tuple[int, ...] = (0,)  # indices into VIEWS; view 0 must be among them
+    make: ViewMaker | None = None  # makes the vectors of a view; needed for more than one
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Found pairs, sorted by query, then by falling similarity, then by ``order``.
+    """Found pairs, sorted by query, then by falling similarity, then by ``order``."""
 
-    Attributes:
-        query, reference: ``int64`` (n,) row numbers.
-        similarity: ``float32`` (n,): the largest over the views, computed in float64.
-        view: ``int8`` (n,): the view it was found in; the lowest of equal ones.
-        total: ``int64``, one per query: pairs at or above the threshold, before the cap.
-    """
-
-    query: Int64
+    query: Int64  # int64 (n,) row numbers
     reference: Int64
-    similarity: Float32
-    view: Int8
+    similarity: Float32  # float32 (n,): the largest over the views, computed in float64
+    view: Int8  # int8 (n,): the view it was found in; the lowest of equal ones
+    # int64, one per query: pairs at or above the threshold, before the cap
     total: npt.NDArray[np.int64]
 
 

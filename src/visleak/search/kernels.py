@@ -34,13 +34,9 @@ SAMPLE_ROWS: Final = 4096
 
 
 class Kernel(Protocol):
-    """Upper bounds on similarities, a block of queries against a block of references at a time.
+    """Upper bounds on similarities, a block of queries against a block of references at a time."""
 
-    Attributes:
-        tight: the bounds are the similarities themselves (to about 1e-6).
-    """
-
-    tight: bool
+    tight: bool  # the bounds are the similarities themselves (to about 1e-6)
 
     def prepare(self, rows: Float32, *, query: bool) -> Float32:
         """Return rows in the kernel's own coordinates; references and queries may differ."""
@@ -109,17 +105,12 @@ class TruncatedKernel:
 
 @dataclass(frozen=True)
 class DihedralBasis:
-    """An orthogonal basis in which mirrors and quarter turns act in the simplest way.
+    """An orthogonal basis in which mirrors and quarter turns act in the simplest way."""
 
-    Attributes:
-        axes: ``float32`` (d, d); columns grouped into ``edges``.
-        edges: column limits of the four one-dimensional parts, then x and y of the two-dimensional.
-        flipped: coordinates whose sign the inverted view flips.
-    """
-
-    axes: Float32
+    axes: Float32  # float32 (d, d); columns grouped into edges
+    # column limits of the four one-dimensional parts, then x and y of the two-dimensional
     edges: tuple[int, ...]
-    flipped: npt.NDArray[np.int64]
+    flipped: npt.NDArray[np.int64]  # coordinates whose sign the inverted view flips
 
 
 @lru_cache(maxsize=4)

@@ -76,14 +76,7 @@ def measure(hits: Hits, sides: Sides, wanted: Wanted, rows: Int64, workers: int)
 
 
 def recall(found: Hits, exact: Hits, sides: Sides, wanted: Wanted) -> Recall:
-    """Compare two answers to the same queries.
-
-    Args:
-        found: of the engine.
-        exact: of exact search.
-        sides: what was searched.
-        wanted: what was asked for.
-    """
+    """Compare two answers to the same queries."""
     queries, references = len(exact.total), len(sides.order)
     pairs = leaks = best = Rate.of(0, 0)
     if wanted.threshold is not None:

@@ -45,14 +45,7 @@ class Scored:
 
 
 def rescore(sides: Sides, rows: Float32, query: Int64, reference: Int64) -> Scored:
-    """Return exact similarities and views of pairs, sorted by query and reference.
-
-    Args:
-        sides: the matrices and views.
-        rows: ``float32`` (n, d): the block's query vectors.
-        query: ``int64`` (k,): rows of ``rows``.
-        reference: ``int64`` (k,): rows of ``sides.reference``.
-    """
+    """Return exact similarities and views of pairs, sorted by query and reference."""
     order = np.lexsort((reference, query))
     query, reference = query[order], reference[order]
     similarity = np.empty(len(query), np.float32)
@@ -117,12 +110,7 @@ def _rank(query: Int64, value: npt.NDArray[np.floating], tie: Int64) -> Int64:
 
 
 def joined(parts: Sequence[tuple[int, Scored, Int64]], order: Int64) -> Hits:
-    """Put the findings of blocks of queries together, sorted as :class:`Hits` promises.
-
-    Args:
-        parts: a block's first query, its wanted pairs and its queries' totals; in storage order.
-        order: ranks of the references' ids.
-    """
+    """Put the findings of blocks of queries together, sorted as :class:`Hits` promises."""
     query = np.concatenate([scored.query + start for start, scored, _ in parts])
     reference = np.concatenate([scored.reference for _, scored, _ in parts])
     similarity = np.concatenate([scored.similarity for _, scored, _ in parts])

@@ -44,20 +44,15 @@ CHUNK: Final = 512
 
 @dataclass(frozen=True, eq=False)
 class PartitionSearch:
-    """A search that can be run on any partition, in this process or in another. Picklable.
+    """A search that can be run on any partition, in this process or in another. Picklable."""
 
-    Attributes:
-        query: ``float32`` (n, d): unit rows, of all benchmarks together.
-        wanted: which pairs. The best are those of highest similarity: there is no penalty.
-        rows: about how many rows will be searched, over all partitions; for the choice of a screen
-            only, which never changes a result.
-        device: ``cpu`` (numpy), ``auto`` (a GPU if torch is there and sees one, else numpy),
-            ``cuda`` or ``cuda:N``; never changes a result.
-    """
-
-    query: Float32
-    wanted: Wanted
+    query: Float32  # float32 (n, d): unit rows, of all benchmarks together
+    wanted: Wanted  # which pairs. The best are those of highest similarity: there is no penalty
+    # about how many rows will be searched, over all partitions; for the choice of a screen only,
+    # which never changes a result
     rows: int = 0
+    # cpu (numpy), auto (a GPU if torch is there and sees one, else numpy), cuda or cuda:N; never
+    # changes a result
     device: str = "cpu"
     _screens: dict[bool, Screen] = field(default_factory=dict, init=False)
     _lock: Any = field(default_factory=Lock, init=False)
@@ -76,17 +71,7 @@ class PartitionSearch:
         workers: int = 1,
         progress: Callable[[int], None] | None = None,
     ) -> PartitionHits:
-        """Return the wanted pairs between the queries and one partition, read block by block.
-
-        Args:
-            partition: of the reference side.
-            workers: threads that share the blocks; never changes the result.
-            progress: called with the number of rows done since the last call, from any thread.
-
-        Raises:
-            MissingExtra: a GPU is requested, and there is no torch.
-            UsageError: there is no such device.
-        """
+        """Return the wanted pairs between the queries and one partition, read block by block."""
         stored = partition.matrix()
         found = Collector(len(self.query), self.wanted, partition)
         with _quiet():
@@ -241,22 +226,7 @@ def stream(
     run: PartitionRunner | None = None,
     device: str = "cpu",
 ) -> StreamHits:
-    """Return the wanted pairs between the queries and all partitions, read once.
-
-    Args:
-        query: ``float32`` (n, d): unit rows, of all benchmarks together.
-        partitions: of the reference side, with ids unique over all of them.
-        wanted: which pairs. The best are those of highest similarity: there is no penalty.
-        workers: threads of this process; never changes the result.
-        progress: called with the number of rows done so far.
-        keep: stores the hits of partitions, and returns those of an earlier search.
-        run: searches the partitions elsewhere; by default one after another in this process.
-        device: as in :class:`PartitionSearch`.
-
-    Raises:
-        MissingExtra: a GPU is asked for, and there is no torch.
-        UsageError: no such device.
-    """
+    """Return the wanted pairs between the queries and all partitions, read once."""
     rows = sum(partition.rows for partition in partitions)
     search = PartitionSearch(np.ascontiguousarray(query, np.float32), wanted, rows, device)
     merger = Merger(len(query), wanted)

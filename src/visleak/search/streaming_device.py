@@ -52,16 +52,7 @@ def half_error(width: int, precision: str) -> float:
 
 
 def torch_device(wanted: str) -> str | None:
-    """Return the torch device of a choice of device, or ``None`` for plain numpy.
-
-    Args:
-        wanted: ``cpu`` (numpy), ``auto`` (a GPU if torch is there and sees one, else numpy),
-            ``cuda``, ``cuda:N``, or ``torch-cpu`` (the processor, by the GPU's code).
-
-    Raises:
-        MissingExtra: a GPU is asked for, and there is no torch.
-        UsageError: no such device.
-    """
+    """Return the torch device of a choice of device, or ``None`` for plain numpy."""
     if wanted == "cpu":
         return None
     if wanted not in ("auto", "torch-cpu") and not re.fullmatch(r"cuda(:\d+)?", wanted):
@@ -86,13 +77,7 @@ def torch_device(wanted: str) -> str | None:
 
 
 class DeviceScreen:
-    """Compares whole vectors in half precision on a device of torch.
-
-    Args:
-        query: ``float32`` (n, d): unit rows.
-        device: of torch.
-        precision: one of :data:`PRECISIONS`.
-    """
+    """Compares whole vectors in half precision on a device of torch."""
 
     def __init__(self, query: Float32, device: str, precision: str = "fp16") -> None:
         import torch
@@ -109,11 +94,7 @@ class DeviceScreen:
         self._query = torch.tensor(query, device=device).to(self._kind)
 
     def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
-        """Return pairs that may reach the floor; see :class:`Screen`.
-
-        Raises:
-            VisleakError: the device has too little memory.
-        """
+        """Return pairs that may reach the floor; see :class:`Screen`."""
         try:
             rows, judged = self._prepared(stored)
             query, row = self.reaching(rows, self._torch.tensor(floor, device=self._device)).T
@@ -126,12 +107,7 @@ class DeviceScreen:
         return ScreenResult(query[keep], row[keep], judged.broken, judged.off)
 
     def reaching(self, rows: Any, floor: Any) -> Int64:
-        """Return pairs (n, 2) of query and row that may reach the floor.
-
-        Args:
-            rows: tensor (m, d) on the device: unit rows in half precision.
-            floor: tensor on the device: ``float32``, one per query.
-        """
+        """Return pairs (n, 2) of query and row that may reach the floor."""
         found = []
         for start in range(0, len(floor), TILE):
             tile = slice(start, start + TILE)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from visleak.records import Bool, Float32, Int64, Partition
 from visleak.search.hits import Wanted
 
-#: Layout of :meth:`PartitionHits.to_bytes`; bytes of another layout are not read.
+#: Layout of to_bytes; bytes of another layout are not read.
 LAYOUT: Final = b"1"
 
 #: Pairs that wait before they are merged into what is kept so far.
@@ -28,29 +28,18 @@ PENDING_LIMIT: Final = 1_000_000
 
 @dataclass(frozen=True)
 class PartitionHits:
-    """The wanted pairs of one partition, with all that a merge needs. Small and picklable.
+    """The wanted pairs of one partition, with all that a merge needs. Small and picklable."""
 
-    Attributes:
-        query: ``int64`` (n,): rows of the query matrix.
-        row: ``int64`` (n,): rows of the partition.
-        similarity: ``float32`` (n,).
-        id: Arrow string array (n,): ids of the references.
-        total: ``int64``, one per query: pairs of this partition at or above the threshold, before
-            the cap.
-        broken: ``int64`` (k,), ascending: rows without a direction (NaN, infinity, zeros); they are
-            never hits.
-        off: rows whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
-        rows: rows of the partition.
-    """
-
-    query: Int64
-    row: Int64
-    similarity: Float32
-    id: pa.StringArray
+    query: Int64  # int64 (n,): rows of the query matrix
+    row: Int64  # int64 (n,): rows of the partition
+    similarity: Float32  # float32 (n,)
+    id: pa.StringArray  # Arrow string array (n,): ids of the references
+    # int64, one per query: pairs of this partition at or above the threshold, before the cap
     total: Int64
+    # int64 (k,), ascending: rows without a direction (NaN, infinity, zeros); they are never hits
     broken: Int64
-    off: int
-    rows: int
+    off: int  # rows whose length is off by more than NORM_TOLERANCE
+    rows: int  # rows of the partition
 
     def __post_init__(self) -> None:
         n = len(self.query)
@@ -81,11 +70,7 @@ class PartitionHits:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> PartitionHits:
-        """Return what :meth:`to_bytes` stored.
-
-        Raises:
-            ValueError: the bytes are not hits, or of another layout.
-        """
+        """Return what :meth:`to_bytes` stored."""
         try:
             with pa.ipc.open_stream(stored) as reader:
                 batch = reader.read_next_batch()
@@ -104,29 +89,17 @@ class PartitionHits:
 
 @dataclass(frozen=True)
 class StreamHits:
-    """The wanted pairs of all partitions, sorted by query, falling similarity, id.
+    """The wanted pairs of all partitions, sorted by query, falling similarity, id."""
 
-    Attributes:
-        query: ``int64`` (n,): rows of the query matrix.
-        partition: ``int64`` (n,): which partition.
-        row: ``int64`` (n,): row within it.
-        similarity: ``float32`` (n,): float64 dot product of the unit rows, rounded.
-        id: Arrow string array (n,): ids of the references.
-        total: ``int64``, one per query: pairs at or above the threshold, before the cap.
-        broken: ``int64`` (k, 2): partition and row of every vector without a direction.
-        off: vectors whose length is off by more than :data:`visleak.vectors.NORM_TOLERANCE`.
-        rows: vectors that were streamed, the broken ones included.
-    """
-
-    query: Int64
-    partition: Int64
-    row: Int64
-    similarity: Float32
-    id: pa.StringArray
-    total: Int64
-    broken: Int64
-    off: int
-    rows: int
+    query: Int64  # int64 (n,): rows of the query matrix
+    partition: Int64  # int64 (n,): which partition
+    row: Int64  # int64 (n,): row within it
+    similarity: Float32  # float32 (n,): float64 dot product of the unit rows, rounded
+    id: pa.StringArray  # Arrow string array (n,): ids of the references
+    total: Int64  # int64, one per query: pairs at or above the threshold, before the cap
+    broken: Int64  # int64 (k, 2): partition and row of every vector without a direction
+    off: int  # vectors whose length is off by more than NORM_TOLERANCE
+    rows: int  # vectors that were streamed, the broken ones included
 
     def __len__(self) -> int:
         return len(self.query)
@@ -135,15 +108,7 @@ class StreamHits:
 def kept(
     query: Int64, similarity: Float32, wanted: Wanted, ids: Callable[[Int64], pa.StringArray]
 ) -> Bool:
-    """Return which pairs may be wanted when these are all, or some, of a query's pairs.
-
-    Args:
-        query: ``int64`` (n,).
-        similarity: ``float32`` (n,).
-        wanted: which pairs.
-        ids: returns the references' ids of some of the n pairs. It is called only for pairs that
-            tie where a query's list is cut.
-    """
+    """Return which pairs may be wanted when these are all, or some, of a query's pairs."""
     limit = np.full(len(query), wanted.best)
     if wanted.threshold is not None:
         limit[similarity >= np.float32(wanted.threshold)] = max(wanted.best, wanted.cap)
@@ -178,12 +143,7 @@ def _rank(query: Int64, order: Int64) -> Int64:
 
 @dataclass
 class Merger:
-    """Merges the hits of partitions, in any order, and keeps the wanted ones.
-
-    Args:
-        queries: number of queries.
-        wanted: which pairs.
-    """
+    """Merges the hits of partitions, in any order, and keeps the wanted ones."""
 
     queries: int
     wanted: Wanted
@@ -199,11 +159,7 @@ class Merger:
         self.off = self.rows = 0
 
     def add(self, partition: int, found: PartitionHits) -> None:
-        """Add the hits of a partition.
-
-        Raises:
-            ValueError: they are of other queries.
-        """
+        """Add the hits of a partition."""
         if len(found.total) != self.queries:
             raise ValueError(f"hits for {len(found.total)} queries, not {self.queries}")
         self.total += found.total
@@ -262,13 +218,7 @@ COLLECTOR_LIMIT: Final = 400_000
 
 
 class Collector:
-    """Collects the pairs of a partition from several threads, and keeps those that may be wanted.
-
-    Args:
-        queries: number of queries.
-        wanted: which pairs.
-        partition: for the ids.
-    """
+    """Collects the pairs of a partition from several threads; keeps those that may be wanted."""
 
     def __init__(self, queries: int, wanted: Wanted, partition: Partition) -> None:
         self._wanted = wanted
@@ -343,11 +293,7 @@ class Collector:
         return ids.cast(pa.string()).take(pa.array(place))
 
     def finish(self, rows: int) -> PartitionHits:
-        """Return the pairs that may be wanted, sorted by query, falling similarity and row.
-
-        Args:
-            rows: of the partition.
-        """
+        """Return the pairs that may be wanted, sorted by query, falling similarity and row."""
         query, row, similarity = self._settle()
         order = np.lexsort((row, -similarity, query))
         query, row, similarity = query[order], row[order], similarity[order]

@@ -36,22 +36,15 @@ HALF_SCALE: Final = np.float32(2.0**112)
 
 @dataclass(frozen=True, slots=True)
 class RowLengths:
-    """The lengths of some stored rows.
+    """The lengths of some stored rows."""
 
-    Attributes:
-        scale: ``float32`` (m,): rows times this are of unit length, but for an error of at most
-            :func:`length_error`; 0 where a row is broken.
-        odd: ``int64`` (k,): rows so short, long or broken that they must be replaced.
-        replaced: ``float32`` (k, d): by these; zero where a row is broken.
-        broken: ``int64`` (j,): rows without a direction (NaN, infinity, zeros).
-        off: how many are of another length than 1.
-    """
-
+    # float32 (m,): rows times this are of unit length, but for an error of at most
+    # length_error; 0 where a row is broken
     scale: Float32
-    odd: Int64
-    replaced: Float32
-    broken: Int64
-    off: int
+    odd: Int64  # int64 (k,): rows so short, long or broken that they must be replaced
+    replaced: Float32  # float32 (k, d): by these; zero where a row is broken
+    broken: Int64  # int64 (j,): rows without a direction (NaN, infinity, zeros)
+    off: int  # how many are of another length than 1
 
 
 def dot_error(terms: int) -> float:
@@ -78,12 +71,7 @@ def read_block(stored: npt.NDArray[Any], out: Float32) -> RowLengths:
 
 
 def row_lengths(stored: npt.NDArray[Any], lengths: Float32) -> RowLengths:
-    """Return the lengths of stored rows from rough ones, computed exactly where these are unsure.
-
-    Args:
-        stored: (m, d), of any float type.
-        lengths: ``float32`` (m,): root of the ``float32`` sum of squares.
-    """
+    """Return the lengths of stored rows from rough ones, exact where these are unsure."""
     sane = (lengths > SANE_LENGTHS[0]) & (lengths < SANE_LENGTHS[1])
     usable = np.asarray(np.where(sane, lengths, 1), np.float32)
     distance = np.abs(usable - np.float32(1))
@@ -132,51 +120,31 @@ CHUNK: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class ScreenResult:
-    """What a screen selects of some rows.
+    """What a screen selects of some rows."""
 
-    Attributes:
-        query, row: ``int64`` (n,): pairs that may be wanted, among them all that are.
-        broken: ``int64`` (k,): rows without a direction (NaN, infinity, zeros).
-        off: how many are of another length than 1.
-    """
-
-    query: Int64
+    query: Int64  # int64 (n,): pairs that may be wanted, among them all that are
     row: Int64
-    broken: Int64
-    off: int
+    broken: Int64  # int64 (k,): rows without a direction (NaN, infinity, zeros)
+    off: int  # how many are of another length than 1
 
 
 class Screen(Protocol):
-    """Selects pairs. Several threads may use one at a time.
+    """Selects pairs. Several threads may use one at a time."""
 
-    Attributes:
-        block: preferred number of rows at a time.
-    """
-
-    block: int
+    block: int  # preferred number of rows at a time
 
     def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
-        """Return the pairs whose similarity may reach the floor of their query.
-
-        Args:
-            stored: (m, d): rows as stored.
-            floor: ``float32``, one per query.
-        """
+        """Return the pairs whose similarity may reach the floor of their query."""
         ...
 
 
 @dataclass(frozen=True)
 class Part:
-    """Which coordinates make the first part: ``axes``, else those from ``start`` to ``stop``.
+    """Which coordinates make the first part: ``axes``, else those from ``start`` to ``stop``."""
 
-    Attributes:
-        start, stop: a run of the stored coordinates.
-        axes: ``float32`` (d, k), orthonormal columns, or ``None``.
-    """
-
-    start: int
+    start: int  # a run of the stored coordinates
     stop: int
-    axes: Float32 | None = None
+    axes: Float32 | None = None  # float32 (d, k), orthonormal columns, or None
 
     @property
     def kept(self) -> int:
@@ -197,12 +165,7 @@ class Part:
 
 
 class ProductScreen:
-    """Bounds by the first part, then compares what is left in full.
-
-    Args:
-        query: ``float32`` (n, d): unit rows.
-        part: the first part; all coordinates if there is no rest.
-    """
+    """Bounds by the first part, then compares what is left in full."""
 
     block = BLOCK
 
@@ -348,13 +311,7 @@ def whole(width: int) -> Part:
 
 
 def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
-    """Return unit rows of some runs of a matrix, the broken ones left out.
-
-    Args:
-        stored: (n, d).
-        count: about how many rows.
-        shift: runs by which to step aside, for other rows; where there are few, they overlap.
-    """
+    """Return unit rows of some runs of a matrix, the broken ones left out."""
     if not len(stored):
         return np.empty(stored.shape, np.float32)
     length = -(-min(count, len(stored)) // RUNS)
@@ -365,14 +322,7 @@ def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
 
 
 def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) -> Part:
-    """Return the part of the least expected cost.
-
-    Args:
-        query: ``float32`` (n, d): unit rows.
-        stored: (m, d): a partition, of which a sample is read.
-        wanted: which pairs.
-        rows: how many will be searched with it, in this partition and in others.
-    """
+    """Return the part of the least expected cost."""
     width = query.shape[1]
     left, right = sampled(query, TRIED_QUERIES), sampled(stored, TRIED_ROWS)
     plain = len(query) * (width + COMPARING)

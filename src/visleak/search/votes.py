@@ -41,10 +41,6 @@ class CodeIndex:
 
     Holds 16 bytes of code and 24 bytes of tables per feature, and 50 MB more. Descriptors are
     read once, in blocks, so that they may be memory-mapped.
-
-    Args:
-        descriptors: ``uint8`` (n, 128).
-        block: descriptors whose codes are computed at once; never changes a result.
     """
 
     def __init__(self, descriptors: Bytes8, *, block: int = 1 << 16) -> None:
@@ -212,17 +208,11 @@ Complex = npt.NDArray[np.complex128]
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """The local features of many images, one after another; may be memory-mapped.
+    """The local features of many images, one after another; may be memory-mapped."""
 
-    Attributes:
-        descriptors: ``uint8`` (n, 128).
-        keypoints: ``float32`` (n, 4): x, y, scale (pixels), angle (degrees clockwise from x).
-        starts: ``int64`` (images + 1,): image ``p`` has the rows ``starts[p]:starts[p + 1]``.
-    """
-
-    descriptors: Bytes8
-    keypoints: Float32
-    starts: Int64
+    descriptors: Bytes8  # uint8 (n, 128)
+    keypoints: Float32  # float32 (n, 4): x, y, scale (pixels), angle (degrees clockwise from x)
+    starts: Int64  # int64 (images + 1,): image p has the rows starts[p]:starts[p + 1]
 
     def __post_init__(self) -> None:
         n = len(self.descriptors)
@@ -241,18 +231,12 @@ class FeatureRows:
 
 @dataclass(frozen=True)
 class Votes:
-    """Candidates, ordered by query, then by score (highest first), then by reference.
+    """Candidates, ordered by query, then by score (highest first), then by reference."""
 
-    Attributes:
-        query, reference: ``int64`` (n,): positions of the images in their :class:`FeatureRows`.
-        score: ``float32`` (n,): about the number of patches the two images share in one place.
-        view: ``int8`` (n,): index into :data:`visleak.records.VIEWS`: the view of the query that
-            scored best.
-    """
-
-    query: Int64
+    query: Int64  # int64 (n,): positions of the images in their FeatureRows
     reference: Int64
-    score: Float32
+    score: Float32  # float32 (n,): about the number of patches the two images share in one place
+    # int8 (n,): index into VIEWS: the view of the query that scored best
     view: Int8
 
     def __len__(self) -> int:
@@ -264,10 +248,6 @@ class LocalIndex:
 
     Holds 44 bytes per feature (11 kB for an image of 250) and 50 MB more. Descriptors are read
     once, in blocks, keypoints only where a patch matched, so that both may be memory-mapped.
-
-    Args:
-        references: features of the references, in the caller's order.
-        block: features whose codes are computed at once; never changes a result.
     """
 
     def __init__(self, references: FeatureRows, *, block: int = 1 << 16) -> None:
@@ -292,13 +272,6 @@ class LocalIndex:
         """Return each query's best references.
 
         Where queries and references are one set, each query also finds itself.
-
-        Args:
-            views: features of the same queries, seen in several views: an index into
-                :data:`visleak.records.VIEWS` to the features. Turns need no view.
-            best: the most candidates per query.
-            least: the least score of a candidate.
-            workers: threads; never changes the result.
         """
         lengths = {len(queries) for queries in views.values()}
         if len(lengths) != 1:
@@ -345,9 +318,6 @@ class LocalIndex:
 
         A patch of the query has at most one match in an image, and a patch of a reference at
         most one in the query: the nearest, then the first. Repeated texture would vote often.
-
-        Returns:
-            Rows of the query, rows of the references, and positions of the latter's images.
         """
         mine, theirs, bits = self._codes.similar(descriptors)
         first = _first(theirs, bits, mine)

@@ -110,11 +110,7 @@ def write_problems(path: Path, problems: Iterable[Problem]) -> None:
 
 
 def read_problems(path: Path) -> tuple[Problem, ...]:
-    """Read ``unreadable.csv`` back.
-
-    Raises:
-        VisleakError: the file is damaged.
-    """
+    """Read ``unreadable.csv`` back."""
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             header, *rows = csv.reader(lines)
@@ -128,17 +124,7 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
 def read_table(
     folder: Path, name: str, columns: list[str] | None = None, where: pc.Expression | None = None
 ) -> pa.Table:
-    """Read a table of an audit folder.
-
-    Args:
-        folder: the audit folder.
-        name: of the table.
-        columns: to read; all by default.
-        where: an Arrow expression; rows for which it does not hold are not kept in memory.
-
-    Raises:
-        VisleakError: the file is missing or damaged.
-    """
+    """Read a table of an audit folder."""
     path = folder / name
     try:
         with opened_for_arrow(path) as file:

@@ -21,17 +21,7 @@ EVERY: Final = 20
 
 
 def connect(path: Path | None, *, log: bool = True, durable: bool = False) -> sqlite3.Connection:
-    """Open a SQLite file; several threads and processes may use it.
-
-    Args:
-        path: the file; ``None`` keeps the data in memory.
-        log: keep a write-ahead log beside the file where the file system allows it, so that
-            readers and writers do not wait for each other.
-        durable: a finished transaction outlives a power cut, not only a kill.
-
-    Raises:
-        sqlite3.Error: it cannot be opened.
-    """
+    """Open a SQLite file; several threads and processes may use it."""
     db = sqlite3.connect(
         path or ":memory:", timeout=PATIENCE, isolation_level=None, check_same_thread=False
     )
@@ -48,11 +38,7 @@ def connect(path: Path | None, *, log: bool = True, durable: bool = False) -> sq
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
-    """Open a SQLite file that may lie in a folder that cannot be written.
-
-    Raises:
-        sqlite3.Error: it cannot be opened.
-    """
+    """Open a SQLite file that may lie in a folder that cannot be written."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
 
 
@@ -74,15 +60,6 @@ class Database:
     """A SQLite file whose errors say what to do. A context manager; safe under several threads.
 
     What a block of :meth:`writing` did is on disk when it ends, or none of it is.
-
-    Args:
-        path: the file; ``None`` keeps the data in memory.
-        tables: statements that create the tables where they are missing.
-        hint: what to do about a damaged file.
-        log, durable: see :func:`connect`; by default a log only where it need not be durable.
-
-    Raises:
-        VisleakError: the file cannot be created, read or written.
     """
 
     def __init__(
@@ -109,11 +86,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Keep other threads out, and turn errors of SQLite and of the disk into one line.
-
-        Raises:
-            VisleakError: there was one. What breaks a rule of the tables passes as it is.
-        """
+        """Keep other threads out, and turn errors of SQLite and of the disk into one line."""
         with self._lock:
             try:
                 yield
@@ -127,20 +100,12 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Write in one transaction.
-
-        Raises:
-            VisleakError: as :meth:`reading`.
-        """
+        """Write in one transaction."""
         with self.reading(), transaction(self._db):
             yield self._db
 
     def select(self, query: str, values: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query.
-
-        Raises:
-            VisleakError: as :meth:`reading`.
-        """
+        """Yield the rows of a query."""
         with self.reading():
             yield from self._db.execute(query, values)
 
@@ -160,15 +125,7 @@ class Database:
 
 
 class KeyValueStore(Database):
-    """Values by key: numbers, texts or bytes. A value that is present never changes.
-
-    Args:
-        path: the file.
-        what: what the values are, for errors.
-
-    Raises:
-        VisleakError: the file cannot be used.
-    """
+    """Values by key: numbers, texts or bytes. A value that is present never changes."""
 
     def __init__(self, path: Path, what: str) -> None:
         table = "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value) WITHOUT ROWID"
@@ -188,30 +145,14 @@ class KeyValueStore(Database):
         return found
 
     def add(self, values: Mapping[str, Any], *, replace: bool = False) -> None:
-        """Add values, all or none of them.
-
-        Args:
-            values: by key.
-            replace: values that are present are replaced.
-        """
+        """Add values, all or none of them."""
         verb = "REPLACE" if replace else "IGNORE"
         with self.writing() as db:
             db.executemany(f"INSERT OR {verb} INTO entries VALUES (?, ?)", values.items())
 
 
 class MirroredDatabase(Database, ABC):
-    """A database of decisions of people, with a CSV copy for other tools.
-
-    Args:
-        path: the file; created if need be.
-        plain: name of its copy, in the same folder.
-
-    Attributes:
-        file, plain: paths of both.
-
-    Raises:
-        VisleakError: the file cannot be created, read or written.
-    """
+    """A database of decisions of people, with a CSV copy for other tools."""
 
     def __init__(self, path: Path, plain: str) -> None:
         self.file = path

@@ -25,12 +25,7 @@ from visleak.errors import VisleakError
 
 @contextmanager
 def naming(path: Path, beside: Path | None = None) -> Iterator[None]:
-    """Name a file in errors of the system that name none, as those of a full disk.
-
-    Args:
-        path: what is written.
-        beside: its temporary name, which is not reported.
-    """
+    """Name a file in errors of the system that name none, as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -66,11 +61,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_text(path: Path) -> Iterator[TextIO]:
-    """Open a text file to write that appears whole or not at all.
-
-    Raises:
-        VisleakError: it cannot be written.
-    """
+    """Open a text file to write that appears whole or not at all."""
     try:
         with (
             replacing(path) as beside,
@@ -188,11 +179,7 @@ def write_csv(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...
 
 
 def write_values(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write rows of :func:`csv_value`s with their header in one step; no row at all, no file.
-
-    Raises:
-        VisleakError: it cannot be written.
-    """
+    """Write rows of :func:`csv_value`s with their header in one step; no row at all, no file."""
     held = list(rows)
     if not held:
         path.unlink(missing_ok=True)

@@ -45,16 +45,7 @@ LOCK: Final = ".visleak.lock"
 
 
 def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> None:
-    """Refuse a file that is there already, before any time is spent on what goes into it.
-
-    Args:
-        path: the file, which need not be there.
-        force: an older one may be replaced.
-        audit: folder of the audit that is read, whose own tables are never written over.
-
-    Raises:
-        UsageError: it is a folder, is there already, or is a table of the audit.
-    """
+    """Refuse a file that is there already, before any time is spent on what goes into it."""
     if path.is_dir():
         raise UsageError(f"the output {path} is a folder; choose a file with -o FILE")
     if _is_part(path, audit):
@@ -75,11 +66,7 @@ def _is_part(path: Path, audit: Path | None) -> bool:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds anything, and nothing by which visleak would know it for its own.
-
-    Raises:
-        UsageError: it does.
-    """
+    """Refuse a folder that holds anything, and nothing that visleak wrote."""
     if not folder.is_dir() or (folder / LOCK).exists():
         return
     others = sorted(name for name in os.listdir(folder) if not name.startswith(".visleak"))
@@ -102,16 +89,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = False) -> Path:
-    """Return the folder a result may be written to, before any time is spent on it.
-
-    Args:
-        folder: need not be there.
-        result: name of the file that is written last.
-        force: a result that is there already may be replaced.
-
-    Raises:
-        UsageError: it is a file, or holds a result already, or files of somebody else.
-    """
+    """Return the folder a result may be written to, before any time is spent on it."""
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise UsageError(f"output {path} is a file; choose a folder with -o DIR")
@@ -144,16 +122,7 @@ def _is_running(process: int) -> bool:
 
 
 def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> None:
-    """Refuse to write among what is read.
-
-    Args:
-        out: where something is to be written; need not be there.
-        sources: names and SOURCEs of the sets.
-        base: where relative SOURCEs count from.
-
-    Raises:
-        UsageError: ``out`` lies in the folder of a set, or a set lies in it.
-    """
+    """Refuse to write among what is read."""
     target = out.resolve()
     for name, source in sources:
         # a set given in memory has no source
@@ -174,31 +143,14 @@ def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> 
 
 
 def refuse_sets(summary: AuditSummary, out: Path) -> None:
-    """Refuse to write among the images of an audit's sets: what is read stays as it is.
-
-    Args:
-        summary: ``audit.json``.
-        out: file or folder of a result, which need not be there.
-
-    Raises:
-        UsageError: it lies in a set, or a set in it.
-    """
+    """Refuse to write among the images of an audit's sets: what is read stays as it is."""
     sources = [(each.name, each.source) for each in summary.sets]
     refuse_inputs(out, sources, Path(summary.opened_in))
 
 
 @contextmanager
 def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
-    """Hold a folder for this run; remove what killed runs left behind.
-
-    Args:
-        folder: new, empty, or one that visleak wrote.
-        sets: that are read.
-
-    Raises:
-        UsageError: the name is taken by a file, by files of somebody else, or by a set.
-        VisleakError: it cannot be written, or another run is at it.
-    """
+    """Hold a folder for this run; remove what killed runs left behind."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
     refuse_inputs(folder, [(images.name, images.source) for images in sets], Path())

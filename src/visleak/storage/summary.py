@@ -38,38 +38,29 @@ class SetFiles:
 
 @dataclass(frozen=True, slots=True)
 class SetSummary:
-    """A set of an audit.
+    """A set of an audit."""
 
-    Attributes:
-        name, dataset, roles, source, options: as they were given.
-        side: ``query`` or ``reference``.
-        images: its pixels can be read; a set of embeddings has none.
-        images: all of it, with those that could not be read.
-        readable, unreadable: of these.
-        flat, distinct: blank images, and contents that differ; ``None`` where embeddings were
-            streamed.
-        frame_unit: of frame numbers, ``frames`` or ``ms``.
-        not_listed: files that were not taken for images, by ending.
-        files, listed, norms_off: of a set of embeddings: its files, images in
-            ``images.parquet``, vectors that were not of unit length.
-    """
-
-    name: str = ""
+    name: str = ""  # as they were given
     dataset: str = ""
     roles: tuple[str, ...] = ()
-    side: str = ""
+    side: str = ""  # query or reference
     source: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     has_pixels: bool = field(default=True, metadata={"key": "pictures"})
+    # of frame numbers, frames or ms
     frame_unit: str | None = field(default=None, metadata=OPTIONAL)
+    # of a set of embeddings: its files, images in images.parquet, vectors that were not of unit
+    # length
     files: SetFiles | None = field(default=None, metadata=OPTIONAL)
-    images: int = 0
-    readable: int = 0
+    images: int = 0  # all of it, with those that could not be read
+    readable: int = 0  # of these
+    # blank images, and contents that differ; None where embeddings were streamed
     flat: int | None = 0
     unreadable: int = 0
     distinct: int | None = 0
     listed: int | None = field(default=None, metadata=OPTIONAL)
     norms_off: int | None = field(default=None, metadata=OPTIONAL)
+    # files that were not taken for images, by ending
     not_listed: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
 
@@ -128,16 +119,12 @@ class DuplicateGroups:
 
 @dataclass(frozen=True, slots=True)
 class ChanceSummary:
-    """Pairs that are expected to reach a threshold by chance, by degree.
+    """Pairs that are expected to reach a threshold by chance, by degree."""
 
-    Attributes:
-        sampled: random pairs that were compared.
-        per_image: references of a query that are expected to reach it.
-        pairs: the same for all pairs of the comparison.
-    """
-
-    sampled: int = 0
+    sampled: int = 0  # random pairs that were compared
+    # references of a query that are expected to reach it
     per_image: Mapping[str, float] = field(default_factory=dict)
+    # the same for all pairs of the comparison
     pairs: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -160,79 +147,55 @@ class DistanceCount:
 
 @dataclass(frozen=True, slots=True)
 class RecordingCounts:
-    """A recording on both sides.
-
-    Attributes:
-        recording: its name.
-        queries, references: images of it on either side.
-        close: query images within the bound of a reference image.
-        near_or_exact: query images with a near or exact pair in it; ``None`` without grades.
-        least, median: distance of its query images to the nearest reference image.
-        near_up_to: the largest distance of a near or exact pair, ``None`` where there is none.
-    """
+    """A recording on both sides."""
 
     recording: str = ""
-    queries: int = 0
+    queries: int = 0  # images of it on either side
     references: int = 0
-    close: int = 0
+    close: int = 0  # query images within the bound of a reference image
+    # query images with a near or exact pair in it; None without grades
     near_or_exact: int | None = None
-    least: int = 0
+    least: int = 0  # distance of its query images to the nearest reference image
     median: int = 0
+    # the largest distance of a near or exact pair, None where there is none
     near_up_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingSummary:
-    """Recordings on both sides of a comparison.
+    """Recordings on both sides of a comparison."""
 
-    Attributes:
-        unit: of distances: ``frames`` or ``ms``.
-        within: the largest distance that counts as a leak.
-        shared, leaking: recordings on both sides, and those with a leak.
-        queries, close, near_or_exact: query images, as in :class:`RecordingCounts`.
-        nearest: the least distance.
-        distances: histogram.
-        listed: the leaking recordings with the most images within the bound.
-    """
-
-    unit: str = ""
-    within: int = 0
-    shared: int = 0
+    unit: str = ""  # of distances: frames or ms
+    within: int = 0  # the largest distance that counts as a leak
+    shared: int = 0  # recordings on both sides, and those with a leak
     leaking: int = 0
-    queries: int = 0
+    queries: int = 0  # query images, as in RecordingCounts
     close: int = 0
-    nearest: int | None = None
+    nearest: int | None = None  # the least distance
     near_or_exact: int | None = None
-    distances: tuple[DistanceCount, ...] = ()
+    distances: tuple[DistanceCount, ...] = ()  # histogram
+    # the leaking recordings with the most images within the bound
     listed: tuple[RecordingCounts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSummary:
-    """A query set against a reference set.
-
-    Attributes:
-        coverage: ``within``, ``intra`` or ``inter``.
-        modality: ``full`` or ``image-only``.
-        queries: readable query images.
-        rates: of them.
-        pairs: rows of ``pairs.parquet``.
-        within: of a set compared with itself: duplicate pairs and distinct images, by grade.
-        duplicate_groups: of graded pairs.
-        chance: where there are thresholds.
-        groups, recordings: where groups and frame numbers are known.
-    """
+    """A query set against a reference set."""
 
     query_set: str = ""
     reference_set: str = ""
-    coverage: str = ""
-    modality: str = ""
-    queries: int = 0
-    rates: Rates = field(default_factory=dict)
-    pairs: int = 0
+    coverage: str = ""  # within, intra or inter
+    modality: str = ""  # full or image-only
+    queries: int = 0  # readable query images
+    rates: Rates = field(default_factory=dict)  # of them
+    pairs: int = 0  # rows of pairs.parquet
+    # of a set compared with itself: duplicate pairs and distinct images, by grade
     within: Mapping[str, Mapping[str, int]] | None = field(default=None, metadata=OPTIONAL)
+    # of graded pairs
     duplicate_groups: DuplicateGroups | None = field(default=None, metadata=OPTIONAL)
+    # where there are thresholds
     chance: ChanceSummary | None = field(default=None, metadata=OPTIONAL)
+    # where groups and frame numbers are known
     groups: GroupSummary | None = field(default=None, metadata=OPTIONAL)
     recordings: RecordingSummary | None = field(default=None, metadata=OPTIONAL)
 
@@ -258,45 +221,23 @@ class VerificationSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSummary:
-    """What verdicts changed.
+    """What verdicts changed."""
 
-    Attributes:
-        judged, disputed: pairs.
-        reviewers: pairs by reviewer.
-        changed: listed pairs whose grade is another than the automatic one.
-        added: pairs that were not listed.
-    """
-
-    judged: int = 0
+    judged: int = 0  # pairs
     disputed: int = 0
-    reviewers: Mapping[str, int] = field(default_factory=dict)
-    changed: int = 0
-    added: int = 0
+    reviewers: Mapping[str, int] = field(default_factory=dict)  # pairs by reviewer
+    changed: int = 0  # listed pairs whose grade is another than the automatic one
+    added: int = 0  # pairs that were not listed
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    """The content of ``audit.json``. Fields that an older version did not write have defaults.
-
-    Attributes:
-        visleak: version that wrote it.
-        headline: the result in one line.
-        unfinished: images that could be read at first and not again; they are in no rate.
-        label_conflicts: near or exact pairs whose labels differ.
-        skipped: what the audit did not do and why, in words.
-        versions: of libraries.
-        key: digest of all that the result depends on; ``None`` if it cannot be known.
-        opened_in: folder from which relative sources count.
-        command: the command line.
-        timings: seconds by step.
-        files: digests of the tables by name.
-        review: where verdicts are counted; never in the file.
-    """
+    """The content of ``audit.json``. Fields that an older version did not write have defaults."""
 
     schema: int = SCHEMA
-    visleak: str = ""
-    headline: str = ""
-    unfinished: int = 0
+    visleak: str = ""  # version that wrote it
+    headline: str = ""  # the result in one line
+    unfinished: int = 0  # images that could be read at first and not again; they are in no rate
     sets: tuple[SetSummary, ...] = ()
     settings: Settings = field(default_factory=Settings)
     encoder: EncoderSummary = field(default_factory=EncoderSummary)
@@ -306,15 +247,17 @@ class AuditSummary:
     grader: GraderSummary | None = field(default_factory=GraderSummary)
     comparisons: tuple[ComparisonSummary, ...] = ()
     totals: tuple[TotalSummary, ...] = ()
-    label_conflicts: int = 0
-    skipped: tuple[str, ...] = ()
-    versions: Mapping[str, str | None] = field(default_factory=dict)
-    key: str | None = None
-    opened_in: str = "."
-    command: str | None = None
+    label_conflicts: int = 0  # near or exact pairs whose labels differ
+    skipped: tuple[str, ...] = ()  # what the audit did not do and why, in words
+    versions: Mapping[str, str | None] = field(default_factory=dict)  # of libraries
+    key: str | None = None  # digest of all that the result depends on; None if it cannot be known
+    opened_in: str = "."  # folder from which relative sources count
+    command: str | None = None  # the command line
     verification: VerificationSummary | None = field(default=None, metadata=OPTIONAL)
-    timings: Mapping[str, float] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
+    # digests of the tables by name
     files: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
+    # where verdicts are counted; never in the file
     review: ReviewSummary | None = field(default=None, metadata=OPTIONAL)
 
     def set_of(self, name: str) -> SetSummary | None:
@@ -332,12 +275,7 @@ class AuditSummary:
 
 
 def read_summary(folder: Path) -> AuditSummary:
-    """Read ``audit.json`` of an audit folder.
-
-    Raises:
-        UsageError: there is no such folder or it holds no finished audit.
-        VisleakError: the file is damaged, or a newer visleak wrote it.
-    """
+    """Read ``audit.json`` of an audit folder."""
     path = folder / AUDIT
     if not path.is_file():
         raise UsageError(
