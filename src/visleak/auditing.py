@@ -206,7 +206,6 @@ class Audit:
         return result
 
     def _digests(self, set_name: str, ids: Sequence[str]) -> dict[str, str | None]:
-        """Return the content digests of some images when they were audited."""
         where = (pc.field("set") == set_name) & pc.field("id").isin(list(ids))
         table = read_table(self.folder, IMAGES, ["id", "digest"], where)
         return dict(zip(table["id"].to_pylist(), table["digest"].to_pylist(), strict=True))
@@ -353,14 +352,7 @@ def audit(
 
 @dataclass(frozen=True)
 class Prepared:
-    """An audit whose sets and encoder are open; no image is read yet.
-
-    Attributes:
-        queries, references: the two sides.
-        encoder: the encoder.
-        settings: with the name of the encoder.
-        limits: the thresholds.
-    """
+    """An audit whose sets and encoder are open; no image is read yet."""
 
     queries: tuple[AnySet, ...]
     references: tuple[AnySet, ...]
@@ -494,14 +486,12 @@ def workers_for(count: int, wanted: int | None) -> int:
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:
-    """Return one side's sets."""
     if isinstance(source, ImageSet | EmbeddingSet):
         return (source,)
     opened = ImageSet | EmbeddingSet

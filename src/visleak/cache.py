@@ -71,10 +71,6 @@ def file_in(folder: Path) -> Path:
 class Cache:
     """A store of small byte strings in a folder.
 
-    Args:
-        folder: of the file; created if necessary.
-        say: receives problems with the folder or the file, in one line.
-
     >>> import tempfile
     >>> with Cache(Path(tempfile.mkdtemp())) as cache:
     ...     cache.put(b"maker", [(b"key", b"value")])

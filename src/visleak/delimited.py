@@ -30,12 +30,7 @@ _HEADER: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a table of text is read.
-
-    Attributes:
-        encoding: in Python's words.
-        delimiter: what separates cells.
-    """
+    """How a table of text is read."""
 
     encoding: str
     delimiter: str
@@ -43,13 +38,6 @@ class Dialect:
 
 def dialect_of(file: IO[bytes], name: str) -> Dialect:
     """Return how a table is read; reads its header.
-
-    Args:
-        file: opened at its beginning.
-        name: of the file; one that ends in ``.tsv`` has tabs.
-
-    Raises:
-        ValueError: it is in an encoding that is not known for sure.
 
     >>> dialect_of(io.BytesIO("path;label\\n".encode("utf-16")), "a.csv")
     Dialect(encoding='utf-16', delimiter=';')
@@ -69,11 +57,7 @@ def dialect_of(file: IO[bytes], name: str) -> Dialect:
 
 
 def encoding_of(head: bytes) -> str:
-    """Return the encoding of a text that begins with some bytes.
-
-    Raises:
-        ValueError: it has zero bytes as UTF-16 has, and no mark that says so.
-    """
+    """Return the encoding of a text that begins with some bytes."""
     for mark, encoding in _MARKS:
         if head.startswith(mark):
             return encoding
@@ -95,12 +79,7 @@ def not_readable(error: UnicodeError, encoding: str = "utf-8-sig") -> str:
 
 @contextmanager
 def opened_table(path: Path) -> Iterator[tuple[TextIO, str]]:
-    """Open a table to be read by :mod:`csv`; give its lines, and what separates cells.
-
-    Raises:
-        OSError: it cannot be opened.
-        ValueError: it is in an encoding that is not known for sure, or not in the one it names.
-    """
+    """Open a table to be read by :mod:`csv`; give its lines, and what separates cells."""
     with path.open("rb") as file:
         dialect = dialect_of(file, path.name)
         file.seek(0)
@@ -112,7 +91,6 @@ def opened_table(path: Path) -> Iterator[tuple[TextIO, str]]:
 
 
 def _separates(mark: str, header: str) -> bool:
-    """Whether a mark stands between two cells of a header."""
     return len(next(csv.reader([header], delimiter=mark), [])) > 1
 
 

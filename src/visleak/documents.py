@@ -22,18 +22,7 @@ Record = TypeVar("Record")
 def read_document(
     path: Path, kind: str, schema: int, hint: str, key: str = "kind"
 ) -> dict[str, Any]:
-    """Return the content of a json file of a kind.
-
-    Args:
-        path: the file.
-        kind: what it says it is.
-        schema: the newest layout that can be read; the oldest is 1.
-        hint: what to do if it is another file.
-        key: under which it says so.
-
-    Raises:
-        VisleakError: it cannot be read, is of another kind, or of a newer visleak.
-    """
+    """Return the content of a json file of a kind."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -51,17 +40,7 @@ def read_document(
 def read_entries(
     path: Path, kind: str, schema: int, is_entry: Callable[[Any], bool]
 ) -> list[dict[str, Any]]:
-    """Return the entries of a leaderboard, in the order of its file.
-
-    Args:
-        path: the file.
-        kind: what it says it is.
-        schema: the newest layout that can be read.
-        is_entry: says whether an entry holds all that it must.
-
-    Raises:
-        VisleakError: as :func:`read_document`, or an entry is damaged.
-    """
+    """Return the entries of a leaderboard, in the order of its file."""
     content = read_document(path, kind, schema, "it is not a leaderboard; choose another file")
     entries = content.get("entries")
     if not isinstance(entries, list):
@@ -73,18 +52,7 @@ def read_entries(
 
 
 def read_record(record: type[Record], path: Path, kind: str, schema: int, **known: Any) -> Record:
-    """Return the record that a json file of a verb holds as its content.
-
-    Args:
-        record: its type.
-        path: the file.
-        kind: the verb that writes such files, such as ``visleak impact``.
-        schema: the newest layout that can be read.
-        known: fields that the file does not hold, such as its folder.
-
-    Raises:
-        VisleakError: as :func:`read_document`, or it does not hold such a record.
-    """
+    """Return the record that a json file of a verb holds as its content."""
     content = read_document(path, kind, schema, f"it is not a result of `{kind}`")
     try:
         made: Record = from_plain(record, content, **known)
@@ -172,7 +140,6 @@ def from_plain(kind: Any, value: Any, **given: Any) -> Any:
 
 
 def _single(kind: Any, value: Any) -> Any:
-    """Return a number, a text or what has any type."""
     if kind in (Any, object):
         return value
     if kind is float:
@@ -181,7 +148,6 @@ def _single(kind: Any, value: Any) -> Any:
 
 
 def _many(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
-    """Return what holds several values."""
     if origin is tuple:
         many = _of(value, list)
         kinds = [inner[0]] * len(many) if inner[-1] is Ellipsis else list(inner)
@@ -199,7 +165,6 @@ def _has_default(field: Field[Any]) -> bool:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of a record's fields."""
     return get_type_hints(kind)
 
 

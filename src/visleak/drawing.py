@@ -41,11 +41,7 @@ QUIET: Final = "#5b636d"
 
 @contextmanager
 def figure_of(size: tuple[float, float]) -> Iterator[Any]:
-    """Give an empty figure in this style, without a display.
-
-    Args:
-        size: width and height in inches.
-    """
+    """Give an empty figure in this style, without a display."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.ERROR)  # a home that cannot be written to is reported by the cache
@@ -66,13 +62,7 @@ def figure_of(size: tuple[float, float]) -> Iterator[Any]:
 
 
 def titled(figure: Any, title: str, below: str) -> None:
-    """Write the title of a figure, and a line about it, at its upper left.
-
-    Args:
-        figure: from :func:`figure_of`; its content ends 0.55 inches below the upper edge.
-        title: as it is.
-        below: as it is; see :func:`as_text`.
-    """
+    """Write the title of a figure, and a line about it, at its upper left."""
     width, height = figure.get_size_inches()
     at: dict[str, Any] = {"x": 0.12 / width, "va": "top", "ha": "left"}
     figure.text(y=1 - 0.12 / height, s=title, fontweight="bold", fontsize=11.5, **at)
@@ -80,13 +70,7 @@ def titled(figure: Any, title: str, below: str) -> None:
 
 
 def saved(figure: Any, name: str, kinds: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
-    """Return a figure's files, ``{"svg": .., "png": ..}``, without date or version.
-
-    Args:
-        figure: from :func:`figure_of`, whose context is still open.
-        name: no two figures of one page have the same.
-        kinds: the endings.
-    """
+    """Return a figure's files, ``{"svg": .., "png": ..}``, without date or version."""
     import matplotlib as mpl
 
     result = {}

@@ -58,11 +58,7 @@ def one_line(error: BaseException) -> str:
 
 @contextmanager
 def explaining(what: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Raise errors of some kinds as a :class:`VisleakError` in one line that begins with ``what``.
-
-    Raises:
-        VisleakError: one of them occurred.
-    """
+    """Raise errors of some kinds as a :class:`VisleakError` whose line begins with ``what``."""
     try:
         yield
     except VisleakError:

@@ -49,11 +49,8 @@ class Thumb:
     """One encoded image and the size to show it at.
 
     Attributes:
-        data: the encoded bytes.
-        mime: their media type.
         width, height: size to show, in CSS pixels; a whole multiple of the stored size where
             ``crisp``.
-        crisp: enlarge by nearest neighbour, never smooth.
     """
 
     data: bytes
@@ -227,14 +224,7 @@ def difference(
 
 
 def laid_over(query: Bytes8, reference: Bytes8, matrix: Matrix = None) -> Bytes8:
-    """Return the query as it lies on the reference, its light unchanged.
-
-    Args:
-        query, reference, matrix: as in :func:`difference`.
-
-    Returns:
-        ``uint8`` array in the reference's shape; grey stripes outside the overlap.
-    """
+    """Return the query as it lies on the reference, its light unchanged."""
     warped, overlap = _lay_over(query, reference, _usable(matrix))
     rows, columns = reference.shape[:2]
     shown = np.clip(warped + 0.5, 0, 255).astype(np.uint8)
@@ -350,11 +340,7 @@ def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
 
 
 def drawable(path: Path) -> str:
-    """Return what an image of this name is, as Pillow calls it.
-
-    Raises:
-        UsageError: it is of no kind that is drawn.
-    """
+    """Return what an image of this name is, as Pillow calls it."""
     if path.suffix.lower() not in DRAWN:
         raise UsageError(f"{path} is to be an image; choose a name that ends in .png or .jpg")
     return DRAWN[path.suffix.lower()]
@@ -370,18 +356,7 @@ def write_card(
     lines: Sequence[str] = (),
     side: int = 320,
 ) -> Path:
-    """Write a pair as one image: query, reference, aligned and plain difference, under a title.
-
-    Args:
-        path: .png or .jpg to write; an older one is replaced in one step.
-        query, reference, matrix: as in :func:`card`.
-        title: one line above the images; shortened where it does not fit.
-        lines: further lines under the title.
-        side: long side of each image.
-
-    Raises:
-        VisleakError: the file cannot be written.
-    """
+    """Write a pair as one image: query, reference, aligned and plain difference, under a title."""
     panels = {
         "query": query,
         "reference": reference,
@@ -407,7 +382,6 @@ def write_card(
 
 
 def _sheet(panels: dict[str, Bytes8], title: str, lines: Sequence[str]) -> Image.Image:
-    """Lay the images side by side, captions under them, text above."""
     gap, line = 16, 22
     texts = [text for text in (title, *lines) if text]
     top = gap + line * len(texts) + (gap // 2 if texts else 0)

@@ -180,7 +180,6 @@ class _Check:
         self.findings.append(Finding(where, what, remedy))
 
     def _digests(self) -> None:
-        """Compare the files with their digests in ``audit.json``."""
         files: Mapping[str, str] | None = self.summary.files
         if files is None:
             self.notes.append(
@@ -209,7 +208,6 @@ class _Check:
                 self.counts["pairs"] = metadata.num_rows
 
     def _sets(self) -> None:
-        """Compare the numbers of images with the tables."""
         table = read_table(self.folder, IMAGES, ["set", "id"])
         self.counts["images"] = table.num_rows
         rows = _counted(table["set"])
@@ -229,7 +227,6 @@ class _Check:
             self._find(file, f"holds {found:,} images of set {name!r}, {AUDIT} says {stored:,}")
 
     def _ends(self) -> None:
-        """Look for the images of all pairs."""
         known = _keys(read_table(self.folder, IMAGES, ["set", "id"]), "set", "id")
         for side in ("query", "reference"):
             pairs = read_table(self.folder, PAIRS, [f"{side}_set", side])
@@ -297,7 +294,6 @@ class _Check:
 def _read(
     images: ImageSet, stored: Mapping[str, str], progress: Progress
 ) -> Iterator[tuple[str, str]]:
-    """Yield the ids of the images that were audited and can be read, and their digests."""
     ids = images.ids.to_pylist()
     positions = [position for position, id_ in enumerate(ids) if id_ in stored]
     for start in range(0, len(positions), CHUNK):
@@ -310,7 +306,6 @@ def _read(
 
 
 def _keys(table: pa.Table, name: str, id_: str) -> pa.ChunkedArray:
-    """Return set and id of each row as one text."""
     return pc.binary_join_element_wise(table[name], table[id_], "\0")
 
 

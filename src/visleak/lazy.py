@@ -13,10 +13,6 @@ def on_use(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    Args:
-        package: its name.
-        homes: public name to the module that defines it.
-
     >>> get, _ = on_use("visleak", {"VisleakError": "visleak.errors"})
     >>> get("VisleakError").__name__
     'VisleakError'

@@ -38,14 +38,7 @@ _INTERVAL: Final = re.compile(r"([-+]?[\d.,]+)(\*?) \(([-+]?[\d.,]+) to ([-+]?[\
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table for people.
-
-    Attributes:
-        title: what it shows.
-        header, rows: texts.
-        texts: how many columns at the left hold texts; the others hold numbers.
-        bold: row and column of cells that stand out.
-    """
+    """A table for people."""
 
     title: str
     header: list[str]
@@ -112,11 +105,6 @@ def latex_table(grid: Grid, *, intervals: bool = False) -> list[str]:
     """Return a table as lines of LaTeX; needs the package booktabs.
 
     A table wider than the text is centred.
-
-    Args:
-        grid: the table.
-        intervals: numbers with their interval, as ``.64 (.60 to .68)``, become numbers with small
-            digits below and above.
     """
     body = []
     for number, row in enumerate(grid.rows):

@@ -116,9 +116,6 @@ def build(settings: type, values: dict[str, Any]) -> Any:
 def check(settings: Any) -> None:
     """Check the choices and bounds that the fields of settings declare.
 
-    Raises:
-        UsageError: a value is not allowed.
-
     >>> @dataclass
     ... class Settings:
     ...     size: int = option(1, "Size.", least=1)
@@ -156,11 +153,7 @@ def share_of(text: str) -> float | None:
 
 
 def share(text: str) -> float:
-    """Return the share of a text, as :func:`share_of`.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Return the share of a text, as :func:`share_of`."""
     value = share_of(text)
     if value is None:
         raise UsageError(f"a share is a number from 0 to 1 or a percentage (1%); got {text!r}")

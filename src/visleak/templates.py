@@ -17,12 +17,7 @@ _TURNED: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 
 @cache
 def environment(package: str, finalize: Callable[[Any], Any] | None = None) -> Environment:
-    """Return the templates in the folder ``templates`` of a package.
-
-    Args:
-        package: dotted name.
-        finalize: is put between every value and the page.
-    """
+    """Return the templates in the folder ``templates`` of a package."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -58,9 +58,6 @@ def check_digest(partition: Partition) -> None:
     """Compare the files of a partition with the digests that their manifest states.
 
     Nothing is read where no digest is stated.
-
-    Raises:
-        VisleakError: a file has another content, or cannot be read.
     """
     for path, stated in partition.stated:
         try:

@@ -126,11 +126,6 @@ def _measured(side: Side, level: Level) -> bool:
 
 
 def _level(old: Side, new: Side, asked: str | None) -> Level:
-    """Return the level to compare at.
-
-    Raises:
-        UsageError: one of the audits did not measure it.
-    """
     if asked is None:
         near = Level("near")
         graded = _measured(old, near) and _measured(new, near)
@@ -146,9 +141,6 @@ def _level(old: Side, new: Side, asked: str | None) -> Level:
 
 def conditions(before: AuditSummary, after: AuditSummary) -> dict[str, tuple[Any, Any]]:
     """Return what differs and can change an answer: name to the value before and after.
-
-    Args:
-        before, after: ``audit.json`` of the two.
 
     >>> conditions(AuditSummary(visleak="1.0"), AuditSummary(visleak="1.1"))
     {'visleak': ('1.0', '1.1')}

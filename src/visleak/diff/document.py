@@ -121,7 +121,6 @@ def _rate(rate: Rate) -> str:
 
 
 def _test(total: Total) -> str:
-    """Return how sure the change of the first rate is."""
     name = WORDS[next(iter(total.rates))]
     if total.paired:
         lost, won = total.flips
@@ -181,7 +180,6 @@ def _pair_lines(
 
 
 def _worst(found: Difference) -> Iterator[tuple[str, str]]:
-    """Yield the strongest of the leaks that appeared."""
     new = found.after.side.listed
     rows = np.flatnonzero((found.changes.change == CHANGES.index(APPEARED)) & ~found.within)
     places = found.changes.after[rows]
@@ -228,9 +226,6 @@ def write_changes(found: Difference, path: Path) -> None:
     """Write a row for each changed pair: leaks before repeats, new ones first, by id.
 
     Sets, ids and digests are those of the later audit, where it has the pair.
-
-    Raises:
-        VisleakError: the file cannot be written.
     """
     with replacing_text(path) as lines:
         write_csv_rows(lines, [COLUMNS])
@@ -291,7 +286,6 @@ def _who(view: View, places: Int64) -> Sequence[Any]:
 
 
 def _measured(view: View, places: Int64) -> Sequence[tuple[str, str, str]]:
-    """Return grade, degree and similarity of some listed pairs as texts, empty for -1."""
     pairs = view.side.listed
     result = []
     for place in places.tolist():

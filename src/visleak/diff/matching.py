@@ -35,7 +35,6 @@ class Matching:
 
     Attributes:
         partner: row of the other's images; -1 where it is gone.
-        fate: a :class:`ImageStatus`.
     """
 
     partner: Int64
@@ -53,10 +52,6 @@ def match_images(before: Side, after: Side, sets: Mapping[str, str]) -> tuple[Ma
 
     First by id and content, then by content alone, in the order of ids; what is left, by id.
     Where only vectors are left of a set, content is not known, and the id alone says who it is.
-
-    Args:
-        before, after: the audits.
-        sets: which set is which.
     """
     forth, back = _unmatched(before), _unmatched(after)
     for old, new in sets.items():
@@ -76,7 +71,6 @@ def _unmatched(side: Side) -> Matching:
 def _matched(
     before: Side, after: Side, left: Int64, right: Int64
 ) -> list[tuple[ImageStatus, Int64, Int64]]:
-    """Return the matches of two sets, as places in ``left`` and ``right``."""
     ids = before.column("id", left), after.column("id", right)
     digests = before.column("digest", left), after.column("digest", right)
     mine, theirs = paired(*ids)
@@ -121,16 +115,12 @@ def _numbered(codes: Int64) -> tuple[Int64, Int64]:
 
 
 def _wide(left: tuple[Int64, Int64], right: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
-    """Return one number for each code and rank."""
     most = 1 + max((int(rank.max()) for _, rank in (left, right) if len(rank)), default=0)
     return left[0] * most + left[1], right[0] * most + right[1]
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
     """Return the sets of ``old=new`` texts.
-
-    Raises:
-        UsageError: a text is none, or names a set twice.
 
     >>> parse_map(["test=test-clean"])
     {'test': 'test-clean'}
@@ -155,13 +145,6 @@ def match_sets(
 
     Those given come first, then equal names. What is left of a side (queries, references) is
     matched if it is one set before and one after.
-
-    Args:
-        before, after: ``audit.json`` of the two.
-        given: names before to names after.
-
-    Raises:
-        UsageError: a given set does not exist, or it is not clear what is what.
     """
     names = [{each.name: each.side for each in audit.sets} for audit in (before, after)]
     for which, wanted, known in zip(

@@ -52,8 +52,6 @@ class Changes:
 
     Attributes:
         before, after: places in the listed pairs of the two audits; -1 where it is not listed.
-        change: places in :data:`CHANGES`.
-        reason: places in :data:`REASONS`.
     """
 
     before: Int64
@@ -74,13 +72,7 @@ def reason_word(change: int, reason: int) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """An audit as seen from the other one.
-
-    Attributes:
-        side: the audit.
-        matching: its images in the other.
-        sets: its sets in the other, by name.
-    """
+    """An audit as seen from the other one."""
 
     side: Side
     matching: Matching
@@ -92,10 +84,6 @@ def changes(before: View, after: View, level: Level) -> Changes:
 
     Pairs are the same where both images are, contents included; those of a repeat within a set
     in either order.
-
-    Args:
-        before, after: the audits.
-        level: the weakest that counts.
     """
     old, new = before.side.listed, after.side.listed
     strong = [getattr(pairs, level.scale) <= level.code for pairs in (old, new)]
@@ -140,7 +128,6 @@ def _keys(before: View, after: View) -> tuple[Int64, Int64]:
 
 
 def _in_both(old: Listed, new: Listed, pairs: tuple[Int64, Int64], level: Level) -> Changes:
-    """Return the pairs of both audits that differ between them."""
     first, second = old.take(pairs[0]), new.take(pairs[1])
     codes = [getattr(part, level.scale) for part in (first, second)]
     strong = [code <= level.code for code in codes]
@@ -218,7 +205,6 @@ def _lost(view: View, other: View, images: Int64) -> tuple[Bool, Bool]:
 
 
 def _compared(view: View, other: View, ends: tuple[Int64, Int64]) -> Bool:
-    """Return which pairs are of sets that the other audit compared."""
     done = {(c.query_set, c.reference_set) for c in other.side.summary.comparisons}
     names = view.side.names
     query, reference = (view.side.set_of[end] for end in ends)

@@ -39,11 +39,8 @@ class Listed:
     """Pairs of an audit, blank images left out. All arrays are of one length.
 
     Attributes:
-        query, reference: rows of the images table.
-        grade, degree, machine_grade: places on their scales, :data:`NOTHING` for none.
         judged: :data:`HUMAN`, :data:`DISPUTED` or 0.
         similarity: NaN if it was not measured.
-        within: the pair is a repeat within a set.
     """
 
     query: Int64
@@ -66,16 +63,9 @@ class Listed:
 class Side:
     """One audit of a diff.
 
-    Args:
-        folder: the audit folder.
-
     Attributes:
         summary: its ``audit.json``, verdicts of people counted.
         images: ``set``, ``id``, ``digest``, ``flat``; about 100 bytes an image.
-
-    Raises:
-        UsageError: there is no finished audit in it.
-        VisleakError: a file of it is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,11 +115,7 @@ class Side:
 
     @cached_property
     def listed(self) -> Listed:
-        """All pairs of the audit as numbers; 40 bytes a pair.
-
-        Raises:
-            VisleakError: the tables are of different audits.
-        """
+        """All pairs of the audit as numbers; 40 bytes a pair."""
         table = judged_pairs(self.folder, _COLUMNS)
         known = self._known()
         blocks = [
@@ -164,7 +150,6 @@ class Side:
         )
 
     def _places(self, table: pa.Table, side: str, known: Mapping[str, pa.Array]) -> Int64:
-        """Return the images table's rows of one end of some pairs."""
         result = np.full(table.num_rows, -1, np.int64)
         for name, ids in known.items():
             mine = np.flatnonzero(pc.equal(table[f"{side}_set"], name).to_numpy())

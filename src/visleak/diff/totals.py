@@ -154,7 +154,6 @@ def totals(old: View, new: View, level: Level) -> tuple[Total, ...]:
 
 
 def _query_sets(side: Side) -> Mapping[str, Rates]:
-    """Return the rates of each query set."""
     return {total.query_set: total.rates for total in side.summary.totals}
 
 

@@ -25,12 +25,7 @@ LIMITS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Something that is broken.
-
-    Attributes:
-        what: the problem, in a line.
-        remedy: in a line.
-    """
+    """Something that is broken."""
 
     what: str
     remedy: str
@@ -42,13 +37,10 @@ class Checkup:
 
     Attributes:
         versions: of visleak, Python and the packages; ``None`` where one is not installed.
-        system: operating system and processor.
-        extras: of visleak, and what they lack.
         cache: ``folder``, ``bytes`` and whether it is ``writable``.
         threads: ``cores`` that may be used, ``limits`` from the environment, ``pools`` of
             libraries.
         devices: where networks may run: ``name``, ``what``, ``bytes`` of memory.
-        issues: what is broken.
     """
 
     versions: Mapping[str, str | None]
@@ -98,12 +90,7 @@ def examine() -> Checkup:
 
 
 def issues(there: Mapping[str, str], answers: Mapping[str, ProbeResult]) -> tuple[Issue, ...]:
-    """Return what is broken among the packages.
-
-    Args:
-        there: version by name of what is installed.
-        answers: of the probes.
-    """
+    """Return what is broken among the packages."""
     found = []
     several = [name for name in PACKAGES["cv2"] if name in there]
     if len(several) > 1:
@@ -123,7 +110,6 @@ def issues(there: Mapping[str, str], answers: Mapping[str, ProbeResult]) -> tupl
 def _broken(
     name: str, error: str, there: Mapping[str, str], answers: Mapping[str, ProbeResult]
 ) -> Issue:
-    """Return what to do about a package that does not import."""
     what = f"{name} does not work ({error})"
     if name == "cv2":
         own = next((each for each in PACKAGES["cv2"] if each in there), "")
@@ -154,7 +140,6 @@ def _devices(answers: Mapping[str, ProbeResult]) -> tuple[Mapping[str, Any], ...
 
 
 def _cache(folder: Path | None) -> dict[str, Any]:
-    """Return where the cache is, its size, and whether it can be written."""
     if folder is None:
         return {"folder": "(no home folder is known)", "bytes": 0, "writable": False}
     size = sum(file.stat().st_size for file in folder.glob(f"{STEM}.*"))
@@ -215,7 +200,6 @@ class Extra:
 
     Attributes:
         name: as in ``pip install 'visleak[NAME]'``.
-        missing: packages that are not installed, or too old.
     """
 
     name: str
@@ -255,12 +239,7 @@ def versions(there: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def extras(there: Mapping[str, str], stated: Iterable[str] | None = None) -> tuple[Extra, ...]:
-    """Return the extras of visleak and what they lack.
-
-    Args:
-        there: version by name, from :func:`installed`.
-        stated: requirements of visleak as its metadata states them; by default its own.
-    """
+    """Return the extras of visleak and what they lack."""
     if stated is None:
         try:
             stated = requires("visleak") or ()
@@ -297,7 +276,6 @@ def _missing(
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version."""
     return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[a-zA-Z+]", text)[0]))
 
 

@@ -89,12 +89,7 @@ def document(found: ImagePairs) -> Document:
 
 
 def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
-    """Return the row of ``images.parquet``, from a test set if both sides have the id.
-
-    Raises:
-        UsageError: there is no such image, or several.
-        VisleakError: it could not be read.
-    """
+    """Return the row of ``images.parquet``, from a test set if both sides have the id."""
     names = [each.name for each in audit.summary.sets]
     if set_name is not None and set_name not in names:
         raise UsageError(f"set must be one of {', '.join(names)}; got {set_name!r}")
@@ -114,7 +109,6 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
 
 
 def _refuse(audit: Audit, table: pa.Table, image: str, set_name: str | None) -> None:
-    """Raise the error that states why there is no such image."""
     for problem in audit.unreadable():
         if problem.id == image and set_name in (None, problem.set):
             raise VisleakError(f"{image!r} of {problem.set} could not be read: {problem.reason}")
@@ -157,7 +151,6 @@ def _cells(row: dict[str, Any], image: dict[str, Any]) -> list[str]:
 
 
 def _graded(row: dict[str, Any]) -> str:
-    """Return the grade of a pair, or its degree, and whether people gave it."""
     grade, machine = row["grade"] or row["degree"] or "-", row["machine_grade"]
     if row["judged"] == "disputed":
         return f"{grade} (disputed)"
@@ -169,12 +162,10 @@ def _graded(row: dict[str, Any]) -> str:
 
 
 def _similarity(row: dict[str, Any]) -> str:
-    """Return the similarity of a pair, "-" if it was not measured."""
     return "-" if row["similarity"] is None else f"{row['similarity']:.3f}"
 
 
 def _alone(image: dict[str, Any]) -> str:
-    """Return what is known of an image without any pair."""
     if image["nearest"] is None:
         return "no pair"
     return (
@@ -184,11 +175,6 @@ def _alone(image: dict[str, Any]) -> str:
 
 
 def _draw(found: ImagePairs, out: Path) -> None:
-    """Draw the first pair.
-
-    Raises:
-        VisleakError: there is no pair, or an image cannot be read any more.
-    """
     audit, image, pairs = found.audit, found.image, found.pairs
     if not pairs:
         raise VisleakError(f"{image['id']!r} has no pair to draw")

@@ -158,7 +158,6 @@ def _shared_out(supply: Int64, room: Float64, shares: Float64) -> Int64:
 def _improved(
     loads: Loads, single: Bool, part: Int64, shares: Float64, rng: np.random.Generator
 ) -> Int64:
-    """Return the assignment after moves and swaps that reduce the largest deviation."""
     part = part.copy()
     counts = loads.counts_of(part, len(shares))
     reached, idle = _score(counts, shares), 0
@@ -255,21 +254,13 @@ def _best_of(
 
 
 def _score(counts: Int64, shares: Float64) -> float:
-    """Return the objective: the largest deviation, and a small weight of all of them."""
     whole = counts.sum(axis=0)
     uneven = _unevenness(counts, shares[:, None], whole, max(int(whole.sum()), 1))
     return peak(counts, shares) + EVENNESS * float(uneven.sum())
 
 
 def _unevenness(counts: Int64, shares: Float64 | np.float64, whole: Int64, total: int) -> Float64:
-    """Return the summed squared deviations from the targets, relative to the sizes.
-
-    Args:
-        counts: ``int64`` (.., classes).
-        shares: of the parts, broadcast against ``counts``.
-        whole: images per class, (classes,).
-        total: number of all images.
-    """
+    """Return the summed squared deviations from the targets, relative to the sizes."""
     return np.asarray((((counts - shares * whole) / (shares * total)) ** 2).sum(axis=-1))
 
 

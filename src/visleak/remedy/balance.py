@@ -66,7 +66,6 @@ class Balance:
     """Counts of images by part and class.
 
     Attributes:
-        parts: names.
         shares: ``float64`` (parts,): target share of all images, sum 1.
         classes: names; one empty name if classes do not count.
         counts: ``int64`` (parts, classes).
@@ -92,11 +91,7 @@ class Balance:
         return max(self._deviations(), key=lambda found: found.points)
 
     def misses(self, tolerance: float) -> tuple[Deviation, ...]:
-        """Return deviations of more than a tolerance and of an image or more, largest first.
-
-        Args:
-            tolerance: in points, as in :class:`Deviation`.
-        """
+        """Return deviations of more than a tolerance and of an image or more, largest first."""
         found = [
             each
             for each in self._deviations()
@@ -197,7 +192,6 @@ class Loads:
     Attributes:
         begin: ``int64`` (components + 1,): first entry of each component.
         classes, counts: ``int64``: class and number of images of each entry.
-        width: number of classes.
     """
 
     begin: Int64
@@ -257,12 +251,6 @@ def reasons(
     """Return why a balance misses its tolerance, one line each; nothing if it does not.
 
     Reasons that hold for every assignment come first.
-
-    Args:
-        balance: of the assignment.
-        loads: of the components.
-        tolerance: in points.
-        describe: returns a description of a component.
     """
     misses = balance.misses(tolerance)
     if not misses:
@@ -288,7 +276,6 @@ def reasons(
 def _oversized(
     balance: Balance, loads: Loads, tolerance: float, describe: Describe
 ) -> Iterator[str]:
-    """Yield the components that are larger than any part may be."""
     allowed = balance.shares * balance.total * (1 + tolerance)
     widest = int(np.argmax(allowed))
     for row in np.argsort(-loads.sizes, kind="stable")[:REASONS].tolist():

@@ -83,16 +83,7 @@ def _fill_piece(
 
 
 def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) -> None:
-    """Refuse a set of which images that go are not those that the audit saw any more.
-
-    Args:
-        images: the set.
-        positions: ascending, of the images that go.
-        known: columns ``id`` and ``digest`` of the images that the audit saw.
-
-    Raises:
-        VisleakError: one is another image now, or cannot be read.
-    """
+    """Refuse a set of which images that go are not those that the audit saw any more."""
     expected = _expected(images, positions, known)
     stored = images.opener.read(positions)
     for position, digest, data in zip(positions, expected, stored, strict=True):
@@ -148,7 +139,6 @@ def _stands(piece: Piece, holds: str) -> dict[int, Replacement]:
 
 
 def _file_name(images: ImageSet, position: int) -> str:
-    """Return the last name of an image's file, or of its member of an archive."""
     locator: str = images.locators[position].as_py()
     return locator.rpartition("!")[2].rpartition("/")[2]
 

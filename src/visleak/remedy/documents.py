@@ -26,13 +26,7 @@ NAMED: Final = 5
 
 
 def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Document:
-    """Return the plan of a purge and what was written.
-
-    Args:
-        purge: the plan.
-        summary: content of ``audit.json``.
-        out: folder of the result, if it was given.
-    """
+    """Return the plan of a purge and what was written."""
     first, *others = [_set_line(each, purge) for each in purge.sets]
     facts = list(_purge_facts(purge))
     if purge.written is None:
@@ -171,12 +165,7 @@ def undo_document(result: Undo) -> Document:
 
 
 def split_document(content: Mapping[str, Any], out: Path) -> Document:
-    """Return a split.
-
-    Args:
-        content: of ``split.json``.
-        out: the output folder.
-    """
+    """Return a split."""
     return Document(
         "Split",
         _split_headline(content),
@@ -347,7 +336,6 @@ def _replace_lines(plan: ReplacePlan) -> Iterator[str]:
 
 
 def _left_out(plan: ReplacePlan) -> Iterator[str]:
-    """Yield the test images that do not count, and the images of the pool that are not used."""
     if plan.blank:
         yield f"left out, blank: {counted(plan.blank, 'test image')}"
     if plan.disputed:
@@ -368,7 +356,6 @@ def _left_out(plan: ReplacePlan) -> Iterator[str]:
 
 
 def _outcome(plan: ReplacePlan, out: Path | None) -> str:
-    """Return what was written, or how to write it."""
     if plan.written is not None:
         verb = "reused" if plan.written.reused else "written"
         source = plan.written.sources.get(plan.test_set)

@@ -30,17 +30,7 @@ ENDINGS: Final = {
 
 
 def fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
-    """Return an image in the form that its place holds; encoded bytes stay as they are.
-
-    Args:
-        stored: the image.
-        holds: ``named``, ``bytes`` or ``arrays``, see :func:`visleak.remedy.contents.fill`.
-        name: of the file it becomes, where its ending must say the format.
-        shown: how a message calls it.
-
-    Raises:
-        VisleakError: the place cannot hold it.
-    """
+    """Return an image in the form that its place holds; encoded bytes stay as they are."""
     if holds == "arrays":
         image = decode(stored)
         if isinstance(image, Unreadable) or image.pixels.shape != (32, 32, 3):

@@ -69,16 +69,12 @@ class Graph:
     """The readable images of some sets, one row each, in the order of the sets.
 
     Attributes:
-        sets: the opened sets.
         owner: ``int64`` (n,): index of each image's set.
         position: ``int64`` (n,): its position in the set.
         content: ``int64`` (n,): number of its content; equal for equal bytes.
         flat: ``bool`` (n,): blank.
         group: ``int64`` (n,): number of its group, -1 without one.
-        groups: names of the groups.
         label: ``int64`` (n,): number of its class.
-        classes: names of the classes.
-        unreadable: number of images that could not be read, and so have no row.
     """
 
     sets: tuple[ImageSet, ...]
@@ -97,11 +93,7 @@ class Graph:
 
     @classmethod
     def of(cls, folder: Path, sets: Sequence[ImageSet]) -> Graph:
-        """Return the images of an audit, with the groups and labels of the opened sets.
-
-        Raises:
-            UsageError: the audit is not of these sets.
-        """
+        """Return the images of an audit, with the groups and labels of the opened sets."""
         table = read_table(folder, IMAGES, ["set", "id", "digest", "flat"])
         owners, positions, digests, flat = [], [], [], []
         for index, images in enumerate(sets):
@@ -155,12 +147,6 @@ class Graph:
 
         Disputed pairs are edges whatever their grade. Blank images are connected by equal bytes
         only, so not here.
-
-        Args:
-            folder: the audit.
-            names: index of the set for each name in the audit.
-            grade: the weakest grade.
-            verdicts: of people; by default those of the folder.
         """
         table = judged_pairs(folder, _COLUMNS, verdicts)
         strong = pc.is_in(table["grade"], pa.array(Level(grade).names))

@@ -59,7 +59,6 @@ class File:
         kind: ``file`` or ``link``.
         bytes: its size; 0 for a link.
         digest: BLAKE2b-128 of its bytes, hexadecimal; empty for a link.
-        target: of a link.
     """
 
     path: str
@@ -77,11 +76,7 @@ def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[Sequence[obje
 
 
 def read_rows(path: Path, header: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a list.
-
-    Raises:
-        VisleakError: it is missing, or has other columns.
-    """
+    """Yield the rows of a list."""
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             rows = csv.reader(file)
@@ -120,12 +115,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of ``manifest.json``, given as itself or as its folder.
-
-    Raises:
-        UsageError: it does not exist.
-        VisleakError: it is damaged, or from a newer visleak.
-    """
+    """Return the content of ``manifest.json``, given as itself or as its folder."""
     file = path / MANIFEST if path.is_dir() else path
     if not file.is_file():
         raise UsageError(f"{file} does not exist; {_ADVICE}")
@@ -133,11 +123,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_files(folder: Path, content: Mapping[str, Any]) -> list[File]:
-    """Return the files that were written according to a manifest.
-
-    Raises:
-        VisleakError: the list is damaged, was changed, or names a file outside of the folder.
-    """
+    """Return the files that were written according to a manifest."""
     path = folder / FILES
     if not path.is_file() or file_digest(path) != content.get("files_digest"):
         raise VisleakError(f"{path} was changed since it was written, so it cannot be used")
@@ -181,16 +167,7 @@ def change_of(folder: Path, file: File) -> str | None:
 
 @dataclass(frozen=True)
 class Undo:
-    """What is removed again.
-
-    Attributes:
-        folder: of the data set.
-        removed: files to remove, or removed.
-        kept: files that were changed since, each with its change; they stay.
-        others: files that were not written by visleak; they stay.
-        bytes: size of the removed files.
-        applied: the files were removed.
-    """
+    """What is removed again."""
 
     folder: Path
     removed: tuple[str, ...]

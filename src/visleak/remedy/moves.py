@@ -99,11 +99,7 @@ def repair(
 
 
 def _sets(found: Audit, group: str | None) -> list[ImageSet]:
-    """Open the sets of an audit, query sets first, with the groups of the settings.
-
-    Raises:
-        UsageError: there is only one, or they are of several datasets or have no images.
-    """
+    """Open the sets of an audit, query sets first, with the groups of the settings."""
     about = found.summary.sets
     if len(about) < 2:
         raise UsageError(
@@ -137,10 +133,7 @@ class _SetDuplicates:
     that leaves train might leave a copy behind.
 
     Attributes:
-        auditor: audits images.
-        graph: the images.
         known: ``bool`` (images,): duplicates within the image's own set are known.
-        found: edges found so far.
     """
 
     auditor: Auditor
@@ -207,8 +200,6 @@ class Moves:
         part: ``int64`` (images,): the part of each afterwards.
         straddling: ``int64``: components that were in several parts.
         fewest: minimum number of moves that unites them.
-        uniting: number of their images that move.
-        back: number of other images that move so that sizes stay.
     """
 
     part: Int64
@@ -272,13 +263,6 @@ def kept_sizes(
     components that have to be united anyway are united in another part, those first that cost the
     fewest moves for their size. The best of both and of the second only is used: sizes decide, then
     classes, then the number of moves. Differences that fit no component remain.
-
-    Args:
-        moves: that unite components.
-        component, owner: as in :func:`fewest_moves`.
-        label: ``int64`` (images,): class of each, from 0 on.
-        parts: number of parts.
-        seed: for tie-breaking between components of one size.
     """
     classes = int(label.max(initial=0)) + 1
     now, before = (

@@ -148,9 +148,6 @@ def _plan(
 def shares_of(ratios: str | Mapping[str, float]) -> dict[str, float]:
     """Return name and share of each part.
 
-    Raises:
-        UsageError: a share is invalid, they do not add up to 1, or names are missing or not unique.
-
     >>> shares_of("train=80%,test=.2")
     {'train': 0.8, 'test': 0.2}
     """
@@ -182,7 +179,6 @@ def shares_of(ratios: str | Mapping[str, float]) -> dict[str, float]:
 
 
 def _share(text: str) -> float | None:
-    """Return a share or percentage as a number between 0 and 1, ``None`` if it is invalid."""
     try:
         value = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
     except ValueError:
@@ -191,11 +187,7 @@ def _share(text: str) -> float | None:
 
 
 def _audited(images: ImageSet, folder: Path, encoder: str, **execution: Any) -> Audit:
-    """Return the audit of a set with itself; one of another set is replaced if it has no verdicts.
-
-    Raises:
-        UsageError: people judged pairs of another set in this folder.
-    """
+    """Return the audit of a set with itself; one of another set without verdicts is replaced."""
     # groups change no pair: without them one audit serves all choices of groups
     bare, settings = replace(images, groups=None), Settings(encoder=encoder)
     try:
@@ -212,11 +204,6 @@ def _audited(images: ImageSet, folder: Path, encoder: str, **execution: Any) -> 
 
 
 def _name_in(found: Audit, images: ImageSet) -> str:
-    """Return the name of a set in an audit that compared it with itself.
-
-    Raises:
-        UsageError: it compared no set with itself, or another one.
-    """
     refuse_ungraded(found.folder, found.summary)
     within = [c.query_set for c in found.summary.comparisons if c.coverage == "within"]
     sizes = {about.name: about.images for about in found.summary.sets}

@@ -12,12 +12,7 @@ from visleak.records import ImageSet, Int64
 
 @dataclass(frozen=True)
 class Substitute:
-    """An image of another set that takes the place of one.
-
-    Attributes:
-        images: the set it is of.
-        position: where it stands there.
-    """
+    """An image of another set that takes the place of one."""
 
     images: ImageSet
     position: int
@@ -28,7 +23,6 @@ class Piece:
     """Some images of one set, in its order.
 
     Attributes:
-        images: the set.
         keep: ``int64``, ascending positions in the set.
         instead: position (one of ``keep``) to the image that takes its place; it keeps the place,
             the name and the label.

@@ -62,13 +62,10 @@ class Plan:
     """The part of each image.
 
     Attributes:
-        graph: the images.
-        edges: that connect images.
         component: ``int64`` (images,): connected component of each.
         part: ``int64`` (images,): index of the part of each.
         before, after: sizes and class shares; ``before`` only if there were parts already.
         tolerance: of the split; ``None`` for a repair.
-        why: reasons why it is missed, one line each.
         about: further plain values for ``split.json``.
     """
 
@@ -191,16 +188,7 @@ class Unbalanced(VisleakError):
 
 
 def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
-    """Refuse an output folder that is inside of a set, or contains other files.
-
-    Args:
-        out: the folder.
-        sets: that are split.
-        apply: parts are to be written; a plan never replaces written parts.
-
-    Raises:
-        UsageError: it does.
-    """
+    """Refuse an output folder that is inside of a set, or contains other files."""
     refuse_place(out, [path for images in sets for path in inputs_of(images)])
     if not out.exists():
         return
@@ -226,10 +214,6 @@ class Target:
     """Where a plan is written, and how.
 
     Attributes:
-        out: the output folder.
-        audited: folder of the audit that the plan is based on.
-        auditor: audits the parts.
-        apply: write the parts.
         format: ``manifest``, ``link`` or ``copy``.
     """
 
@@ -247,18 +231,7 @@ def planned(
     edges: Edges,
     accept: Callable[[Plan], None] = lambda plan: None,
 ) -> Split:
-    """Plan, and on request audit, write and prove.
-
-    Args:
-        target: where the plan is written, and how.
-        graph: the images.
-        solve: makes a plan of edges.
-        edges: known ones.
-        accept: raises if a plan must not be applied.
-
-    Raises:
-        UsageError, VisleakError: the parts cannot be written, or leaks remain.
-    """
+    """Plan, and on request audit, write and prove."""
     plan = solve(edges)
     outcome = dict(NOT_APPLIED)
     if target.apply:
@@ -276,9 +249,6 @@ def consensus(
 
     An audit of all images with themselves verifies the best candidates of each, so an audit of the
     parts may find pairs that it did not list. They become edges, and parts are assigned again.
-
-    Raises:
-        VisleakError: the last round still finds pairs.
     """
     known = edges
     for number in range(1, ROUNDS + 1):

@@ -29,14 +29,7 @@ from visleak.verdicts.level import Level
 
 @dataclass(frozen=True)
 class Auditor:
-    """Audits images with the settings of a first audit.
-
-    Attributes:
-        settings: of that audit, without comparisons within sets.
-        grade: pairs of this grade or stronger count.
-        verdicts: of people, applied to the pairs.
-        workers, cache, progress: as in :func:`visleak.audit`.
-    """
+    """Audits images with the settings of a first audit."""
 
     settings: Settings
     grade: str
@@ -47,11 +40,7 @@ class Auditor:
 
     @classmethod
     def of(cls, first: Audit, grade: str, **execution: Any) -> Auditor:
-        """Return an auditor with the settings and verdicts of a first audit.
-
-        Raises:
-            VisleakError: that audit used a sample, or did not verify pairs.
-        """
+        """Return an auditor with the settings and verdicts of a first audit."""
         refuse_ungraded(first.folder, first.summary)
         settings, verdicts = settings_of(first.summary), read_verdicts(first.folder)
         return cls(settings, grade, verdicts, **execution)
@@ -59,11 +48,7 @@ class Auditor:
     def audited(
         self, queries: Sequence[ImageSet], references: Sequence[ImageSet], out: Path | None = None
     ) -> Audit:
-        """Compare some sets with others; an earlier audit in ``out`` is replaced.
-
-        Raises:
-            VisleakError: an image can no longer be read, so nothing is proven.
-        """
+        """Compare some sets with others; an earlier audit in ``out`` is replaced."""
         found = audit(
             tuple(queries),
             tuple(references),
@@ -109,17 +94,7 @@ class Auditor:
     def proven(
         self, opened: Mapping[str, OutputSource], folder: Path, final: Path, out: Path
     ) -> Audit:
-        """Audit written parts against each other, the largest last.
-
-        Args:
-            opened: how each part is opened.
-            folder: of the parts now.
-            final: the name that the folder will have.
-            out: folder of the audit.
-
-        Raises:
-            VisleakError: a pair between the parts is of the grade or stronger.
-        """
+        """Audit written parts against each other, the largest last."""
         parts = sorted((_reopened(*each, folder, final) for each in opened.items()), key=len)
         found = self.audited(parts[:-1], parts[1:], out)
         leaks = self._leaks(found.folder)
@@ -146,7 +121,6 @@ class Auditor:
 
 
 def _reopened(name: str, opened: OutputSource, folder: Path, final: Path) -> ImageSet:
-    """Open a part that was just written, under the name that its folder will have."""
     images = open_image_set(opened.source(folder), name=name, **opened.options)
     return replace(
         images,
@@ -169,11 +143,7 @@ def settings_of(summary: AuditSummary) -> Settings:
 
 
 def refuse_ungraded(folder: Path, summary: AuditSummary) -> None:
-    """Refuse an audit that did not verify pairs, or that used a sample.
-
-    Raises:
-        VisleakError: it did.
-    """
+    """Refuse an audit that did not verify pairs, or that used a sample."""
     if summary.settings.sample:
         raise VisleakError(
             f"{folder} is an audit of a sample of {summary.settings.sample:,} images; an audit of"

@@ -70,10 +70,6 @@ class SetPlan:
     """The images that are removed from one set.
 
     Attributes:
-        name: of the set.
-        writable: its images are available; otherwise it contains embeddings only.
-        total: its images, including unreadable ones.
-        unreadable: images that could not be read; they stay.
         removed: images to remove, in the order of the set.
         classes: each class before and after, by name; empty if labels are unknown.
     """
@@ -129,12 +125,6 @@ class Purge:
     """A plan, and what was written.
 
     Attributes:
-        settings: of the purge.
-        sets: plan of each set of the side.
-        disputed: pairs of sufficient grade on which reviewers disagree.
-        blank: images in pairs of sufficient grade that stay because they are blank.
-        advice: the recommended side.
-        caveats: limits of the audit because of which more images may leak.
         written: the data set; ``None`` if this is only a plan.
     """
 
@@ -229,11 +219,6 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
 
 
 def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:
-    """Return the sets of a side, or the one of that name.
-
-    Raises:
-        UsageError: there is no such set, or a set is on both sides and none was chosen.
-    """
     tests = {total.query_set for total in summary.totals}
     trains = {each.name for each in _training_sets(summary)}
     if side == "train" and not trains:
@@ -258,11 +243,7 @@ def _training_sets(summary: AuditSummary) -> list[SetSummary]:
 
 
 def _ungraded(summary: AuditSummary, level: Level, leaks: pa.Table) -> int:
-    """Return the number of pairs without a grade, 0 for degrees.
-
-    Raises:
-        UsageError: no pair has a grade (or degree).
-    """
+    """Return the number of pairs without a grade, 0 for degrees."""
     column, graded = leaks[level.scale], level.scale == "grade"
     if len(column) == 0 or column.null_count < len(column):
         return int(column.null_count) if graded else 0
@@ -277,12 +258,7 @@ def _ungraded(summary: AuditSummary, level: Level, leaks: pa.Table) -> int:
 
 
 def _advise(summary: AuditSummary, lost: int) -> Advice:
-    """Return the recommended side: train if possible, else test (Ramos et al. 2025, section 8).
-
-    Args:
-        summary: content of ``audit.json``.
-        lost: training images that would be removed.
-    """
+    """Return the recommended side: train if possible, else test (Ramos et al. 2025, section 8)."""
     trains = _training_sets(summary)
     if not trains:
         return Advice("test", "the set was compared with itself only, so it has no other side")
@@ -434,7 +410,6 @@ def _duplicates(
 
 
 def _apply(audit: Audit, planned: Purge, out: Path, progress: Progress) -> Written:
-    """Write the sets of a plan without the removed images."""
     refuse_sets(audit.summary, out)
     how = planned.settings.format
     parts, known = [], {}
@@ -473,11 +448,6 @@ def _opened(audit: Audit, name: str) -> ImageSet:
 
 
 def _refuse_other_images(images: ImageSet, known: pa.Table, unread: set[str]) -> None:
-    """Refuse a set that lists other images than the audit.
-
-    Raises:
-        VisleakError: an image is new or missing.
-    """
     seen, now = known["id"].to_pylist(), images.ids.to_pylist()
     audited, present = set(seen), set(now)
     new = ((id_, "is new") for id_ in now if id_ not in audited and id_ not in unread)

@@ -42,11 +42,7 @@ def _format(default: str) -> Any:
 
 @dataclass(frozen=True)
 class PurgeSettings(Options):
-    """Which images are removed, and from which side.
-
-    Raises:
-        UsageError: a value is not allowed, or both a grade and a degree are given.
-    """
+    """Which images are removed, and from which side."""
 
     remove_from: str = option(
         "test",
@@ -126,11 +122,7 @@ class PartSettings(Options):
 
 @dataclass(frozen=True)
 class SplitSettings(PartSettings):
-    """How a set is split.
-
-    Raises:
-        UsageError: a value is not allowed, or ``stratify`` and ``label`` name two columns.
-    """
+    """How a set is split."""
 
     stratify: str | None = option(
         None,

@@ -22,9 +22,6 @@ def staged(out: Path) -> Iterator[Path]:
     """Yield an empty hidden folder beside ``out``; on success it is renamed to ``out``.
 
     Leftovers of killed runs are removed first. After a failure nothing remains.
-
-    Raises:
-        VisleakError: the folder cannot be created, or another run is writing it.
     """
     beside = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
@@ -50,11 +47,7 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def refuse_place(out: Path, inputs: list[Path]) -> None:
-    """Refuse an output folder that is an input, or is inside of one.
-
-    Raises:
-        UsageError: it is.
-    """
+    """Refuse an output folder that is an input, or is inside of one."""
     real = Path(os.path.realpath(out))
     for given in inputs:
         source = Path(os.path.realpath(given))
@@ -66,11 +59,7 @@ def refuse_place(out: Path, inputs: list[Path]) -> None:
 
 
 def refuse_small_disk(out: Path, wanted: int) -> None:
-    """Refuse to write more bytes than the disk has free.
-
-    Raises:
-        VisleakError: it has fewer.
-    """
+    """Refuse to write more bytes than the disk has free."""
     place = out.parent
     while not place.exists():
         place = place.parent
@@ -83,7 +72,6 @@ def refuse_small_disk(out: Path, wanted: int) -> None:
 
 
 def _remove_leftovers(out: Path) -> None:
-    """Remove hidden folders of this output whose writers no longer run."""
     pattern = re.compile(rf"\.{re.escape(out.name)}\.(\d+)\.part")
     for entry in os.scandir(out.parent):
         found = pattern.fullmatch(entry.name)
@@ -127,7 +115,6 @@ def _lock(handle: int) -> bool:
 
 
 def _flush_all(folder: Path) -> None:
-    """Flush a folder and all its files to the disk."""
     names = [os.path.join(top, name) for top, _, files in os.walk(folder) for name in files]
     if len(names) > ONE_BY_ONE and hasattr(os, "sync"):
         os.sync()

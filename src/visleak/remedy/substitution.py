@@ -42,9 +42,6 @@ class ClassProgress:
 
     Attributes:
         label: the class; empty without labels.
-        duplicates: test images that need a replacement.
-        replaced: those that have one.
-        candidates_left: candidates without a decision.
     """
 
     label: str
@@ -58,18 +55,8 @@ class ReplacePlan:
     """What ``replace`` would write, or has written.
 
     Attributes:
-        test_set: its name.
-        size: images of the test set.
-        settings: of the run.
-        pool: number of usable images of the pool, and of others by reason.
         replaced: approvals that are used, in the order of the test set.
-        missing: duplicates without a replacement, with the reason.
         classes: replacements per class.
-        leaks, within: duplicates of a training image, and of another test image; an image that is
-            both counts in both.
-        blank, disputed: test images that are left out because they are blank, or because reviewers
-            disagree.
-        by_class: replacements have the class of the test image.
         written: the result; ``None`` if this is only a plan.
     """
 
@@ -165,11 +152,7 @@ def replace(
 
 
 def _refuse_without_classes(selection: Selection) -> None:
-    """Refuse an automatic choice if the class of an image is unknown.
-
-    Raises:
-        UsageError: the duplicates have labels and the pool has none.
-    """
+    """Refuse an automatic choice if the class of an image is unknown."""
     if not selection.by_class and any(each.label for each in selection.duplicates.images):
         raise UsageError(
             "the duplicates have labels and the pool has none, so the classes of its images are"
@@ -220,7 +203,6 @@ def _plan(selection: Selection, settings: ReplaceSettings) -> ReplacePlan:
 
 
 def _missing(plan: ReplacePlan) -> str:
-    """Return the message about duplicates without a replacement."""
     short = ", ".join(
         f"{each.label or 'no class'} {each.duplicates - each.replaced:,}"
         for each in plan.classes
@@ -239,11 +221,7 @@ def _missing(plan: ReplacePlan) -> str:
 
 
 def _store(folder: Path, selection: Selection) -> None:
-    """Store automatic choices among the decisions of the audit.
-
-    Raises:
-        VisleakError: others were stored in the meantime.
-    """
+    """Store automatic choices among the decisions of the audit."""
     chosen = selection.approvals()
     known = {each.pool_digest for each in chosen.values()}
     with Decisions(folder) as decisions:
@@ -307,7 +285,6 @@ def _lists(selection: Selection, plan: ReplacePlan) -> Iterator[tuple[str, bytes
 
 
 def _cifair_rows(selection: Selection, within: bool) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Yield distance and row of each pair of a duplicate."""
     images = selection.duplicates.images
     several = len({leak.set for each in images for leak in each.leaks if not leak.within}) > 1
     for each in images:

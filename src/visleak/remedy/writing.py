@@ -55,14 +55,7 @@ class Written:
     """A data set that was written.
 
     Attributes:
-        folder: of the result.
         how: ``manifest``, ``link`` or ``copy``.
-        sources: SOURCE of each part; parts of which only ids were listed have none.
-        counts: number of images of each part.
-        files: number of files and links, including the lists.
-        bytes: size of the files.
-        unreadable: images that were to be kept and could not be read.
-        reused: the same result existed already.
     """
 
     folder: Path
@@ -209,11 +202,7 @@ def inputs_of(images: ImageSet) -> Iterator[Path]:
 
 
 def refuse_existing(out: Path) -> None:
-    """Refuse an output that contains other files.
-
-    Raises:
-        UsageError: it does.
-    """
+    """Refuse an output that contains other files."""
     if not os.path.lexists(out):
         return
     if (out / MANIFEST).is_file():
@@ -262,7 +251,6 @@ def _key(
     extra: Mapping[str, bytes],
     removed: Sequence[Removed],
 ) -> str:
-    """Return a digest of everything that the result depends on."""
     hasher = hashlib.blake2b(digest_size=16)
     hasher.update(json.dumps([how, about], sort_keys=True).encode())
     for part in parts:
@@ -282,7 +270,6 @@ def _key(
 def _write_parts(
     filled: Sequence[OutputPart], layouts: Mapping[str, Layout | None], place: Destination
 ) -> dict[str, OutputSource]:
-    """Write the parts, those of one layout together; return how those that can be are opened."""
     opened: dict[str, OutputSource] = {}
     for layout in dict.fromkeys(layouts.values()):
         own = [part for part in filled if layouts[part.name] == layout]
@@ -295,11 +282,7 @@ def _write_parts(
 def _verified(
     part: OutputPart, opened: OutputSource, folder: Path, progress: Progress
 ) -> list[str]:
-    """Open a written part, compare it with its source, and return its new ids in its own order.
-
-    Raises:
-        VisleakError: an image, its id or its label is not that of the source.
-    """
+    """Open a written part, compare it with its source, and return its new ids in its own order."""
     images = open_image_set(opened.source(folder), name=part.name, **opened.options)
     order = opened.order if opened.order is not None else np.arange(len(part))
     if len(images) != len(part):
@@ -384,7 +367,6 @@ def _kept_rows(
 
 
 def _about(part: OutputPart, layout: Layout | None, opened: OutputSource | None) -> dict[str, Any]:
-    """Return what ``manifest.json`` says of a part."""
     return {
         "name": part.name,
         "layout": layout.name if layout else "ids alone",
@@ -404,11 +386,6 @@ def _about(part: OutputPart, layout: Layout | None, opened: OutputSource | None)
 
 
 def _found_again(out: Path, key: str, filled: Sequence[OutputPart]) -> Written:
-    """Return a finished result that exists already.
-
-    Raises:
-        UsageError: it is another one, or was changed since.
-    """
     content = read_manifest(out)
     if content.get("key") != key:
         raise UsageError(

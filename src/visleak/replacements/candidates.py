@@ -29,7 +29,6 @@ class PairCheck:
     Attributes:
         grade: of the pair; ``None`` if an image could no longer be read.
         probability: that a careful person calls the pair near or exact; ``None`` likewise.
-        reason: as text.
     """
 
     grade: str | None
@@ -38,17 +37,7 @@ class PairCheck:
 
 
 class Checker:
-    """Verifies pairs of candidates and neighbours as an audit does, each pair once.
-
-    Args:
-        material: the sets of the audit and the pool, by name.
-        sides: the same with backgrounds.
-        pool: name of the pool.
-        encoder: of the fingerprints.
-        views: the choice of views in the settings.
-        near_at: probability from which a pair is ``near``, as in the audit.
-        context: returns a run context for one call; its cache holds earlier evidence.
-    """
+    """Verifies pairs of candidates and neighbours as an audit does, each pair once."""
 
     def __init__(
         self,
@@ -72,11 +61,7 @@ class Checker:
     def check(
         self, couples: Iterable[tuple[int, Neighbour]]
     ) -> dict[tuple[int, str, int], PairCheck]:
-        """Return the checks of couples, by row of the pool, set and row of the neighbour.
-
-        Args:
-            couples: row of the pool and neighbour.
-        """
+        """Return the checks of couples, by row of the pool, set and row of the neighbour."""
         wanted = {(row, near.set, near.row): near for row, near in couples}
         fresh: dict[str, list[tuple[int, Neighbour]]] = {}
         for key, near in wanted.items():
@@ -141,9 +126,6 @@ class Neighbour:
     """An image near a candidate.
 
     Attributes:
-        set: its set; that of the pool for an approved image.
-        row: of the set's fingerprints.
-        similarity: of the encoder, the largest over the views, exact.
         view: index into ``VIEWS``: the view of the candidate with that similarity.
     """
 
@@ -154,15 +136,7 @@ class Neighbour:
 
 
 class Neighbours:
-    """Finds nearest images; the sets of the audit are searched once per candidate.
-
-    Args:
-        existing: the sets of the audit, by name.
-        pool: the pool.
-        encoder: of all fingerprints.
-        views: that are compared.
-        workers: threads.
-    """
+    """Finds nearest images; the sets of the audit are searched once per candidate."""
 
     def __init__(
         self,
@@ -198,12 +172,7 @@ class Neighbours:
         self._found |= {row: self._nearest(near) for row, near in found.items()}
 
     def of(self, row: int, approved: Int64) -> tuple[Neighbour, ...]:
-        """Return the neighbours of a row of the pool to verify, nearest first.
-
-        Args:
-            row: of the pool.
-            approved: rows of the pool that were approved; the row itself is ignored.
-        """
+        """Return the neighbours of a row of the pool to verify, nearest first."""
         self.search([row])
         others = approved[approved != row]
         near = list(self._found[row])
@@ -256,13 +225,7 @@ _COPY: Final = {"exact": "exact copy of", "near": "near copy of", "similar": "ve
 
 @dataclass(frozen=True, slots=True)
 class SimilarImage:
-    """A neighbour of a candidate.
-
-    Attributes:
-        set, id, label: of the image.
-        similarity: of the encoder, the largest over the views.
-        check: verification of the pair.
-    """
+    """A neighbour of a candidate."""
 
     set: str
     id: str
@@ -281,9 +244,6 @@ class Candidate:
     """An image of the pool and its nearest neighbours.
 
     Attributes:
-        row: of the pool's fingerprints.
-        id, label: of the image.
-        digest: of its content, hexadecimal.
         near: the verified neighbours, nearest first.
     """
 
@@ -309,14 +269,7 @@ class Candidate:
 
 
 class Examiner:
-    """Checks images of a pool against their nearest neighbours.
-
-    Args:
-        material: the sets of the audit and the pool, by name.
-        pool: name of the pool.
-        neighbours: finds nearest images.
-        checker: verifies pairs.
-    """
+    """Checks images of a pool against their nearest neighbours."""
 
     def __init__(
         self,
@@ -331,12 +284,7 @@ class Examiner:
         self._checker = checker
 
     def candidates(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
-        """Return rows of the pool as candidates.
-
-        Args:
-            rows: of the pool's fingerprints.
-            approved: rows that are neighbours too.
-        """
+        """Return rows of the pool as candidates."""
         near = {row: self.neighbours.of(row, approved) for row in rows}
         couples = [(row, each) for row, found in near.items() for each in found]
         checks = self._checker.check(couples)

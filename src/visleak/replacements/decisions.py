@@ -58,14 +58,8 @@ class Decision:
 
     Attributes:
         decision: ``approved`` or ``rejected``.
-        test_digest: content digest of the test image, hexadecimal.
         copy: index among the test images of this content, in the order of the set.
-        pool_digest: content digest of the image of the pool.
-        test_set, test: set and id of the test image at that time.
-        pool: id of the image of the pool.
         label: class of the test image; empty without one.
-        reviewer: name of the person.
-        how: one of :data:`CHOOSERS`.
         time: ISO 8601 in UTC.
         withdrawn: time of its withdrawal; empty if it is valid.
     """
@@ -101,12 +95,6 @@ class Decisions(MirroredDatabase):
     A folder that contains ``replacements.csv`` only starts with its valid decisions.
 
     Safe for several threads and processes; a call returns once its change is on disk.
-
-    Args:
-        folder: the audit folder.
-
-    Raises:
-        VisleakError: the file cannot be used, or is from a newer visleak.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -149,18 +137,9 @@ class Decisions(MirroredDatabase):
     # -- deciding --------------------------------------------------------------------------------
 
     def approve(self, decision: Decision, known: Collection[str]) -> frozenset[str]:
-        """Store an approval, unless others were stored since its check.
+        """Store an approval, unless others than those ``known`` to its check were stored since.
 
-        Args:
-            decision: the approval.
-            known: digests of the approved images with which this one was compared.
-
-        Returns:
-            Digests of approved images that are not among ``known``; if there are any, nothing was
-            stored: compare with these as well and call again.
-
-        Raises:
-            AlreadyDecided: the test image has a replacement, or the image of the pool is in use.
+        Returns the digests of these; if there are any, nothing was stored: compare with them too.
         """
         with self.writing():
             rows = self._db.execute(
@@ -176,11 +155,7 @@ class Decisions(MirroredDatabase):
         return unseen
 
     def reject(self, decision: Decision) -> None:
-        """Store a rejection: the image is not offered again, for any test image.
-
-        Raises:
-            AlreadyDecided: there is a decision about the image of the pool.
-        """
+        """Store a rejection: the image is not offered again, for any test image."""
         with self.writing():
             self._insert(decision)
         self.changed()
@@ -248,17 +223,12 @@ class Decisions(MirroredDatabase):
 
 
 def _cells(decision: Decision) -> tuple[str, ...]:
-    """Return a row of the plain copy."""
     state = WITHDRAWN if decision.withdrawn else decision.decision
     return (state, *map(str, _values(decision)[1:]))
 
 
 def _read_plain(path: Path) -> tuple[Decision, ...]:
-    """Return the valid decisions of a plain copy; none if it does not exist.
-
-    Raises:
-        VisleakError: it is damaged.
-    """
+    """Return the valid decisions of a plain copy; none if it does not exist."""
     if not path.is_file():
         return ()
     try:

@@ -28,10 +28,7 @@ class Leak:
     """An image that a test image duplicates.
 
     Attributes:
-        set, id: of the image.
-        grade: of the pair.
         similarity: of the pair; ``None`` if a person added it without a measurement.
-        within: the image is in the test set itself.
     """
 
     set: str
@@ -46,10 +43,6 @@ class Duplicate:
     """A test image that needs a replacement.
 
     Attributes:
-        position: in its set.
-        id: of the image.
-        digest: of its content, hexadecimal.
-        copy: index among the images of this content in the set.
         label: its class as stored, or ``None``.
         leaks: images that it duplicates, strongest grade and largest similarity first.
     """
@@ -67,10 +60,7 @@ class Duplicates:
     """The test images that need a replacement, and those left out.
 
     Attributes:
-        grade: a pair of this grade or a stronger one makes a duplicate.
         images: the duplicates, in the order of the set.
-        blank: blank test images with such a pair; they never count as leaks.
-        disputed: test images with such pairs only if disputed ones count.
     """
 
     grade: str
@@ -91,16 +81,6 @@ def find_duplicates(
 
     Every query of a pair with another set counts, and of a pair within the test set only the image
     in the column ``query``: the other one stays.
-
-    Args:
-        pairs: of the audit, with verdicts applied; at least :data:`COLUMNS`.
-        images: the test set.
-        prints: its fingerprints.
-        grade: the weakest grade that makes a duplicate.
-        include_disputed: count pairs on which reviewers disagree, by their automatic grade.
-
-    Raises:
-        UsageError: the grade is not allowed.
     """
     allowed = GRADES[:3]
     if grade not in allowed:
@@ -122,7 +102,6 @@ def find_duplicates(
 
 
 def _described(pairs: pa.Table, images: ImageSet, prints: Fingerprints) -> tuple[Duplicate, ...]:
-    """Return the queries of pairs in the order of their set."""
     leaks: dict[str, list[Leak]] = {}
     for row in pairs.select([name for name in COLUMNS if name != "judged"]).to_pylist():
         leaks.setdefault(row["query"], []).append(_leak(row))

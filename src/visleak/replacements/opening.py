@@ -115,7 +115,6 @@ def open_selection(
 
 
 def _test_set(result: Audit, name: str | None) -> str:
-    """Return the test set whose duplicates are replaced."""
     if result.summary.grader is None:
         raise UsageError(
             f"{result.folder} was audited without verification, so no pair has a grade; audit"
@@ -139,7 +138,6 @@ def _test_set(result: Audit, name: str | None) -> str:
 
 
 def _sets_of(result: Audit) -> dict[str, ImageSet]:
-    """Return the sets of the audit, opened again."""
     sets: dict[str, ImageSet] = {}
     for about in result.summary.sets:
         images = result.images_of(about.name)
@@ -153,11 +151,6 @@ def _sets_of(result: Audit) -> dict[str, ImageSet]:
 
 
 def _encoder_of(result: Audit) -> Encoder:
-    """Return the encoder of the audit.
-
-    Raises:
-        VisleakError: the encoder of that name has changed.
-    """
     about = result.summary.encoder
     base = Path(result.summary.opened_in)
     encoder = load_encoder(_encoder_name(about.name, base))
@@ -199,11 +192,6 @@ def _opened_pool(
 
 
 def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> None:
-    """Refuse sets that have changed since they were audited.
-
-    Raises:
-        VisleakError: an image is missing, or was changed.
-    """
     stored = read_table(result.folder, IMAGES, ["set", "id", "digest"])
     for about in result.summary.sets:
         name = about.name
@@ -233,12 +221,6 @@ def _pool_of(
 
 
 def _refuse_useless(by_class: bool, duplicates: Duplicates, pool: Pool) -> None:
-    """Refuse a pool without any candidate.
-
-    Raises:
-        VisleakError: none of its images can be used.
-        UsageError: it has none of the required labels.
-    """
     if not pool.usable:
         raise VisleakError(
             f"no image of the pool can be used: {pool.known:,} are in the audit already,"

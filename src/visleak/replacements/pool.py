@@ -18,14 +18,8 @@ class Pool:
     """The images that may replace test images.
 
     Attributes:
-        images: the set.
-        fingerprints: of those that can be read.
         queues: normalised class to rows of ``fingerprints`` in the order in which they are tried;
             ``None`` to all of them.
-        known: images whose content is in the audit already.
-        repeated: images whose content is in the pool before.
-        blank: images without content.
-        unreadable: images that cannot be read.
         seed: of the order.
     """
 
@@ -49,12 +43,6 @@ def make_pool(images: ImageSet, prints: Fingerprints, existing: Set[bytes], seed
 
     Candidates are tried in random order and not by similarity, so that the test set remains
     representative. The order is that of BLAKE2b of the content with the seed as key.
-
-    Args:
-        images: the set.
-        prints: its fingerprints.
-        existing: content digests of all images of the audit.
-        seed: of the order.
     """
     digests = [bytes(digest) for digest in prints.digests]
     order = sorted(range(len(digests)), key=lambda row: (_rank(digests[row], seed), row))

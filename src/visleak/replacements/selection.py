@@ -37,8 +37,6 @@ class Offer:
         approved: its replacement, or ``None``.
         candidate: the image to decide about: the replacement if there is one, otherwise the next
             eligible one; ``None`` if no candidate of the class is left.
-        passed: candidates before it that are not eligible.
-        left: candidates of the class without a decision, including those not eligible.
     """
 
     approved: Decision | None
@@ -61,14 +59,6 @@ class Selection:
     """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
     Made by :func:`visleak.replacements.open_selection`.
-
-    Args:
-        duplicates: of the test set.
-        test_set: its name.
-        pool: of candidates.
-        by_class: a replacement must have the class of the test image.
-        examiner: checks candidates.
-        decisions: about candidates.
     """
 
     def __init__(
@@ -204,19 +194,7 @@ class Selection:
     # -- approving and rejecting -----------------------------------------------------------------
 
     def approve(self, place: int, digest: str, reviewer: str, how: str = "person") -> Decision:
-        """Approve an image of the pool for a duplicate; it becomes a neighbour of later candidates.
-
-        Args:
-            place: in ``duplicates.images``.
-            digest: of the image's content.
-            reviewer: name of the person.
-            how: ``person`` or ``machine``.
-
-        Raises:
-            UsageError: the image is not in the pool, or of another class.
-            NotEligible: it is a copy of an image of the audit or of an approved one.
-            AlreadyDecided: the duplicate has a replacement, or the image a decision.
-        """
+        """Approve an image for a duplicate; it becomes a neighbour of later candidates."""
         with self._lock:
             decision = self._decision(APPROVED, place, digest, reviewer, how)
             while True:
@@ -228,12 +206,7 @@ class Selection:
                     return decision
 
     def reject(self, place: int, digest: str, reviewer: str) -> Decision:
-        """Reject an image of the pool: it is no longer offered for any duplicate.
-
-        Raises:
-            UsageError: the image is not in the pool, or of another class.
-            AlreadyDecided: the image has a decision.
-        """
+        """Reject an image of the pool: it is no longer offered for any duplicate."""
         with self._lock:
             decision = self._decision(REJECTED, place, digest, reviewer, "person")
             self._decisions.reject(decision)
@@ -253,9 +226,6 @@ class Selection:
 
         The first candidate in the order of the pool is chosen that is not a copy of any of its
         nearest neighbours, including earlier approved images.
-
-        Args:
-            progress: called with the number of duplicates done and their total.
         """
         with self._lock:
             self._examiner.prepare(self._soon())
@@ -301,7 +271,6 @@ class Selection:
         return self.pool.queues.get(class_of(label), np.empty(0, np.int64))
 
     def _waiting(self, duplicate: Duplicate) -> list[int]:
-        """Return the candidates of a duplicate without a decision, in their order."""
         decided = {each.pool_digest for each in self._decisions.standing()}
         return self._open(self._queue(duplicate), decided)
 
@@ -323,6 +292,5 @@ class Selection:
         ]
 
     def _approved(self, decisions: Iterable[Decision]) -> Int64:
-        """Return the rows of approved images that are in this pool."""
         rows = [self._rows.get(each.pool_digest) for each in decisions]
         return np.array([row for row in rows if row is not None], np.int64)

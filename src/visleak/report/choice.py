@@ -44,12 +44,6 @@ class Ledger:
         key: ``int64``, one number a query image.
         stratum: ``int64``, one number a kind of pair: sets, grade or degree, conflict or not.
         order: rows, most certain first.
-        leak: near or exact; hard or soft if no pair was verified.
-        within: both images are of one set: a duplicate and no leak.
-        conflict: a leak or duplicate whose two labels are known to differ.
-        shown: worth a card beyond the few that stand for their kind.
-        verified: whether any pair has a grade. Of two sets without any, degrees stand for grades:
-            one of them is of embeddings.
     """
 
     key: Int64
@@ -103,7 +97,6 @@ def ledger(pairs: pa.Table) -> Ledger:
 
 
 def _looked(couple: Int64, graded: Bool) -> Bool:
-    """Return which pairs are of two sets whose pairs were verified."""
     return np.asarray(np.isin(couple, couple[graded]))
 
 
@@ -156,7 +149,6 @@ def _floors(pairs: Ledger, best: Int64, cap: int) -> list[int]:
 
 
 def _more(pairs: Ledger, rows: Int64) -> Int64:
-    """Count the other leaks of each row's query; for duplicates its other duplicates."""
     kind = combine(pairs.key, pairs.within)
     counted = np.bincount(kind[pairs.leak], minlength=int(kind.max(initial=0)) + 1)
     return np.asarray(counted[kind[rows]] - pairs.leak[rows], dtype=np.int64)

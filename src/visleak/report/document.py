@@ -59,7 +59,6 @@ def _rates(content: AuditSummary) -> Iterator[list[str]]:
 
 
 def _within(content: AuditSummary) -> Iterator[Fact]:
-    """Yield a line for every set in which images repeat each other."""
     for each in content.comparisons:
         found = each.within
         if not found:
@@ -76,7 +75,6 @@ def _within(content: AuditSummary) -> Iterator[Fact]:
 
 
 def _groups(content: AuditSummary) -> Iterator[Fact]:
-    """Yield a line for every pair of sets with groups, and some of those that both have."""
     for each in content.comparisons:
         found = each.groups
         if not found:
@@ -91,7 +89,6 @@ def _groups(content: AuditSummary) -> Iterator[Fact]:
 
 
 def _recordings(content: AuditSummary) -> Iterator[Fact]:
-    """Yield a line for every pair of sets whose frames are known by time, and the worst of them."""
     for each in content.comparisons:
         found = each.recordings
         if not found or not found.shared:

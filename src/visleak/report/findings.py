@@ -33,7 +33,6 @@ class PairCard:
     """One pair of the gallery.
 
     Attributes:
-        said: verdicts of people, reviewer and grade.
         images: thumbnails; ``None`` if an image is not available.
         marks: where the content of the two images differs; empty without thumbnails.
     """
@@ -86,11 +85,7 @@ class Conflict:
     """A leaking or repeated pair whose two labels differ: one of them may be wrong.
 
     Attributes:
-        query_set, query, query_label: the query.
-        reference_set, reference, reference_label: the reference.
-        kind: grade, or without one degree.
         probability: that the pair is near or exact; ``None`` if it was not verified.
-        anchor: leads to its card, if it has one.
     """
 
     query_set: str
@@ -110,10 +105,7 @@ class Findings:
 
     Attributes:
         pairs: number of pairs in ``pairs.parquet``.
-        conflict_total: number of pairs with a possible label conflict.
-        nearest: nearest similarities of the query images, by query set.
         classes: share of each class's images that leak, worst first; name and rate.
-        class_total: number of classes, and of those without any leak.
     """
 
     pairs: int
@@ -138,11 +130,7 @@ def read(
     cap: int,
     said: Sequence[Verdict] = (),
 ) -> Findings:
-    """Read the two tables, lay verdicts over them, and choose what to show.
-
-    Raises:
-        VisleakError: a table is missing or damaged.
-    """
+    """Read the two tables, lay verdicts over them, and choose what to show."""
     columns = judged_pairs(folder, COLUMNS, said)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)

@@ -100,12 +100,7 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class PageSummary:
-    """The summary of an audit as the page shows it.
-
-    Attributes:
-        audit: the summary, verdicts counted.
-        verified: pairs have grades.
-    """
+    """The summary of an audit as the page shows it."""
 
     audit: AuditSummary
     verified: bool
@@ -249,16 +244,7 @@ def duplicates(comparison: ComparisonSummary) -> tuple[tuple[str, int, int | Non
 
 
 def read(folder: Path, verdicts: Sequence[Verdict] = ()) -> PageSummary:
-    """Read the summary of an audit.
-
-    Args:
-        folder: the audit folder.
-        verdicts: counted in all rates, in order of time.
-
-    Raises:
-        UsageError: the folder holds no finished audit.
-        VisleakError: the summary is damaged or of a newer visleak.
-    """
+    """Read the summary of an audit."""
     audit = judged_summary(folder, verdicts)
     # without a grader no comparison had images on both sides; verdicts are grades in any case
     verified = (audit.settings.verify and audit.grader is not None) or bool(verdicts)
@@ -300,15 +286,7 @@ SVG: Final = "image/svg+xml"
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The section about the review.
-
-    Attributes:
-        counts: duplicates before and after.
-        machine: the headline without verdicts.
-        types: figure of the pairs of each kind by type.
-        classes: name of each test set, and figure of its duplicates by class.
-        examples: pairs of each type, with their images if these are available.
-    """
+    """The section about the review."""
 
     counts: Counts
     machine: str
@@ -325,16 +303,7 @@ class Reviewed:
 
 
 def read_review(folder: Path, said: Sequence[Verdict], loader: ImageLoader | None) -> Reviewed:
-    """Return the section about the duplicates of an audit that people judged.
-
-    Args:
-        folder: the audit folder.
-        said: the verdicts, in order of time.
-        loader: as for the page.
-
-    Raises:
-        VisleakError: a file of the folder is damaged.
-    """
+    """Return the section about the duplicates of an audit that people judged."""
     counts = count(folder, verdicts=said)
     examples = [example for own in counts.sets for example in own.examples]
     pixels = decoded([example.pair for example in examples], loader) if loader else {}

@@ -157,7 +157,6 @@ def _asset(name: str) -> str:
 
 
 def _figures(audit: PageSummary, found: Findings) -> dict[str, list[Figure]]:
-    """Draw the charts of the page, by their place."""
     limits = audit.audit.thresholds.hard, audit.audit.thresholds.soft
     return {
         "degrees": _degrees(audit),

@@ -1,7 +1,8 @@
 """Charts of rates, counts and similarities: bars, matrices and histograms.
 
 All are drawn by matplotlib in the style of :mod:`visleak.drawing`; the same numbers give the same
-bytes. Layout of the matrix and the bars after figures 3 and 4 of Ramos et al. 2025.
+bytes, and no two charts of a page have the same ``name``. Layout of the matrix and the bars after
+figures 3 and 4 of Ramos et al. 2025.
 """
 
 from __future__ import annotations
@@ -51,11 +52,7 @@ class Bar:
     """A row of :func:`bar_chart`.
 
     Attributes:
-        name: at the left.
         note: at the right, such as "3 of 100 · 3.00 %".
-        parts: stacked from left to right: key of :data:`COLOURS` and length.
-        interval: ends of an interval, drawn as a line.
-        mark: value of a diamond.
     """
 
     name: str
@@ -163,11 +160,7 @@ def _legend(axes: Any, colours: Sequence[str], mark: str) -> None:
 
 
 def leak_bars(rows: Sequence[tuple[str, Rate, Rate, Rate, float | None]]) -> list[Bar]:
-    """Return the bars of hard and soft leaks, with the interval of their sum.
-
-    Args:
-        rows: name, hard, soft and their sum, and a published sum in per cent.
-    """
+    """Return the bars of hard and soft leaks, with the interval of their sum."""
     return [
         Bar(
             name,
@@ -185,9 +178,7 @@ class Panel:
     """A matrix of :func:`matrices`.
 
     Attributes:
-        title: above it.
         shares: in [0, 1], (rows, columns); NaN where nothing was compared.
-        colours: name of a map of colours of matplotlib.
         published: texts under the numbers, (rows, columns); empty ones for none.
     """
 
@@ -213,17 +204,7 @@ def matrices(
     name: str,
     kinds: Sequence[str] = ("svg",),
 ) -> Files:
-    """Draw shares as matrices beside each other, every cell with its number.
-
-    Args:
-        rows, columns: names of reference sets and of query sets.
-        panels: left to right.
-        name: no two charts of a page have the same.
-        kinds: endings of the files.
-
-    Raises:
-        UsageError: the shares of a panel have another shape.
-    """
+    """Draw shares as matrices beside each other, every cell with its number."""
     for panel in panels:
         if panel.shares.shape != (len(rows), len(columns)):
             raise UsageError(
@@ -337,14 +318,7 @@ def similarity_histogram(
 
 
 def distance_chart(bars: Sequence[tuple[str, int]], close: int, label: str, name: str) -> Files:
-    """Draw how many images lie at which distance, one column each.
-
-    Args:
-        bars: name of the distance and count, the nearest first; the last is all beyond.
-        close: number of bars, from the first, that count as a leak.
-        label: what the distances are.
-        name: no two charts of a page have the same.
-    """
+    """Draw how many images lie at which distance, one column each."""
     names, counts = [text for text, _ in bars], [count for _, count in bars]
     colours = [COLOURS["near" if place < close else "below"] for place in range(len(bars))]
     with figure_of((4.6, 2.4)) as figure:

@@ -33,25 +33,14 @@ _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An image of a sheet.
-
-    Attributes:
-        label: below it; cut to its width.
-        image: returns its pixels.
-    """
+    """An image of a sheet."""
 
     label: str
     image: Callable[[], Bytes8]
 
 
 def contact_sheet(title: str, below: str, rows: Sequence[tuple[str, Sequence[Tile]]]) -> bytes:
-    """Return images as PNG; nothing where there is none.
-
-    Args:
-        title: of the sheet.
-        below: a line under it.
-        rows: a name and the images of each.
-    """
+    """Return images as PNG; nothing where there is none."""
     if not any(tiles for _, tiles in rows):
         return b""
     across = max(NARROWEST, *(len(tiles) for _, tiles in rows))
@@ -77,7 +66,6 @@ def contact_sheet(title: str, below: str, rows: Sequence[tuple[str, Sequence[Til
 
 
 def _place(made: Image.Image, pixels: Bytes8, at: tuple[int, int]) -> None:
-    """Paste an image into the middle of a tile."""
     fitted = enlarge(shrink(pixels, TILE), TILE)
     high, wide = fitted.shape[:2]
     ImageDraw.Draw(made).rectangle((*at, at[0] + TILE - 1, at[1] + TILE - 1), _MAT)
@@ -85,7 +73,6 @@ def _place(made: Image.Image, pixels: Bytes8, at: tuple[int, int]) -> None:
 
 
 def _lines(text: str, font: _Font, width: float) -> list[str]:
-    """Return a name in lines that fit."""
     lines = [""]
     for word in _safe(text).split():
         longer = f"{lines[-1]} {word}".strip()
@@ -97,7 +84,6 @@ def _lines(text: str, font: _Font, width: float) -> list[str]:
 
 
 def _fitted(line: str, font: _Font, width: float) -> str:
-    """Return a line as it fits."""
     if font.getlength(line) <= width:
         return line
     line = line[: int(width)]  # no character is narrower than a pixel

@@ -20,13 +20,7 @@ def page(
     images: Mapping[str, bytes] | None = None,
     links: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Return a document as a page; all of it is escaped, figures are images in it.
-
-    Args:
-        document: what is shown.
-        images: content of the document's images, by name of file.
-        links: texts and relative addresses of other pages.
-    """
+    """Return a document as a page; all of it is escaped, figures are images in it."""
     known = images or {}
     style = (resources.files("visleak.reporting") / "templates" / "document.css").read_text("utf-8")
     shown = [

@@ -20,11 +20,7 @@ class Leaderboard:
     """A kind of leaderboard.
 
     Attributes:
-        kind: what its files say they are.
-        identity: keys that two entries share if one replaces the other.
         place: sorts the entries, the best first.
-        is_entry: whether an entry holds all that it must.
-        schema: layout of the files.
     """
 
     kind: str
@@ -34,11 +30,7 @@ class Leaderboard:
     schema: int = 1
 
     def read(self, path: str | os.PathLike[str]) -> list[Entry]:
-        """Return the entries of a file, the best first.
-
-        Raises:
-            VisleakError: it is not a leaderboard of this kind, is damaged, or of a newer visleak.
-        """
+        """Return the entries of a file, the best first."""
         return sorted(
             read_entries(Path(path), self.kind, self.schema, self.is_entry), key=self.place
         )
@@ -47,9 +39,6 @@ class Leaderboard:
         """Add entries to a file, which need not exist, and return all of them, the best first.
 
         Entries of the same identity are replaced.
-
-        Raises:
-            VisleakError: as :meth:`read`; nothing is written.
         """
         file = Path(path)
         others = self.read(file) if file.exists() else []

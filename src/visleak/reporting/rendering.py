@@ -88,15 +88,7 @@ def terminal(
     intervals: bool = True,
     tables: int | None = 1,
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a summary: headline, statements, the first tables, facts, notes.
-
-    Args:
-        document: what is shown.
-        columns: headings of the columns that are shown; all by default.
-        rows: of a table, at most.
-        intervals: numbers of a table have their intervals.
-        tables: that are shown, at most; ``None`` shows all, with their titles.
-    """
+    """Yield headline, statements, the first tables (``None``: all, with titles), facts, notes."""
     from rich.text import Text
 
     yield Text(plain(document.headline), "bold")

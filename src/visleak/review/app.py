@@ -38,15 +38,7 @@ def create_app(
     nav: Sequence[tuple[str, str]] = (),
     start: str = "/pairs",
 ) -> Starlette:
-    """Return the application.
-
-    Args:
-        session: the review.
-        access: of browsers.
-        more: routes of further pages, with the same access control.
-        nav: address and name of links to them.
-        start: page for requests of the root.
-    """
+    """Return the application."""
 
     def home(request: Request) -> Response:
         return RedirectResponse(start, 303)
@@ -90,8 +82,6 @@ def image_of(registry: ImageRegistry) -> Any:
 
 
 def _marks_of(registry: ImageRegistry) -> Any:
-    """Return the endpoint of the marks on two images; they are computed when a page asks."""
-
     def marks(request: Request) -> Response:
         view = registry.view(request.path_params["name"])
         found = registry.marks(view) if view is not None and view.kind == "marks" else None
@@ -111,8 +101,6 @@ def _assets() -> dict[str, bytes]:
 
 
 def _asset(assets: dict[str, bytes]) -> Any:
-    """Return the endpoint of styles and scripts."""
-
     def asset(request: Request) -> Response:
         name: str = request.path_params["name"]
         kind = _KINDS.get("." + name.rpartition(".")[2])
@@ -124,7 +112,6 @@ def _asset(assets: dict[str, bytes]) -> Any:
 
 
 def _error_response(request: Request, status: int, title: str, text: str) -> Response:
-    """Return an error as a page, or as JSON for a script."""
     if request.method == "POST":
         return answer({"error": text}, status)
     return error_page(request, status, title, text)

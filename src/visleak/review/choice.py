@@ -39,9 +39,6 @@ class Choice:
     """Filters and order. Empty text filters nothing.
 
     Attributes:
-        grade, coverage, state, sort: keys of the tables above.
-        label: class of the query or the reference.
-        sets: pair of sets, as :func:`couple` names it.
         stop: ``off`` if the reviewer continues after the stop rule.
     """
 
@@ -69,9 +66,6 @@ class Choice:
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Choice:
         """Return the choice in the query of an address; other parameters are ignored.
-
-        Raises:
-            UsageError: a value is none of those that there are.
 
         >>> Choice.of({"grade": "near+", "page": "2"}).query
         'grade=near%2B'

@@ -65,9 +65,7 @@ class Listing:
     """The pairs that can be judged.
 
     Attributes:
-        kind: one of :data:`LISTS`.
         pairs: one row a pair of contents, in order of increasing distance, then as in the audit.
-        images: the images of the audit that have an image, with their digests.
         query, reference: ``int64`` (n,): rows of ``images``.
         left, right: ``int64`` (n,): numbers of the two contents.
         repeats: ``int64`` (n,): further pairs of images with the same two contents.
@@ -75,8 +73,6 @@ class Listing:
         probability: ``float64`` (n,): the machine's; NaN if there is none.
         grade: ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none.
         within: ``bool`` (n,): two images of one set.
-        digests: digest of each content, by its number.
-        left_out: pairs with an image of which only a vector is left.
     """
 
     kind: str
@@ -304,12 +300,7 @@ def _distinct(pairs: pa.Table, left: Int64, right: Int64, rows: Int64) -> tuple[
 
 
 def describe(listing: Listing, summary: AuditSummary) -> tuple[str, ...]:
-    """Return sentences that say which pairs a list holds, and which it does not.
-
-    Args:
-        listing: the list.
-        summary: content of ``audit.json``.
-    """
+    """Return sentences that say which pairs a list holds, and which it does not."""
     rule = summary.settings.candidates
     lines = [
         _nearest_in_words(listing, rule) if listing.kind == "nearest" else _listed(listing, summary)

@@ -28,16 +28,7 @@ def page(
     outside: bool = False,
     **values: Any,
 ) -> HTMLResponse:
-    """Return a page.
-
-    Args:
-        request: that it answers.
-        template: name of a file in ``templates``; it extends ``layout.html.j2``.
-        title: of the window.
-        status: of the answer.
-        outside: it is shown without access, so it contains no information.
-        values: for the template; all of them are escaped.
-    """
+    """Return a page."""
     state = None if outside else request.app.state
     text = (
         _environment()
@@ -84,7 +75,6 @@ class Instructions:
 
     Attributes:
         general: for all classes; may be empty.
-        classes: class, as labels are compared, to text.
     """
 
     general: str = ""
@@ -100,10 +90,6 @@ def read_instructions(path: Path | None) -> Instructions:
 
     Either a JSON object of class to text, or a text with a line ``## CLASS`` above the text of
     each class; the text before the first of them applies to all.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is too large, not UTF-8, or not a JSON object of texts.
     """
     if path is None:
         return Instructions()

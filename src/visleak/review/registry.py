@@ -68,9 +68,7 @@ class ImageView:
         kind: ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
             difference as they are, their difference once the query is laid over the reference, and
             the query laid over the reference. ``marks`` of two: boxes, not an image.
-        images: set and id of one image, or of query and reference.
         matrix: nine floats, query to reference in unit coordinates; ``None`` for none.
-        marked: what to mark, where it stands for marks.
     """
 
     kind: str
@@ -80,18 +78,12 @@ class ImageView:
 
 
 class ImageRegistry:
-    """The images of some sets. Safe for several threads.
-
-    Args:
-        opened: returns a set by name.
-        digest_of: returns the content digest that an image must have (hex), or ``None`` if
-            it is unknown: a verdict on another content than that of the audit would be wrong.
-        budget: bytes of decoded images to keep.
-    """
+    """The images of some sets. Safe for several threads."""
 
     def __init__(
         self,
         opened: Callable[[str], AnySet],
+        # hex; a verdict on another content than that of the audit would be wrong
         digest_of: Callable[[str, str], str | None],
         budget: int = BUDGET,
     ) -> None:
@@ -190,13 +182,7 @@ class ImageRegistry:
     def _images(
         self, set_name: str, images: Sequence[str], *, patient: bool = False
     ) -> dict[str, ShownImage | Unreadable]:
-        """Return images of one set, read in one pass where they are not kept.
-
-        Args:
-            set_name: name of the set.
-            images: ids.
-            patient: stop for calls that are not, and return the images read so far.
-        """
+        """Return images of one set, read in one pass; a patient call stops for others."""
         found: dict[str, ShownImage | Unreadable] = {}
         with self._lock:
             reading = self._reading.setdefault(set_name, threading.Lock())
@@ -274,7 +260,6 @@ class ImageRegistry:
 
 
 def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
-    """Return the positions of some ids."""
     if len(wanted) > 4:
         found = pc.index_in(pa.array(wanted, pa.string()), images.ids).to_pylist()
     else:
@@ -285,7 +270,6 @@ def _places(images: ImageSet, wanted: Sequence[str]) -> dict[str, int]:
 
 
 def _seen(view: ImageView, pixels: Sequence[Bytes8]) -> Bytes8:
-    """Return the pixels of a view."""
     if view.kind == "whole":
         return pixels[0]
     if view.kind == "small":

@@ -106,7 +106,6 @@ def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[s
 
 
 def _reference(replacement: ReplacementSession, place: int) -> dict[str, Any]:
-    """Return the closest image that a duplicate repeats."""
     leak = replacement.selection.duplicates.images[place].leaks[0]
     role = "other test image" if leak.within else "training image"
     label = replacement.selection.label_of(leak.set, leak.id)
@@ -132,7 +131,6 @@ def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[st
 def _image(
     replacement: ReplacementSession, role: str, set_name: str, image: str, label: str | None
 ) -> dict[str, Any]:
-    """Return what a page says of an image."""
     found = replacement.registry.image(set_name, image)
     told = {"role": role, "set": set_name, "id": image, "label": label}
     if isinstance(found, Unreadable):
@@ -193,22 +191,14 @@ Bars = Callable[[], AbstractContextManager[Progress]]
 
 @dataclass(frozen=True)
 class ReplacementSession:
-    """What the pages are made of.
-
-    Attributes:
-        selection: duplicates, candidates, decisions.
-        instructions: by class.
-        registry: images of the audit's sets and of the pool.
-        reviewer: who decides.
-        command: that writes the test set, to be shown.
-        began: when the review began; what was decided before is not undone by a key.
-    """
+    """What the pages are made of."""
 
     selection: Selection
     instructions: Instructions
     registry: ImageRegistry
     reviewer: str
     command: str
+    # decisions from before are not undone by a key
     began: str = field(default_factory=now)
 
 
@@ -223,21 +213,7 @@ def open_replacement(
     told: Callable[[str], None],
     bars: Bars,
 ) -> Iterator[ReplacementSession]:
-    """Open the pool of an audit that is reviewed, and close it at the end.
-
-    Args:
-        folder: the audit folder.
-        pool: source of the replacements.
-        settings: which test images count as duplicates.
-        instructions: file of the labelling instructions, or ``None``.
-        session: the review.
-        told: is given the lines to print.
-        bars: gives what is told how far the opening is.
-
-    Raises:
-        UsageError, VisleakError: as :func:`visleak.replacements.open_selection` and
-            :func:`visleak.review.pages.read_instructions`.
-    """
+    """Open the pool of an audit that is reviewed, and close it at the end."""
     words = read_instructions(instructions)
     with ExitStack() as stack:
         with bars() as progress:
@@ -261,7 +237,6 @@ def open_replacement(
 
 
 def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[str]:
-    """Yield notes before the first page."""
     yield f"{_standing(selection)}; decisions are kept in {folder / PLAIN}"
     known = {class_of(each.label) for each in selection.counts()}
     strange = sorted(set(words.classes) - known)
@@ -270,7 +245,6 @@ def _notes(selection: Selection, words: Instructions, folder: Path) -> Iterator[
 
 
 def _standing(selection: Selection) -> str:
-    """Return how many duplicates have a replacement."""
     counts = selection.counts()
     needed, there = (sum(getattr(c, n) for c in counts) for n in ("duplicates", "approved"))
     return f"{there:,} of {needed:,} duplicates have a replacement"
@@ -330,12 +304,6 @@ def routes(replacement: ReplacementSession) -> list[Route]:
 
 
 def _decide(replacement: ReplacementSession, request: dict[str, Any]) -> dict[str, Any]:
-    """Execute a request of a script, and return the next page.
-
-    Raises:
-        UsageError: there is no such duplicate, candidate or verb.
-        NotEligible, AlreadyDecided: as in :class:`visleak.replacements.Selection`.
-    """
     selection, label = replacement.selection, str(request.get("class") or "")
     verb, candidate = request.get("do"), str(request.get("candidate") or "")
     if verb == "undo":
@@ -369,7 +337,6 @@ def _state_after(replacement: ReplacementSession, decision: Decision | None) -> 
 
 
 def _where(replacement: ReplacementSession, decision: Decision | None, label: str) -> str:
-    """Return the page of the duplicate that a decision was about."""
     if decision is None:
         return ""
     key = decision.test_digest, decision.copy

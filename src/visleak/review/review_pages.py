@@ -35,8 +35,6 @@ MOST_LABELS: Final = 300
 
 
 def _pair_routes(session: ReviewSession) -> list[Route]:
-    """Return the routes of single pairs."""
-
     def pairs(request: Request) -> Response:
         choice = Choice.of(request.query_params)
         row = session.first(choice)
@@ -80,7 +78,6 @@ def surroundings(session: ReviewSession, choice: Choice) -> dict[str, Any]:
 
 
 def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
-    """Return the values of a pair's page."""
     listing, standing = session.listing, session.standing()
     told, spot = listing.row(row), session.spot(row, choice)
     progress = session.progress(choice)
@@ -145,7 +142,6 @@ def _views(session: ReviewSession, told: dict[str, Any]) -> dict[str, str]:
 
 
 def _soon(session: ReviewSession, row: int | None) -> list[str]:
-    """Return the addresses that the page of the next pair will ask for."""
     if row is None:
         return []
     told, listing = session.listing.row(row), session.listing
@@ -155,7 +151,6 @@ def _soon(session: ReviewSession, row: int | None) -> list[str]:
 
 
 def _wanted(session: ReviewSession, rows: tuple[int, ...]) -> list[tuple[str, str]]:
-    """Return the images of some pairs, for reading ahead."""
     listing = session.listing
     numbers = [int(side[row]) for row in rows for side in (listing.query, listing.reference)]
     return [(each["set"], each["id"]) for each in map(listing.image, numbers)]
@@ -217,8 +212,6 @@ SIZE: Final = 24
 
 
 def _sheet_routes(session: ReviewSession) -> list[Route]:
-    """Return the routes of sheets."""
-
     def sheet(request: Request) -> Response:
         choice = Choice.of(request.query_params)
         start = request.query_params.get("from")
@@ -256,7 +249,6 @@ def _sheet(session: ReviewSession, start: int, choice: Choice) -> dict[str, Any]
 
 
 def _at(session: ReviewSession, row: int, choice: Choice) -> str:
-    """Return the address of the sheet that begins at a pair."""
     query = choice.query
     return f"/sheet?from={session.listing.name(row)}{'&' if query else ''}{query}"
 
@@ -282,8 +274,6 @@ def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
 
 
 def _result_routes(session: ReviewSession) -> list[Route]:
-    """Return the route of the result."""
-
     def result(request: Request) -> Response:
         choice = Choice.of(request.query_params)
         return page(request, "result.html.j2", title="Result", **_result(session, choice))
@@ -340,8 +330,6 @@ MOST: Final = 200
 
 
 def _judgment_routes(session: ReviewSession) -> list[Route]:
-    """Return the routes that change verdicts."""
-
     async def judge(request: Request) -> Response:
         return answer(await run_in_threadpool(_judge, session, await sent(request)))
 
@@ -355,11 +343,7 @@ def _judgment_routes(session: ReviewSession) -> list[Route]:
 
 
 async def sent(request: Request) -> dict[str, Any]:
-    """Return the JSON object that a script sent.
-
-    Raises:
-        UsageError: it is not one.
-    """
+    """Return the JSON object that a script sent."""
     try:
         value = json.loads(await request.body())
     except (ValueError, RecursionError):
@@ -370,11 +354,7 @@ async def sent(request: Request) -> dict[str, Any]:
 
 
 def _judge(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
-    """Store a judgment on some pairs; with ``open``, on those without one of this reviewer.
-
-    Raises:
-        UsageError: there is no such pair or judgment.
-    """
+    """Store a judgment on some pairs; with ``open``, on those without one of this reviewer."""
     names, judgment = request.get("pairs"), request.get("judgment")
     if judgment not in GRADES:
         raise UsageError(f"judgment must be one of {', '.join(GRADES)}; got {judgment!r}")
@@ -399,7 +379,6 @@ def _judge(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _undo(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
-    """Withdraw the last judgments."""
     choice = Choice.of(_texts(request.get("choice")))
     verdicts = session.undo()
     listing = session.listing

@@ -105,7 +105,6 @@ def review(
 
 
 def _or_stronger(grade: str | None) -> str:
-    """Return the filter of a grade or stronger."""
     from visleak.records import GRADES
 
     if grade is None or grade == GRADES[-1]:
@@ -116,11 +115,7 @@ def _or_stronger(grade: str | None) -> str:
 
 
 def require_web(what: str) -> None:
-    """Refuse to begin without the packages of the server.
-
-    Raises:
-        MissingExtra: one is not installed.
-    """
+    """Refuse to begin without the packages of the server."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -137,11 +132,7 @@ def user_name() -> str:
 
 
 def bound(port: int) -> socket.socket:
-    """Return a socket on this machine's own address, which no other machine reaches.
-
-    Raises:
-        UsageError: the port is taken, or none.
-    """
+    """Return a socket on this machine's own address, which no other machine reaches."""
     if not 0 <= port <= 65535:
         raise UsageError(f"port must be 0 (any that is free) to 65535; got {port}")
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -166,14 +157,7 @@ def serve(
     browser: bool,
     told: Callable[[str], None],
 ) -> None:
-    """Serve an application until Ctrl-C.
-
-    Args:
-        build: makes the application for those whom a access lets in.
-        listening: a socket of :func:`bound`.
-        browser: open a browser.
-        told: is given the address.
-    """
+    """Serve an application until Ctrl-C."""
     import uvicorn
 
     from visleak.review.security import Access
@@ -220,11 +204,7 @@ PATIENCE: Final = 20.0
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with an end to waiting for the rest of a request.
-
-    Attributes:
-        patience: seconds for a request to come.
-    """
+    """HTTP as uvicorn speaks it, with an end to waiting for the rest of a request."""
 
     patience: float = PATIENCE
     _deadline: asyncio.TimerHandle | None = None

@@ -37,17 +37,7 @@ _NONE: Final = np.int8(-1)
 
 
 class ReviewSession:
-    """The state of a review. Safe for several threads.
-
-    Args:
-        folder: a finished audit; verdicts are kept in it.
-        reviewer: name of the reviewer.
-        candidates: one of :data:`visleak.review.listing.LISTS`.
-
-    Raises:
-        UsageError: no finished audit, no such list, or an invalid name.
-        VisleakError: there are no images to review, or a file is damaged.
-    """
+    """The state of a review. Safe for several threads."""
 
     def __init__(self, folder: Path, reviewer: str, candidates: str = "listed") -> None:
         self.audit = Audit(folder)
@@ -72,11 +62,7 @@ class ReviewSession:
         self.registry = ImageRegistry(self.audit.images_of, self.digest_of)
 
     def _open_sources(self) -> None:
-        """Open the sets of the list, so that a missing one is reported at once.
-
-        Raises:
-            VisleakError: the source of a set is gone, or it was given in memory.
-        """
+        """Open the sets of the list, so that a missing one is reported at once."""
         listing = self.listing
         rows = np.unique(np.concatenate([listing.query, listing.reference]))
         for name in listing.images["set"].take(rows).unique().to_pylist():
@@ -92,12 +78,7 @@ class ReviewSession:
     # -- verdicts ---------------------------------------------------------------------------------
 
     def judge(self, rows: Sequence[int], judgment: str) -> None:
-        """Store one judgment of this reviewer on some pairs; they are undone together.
-
-        Raises:
-            UsageError: there is no such judgment, or an image cannot be shown.
-            VisleakError: it cannot be written.
-        """
+        """Store one judgment of this reviewer on some pairs; they are undone together."""
         for row in rows:
             self._refuse_unseen(row)
         verdicts = [self._verdict(row, judgment) for row in rows]
@@ -265,8 +246,6 @@ class ListState:
     Attributes:
         mine: ``int8`` (n,): this reviewer's judgment as its place in ``GRADES``, -1 for none.
         disputed: ``bool`` (n,): reviewers disagree on near-or-not.
-        verdicts: all of them, on pairs that the list lacks too.
-        by_key: the verdicts of all reviewers on a pair.
     """
 
     mine: Int8
@@ -290,10 +269,6 @@ class Progress:
     """How far a reviewer is in a list.
 
     Attributes:
-        judged: pairs of the list with a verdict of the reviewer.
-        total: pairs of the list.
-        run: different pairs in a row, up to the judged one of largest distance.
-        passed_over: pairs without a verdict that are closer than that one.
         distance: of that pair; ``None`` if nothing is judged, or it was not measured.
     """
 
@@ -314,11 +289,7 @@ class ListPosition:
     """Where a pair stands among those that a choice lets through.
 
     Attributes:
-        place: how many come before it.
-        total: how many there are.
-        inside: whether it is one of them.
         previous, next: rows, or ``None`` at the ends.
-        ahead: the rows after it, a few.
     """
 
     place: int

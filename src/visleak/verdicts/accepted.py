@@ -29,21 +29,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 def write_accepted(
     folder: Path, out: Path, grade: str | None = None, query_set: str | None = None
 ) -> tuple[Path, ...]:
-    """Write the leaking pairs of an audit as accepted ones, each pair of contents once.
-
-    Args:
-        folder: an audit folder.
-        out: the file; an older one is replaced in one step.
-        grade: the weakest to accept; by default ``near``.
-        query_set: the test set; by default all.
-
-    Returns:
-        The file written.
-
-    Raises:
-        VisleakError: the folder is damaged, the file cannot be written, or only vectors are left
-            of an image, so that no content stands for it.
-    """
+    """Write the leaking pairs of an audit as accepted ones, each pair of contents once."""
     if grade not in (None, *GRADES[:3]):
         raise UsageError(f"grade must be one of {', '.join(GRADES[:3])}; got {grade!r}")
     columns = ["query_set", "query", "reference_set", "reference", "grade"]
@@ -98,7 +84,6 @@ def read_accepted(path: Path) -> Mapping[Key, str]:
 
 
 def _pair(row: Mapping[str, str | None]) -> tuple[Key, str]:
-    """Return the key and the grade of a row."""
     cells = {name: csv_text(row.get(name) or "").strip().lower() for name in COLUMNS[:3]}
     for name in COLUMNS[:2]:
         if not _DIGEST.fullmatch(cells[name]):

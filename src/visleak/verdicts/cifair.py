@@ -44,16 +44,7 @@ def second_path(path: Path) -> Path:
 
 
 def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
-    """Return the set that a column of a list is of.
-
-    Args:
-        option: that names it.
-        name: the set asked for, if any.
-        names: those there are.
-
-    Raises:
-        UsageError: there are several and none is asked for, or another one is.
-    """
+    """Return the set that a column of a list is of."""
     known = list(dict.fromkeys(names))
     if name is None and len(known) == 1:
         return known[0]
@@ -67,11 +58,7 @@ def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a table is ``verdicts.csv``, as its header tells.
-
-    Raises:
-        VisleakError: it is neither that nor a list, or cannot be read.
-    """
+    """Whether a table is ``verdicts.csv``, as its header tells."""
     try:
         with opened_table(path) as (lines, delimiter):
             header = next(csv.reader(lines, delimiter=delimiter), [])
@@ -95,9 +82,6 @@ def read_list(path: Path) -> tuple[tuple[Row, ...], tuple[str, ...]]:
 
     ``Distance`` is checked and not used: it is of the features of the list, which differ from
     those of an audit.
-
-    Raises:
-        VisleakError: a row is wrong; the message names its line.
     """
     try:
         with opened_table(path) as (lines, delimiter):
@@ -110,11 +94,6 @@ def read_list(path: Path) -> tuple[tuple[Row, ...], tuple[str, ...]]:
 
 
 def _row(path: Path, line: int, names: list[str], cells: list[str]) -> Row:
-    """Check a row.
-
-    Raises:
-        VisleakError: its cells are not what the columns hold.
-    """
     if len(cells) != len(names):
         raise VisleakError(
             f"{path}, line {line}: {len(cells)} cells under {len(names)} columns; nothing was"
@@ -143,16 +122,7 @@ def _is_distance(text: str) -> bool:
 
 
 def write_list(path: str | os.PathLike[str], pairs: pa.Table) -> None:
-    """Write pairs as a list, closest first, in one step.
-
-    Args:
-        path: the file.
-        pairs: columns ``query``, ``reference``, ``similarity`` and ``grade``. ``Distance`` is
-            ``sqrt(2 - 2 * similarity)``, and empty if the similarity was not measured.
-
-    Raises:
-        VisleakError: it cannot be written.
-    """
+    """Write pairs as a list, closest first, in one step."""
     target = Path(path)
     with replacing_text(target) as lines:
         write_csv_rows(lines, [HEADER])

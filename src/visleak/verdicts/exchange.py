@@ -102,15 +102,7 @@ def import_verdicts(
 def verdicts_of(
     folder: str | os.PathLike[str], path: str | os.PathLike[str]
 ) -> tuple[Verdict, ...]:
-    """Return the verdicts of another place on images of an audit, without keeping them.
-
-    Args:
-        folder: the audit folder.
-        path: an audit folder with verdicts, or a file as :func:`import_verdicts` takes it.
-
-    Raises:
-        UsageError, VisleakError: as :func:`import_verdicts`.
-    """
+    """Return the verdicts of another place on images of an audit, without keeping them."""
     home, source = Path(folder), Path(path)
     if source.is_dir():
         return read_verdicts(source)
@@ -156,7 +148,6 @@ def _read(
 
 
 def _says_more(verdict: Verdict, standing: Verdict | None) -> bool:
-    """Whether a verdict is not what its reviewer says already, nor older than that."""
     if standing is None:
         return True
     return verdict.judgment != standing.judgment and verdict.time > standing.time
@@ -191,7 +182,6 @@ def _found(
 
 
 def _digests(folder: Path, name: str, ids: Iterable[str]) -> dict[str, str | None]:
-    """Return the content digests of some images of a set, by id."""
     where = (pc.field("set") == name) & pc.field("id").isin(pa.array(sorted(set(ids)), pa.string()))
     table = read_table(folder, IMAGES, ["id", "digest"], where)
     if table.num_rows and table["digest"].null_count == table.num_rows:
@@ -200,11 +190,7 @@ def _digests(folder: Path, name: str, ids: Iterable[str]) -> dict[str, str | Non
 
 
 def _refuse_unknown(folder: Path, path: Path, read: _Read, strict: bool) -> None:
-    """Refuse a file of which nothing is about this audit, or not all of it where that is asked.
-
-    Raises:
-        VisleakError: it is such a file.
-    """
+    """Refuse a file of which nothing is about this audit, or not all of it where that is asked."""
     lost = read.rows - len(read.known)
     if lost and not read.known:
         raise VisleakError(
@@ -231,11 +217,6 @@ def named(missing: Sequence[str]) -> str:
 def _sets(
     summary: AuditSummary, test: str | None, train: str | None, within: bool
 ) -> tuple[str, str]:
-    """Return the sets of the two columns of a list.
-
-    Raises:
-        UsageError: there are several to choose from, or none.
-    """
     if within and train is not None:
         raise UsageError("with --within both columns are of the test set; leave out --train")
     comparisons = summary.comparisons
@@ -352,10 +333,6 @@ def as_listed(pairs: pa.Table, said: Iterable[Verdict]) -> pa.Table:
     In a list of duplicates within the test set the first column is the image to remove; the
     tables of an audit have the lower id there. Only names, ids and labels are swapped, so the rows
     are for counting and listing.
-
-    Args:
-        pairs: rows of ``pairs.parquet`` with the columns of both images and ``coverage``.
-        said: verdicts.
     """
     other_way = {
         (v.query_set, v.reference, v.query) for v in said if v.query_set == v.reference_set

@@ -46,12 +46,6 @@ class Ledger(MirroredDatabase):
     """The verdicts of an audit folder. Safe for several threads and processes.
 
     A folder that contains ``verdicts.csv`` only starts with these.
-
-    Args:
-        folder: the audit folder.
-
-    Raises:
-        VisleakError: it cannot be written, or the file is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,9 +102,6 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
 
     They are read from ``verdicts.sqlite``, or, if it is missing or cannot be opened (in a read-only
     folder), from the plain copy.
-
-    Raises:
-        VisleakError: the file is damaged.
     """
     plain, kept = folder / PLAIN, folder / FILE
     if kept.is_file():
@@ -133,11 +124,7 @@ def write_plain(path: Path, verdicts: Iterable[Verdict]) -> None:
 
 
 def read_plain(path: Path) -> tuple[Verdict, ...]:
-    """Read ``verdicts.csv`` back; columns may have any order, others are ignored.
-
-    Raises:
-        VisleakError: the file is damaged; the message names the line.
-    """
+    """Read ``verdicts.csv`` back; columns may have any order, others are ignored."""
     line = 1
     try:
         with opened_table(path) as (text, delimiter):

@@ -23,9 +23,6 @@ class Level:
     Attributes:
         name: ``exact``, ``near``, ``similar``, ``hard`` or ``soft``.
 
-    Raises:
-        UsageError: it is none of these.
-
     >>> Level("near").scale, Level("near").names
     ('grade', ('exact', 'near'))
     """
@@ -76,15 +73,6 @@ def leaks(
 
     Duplicates within a set are excluded, unless a set was compared with itself only; so are blank
     images.
-
-    Args:
-        folder: the audit folder.
-        summary: its ``audit.json``.
-        level: the weakest that counts; ``None`` for pairs of any grade and degree, or of none.
-        columns: to return.
-
-    Raises:
-        VisleakError: a table of the folder is damaged.
     """
     scale = () if level is None else (level.scale,)
     needed = dict.fromkeys((*columns, "query_set", "query", "coverage", *scale))

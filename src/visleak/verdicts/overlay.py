@@ -86,7 +86,6 @@ def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
 
 
 def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
-    """Return the table with added columns of unjudged pairs."""
     stored = [name for name in wanted if name not in ADDED.names]
     asked = [*stored, "grade"] if "machine_grade" in wanted and "grade" not in stored else stored
     table = read_table(folder, PAIRS, asked)
@@ -99,7 +98,6 @@ def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
 
 
 def _judged_images(folder: Path, consensus: Mapping[Key, Consensus]) -> pa.Table:
-    """Return the judged images of the audit."""
     digests = pa.array(sorted({digest for key in consensus for digest in key}), pa.string())
     columns = ["set", "id", "digest", "label", "flat", "nearest_set", "nearest"]
     return read_table(
@@ -164,7 +162,6 @@ def _laid_over(
 
 
 def _listed(table: pa.Table, keys: Mapping[int, Key]) -> set[tuple[str, str, Key]]:
-    """Return the judged pairs that the audit listed, by comparison."""
     rows = pa.array(list(keys), pa.int64())
     sets = (table[name].take(rows).to_pylist() for name in ("query_set", "reference_set"))
     return set(zip(*sets, keys.values(), strict=True))
@@ -234,7 +231,6 @@ def _rows(
 
 
 def _related(folder: Path, table: pa.Table, comparisons: Sequence[ComparisonSummary]) -> pa.Table:
-    """Return the rows with the relation of their labels filled in."""
     images = read_table(folder, IMAGES, ["set", "label"])
     labels = {
         name: pc.unique(images.filter(pc.equal(images["set"], name))["label"])

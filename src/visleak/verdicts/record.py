@@ -43,9 +43,6 @@ def now() -> str:
 def reviewer_name(text: str) -> str:
     """Return a reviewer's name without blanks around it.
 
-    Raises:
-        UsageError: it is empty, longer than :data:`LONGEST` characters, or not a single line.
-
     >>> reviewer_name(" Ada ")
     'Ada'
     """
@@ -126,7 +123,6 @@ class Consensus:
 
     Attributes:
         grade: one of :data:`visleak.records.GRADES`; ``None`` if it is disputed.
-        verdicts: the last of each reviewer.
     """
 
     grade: str | None
@@ -144,9 +140,6 @@ def consensus_of(verdicts: Iterable[Verdict]) -> dict[Key, Consensus]:
     The last verdict of a reviewer counts. Reviewers who disagree on near-or-not make the pair
     disputed. If they agree on that, the majority determines the grade; in a tie the weaker one is
     used, because it claims less.
-
-    Args:
-        verdicts: in order of time.
 
     >>> a, b = "a" * 32, "b" * 32
     >>> said = [Verdict(a, b, "near", "Ada"), Verdict(a, b, "exact", "Ben")]
@@ -174,9 +167,6 @@ class Kappa:
     """How far two reviewers agree on near-or-not.
 
     Attributes:
-        reviewers: the two.
-        pairs: that both judged.
-        agreed: on how many of them they agree.
         kappa: Cohen's; NaN if both always say the same one thing, or no pair is shared.
     """
 
@@ -191,10 +181,7 @@ class Agreement:
     """Number of verdicts per reviewer, and their agreement.
 
     Attributes:
-        judged: pairs with a verdict.
-        disputed: pairs on which reviewers disagree on near-or-not.
         reviewers: name to the number of pairs judged, most first.
-        kappas: of every two reviewers who share a pair.
     """
 
     judged: int

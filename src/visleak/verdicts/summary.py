@@ -84,13 +84,6 @@ def wrong_rates(folder: Path) -> tuple[str, ...]:
     """Return which rates of ``audit.json`` are not those of its tables, in words.
 
     Verdicts are not counted: the file holds what the machine found.
-
-    Args:
-        folder: the audit folder.
-
-    Raises:
-        UsageError: the folder holds no finished audit.
-        VisleakError: a file of it is damaged.
     """
     stored = read_summary(folder)
     pairs = judged_pairs(folder, _COLUMNS, ())
