@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from calling import refused, run
 
-from five_words import FiveProposer, FiveWords, PaperWords
+from toy_prompt_models import FiveProposer, FiveWords, PaperWords
 from visleak.memorization import models
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search import proposals

@@ -14,7 +14,7 @@ import pytest
 from calling import refused, run
 from PIL import Image
 
-from tiny_clips import make_clip
+from toy_clip import make_clip
 from visleak.memorization.prompt_files import read_prompts
 
 pytest.importorskip("diffusers")

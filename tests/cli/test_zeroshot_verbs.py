@@ -11,7 +11,7 @@ import pytest
 from calling import HOSTILE, refused, run
 from PIL import Image
 
-import tiny_clips
+import toy_clip
 
 pytest.importorskip("torch")
 
@@ -31,7 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines.append(f"{name}/{number}.png,{name} {number}")
     (folder / "set" / "ant" / "z.png").write_text("no picture")
     (folder / "c.csv").write_text("id,caption\n" + "\n".join(lines))
-    tiny_clips.make_clip(folder / "clip")
+    toy_clip.make_clip(folder / "clip")
     return folder
 
 

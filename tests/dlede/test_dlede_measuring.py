@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from splits_by_hand import Rehearsed, split_of
+from toy_splits import Rehearsed, split_of
 from visleak.dlede.document.text import headline, statements
 from visleak.dlede.draw.split import Split
 from visleak.dlede.protocol import forecast, judge_scores, run
@@ -177,15 +177,24 @@ def test_calibration_needs_groups(tmp_path: Path) -> None:
         run(split_of(60, 40), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=3))
     with pytest.raises(UsageError, match="--calibrate divides the images by whole groups, and all"):
         run(
-            split_of(60, 40, groups=1), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=3)
+            split_of(60, 40, groups=1),
+            Rehearsed(),
+            tmp_path,
+            controls=ControlSettings(calibrate=3),
         )
     with pytest.raises(UsageError, match="--calibrate needs 3 clean splits or more"):
         run(
-            split_of(60, 40, groups=9), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=2)
+            split_of(60, 40, groups=9),
+            Rehearsed(),
+            tmp_path,
+            controls=ControlSettings(calibrate=2),
         )
     with pytest.raises(UsageError, match="--calibrate 4: only 3 different clean splits"):
         run(
-            split_of(60, 30, groups=3), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=4)
+            split_of(60, 30, groups=3),
+            Rehearsed(),
+            tmp_path,
+            controls=ControlSettings(calibrate=4),
         )
     assert not list(tmp_path.iterdir())
 
@@ -368,7 +377,12 @@ def test_the_cost_is_told_before_and_measured_after(tmp_path: Path) -> None:
     told: list[Forecast] = []
     works = Execution(jobs=2, on_forecast=told.append)
     run(
-        split_of(60, 40), Rehearsed(lasts=0.05), tmp_path, plan=PLAN, controls=BARE, execution=works
+        split_of(60, 40),
+        Rehearsed(lasts=0.05),
+        tmp_path,
+        plan=PLAN,
+        controls=BARE,
+        execution=works,
     )
     (before,) = told
     assert (before.trainings, before.done, before.training_images, before.test_images) == (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splits_by_hand import split_of
+from toy_splits import split_of
 from visleak.dlede.draw.draws import Sampler, leaked_at
 from visleak.dlede.settings import FULL, Plan
 from visleak.dlede.train.trainer import TrainingTask

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splits_by_hand import split_of
+from toy_splits import split_of
 from visleak.dlede.draw.draws import Sampler
 from visleak.dlede.judge.certainty import chance_above, chances, draws
 from visleak.dlede.judge.judge import judge

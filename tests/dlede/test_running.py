@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from splits_by_hand import Rehearsed, split_of
+from toy_splits import Rehearsed, split_of
 from visleak.dlede.settings import DecisionSettings, Execution, Plan
 from visleak.dlede.train.curves import Curve, TrainedCurve, train_curve
 from visleak.dlede.train.execution import SharedContext, _RemoteJob, carry_out_remotely

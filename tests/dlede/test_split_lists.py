@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splits_by_hand import split_of
+from toy_splits import split_of
 from visleak.dlede.draw.recipes import split_by
 from visleak.dlede.draw.split import write_split_tables
 from visleak.errors import UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tiny_models
 
-import tiny_clips
+import toy_clip
 
 
 @pytest.fixture(scope="session")
@@ -39,4 +39,4 @@ def models(saved_models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a small CLIP with its tokenizer and processor."""
     pytest.importorskip("transformers")
-    return tiny_clips.make_clip(tmp_path_factory.mktemp("clips") / "clip")
+    return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")

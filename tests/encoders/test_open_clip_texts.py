@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tiny_clips import lively
+from toy_clip import lively
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import VisleakError
 

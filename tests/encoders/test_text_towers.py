@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tiny_clips
+import toy_clip
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
 
@@ -23,8 +23,8 @@ SENTENCES = [
     "dog",
     "",
     "a photo of many, many very long things that cannot fit",
-    "x" * (tiny_clips.CONTEXT - 1),
-    "x" * (tiny_clips.CONTEXT - 2),
+    "x" * (toy_clip.CONTEXT - 1),
+    "x" * (toy_clip.CONTEXT - 2),
     "naïve  漢字 😀",
     "DOG",
 ]
@@ -33,7 +33,7 @@ CUT = [False, False, False, True, True, False, True, False]
 
 @pytest.fixture(scope="module")
 def expected(clip_folder: Path) -> np.ndarray:
-    return tiny_clips.text_features(clip_folder, SENTENCES)
+    return toy_clip.text_features(clip_folder, SENTENCES)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 16])
@@ -58,7 +58,7 @@ def test_a_vector_depends_on_its_sentence_alone(clip_folder: Path) -> None:
     tower.encode(["dog"] * 50 + ["cat"], lambda done, total: told.append((done, total)))
     assert told[-1] == (2, 2)
     assert tower.logit_scale == pytest.approx(20.0)
-    assert (tower.context, tower.name) == (tiny_clips.CONTEXT, f"clip:{clip_folder}")
+    assert (tower.context, tower.name) == (toy_clip.CONTEXT, f"clip:{clip_folder}")
 
 
 def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: np.ndarray) -> None:
@@ -67,7 +67,7 @@ def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: n
     words = json.loads((folder / "tokenizer.json").read_text())["model"]
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.json").write_text(json.dumps(words["vocab"]))
-    merges = "".join(f"{' '.join(pair)}\n" for pair in tiny_clips.MERGES)
+    merges = "".join(f"{' '.join(pair)}\n" for pair in toy_clip.MERGES)
     (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}")
     read = on_cpu(f"clip:{folder}").encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
@@ -75,9 +75,9 @@ def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: n
 
 def test_old_configurations_end_with_the_highest_token(tmp_path: Path) -> None:
     """OpenAI's says that a text ends with token 2, and the library knows better."""
-    folder = tiny_clips.make_clip(tmp_path / "old", end=2)
+    folder = toy_clip.make_clip(tmp_path / "old", end=2)
     read = on_cpu(f"clip:{folder}").encode(SENTENCES)
-    np.testing.assert_allclose(read.matrix, tiny_clips.text_features(folder, SENTENCES), atol=1e-6)
+    np.testing.assert_allclose(read.matrix, toy_clip.text_features(folder, SENTENCES), atol=1e-6)
 
 
 def test_the_digest_tells_models_apart(clip_folder: Path, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_digest_tells_models_apart(clip_folder: Path, tmp_path: Path) -> Non
     same = shutil.copytree(clip_folder, tmp_path / "same")
     digest = on_cpu(f"clip:{clip_folder}").digest
     assert on_cpu(f"clip:{same}?batch=2").digest == digest
-    assert on_cpu(f"clip:{tiny_clips.make_clip(tmp_path / 'other', seed=1)}").digest != digest
+    assert on_cpu(f"clip:{toy_clip.make_clip(tmp_path / 'other', seed=1)}").digest != digest
     content = json.loads((same / "tokenizer.json").read_text())
     vocabulary = content["model"]["vocab"]
     vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
@@ -120,8 +120,8 @@ def test_a_damaged_tokenizer(clip_folder: Path, tmp_path: Path) -> None:
 
 def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     """The tower would look for an end that never comes, and see the same in all sentences."""
-    folder = tiny_clips.make_clip(tmp_path / "clip", end=5)
-    last = len(tiny_clips.make_tokenizer()) - 1
+    folder = toy_clip.make_clip(tmp_path / "clip", end=5)
+    last = len(toy_clip.make_tokenizer()) - 1
     with pytest.raises(VisleakError) as caught:
         on_cpu(f"clip:{folder}")
     assert str(caught.value) == (
@@ -170,7 +170,7 @@ def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
     file = Path(os.environ["VISLEAK_DATA"]) / "membench" / "clip-bpe-vocab-16e6.txt.gz"
     lines = gzip.decompress(file.read_bytes()).decode().split("\n")
     merges = [tuple(line.split()) for line in lines[1 : 49152 - 256 - 2 + 1]]
-    letters = tiny_clips.letters()
+    letters = toy_clip.letters()
     words = [*letters, *(f"{letter}</w>" for letter in letters), *map("".join, merges)]
     words += ["<|startoftext|>", "<|endoftext|>"]
     library = CLIPTokenizer(vocab={word: n for n, word in enumerate(words)}, merges=merges)

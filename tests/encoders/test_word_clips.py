@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tiny_word_clips
-from tiny_word_clips import CONTEXT, SIDE
+import toy_word_clip
+from toy_word_clip import CONTEXT, SIDE
 from visleak.encoders import load_encoder
 from visleak.encoders.clip import clip_encoder, whole_open_clip
 from visleak.encoders.request import parse
@@ -29,7 +29,7 @@ SENTENCES = ["a red circle", "A BLUE square", "a zebra", "", "a " * (CONTEXT - 2
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("transformers")
-    return tiny_word_clips.make_word_clip(tmp_path_factory.mktemp("words") / "clip", processor=True)
+    return toy_word_clip.make_word_clip(tmp_path_factory.mktemp("words") / "clip", processor=True)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the same network without a processor's file."""
     pytest.importorskip("transformers")
     made = tmp_path_factory.mktemp("words") / "bare"
-    return tiny_word_clips.make_word_clip(made, processor=False)
+    return toy_word_clip.make_word_clip(made, processor=False)
 
 
 def library_text(folder: Path, sentence: str) -> np.ndarray:
@@ -74,7 +74,7 @@ def test_whole_words_are_read_as_the_library_reads_them(folder: Path) -> None:
 def test_a_tokenizer_without_ends(tmp_path: Path) -> None:
     """The tower reads where a text ends; without an end it would read its first token."""
     pytest.importorskip("transformers")
-    folder = tiny_word_clips.make_word_clip(tmp_path / "clip", processor=True, ends=False)
+    folder = toy_word_clip.make_word_clip(tmp_path / "clip", processor=True, ends=False)
     with pytest.raises(VisleakError, match=r"ends a text with None, its config.json states 10"):
         on_cpu(f"clip:{folder}")
 

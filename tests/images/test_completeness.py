@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from picture_making import FORMATS, pixels, reason
+from made_images import FORMATS, pixels, reason
 from PIL import Image, ImageFile
 
 from visleak.images import decode

@@ -16,7 +16,7 @@ import pytest
 import tifffile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from picture_making import FORMATS, exif_of, pixels, png, reason
+from made_images import FORMATS, exif_of, pixels, png, reason
 from PIL import Image, PngImagePlugin
 
 from visleak.images import content_digest, decode, decoding

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import tifffile
-from picture_making import pixels, png
+from made_images import pixels, png
 from PIL import Image
 
 from visleak.formats import open_images

@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from picture_making import exif_of, pixels
+from made_images import exif_of, pixels
 
 from visleak.images import decode
 

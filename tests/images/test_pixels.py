@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from picture_making import pixels, png
+from made_images import pixels, png
 from PIL import Image, ImageChops
 
 from visleak.images.pixels import rgb_of_image

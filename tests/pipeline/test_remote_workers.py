@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from networks import Network
 
-from apart import Apart, apart
+from pickling_executor import PicklingExecutor, pickling_context
 from visleak.auditing import audit
 from visleak.cache import Cache
 from visleak.embedding import encode
@@ -54,7 +54,7 @@ def test_every_step_of_an_audit_of_pictures(natural, tmp_path, monkeypatch):
     train = crops(natural, 40, 64)
     test = [np.ascontiguousarray(train[n][:, ::-1]) for n in range(6)] + crops(natural, 6, 64, 1)
     here = audit(test, train, out=tmp_path / "here", cache=None, workers=1)
-    executor = Apart()
+    executor = PicklingExecutor()
     audit(test, train, out=tmp_path / "there", cache=tmp_path / "c", engine=lambda *_: executor)
     for name in (PAIRS, IMAGES):
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
@@ -66,7 +66,7 @@ def test_vectors_that_are_written_as_files(natural, tmp_path):
     """The same files, whoever made them; the network of an object stays here."""
     images = open_images(crops(natural, 30, 40), name="test")
     encode(images, "builtin", tmp_path / "here", shard=12, cache=None, workers=1)
-    executor = Apart()
+    executor = PicklingExecutor()
     encode(images, "builtin", tmp_path / "there", shard=12, cache=None, engine=lambda *_: executor)
     written = sorted((tmp_path / "here").rglob("*.*"))
     assert len([path for path in written if path.suffix == ".npy"]) == 3
@@ -104,7 +104,7 @@ def test_a_drawer_is_sent_with_the_pictures_of_a_task_alone(tmp_path):
 
 def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     """A drawer's places are one a fingerprint; of hundreds of millions they must stay here."""
-    place = apart(tmp_path)
+    place = pickling_context(tmp_path)
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
     from visleak.pipeline.pixels import SharedPixels, read_pixels
@@ -118,7 +118,7 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
 
 
 def test_an_opener_proves_what_it_sees(natural, tmp_path):
-    place = apart(tmp_path)
+    place = pickling_context(tmp_path)
     pictures = crops(natural, 5, 40)
     images = open_images(pictures, name="test")
     proven = opener_for(images, range(5), place)
@@ -140,12 +140,12 @@ def test_the_first_picture_that_can_be_read_is_the_proof(tmp_path):
         Image.new("RGB", (40, 40), (number, 0, 0)).save(tmp_path / "set" / f"{number}.png")
     images = open_images(tmp_path / "set")
     (tmp_path / "set" / "0.png").unlink()
-    proven = opener_for(images, range(3), apart(tmp_path))
+    proven = opener_for(images, range(3), pickling_context(tmp_path))
     assert proven.locator.endswith("1.png")
     (tmp_path / "set").rename(tmp_path / "gone")
     with pytest.raises(VisleakError, match=r"does not see .*1\.png \(missing\); put the images"):
         proven.read([2])
-    none = opener_for(images, range(3), apart(tmp_path))
+    none = opener_for(images, range(3), pickling_context(tmp_path))
     assert [item.reason for item in none.read([0, 2])] == ["missing", "missing"]
 
 
@@ -171,7 +171,7 @@ def test_a_network_is_loaded_where_its_pictures_are(natural, alone, tmp_path, mo
     _forget_networks()
     images = open_images([*crops(natural, 33, 40), np.zeros((23, 40, 3), np.uint8)])
     expected = fingerprint(images, Known(), alone)
-    place = apart(tmp_path, Cache(tmp_path / "cache"))
+    place = pickling_context(tmp_path, Cache(tmp_path / "cache"))
     for _ in range(2):
         found = fingerprint(images, Known(), place)
         assert np.array_equal(found.matrix, expected.matrix)
@@ -189,7 +189,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
     monkeypatch.setattr("visleak.pipeline.remote.load_encoder", other)
     _forget_networks()
     with pytest.raises(VisleakError) as caught:
-        fingerprint(open_images(crops(natural, 3, 40)), Known(), apart(tmp_path))
+        fingerprint(open_images(crops(natural, 3, 40)), Known(), pickling_context(tmp_path))
     said = str(caught.value)
     assert said.startswith("encoder network on node ")
     assert said.endswith(
@@ -201,7 +201,7 @@ def test_other_weights_on_a_node_are_refused(natural, tmp_path, monkeypatch):
 def test_an_object_of_the_callers_does_not_travel(natural, alone, tmp_path):
     """Its network runs in this process; pictures are decoded elsewhere."""
     images = open_images(crops(natural, 9, 40))
-    place = apart(tmp_path)
+    place = pickling_context(tmp_path)
     found, expected = (fingerprint(images, Network(), p) for p in (place, alone))
     assert np.array_equal(found.matrix, expected.matrix)
     assert place.executor.networks == 0
@@ -218,7 +218,7 @@ def _forget_networks() -> None:
 
 
 def test_the_engine_is_chosen_by_where_workers_are(alone, tmp_path):
-    assert isinstance(search_for("exact", apart(tmp_path)), DistributedSearch)
+    assert isinstance(search_for("exact", pickling_context(tmp_path)), DistributedSearch)
     assert isinstance(search_for("exact", alone), ExactSearch)
 
 
@@ -232,7 +232,7 @@ def test_findings_are_kept_for_this_very_question(tmp_path):
     rule = Wanted(0.6, best=0)
     parts = partitions(tmp_path)
     with Cache(tmp_path / "cache") as cache:
-        place = apart(tmp_path, cache)
+        place = pickling_context(tmp_path, cache)
         first = streamed(query, parts, rule, place)
         assert len(first) > 20
         assert place.executor.tasks == ["_find"] * 4

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from apart import apart
+from pickling_executor import pickling_context
 from visleak.pipeline.remote import DistributedSearch
 from visleak.pipeline.streaming import RemotePartitions
 from visleak.records import Partition
@@ -106,14 +106,14 @@ EXACT: dict[str, Maker] = {
     "exact-in-small-blocks": lambda: ExactSearch(7, 11),
     "faiss": FaissSearch,
     "faiss-flat": lambda: FaissSearch("flat"),
-    "parts-elsewhere": lambda: DistributedSearch(apart(Path()), part=60),
+    "parts-elsewhere": lambda: DistributedSearch(pickling_context(Path()), part=60),
 }
 
 #: The same for questions about two plain sets.
 PLAIN: dict[str, Maker] = {
     "streaming": Passing,
     "streaming-torch": lambda: Passing(through_torch),
-    "streaming-elsewhere": lambda: Passing(RemotePartitions(apart(Path()))),
+    "streaming-elsewhere": lambda: Passing(RemotePartitions(pickling_context(Path()))),
     "faiss-partitions": lambda: Passing(FaissPartitions()),
     "faiss-one-partition": lambda: Passing(FaissPartitions(), parts=1),
 }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import small_classifiers as small
 
-import tiny_clips
+import toy_clip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,4 +44,4 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a small CLIP with its tokenizer and processor."""
     pytest.importorskip("transformers")
-    return tiny_clips.make_clip(tmp_path_factory.mktemp("clips") / "clip")
+    return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-import tiny_clips
+import toy_clip
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
@@ -39,7 +39,7 @@ def by_library(folder: Path, labelled: Path, ids: list[str], told: list[tuple[st
     """Return ranks by the definition, with the texts of transformers alone."""
     pictures = [decode((labelled / id_).read_bytes()) for id_ in ids]
     images = load_encoder(f"clip:{folder}", device="cpu").encode(pictures)[0].astype(np.float64)
-    similarity = images @ tiny_clips.text_features(folder, [text for _, text in told]).T
+    similarity = images @ toy_clip.text_features(folder, [text for _, text in told]).T
     ranks = []
     for row, id_ in zip(similarity, ids, strict=True):
         own = np.array([owner == id_ for owner, _ in told])

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-import tiny_clips
+import toy_clip
 from visleak.encoders.vision_language import load_text_tower
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
@@ -47,7 +47,7 @@ def by_library(
         pictures.append(getattr(made, "pooler_output", made).numpy()[0].astype(np.float64))
     classes = []
     for name in names:
-        rows = tiny_clips.text_features(folder, [each.format(name) for each in templates])
+        rows = toy_clip.text_features(folder, [each.format(name) for each in templates])
         classes.append(rows.mean(axis=0) / np.linalg.norm(rows.mean(axis=0)))
     rows = np.stack(pictures)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

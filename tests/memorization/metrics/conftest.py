@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tiny_word_clips
+import toy_word_clip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,7 +22,7 @@ def word_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a CLIP of 16 x 16 pixels that says how pictures are prepared."""
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("word_clips") / "clip"
-    return tiny_word_clips.make_word_clip(folder, processor=True)
+    return toy_word_clip.make_word_clip(folder, processor=True)
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def bare_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the same network, without a word on pictures."""
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("word_clips") / "bare"
-    return tiny_word_clips.make_word_clip(folder, processor=False)
+    return toy_word_clip.make_word_clip(folder, processor=False)
 
 
 @pytest.fixture(scope="session")

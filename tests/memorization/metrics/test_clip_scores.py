@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tiny_clips
+import toy_clip
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.metrics import clip_scores
 from visleak.memorization.metrics import features as module
@@ -92,12 +92,12 @@ def test_the_digest_is_of_the_numbers(word_clip: Path) -> None:
 
 def test_clips_own_tokenizer_is_read_too(tmp_path: Path, natural: dict[str, np.ndarray]) -> None:
     """A published CLIP: letters and pairs of them, photographs of any size."""
-    folder = tiny_clips.make_clip(tmp_path / "clip")
+    folder = toy_clip.make_clip(tmp_path / "clip")
     model = on_cpu(str(folder))
     pictures = [natural["chelsea"], natural["coffee"]]
     sentences = ["a photo of a cat", "coffee"]
     np.testing.assert_allclose(
-        model.texts(sentences), tiny_clips.text_features(folder, sentences), atol=1e-6
+        model.texts(sentences), toy_clip.text_features(folder, sentences), atol=1e-6
     )
     expected = (model.texts(sentences) * model.images(pictures)).sum(1)
     np.testing.assert_allclose(clip_scores(model, sentences, pictures), expected, atol=1e-12)

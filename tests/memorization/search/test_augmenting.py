@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from five_words import WORDS, FiveProposer, FiveWords, d_of, text_of
+from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, text_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.search import gibbs

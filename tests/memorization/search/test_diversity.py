@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from five_words import FiveWords, all_states, text_of
+from toy_prompt_models import FiveWords, all_states, text_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.diversity import diversify, farthest_points
 

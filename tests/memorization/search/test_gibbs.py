@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from five_words import (
+from toy_prompt_models import (
     WORDS,
     FiveProposer,
     FiveWords,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from five_words import FiveProposer, FiveWords
+from toy_prompt_models import FiveProposer, FiveWords
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask, begun, generator
 from visleak.memorization.search.gibbs import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scipy.stats import chisquare
 
-from five_words import WORDS, FiveProposer, FiveWords, d_of
+from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from five_words import FiveProposer, FiveWords
+from toy_prompt_models import FiveProposer, FiveWords
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings
@@ -26,7 +26,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
-from five_words import FiveProposer, FiveWords
+from toy_prompt_models import FiveProposer, FiveWords
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from five_words import WORDS, FiveProposer, FiveWords, d_of
+from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of
 from visleak.errors import UsageError
 from visleak.memorization.prompt_files import read_prompts, read_values
 from visleak.memorization.prompts import Prompts

@@ -1,4 +1,4 @@
-"""A executor in this very process that behaves as if its workers were on other machines."""
+"""An executor in this process that behaves as if its workers were on other machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visleak.pipeline.processes import CacheFolder
 
 @dataclass(frozen=True)
 class Sent:
-    """A value that travelled."""
+    """A pickled value."""
 
     data: bytes
 
@@ -21,7 +21,7 @@ class Sent:
         return pickle.loads(self.data)
 
 
-class Apart:
+class PicklingExecutor:
     """Whatever goes to a worker or comes from it is pickled; nothing else is shared.
 
     Attributes:
@@ -55,6 +55,6 @@ class Apart:
         pass
 
 
-def apart(folder: Path, cache=None) -> RunContext:
+def pickling_context(folder: Path, cache=None) -> RunContext:
     """Return a context with such an executor."""
-    return RunContext(folder, 1, cache, lambda *said: None, Apart())
+    return RunContext(folder, 1, cache, lambda *said: None, PicklingExecutor())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tiny_clips import lively
+from toy_clip import lively
 
 WORDS = ("a", "red", "blue", "circle", "square", "of", "the")
 BEGIN, END, UNKNOWN = "<bos>", "<eos>", "<unk>"

@@ -1,4 +1,4 @@
-"""Splits of plain pictures, and trainers that answer at once, for the tests of D-LeDe."""
+"""Splits of blank images, and trainers that answer at once, for the tests of D-LeDe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLANK = np.zeros((8, 8, 3), np.uint8)
 
 
 def split_of(train: int, test: int, labels: int = 0, groups: int = 0) -> Split:
-    """Return a split of blank pictures; labels and groups go round."""
+    """Return a split of blank images; labels and groups repeat in turn."""
     sets = []
     for name, count in (("train", train), ("test", test)):
         images = open_images([BLANK] * count, name=name)
@@ -33,7 +33,7 @@ def split_of(train: int, test: int, labels: int = 0, groups: int = 0) -> Split:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """Says what a function of the task says; it can be sent to other processes.
+    """A trainer with known scores; it can be sent to other processes.
 
     Attributes:
         base: score at step 0 of an image that has not leaked.
