@@ -120,16 +120,7 @@ def state(
     leaks: bool,
     within: bool,
 ) -> State:
-    """Count the duplicates of one test set.
-
-    Args:
-        pairs: its listed pairs, with columns ``query``, ``query_label``, ``coverage`` and
-            ``column``.
-        contents: of these pairs; pairs of copies that are not listed count as well.
-        column: of the grades.
-        grades: those that count, the strongest first.
-        leaks, within: whether the set was compared with training images, and with itself.
-    """
+    """Count the duplicates of one test set."""
     code = pc.index_in(pairs[column], pa.array(grades, pa.string()))
     many = contents.stand_for(pc.fill_null(code, len(grades)).to_numpy())
     pairs = pairs.append_column("many", pa.array(many))
@@ -161,12 +152,7 @@ def _tally(found: pa.Table, column: str, grades: Sequence[str]) -> Tally:
 
 
 def classes_of(after: State, before: State, sizes: Mapping[str | None, int]) -> tuple[Class, ...]:
-    """Return every class of a test set, that with most duplicates first, unlabelled images last.
-
-    Args:
-        after, before: the counts.
-        sizes: class to the number of its images.
-    """
+    """Return every class of a test set, that with most duplicates first, unlabelled images last."""
     names = {*sizes, *after.classes, *before.classes}
     found = [
         Class(name, after.classes.get(name, 0), before.classes.get(name, 0), sizes.get(name, 0))
@@ -224,10 +210,6 @@ def examples(pairs: pa.Table, grades: Sequence[str]) -> tuple[Example, ...]:
 
     Pairs without a similarity and disputed pairs are never chosen. The example at percentile ``p``
     of ``n`` pairs is the one whose rank from 0 is nearest to ``p / 100 * (n - 1)``.
-
-    Args:
-        pairs: of one test set; those of one distance are in the order of ids.
-        grades: the types.
     """
     chosen: list[Example] = []
     usable = pc.and_not(pc.is_valid(pairs["similarity"]), disputed(pairs))

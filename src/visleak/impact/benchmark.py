@@ -42,18 +42,13 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Leak:
-    """Which images of a test set leak, in one sense of the word.
+    """Which images of a test set leak, in one sense of the word."""
 
-    Attributes:
-        name: ``hard``, ``hard or soft``, ``soft only``, ``exact``, ``near or exact`` and so on,
-            or the name of a user's list of ids.
-        leaked: ``bool`` (n,), by image.
-        relation: ``int8`` (n,): place in :data:`RELATIONS`, -1 where an image does not leak.
-    """
-
+    # `hard`, `hard or soft`, `soft only`, `exact`, `near or exact` and so on, or the name of a
+    # user's list of ids
     name: str
-    leaked: Bool
-    relation: Int8
+    leaked: Bool  # (n,), by image
+    relation: Int8  # (n,): place in RELATIONS, -1 where an image does not leak
 
     def __post_init__(self) -> None:
         if self.leaked.ndim != 1 or self.leaked.shape != self.relation.shape:
@@ -72,25 +67,16 @@ class Leak:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The readable images of a test set, in the order of the audit, and how they leak.
+    """The readable images of a test set, in the order of the audit, and how they leak."""
 
-    Attributes:
-        name: of the test set.
-        references: names of the training sets whose leaks count.
-        ids: Arrow string array (n,), unique.
-        labels: Arrow string array (n,), or ``None`` if the set has none.
-        leaks: each as long as ``ids``.
-        judged: verdicts of reviewers are counted.
-        difficulty: ``float64`` (n,), larger is harder, NaN if it is not known; ``None`` where
-            leaked images are not compared with others of the same difficulty.
-    """
-
-    name: str
-    references: tuple[str, ...]
-    ids: pa.StringArray
-    labels: pa.StringArray | None
-    leaks: tuple[Leak, ...]
-    judged: bool = False
+    name: str  # of the test set
+    references: tuple[str, ...]  # names of the training sets whose leaks count
+    ids: pa.StringArray  # (n,), unique
+    labels: pa.StringArray | None  # (n,), or `None` if the set has none
+    leaks: tuple[Leak, ...]  # each as long as `ids`
+    judged: bool = False  # verdicts of reviewers are counted
+    # (n,), larger is harder, NaN if it is not known; `None` where leaked images are not compared
+    # with others of the same difficulty
     difficulty: Float64 | None = None
 
     def __post_init__(self) -> None:
@@ -105,28 +91,20 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of one model, image by image.
+    """The scores of one model, image by image."""
 
-    Attributes:
-        model: its name.
-        values: metric to ``float64`` (n,), in the order of the benchmark's images; NaN if the
-            model has no prediction. All metrics lack the same images.
-        file: where they come from, as given.
-        unknown: predictions whose ids the benchmark lacks.
-        lower: metrics of which lower is better, such as a loss.
-        doubts: why the file may be mixed up, see :mod:`visleak.impact.predictions.plausibility`.
-        checked: what of the file could be compared with the labels to find that out.
-        notes: what a reader must know, one line each.
-    """
-
-    model: str
+    model: str  # its name
+    # metric to (n,), in the order of the benchmark's images; NaN if the model has no prediction.
+    # All metrics lack the same images
     values: Mapping[str, Float64]
-    file: str = ""
-    unknown: int = 0
+    file: str = ""  # where they come from, as given
+    unknown: int = 0  # predictions whose ids the benchmark lacks
+    # metrics of which lower is better, such as a loss
     lower: frozenset[str] = field(default_factory=frozenset)
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # why the file may be mixed up, see plausibility
+    # what of the file could be compared with the labels to find that out
     checked: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know, one line each
 
     def __post_init__(self) -> None:
         columns = list(self.values.values())
@@ -163,17 +141,6 @@ def benchmark_of(
 
     An image leaks if a pair with an image of a training set counts. Repeats within the test set
     are not leaks, and blank images have none; both stay in the benchmark.
-
-    Args:
-        folder: the audit folder.
-        test_set: its name, where the audit has several.
-        references: training sets whose leaks count; by default all.
-        judged_only: count reviewed pairs only, so that there are no degrees.
-
-    Raises:
-        UsageError: no audit, no such set, nothing to compare the test set with, or
-            ``judged_only`` without verdicts.
-        VisleakError: a table of the folder is damaged.
     """
     summary = read_summary(folder)
     name, sides = _sides(summary, test_set, references)
@@ -205,16 +172,7 @@ def benchmark_of(
 def with_subsets(
     benchmark: Benchmark, subsets: Mapping[str, str | Path]
 ) -> tuple[Benchmark, tuple[str, ...]]:
-    """Return the benchmark with lists of ids as leaks of their own, and notes about the lists.
-
-    Args:
-        benchmark: the test set.
-        subsets: name to a text file with one id per line; empty lines are ignored.
-
-    Raises:
-        UsageError: a name is taken.
-        VisleakError: a list cannot be read, or holds no id of the set.
-    """
+    """Return the benchmark with lists of ids as leaks of their own, and notes about the lists."""
     every, notes = list(benchmark.leaks), []
     unknown = RELATIONS.index("unknown")
     for name, path in subsets.items():

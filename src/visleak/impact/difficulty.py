@@ -69,33 +69,16 @@ _BLOCK: Final = 8192
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How difficult each image is.
+    """How difficult each image is."""
 
-    Attributes:
-        values: ``float64`` (n,), by image: larger is harder; NaN if it is not known.
-        source: where it comes from, in words.
-    """
-
-    values: Float64
-    source: str
+    values: Float64  # (n,), by image: larger is harder; NaN if it is not known
+    source: str  # where it comes from, in words
 
 
 def difficulty_of(
     folder: Path, benchmark: Benchmark, source: str, seed: int, progress: Progress
 ) -> Difficulty:
-    """Return the difficulty from a source.
-
-    Args:
-        folder: the audit folder.
-        benchmark: its test set.
-        source: :data:`PROBE`, or ``FILE[#COLUMN]``: a prediction file with a column of numbers.
-        seed: of the probe's folds.
-        progress: reports each step.
-
-    Raises:
-        UsageError: there is no such file; the probe needs images that are not on disk.
-        VisleakError: the file has no such column or is of another set; the set has no labels.
-    """
+    """Return the difficulty from a source."""
     if source == PROBE:
         found = probed(folder, benchmark, seed, progress)
         return Difficulty(found.difficulty, found.about)
@@ -103,12 +86,7 @@ def difficulty_of(
 
 
 def read_difficulty(text: str, benchmark: Benchmark) -> Difficulty:
-    """Return the difficulty that a column of a file gives, ``FILE[#COLUMN]``.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it has no such column, or is of another set.
-    """
+    """Return the difficulty that a column of a file gives, ``FILE[#COLUMN]``."""
     path, column = _split(text)
     file = read_predictions(path)
     found = match(file.ids, benchmark, file.path)
@@ -165,18 +143,13 @@ def _only_column(file: PredictionFile) -> str:
 
 @dataclass(frozen=True)
 class Probed:
-    """The result of the probe.
+    """The result of the probe."""
 
-    Attributes:
-        difficulty: ``float64`` (n,), by image: larger is harder; NaN for images without a label.
-        ridge, nearest: share of the labelled images that either classifier predicts correctly.
-        largest: share of the largest class: the accuracy of always predicting it.
-    """
-
-    difficulty: Float64
+    difficulty: Float64  # (n,), by image: larger is harder; NaN for images without a label
+    # ridge, nearest: share of the labelled images that either classifier predicts correctly
     ridge: float
     nearest: float
-    largest: float
+    largest: float  # share of the largest class: the accuracy of always predicting it
 
     @property
     def about(self) -> str:
@@ -191,12 +164,7 @@ class Probed:
 
 
 def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) -> Probed:
-    """Return the difficulty of the images of an audit's test set, which are read again.
-
-    Raises:
-        UsageError: its images are not on disk.
-        VisleakError: it has no labels, or its images are missing or have changed.
-    """
+    """Return the difficulty of the images of an audit's test set, which are read again."""
     if benchmark.labels is None:
         raise VisleakError(
             f"set {benchmark.name!r} has no labels, which the probe of difficulty needs: give a"
@@ -239,13 +207,9 @@ def probe(
     Each classifier ranks the images by how far the score of their class is behind the best other
     one; difficulty is the mean of both ranks.
 
-    Args:
-        vectors: ``float32`` (v, d): unit vectors.
-        rows: ``int64`` (n,): the vector of each image.
-        classes: ``int64`` (n,): number of each image's class, -1 for none.
-        groups: ``int64`` (n,): no image is predicted from images of its group.
-        seed: of the folds.
-        progress: called with the number of finished images, and of all.
+    ``vectors`` (v, d): unit vectors. ``rows`` (n,): the vector of each image. ``classes`` (n,):
+    number of each image's class, -1 for none. ``groups`` (n,): no image is predicted from images of
+    its group.
     """
     labelled = np.flatnonzero(classes >= 0)
     own, theirs, tied = rows[labelled], classes[labelled], groups[labelled]

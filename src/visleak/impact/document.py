@@ -169,13 +169,7 @@ def _arrow(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
 
 
 def document(result: Impact, medium: Medium = "files") -> Document:
-    """Return an impact as a document.
-
-    Args:
-        result: what was found.
-        medium: ``terminal`` has fewer leaks and columns, and no figures; in a ``page`` the panels
-            of the figure are beneath each other, those of at most three leaks.
-    """
+    """Return an impact as a document; a terminal has fewer leaks and columns, and no figures."""
     first, *more = headlines(result)
     brief = medium == "terminal"
     shown = _brief(result) if brief else result
@@ -605,11 +599,7 @@ def several_document(results: Mapping[str, Impact], medium: Medium = "files") ->
 
 
 def write_several(results: Mapping[str, Impact], folder: str | os.PathLike[str]) -> Path:
-    """Write each audit's result into a folder of its name, and all of them side by side.
-
-    Returns:
-        The folder.
-    """
+    """Write each audit's result into a folder of its name, and all of them side by side."""
     run = RunFolder(folder, KIND)
     run.result.unlink(missing_ok=True)
     for name, result in results.items():

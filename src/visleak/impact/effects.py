@@ -38,22 +38,15 @@ _BY_LABEL: Final = tuple(f"{relation} label" for relation in RELATIONS)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How effects are computed.
+    """How effects are computed."""
 
-    Attributes:
-        draws: repetitions of the rows that are drawn.
-        size: images of a draw; with it every row but the whole benchmark is drawn, as in table 4
-            of Ramos et al. (2025). ``None``: as many as leak, and only controls are drawn.
-        by_label: separate leaked images whose copy has the same label from the others.
-        mid: permutation tests give mid-p values.
-        seed: of everything that is drawn.
-    """
-
-    draws: int = 1000
+    draws: int = 1000  # repetitions of the rows that are drawn
+    # images of a draw; with it every row but the whole benchmark is drawn, as in table 4 of Ramos
+    # et al. (2025). `None`: as many as leak, and only controls are drawn
     size: int | None = None
-    by_label: bool = True
-    mid: bool = True
-    seed: int = 0
+    by_label: bool = True  # separate leaked images whose copy has the same label from the others
+    mid: bool = True  # permutation tests give mid-p values
+    seed: int = 0  # of everything that is drawn
 
 
 @dataclass(frozen=True)
@@ -82,14 +75,7 @@ def effects_of(
     sampling: Sampling,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Effect, ...]:
-    """Return the effect of each metric of each model, in their order, corrected by Holm.
-
-    Args:
-        benchmark: the test set and its leaks.
-        models: their scores, as long as the benchmark.
-        sampling: how they are computed.
-        progress: called with the number of finished effects, and of all.
-    """
+    """Return the effect of each metric of each model, in their order, corrected by Holm."""
     total = sum(len(scores.values) for scores in models)
     percent = _in_percent(models)
     found: dict[tuple[int, str], Effect] = {}

@@ -52,13 +52,7 @@ def series(result: Impact) -> tuple[list[tuple[str, Effect]], str]:
 def gains(
     result: Impact, columns: int = 2, only: Collection[str] | None = None
 ) -> Mapping[str, bytes]:
-    """Return the gains of each part of the benchmark, a panel per leak, as SVG and PNG.
-
-    Args:
-        result: what was found.
-        columns: panels beside each other.
-        only: leaks that are drawn; by default all that images have.
-    """
+    """Return the gains of each part of the benchmark, a panel per leak, as SVG and PNG."""
     if not result.effects:
         return {}
     drawn, name = series(result)

@@ -29,15 +29,7 @@ def flips_of(
     have in common cancels: ``chance`` is about the effect of the leak, ``behind`` about how certain
     the order on images that do not leak is.
 
-    Args:
-        benchmark: the test set and its leaks.
-        models: their scores; those without the metric are ignored. Two models are compared on the
-            images with predictions of both.
-        metric: by which they are ordered.
-        seed: of the resamples.
-
-    Returns:
-        The likeliest change first.
+    Two models are compared on the images with predictions of both; the likeliest change is first.
     """
     own = [scores for scores in models if metric in scores.values]
     sign = -1.0 if any(metric in scores.lower for scores in own) else 1.0
@@ -99,10 +91,8 @@ def _flips(
 def _resampled(lead: Float64, parts: Sequence[Bool], seed: int) -> list[tuple[Float64, Float64]]:
     """Return by part and pair how often the order changes, and how often the first is behind.
 
-    Args:
-        lead: (n, pairs): score of the first minus that of the second, by image.
-        parts: images that count, (n,) each.
-        seed: of the resamples.
+    ``lead`` (n, pairs): score of the first minus that of the second, by image. ``parts``: images
+    that count, (n,) each.
     """
     weighted = [lead * kept[:, None] for kept in parts]
     changed, behind = (np.zeros((len(parts), lead.shape[1])) for _ in range(2))

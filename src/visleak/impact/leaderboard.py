@@ -32,18 +32,6 @@ def add_to(
     """Add a model of a result to a leaderboard, and return its entries by their fair error.
 
     An entry of the same model and test set is replaced.
-
-    Args:
-        path: the file; created where it does not exist.
-        result: with errors on the original and the fair test set.
-        model: may be left out where there is one.
-        framework: it was trained with.
-        code, weights: their URLs, http or https.
-        date: of the entry, by default today in UTC.
-
-    Raises:
-        UsageError: a URL is missing or invalid, or the result has no such errors in accuracy.
-        VisleakError: the file is damaged or not a leaderboard.
     """
     check(framework, code, weights)
     gap = _gap(result, model)
@@ -64,11 +52,7 @@ def add_to(
 
 
 def check(framework: str, code: str, weights: str) -> None:
-    """Refuse an entry that cannot be verified.
-
-    Raises:
-        UsageError: something is missing or not a URL.
-    """
+    """Refuse an entry that cannot be verified."""
     if not weights:
         raise UsageError("an entry without weights cannot be verified: give --weights URL")
     if not code:

@@ -52,12 +52,6 @@ def estimated(estimate: Estimate, *, percent: bool, sign: bool = False, ends: bo
 
     >>> estimated(Estimate(0.5, 0.4, 0.6), percent=True), estimated(Estimate(0.5), percent=True)
     ('50.00 (40.00 to 60.00)', '50.00')
-
-    Args:
-        estimate: the number.
-        percent: it is a share.
-        sign: it is a difference.
-        ends: with the interval.
     """
     value = (signed if sign else score)(estimate.value, percent=percent)
     between = interval(estimate, percent=percent, sign=sign) if ends else UNKNOWN

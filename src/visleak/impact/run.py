@@ -278,10 +278,6 @@ def gap_of(original: Scores, fair: Scores, metric: str) -> Gap:
 
     The fair set has the test set's ids, and other images where duplicates were; all others are
     in both, and so the errors are compared id by id.
-
-    Args:
-        original, fair: scores of one model, in the order of one benchmark.
-        metric: whose scores are 0 or 1. If lower is better, 1 is an error.
     """
     both = original.answered & fair.answered
     error = 1 if metric in original.lower else 0

@@ -26,34 +26,20 @@ __all__ = ["BEYOND", "CONDITIONS", "CONSTANTS", "PAPER", "Condition", "bounded",
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One way to change an image.
+    """One way to change an image."""
 
-    Attributes:
-        name: how tables and the command line call it.
-        group: ``paper`` (Ramos et al. 2025, section 6) or ``beyond``.
-        description: one line with its constants.
-        change: what is done; use :meth:`apply` or :meth:`of`.
-        others: how many other images of the collection it needs.
-        seed: fixed seed of its generator; ``None`` takes one from condition and image id.
-    """
-
-    name: str
-    group: str
-    description: str
-    change: Change
-    others: int = 0
+    name: str  # how tables and the command line call it
+    group: str  # `paper` (Ramos et al. 2025, section 6) or `beyond`
+    description: str  # one line with its constants
+    change: Change  # what is done; use apply or of
+    others: int = 0  # how many other images of the collection it needs
+    # fixed seed of its generator; `None` takes one from condition and image id
     seed: int | None = None
 
     def apply(
         self, pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator
     ) -> Bytes8 | None:
-        """Return the changed image, or ``None`` if the condition does not apply.
-
-        Args:
-            pixels: ``uint8`` (height, width, 3), RGB, bounded by :func:`bounded`.
-            others: other images of the collection, at least :attr:`others`.
-            rng: source of chance, from :meth:`rng`.
-        """
+        """Return the changed image, or ``None`` if the condition does not apply."""
         return self.change(pixels, others, rng)
 
     def rng(self, image_id: str) -> np.random.Generator:
@@ -208,12 +194,6 @@ CONSTANTS: Final[Mapping[str, Any]] = {
 
 def named(names: Sequence[str]) -> tuple[Condition, ...]:
     """Return conditions by name, each once, in the order of the tables.
-
-    Args:
-        names: conditions, or ``paper``, ``beyond``, ``all``.
-
-    Raises:
-        UsageError: there is none of that name, or none at all.
 
     >>> [condition.name for condition in named(["gray", "original", "gray"])]
     ['original', 'gray']

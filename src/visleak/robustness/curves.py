@@ -24,18 +24,12 @@ POINTS: Final = 400
 
 @dataclass(frozen=True)
 class AtThreshold:
-    """What a threshold lets through.
+    """What a threshold lets through."""
 
-    Attributes:
-        name: ``hard``, ``soft`` or the threshold as text.
-        threshold: similarity.
-        true: true pairs at or above it, of all.
-        false, pairs: wrong pairs at or above it, and of how many.
-    """
-
-    name: str
-    threshold: float
-    true: Rate
+    name: str  # `hard`, `soft` or the threshold as text
+    threshold: float  # similarity
+    true: Rate  # true pairs at or above it, of all
+    # false, pairs: wrong pairs at or above it, and of how many
     false: int
     pairs: int
 
@@ -57,15 +51,10 @@ class AtThreshold:
 
 @dataclass(frozen=True)
 class Curve:
-    """A ROC with the figures read off it.
+    """A ROC with the figures read off it."""
 
-    Attributes:
-        roc: the curve.
-        at: at the thresholds asked for.
-    """
-
-    roc: Roc
-    at: tuple[AtThreshold, ...]
+    roc: Roc  # the curve
+    at: tuple[AtThreshold, ...]  # at the thresholds asked for
 
     @classmethod
     def of(cls, roc: Roc, thresholds: dict[str, float]) -> Curve:
@@ -139,22 +128,15 @@ GRID: Final = np.round(np.linspace(-1.0, 1.0, 2001), 3).astype(np.float32)
 
 @dataclass(frozen=True)
 class Roc:
-    """How true pairs and others are told apart by similarity.
+    """How true pairs and others are told apart by similarity."""
 
-    Attributes:
-        positives: ``float32`` (p,), rising: similarities of the true pairs.
-        edges: ``float32`` (e,), rising, distinct: similarities at which others were counted; those
-            of the positives are among them.
-        reached: ``int64`` (e,): others at or above each edge.
-        equal: ``int64`` (e,): others that lie on the edge.
-        total: how many others there are.
-    """
-
-    positives: Float32
+    positives: Float32  # (p,), rising: similarities of the true pairs
+    # (e,), rising, distinct: similarities at which others were counted; those of the positives are
+    # among them
     edges: Float32
-    reached: Int64
-    equal: Int64
-    total: int
+    reached: Int64  # (e,): others at or above each edge
+    equal: Int64  # (e,): others that lie on the edge
+    total: int  # how many others there are
 
     @classmethod
     def pooled(cls, curves: Sequence[Roc]) -> Roc:
@@ -211,8 +193,7 @@ def edges_for(positives: Float32, thresholds: tuple[float, ...] = ()) -> Float32
 class Tally:
     """Counts others between edges.
 
-    Args:
-        edges: ``float32`` (e,), rising and distinct.
+    ``edges`` (e,), rising and distinct.
     """
 
     def __init__(self, edges: Float32) -> None:
@@ -238,25 +219,15 @@ class Tally:
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest others.
+    """The largest others."""
 
-    Attributes:
-        similarity: ``float32`` (n,), falling.
-        query: ``int64`` (n,): row of the changed image.
-        reference: ``int64`` (n,): row of the reference.
-    """
-
-    similarity: Float32
-    query: Int64
-    reference: Int64
+    similarity: Float32  # (n,), falling
+    query: Int64  # (n,): row of the changed image
+    reference: Int64  # (n,): row of the reference
 
 
 class Keeper:
-    """Keeps the largest of a stream; of equal ones those of the lowest rows.
-
-    Args:
-        count: how many.
-    """
+    """Keeps the largest of a stream; of equal ones those of the lowest rows."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -24,29 +24,18 @@ REFERENCE_BLOCK: Final = 4096
 
 @dataclass(frozen=True)
 class Searched:
-    """What direct search by one encoder found.
+    """What direct search by one encoder found."""
 
-    Attributes:
-        query: ``int64`` (n,): query of each changed image, an index into the queries.
-        condition: ``int64`` (n,): its condition.
-        own: ``float32`` (n,): similarity to its original.
-        best_wrong: ``float32`` (n,): the highest similarity to a wrong reference; -inf if none.
-        best_twin: ``float32`` (n,): the highest to the original or a twin of it.
-        curves: one ROC a condition.
-        others: ``int64`` (n,): wrong references of each changed image.
-        left_out: pairs that are neither true nor wrong: twins, and what a collage shows.
-        largest: the wrong pairs of highest similarity; its rows count changed images, and
-            positions in the collection.
-    """
-
-    query: Int64
-    condition: Int64
-    own: Float32
-    best_wrong: Float32
-    best_twin: Float32
-    curves: tuple[Roc, ...]
-    others: Int64
-    left_out: int
+    query: Int64  # (n,): query of each changed image, an index into the queries
+    condition: Int64  # (n,): its condition
+    own: Float32  # (n,): similarity to its original
+    best_wrong: Float32  # (n,): the highest similarity to a wrong reference; -inf if none
+    best_twin: Float32  # (n,): the highest to the original or a twin of it
+    curves: tuple[Roc, ...]  # one ROC a condition
+    others: Int64  # (n,): wrong references of each changed image
+    left_out: int  # pairs that are neither true nor wrong: twins, and what a collage shows
+    # the wrong pairs of highest similarity; its rows count changed images, and positions in the
+    # collection
     largest: Largest
 
     @property
@@ -67,19 +56,7 @@ def search(
     keep: int = 1000,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Searched:
-    """Compare all changed images with the whole collection.
-
-    Args:
-        encoder: that made the fingerprints.
-        changed: what the queries are.
-        queries: fingerprints of the changed images.
-        references: fingerprints of the collection.
-        twins: pairs of the collection that are not false positives.
-        views: that are compared.
-        thresholds: at which false positives are counted exactly, beside multiples of 0.001.
-        keep: how many of the largest wrong pairs to keep.
-        progress: is told how many changed images are done.
-    """
+    """Compare all changed images with the whole collection."""
     query, condition = changed.parts(queries.rows)
     owner = changed.queries[query]
     place = np.searchsorted(references.rows, owner)

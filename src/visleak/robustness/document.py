@@ -70,11 +70,7 @@ def document(result: Robustness) -> Document:
 
 
 def write(result: Robustness, folder: str | os.PathLike[str]) -> Path:
-    """Write everything about a result into a folder; ``robustness.json`` comes last.
-
-    Returns:
-        The folder.
-    """
+    """Write everything about a result into a folder; ``robustness.json`` comes last."""
     run, made, sheet = RunFolder(folder, KIND), document(result), _sheet(result)
     figures = {name: file for each in made.figures for name, file in each.by_name().items()}
     files = {

@@ -188,18 +188,7 @@ def tested(
     verify: bool,
     place: RunContext,
 ) -> Tested:
-    """Return all figures of one encoder.
-
-    Args:
-        encoder: the encoder.
-        images: the collection.
-        changed: the queries, from :func:`visleak.robustness.queries.changed_set`.
-        prints: fingerprints of the collection by this encoder.
-        twins: pairs of the collection that are not false positives.
-        asked: similarities at which to read the curves, beside the encoder's own thresholds.
-        verify: for the built-in encoder, try the whole pipeline as well.
-        place: where to work.
-    """
+    """Return all figures of one encoder."""
     thresholds = thresholds_for(encoder, asked)
     queries = fingerprint(changed.images, encoder, place)
     refuse_lost(images.name, queries.problems)

@@ -33,19 +33,13 @@ class ChangedOpener:
     """Yields changed images: position ``q * len(conditions) + c`` is query q, condition c.
 
     Conditions travel by name, so that worker processes can have the opener.
-
-    Attributes:
-        opener: of the collection.
-        positions: position of each query in the collection.
-        ids: id of each query.
-        conditions: names.
-        company: for each query the positions of three others, for collages.
     """
 
-    opener: Opener
-    positions: tuple[int, ...]
-    ids: tuple[str, ...]
-    conditions: tuple[str, ...]
+    opener: Opener  # of the collection
+    positions: tuple[int, ...]  # position of each query in the collection
+    ids: tuple[str, ...]  # id of each query
+    conditions: tuple[str, ...]  # names
+    # for each query the positions of three others, for collages
     company: tuple[tuple[int, ...], ...]
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -77,19 +71,12 @@ class ChangedOpener:
 
 @dataclass(frozen=True)
 class Changed:
-    """The changed images of some queries.
+    """The changed images of some queries."""
 
-    Attributes:
-        images: the set; ids are ``CONDITION/ID``.
-        conditions: in the order of the positions.
-        queries: ``int64`` (q,), ascending: positions of the queries in the collection.
-        company: ``int64`` (q, 3 or 0): positions of the others in each query's collage.
-    """
-
-    images: ImageSet
-    conditions: tuple[Condition, ...]
-    queries: Int64
-    company: Int64
+    images: ImageSet  # the set; ids are `CONDITION/ID`
+    conditions: tuple[Condition, ...]  # in the order of the positions
+    queries: Int64  # (q,), ascending: positions of the queries in the collection
+    company: Int64  # (q, 3 or 0): positions of the others in each query's collage
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,11 +103,7 @@ def changed_set(
 ) -> Changed:
     """Return the set of all queries under all conditions.
 
-    Args:
-        images: the collection.
-        readable: ``int64``: positions of its images that can be read.
-        queries: ``int64``: positions of the queries among them, ascending.
-        conditions: what is done to each.
+    ``queries``: ``int64``: positions of the queries among them, ascending.
     """
     names = [images.ids[int(place)].as_py() for place in queries]
     wanted = max(condition.others for condition in conditions)
@@ -153,16 +136,12 @@ def _company(name: str, others: Int64, count: int) -> Int64:
 
 @dataclass(frozen=True)
 class Twins:
-    """Pairs of one collection that an audit within it grades near or exact.
+    """Pairs of one collection that an audit within it grades near or exact."""
 
-    Attributes:
-        left, right: ``int64`` (n,): positions in the collection, ``left < right``.
-        graded: pairs were verified; otherwise only equal bytes are known.
-    """
-
+    # left, right: (n,): positions in the collection, `left < right`
     left: Int64
     right: Int64
-    graded: bool
+    graded: bool  # pairs were verified; otherwise only equal bytes are known
 
     def __len__(self) -> int:
         return len(self.left)
@@ -184,12 +163,6 @@ def find_twins(
 
     By the ordinary audit: built-in fingerprint, local features, verification, grade. Blank
     images count as twins where their colour agrees, because nothing could tell them apart.
-
-    Args:
-        images: the collection.
-        prints: its fingerprints, by any encoder.
-        place: where to work.
-        verify: verify pairs; otherwise only equal bytes are found.
     """
     pairs = _equal_bytes(prints)
     if verify and len(prints) > 1:

@@ -366,12 +366,7 @@ class Level:
 def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: Int64) -> Level:
     """Return the threshold at a rate, with all that is known about it.
 
-    Args:
-        name: ``hard`` or ``soft``.
-        rate: false-positive rate asked for.
-        found: what direct search found, with the largest wrong pairs.
-        changed: what the queries were.
-        rows: ``int64``: positions of the readable images, ascending.
+    ``rows``: ``int64``: positions of the readable images, ascending.
     """
     pairs, images = int(found.others.sum()), len(changed.queries)
     ordered = _ordered_pairs(found, images)
@@ -423,13 +418,8 @@ def _ordered_pairs(found: Searched, images: int) -> float:
 def threshold_at(largest: Float32, allowed: int) -> float:
     """Return the lowest multiple of 0.0001 that at most ``allowed`` wrong pairs reach.
 
-    Args:
-        largest: ``float32`` (n,), falling: the largest similarities of wrong pairs, at least one
-            more than are allowed, or all there are.
-        allowed: how many may remain.
-
-    Raises:
-        VisleakError: even the highest similarity there is leaves too many.
+    ``largest`` (n,), falling: the largest similarities of wrong pairs, at least one more than are
+    allowed, or all there are.
 
     >>> threshold_at(np.array([0.9, 0.7, 0.5], np.float32), 1)
     0.7001

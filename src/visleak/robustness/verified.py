@@ -22,49 +22,29 @@ _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 
 @dataclass(frozen=True)
 class _Judgement:
-    """Candidate pairs with what is true of them.
+    """Candidate pairs with what is true of them."""
 
-    Attributes:
-        own: pairs with the original.
-        twin: pairs with the original or a twin of it.
-        wrong: pairs with what is neither, nor shown in a collage.
-    """
-
-    own: Bool
-    twin: Bool
-    wrong: Bool
+    own: Bool  # pairs with the original
+    twin: Bool  # pairs with the original or a twin of it
+    wrong: Bool  # pairs with what is neither, nor shown in a collage
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the pipeline makes of all changed images.
+    """What the pipeline makes of all changed images."""
 
-    Attributes:
-        conditions: figures, one a condition.
-        wrong: wrong pairs graded near or exact, most probable first.
-        first: ``bool`` (n,): whether a changed image's most probable reference is its original
-            or a twin of it.
-        grade: ``int8`` (n,): grade of the pair with the original, an index into ``GRADES``; -1
-            where it was no candidate.
-        probability: ``float32`` (n,): of that pair; NaN if it was no candidate.
-    """
-
-    conditions: tuple[Judged, ...]
-    wrong: tuple[Wrong, ...]
+    conditions: tuple[Judged, ...]  # figures, one a condition
+    wrong: tuple[Wrong, ...]  # wrong pairs graded near or exact, most probable first
+    # (n,): whether a changed image's most probable reference is its original or a twin of it
     first: Bool
+    # (n,): grade of the pair with the original, an index into `GRADES`; -1 where it was no
+    # candidate
     grade: Int8
-    probability: Float32
+    probability: Float32  # (n,): of that pair; NaN if it was no candidate
 
 
 def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -> Verdicts | None:
-    """Return what the pipeline makes of every changed image.
-
-    Args:
-        images: the collection.
-        changed: the queries.
-        twins: pairs of the collection that are not false positives.
-        place: where to work.
-    """
+    """Return what the pipeline makes of every changed image."""
     encoder = load_encoder()
     outcome = pipeline.run([changed.images], [images], encoder, Settings(within=False), place)
     for side in outcome.sides.values():

@@ -22,15 +22,9 @@ def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> I
 
     Best where at most half of a stratum is drawn.
 
-    Args:
-        sizes: (strata,): rows of each; those of the first come first.
-        drawn: (strata,): how many to draw of each, at most its size.
-        draws: how many times.
-        seed: the same seed gives the same draws.
-
-    Yields:
-        (block, ``drawn.sum()``): row numbers of some draws, stratum by stratum, in no order
-        within; a block has as many draws as suit.
+    ``sizes`` (strata,): rows of each; those of the first come first. ``drawn`` (strata,): how many
+    to draw of each, at most its size. Yields (block, ``drawn.sum()``): row numbers of some draws,
+    stratum by stratum, in no order within; a block has as many draws as suit.
 
     >>> drawn = np.concatenate(list(stratified_draws(np.array([3, 2]), np.array([3, 1]), 4)))
     >>> np.sort(drawn[:, :3]).tolist() == [[0, 1, 2]] * 4, sorted({3, 4} | set(drawn[:, 3]))

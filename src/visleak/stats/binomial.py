@@ -37,10 +37,7 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
     ``cases * KL(rate || p) = -log(1 - confidence)``; where nothing was seen it is
     ``1 - (1 - confidence) ** (1 / cases)``, the exact binomial one.
 
-    Args:
-        rate: mean over the cases, in [0, 1].
-        cases: how many independent cases there are.
-        confidence: between 0 and 1, both excluded.
+    ``rate``: mean over the cases, in [0, 1].
 
     Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables",
     theorem 1.
@@ -71,10 +68,7 @@ def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) ->
     pairs; so the bound of so many independent cases holds for it (Hoeffding 1963, section 5). It
     needs no assumption about the pairs of an image, and so is wide.
 
-    Args:
-        rate: mean over the pairs, in [0, 1]; a pair may count by parts.
-        images: how many images the pairs are made of.
-        confidence: between 0 and 1, both excluded.
+    ``rate``: mean over the pairs, in [0, 1]; a pair may count by parts.
 
     >>> round(clustered_upper(0.0, 500), 5)
     0.01191

@@ -39,15 +39,9 @@ def bca_mean(
 ) -> tuple[float, float]:
     """Return the BCa interval of a mean.
 
-    Args:
-        values: (n,): finite numbers. Their order does not matter, to the last digit.
-        confidence: between 0 and 1, both excluded.
-        resamples: how many times as many rows are drawn as there are.
-        seed: the same seed gives the same interval.
-
-    Returns:
-        Both ends, within the range of the values; NaN if there are fewer than two rows or all
-        are equal, because resamples are then uninformative.
+    ``values`` (n,): finite numbers. Their order does not matter, to the last digit. Returns both
+    ends, within the range of the values; NaN if there are fewer than two rows or all are equal,
+    because resamples are then uninformative.
 
     Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
     introduction to the bootstrap", section 14.3.
@@ -77,12 +71,8 @@ def bca_difference(
 ) -> tuple[float, float]:
     """Return the BCa interval of the mean of one sample minus that of another, independent one.
 
-    Args:
-        first, second: (n,) and (m,): finite numbers.
-        confidence, resamples, seed: as in :func:`bca_mean`.
-
-    Returns:
-        Both ends; NaN if a sample has fewer than two rows or nothing varies in either.
+    ``first``, ``second`` (n,) and (m,): finite numbers. Returns both ends; NaN if a sample has
+    fewer than two rows or nothing varies in either.
 
     Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
     Tibshirani 1993, equation 15.36.
@@ -121,15 +111,9 @@ def bca_weighted_mean(
 
     Rows are drawn with their weights, each row as likely as the other.
 
-    Args:
-        values: (n,): finite numbers.
-        weights: (n,): 0 or more; only their proportions matter, and a row of weight 0 does not
-            count.
-        confidence, resamples, seed: as in :func:`bca_mean`.
-
-    Returns:
-        Both ends, within the range of the values; NaN if fewer than two rows count or their
-        values are all equal.
+    ``values`` (n,): finite numbers. ``weights`` (n,): 0 or more; only their proportions matter, and
+    a row of weight 0 does not count. Returns both ends, within the range of the values; NaN if
+    fewer than two rows count or their values are all equal.
 
     Source: as in :func:`bca_mean`.
 
@@ -191,9 +175,8 @@ def _totals(columns: Float64, resamples: int, seed: int) -> Float64:
 def _acceleration(influences: list[Float64]) -> float:
     """Return how fast the standard error changes with the result, from what each row does to it.
 
-    Args:
-        influences: by sample, (n,): how much each row moves the result, in any unit; they sum
-            to 0. The empirical influence function (Efron 1987).
+    ``influences``: by sample, (n,): how much each row moves the result, in any unit; they sum to 0.
+    The empirical influence function (Efron 1987).
     """
     largest = max(float(np.abs(influence).max()) for influence in influences)
     if not largest:
@@ -206,14 +189,7 @@ def _acceleration(influences: list[Float64]) -> float:
 def _interval(
     estimate: float, shifts: Float64, acceleration: float, confidence: float
 ) -> tuple[float, float]:
-    """Return the interval of an estimate.
-
-    Args:
-        estimate: what all rows say.
-        shifts: by resample, what it says minus the estimate.
-        acceleration: see :func:`_acceleration`.
-        confidence: between 0 and 1, both excluded.
-    """
+    """Return the interval of an estimate."""
     # a resample that says the same up to rounding counts half to either side
     slack = 1e-9 * float(shifts.std())
     below = float((shifts < -slack).mean() + (shifts <= slack).mean()) / 2.0

@@ -24,17 +24,11 @@ EDGE: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """A bin of a reliability diagram.
+    """A bin of a reliability diagram."""
 
-    Attributes:
-        count: rows in it.
-        predicted: mean probability of its rows.
-        observed: share of them that is true.
-    """
-
-    count: int
-    predicted: float
-    observed: float
+    count: int  # rows in it
+    predicted: float  # mean probability of its rows
+    observed: float  # share of them that is true
 
 
 def brier_score(probability: npt.ArrayLike, true: npt.ArrayLike) -> float:
@@ -56,9 +50,6 @@ def reliability_bins(
 
     Equal probabilities may be cut apart; they are then ordered so that the outcomes of a run of
     equal ones are spread evenly over it, and no bin depends on the order of the rows.
-
-    Raises:
-        UsageError: fewer than one bin, no rows, or values that are not probabilities.
     """
     if bins < 1:
         raise UsageError(f"bins must be 1 or more; got {bins}")

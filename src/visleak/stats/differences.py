@@ -19,12 +19,7 @@ def mcnemar_exact(only_before: int, only_after: int) -> float:
     both times say nothing; of the others each answer is as likely as the other if nothing
     changed, so their counts are those of a fair coin.
 
-    Args:
-        only_before: images that said yes the first time alone.
-        only_after: images that said yes the second time alone.
-
-    Returns:
-        Between 0 and 1; 1 where nothing changed at all.
+    Returns between 0 and 1; 1 where nothing changed at all.
 
     Source: McNemar 1947, "Note on the sampling error of the difference between correlated
     proportions or percentages", in its exact binomial form.
@@ -45,12 +40,7 @@ def newcombe(
 
     For two independent samples. Where they share images it is wider than it need be.
 
-    Args:
-        before, after: how many, and of how many.
-        confidence: between 0 and 1, both excluded.
-
-    Returns:
-        Both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+    Returns both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
 
     Source: Newcombe 1998, "Interval estimation for the difference between independent
     proportions", method 10.
@@ -76,15 +66,7 @@ def newcombe_paired(
 
     For one list of images that is asked a yes-no question twice.
 
-    Args:
-        both: images that said yes both times.
-        only_before: images that said yes the first time alone.
-        only_after: images that said yes the second time alone.
-        neither: images that said no both times.
-        confidence: between 0 and 1, both excluded.
-
-    Returns:
-        Both ends, within [-1, 1]; ``(nan, nan)`` where there are no images.
+    Returns both ends, within [-1, 1]; ``(nan, nan)`` where there are no images.
 
     Source: Newcombe 1998, "Improved confidence intervals for the difference between binomial
     proportions based on paired data", method 10.
@@ -136,12 +118,7 @@ def miettinen_nurminen(
     For two independent samples: all differences that a score test does not refuse. Its variance
     is that of the likeliest shares with just this difference, times ``N / (N - 1)``.
 
-    Args:
-        before, after: how many, and of how many.
-        confidence: between 0 and 1, both excluded.
-
-    Returns:
-        Both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+    Returns both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
 
     Source: Miettinen & Nurminen 1985, "Comparative analysis of two rates", on the difference of
     two risks.
@@ -182,9 +159,7 @@ def _likeliest_variance(
 def likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], difference: float) -> float:
     """Return the likeliest share of one sample if that of another is larger by so much.
 
-    Args:
-        smaller, larger: how many, and of how many, at least one.
-        difference: of the true shares, in [0, 1].
+    ``difference``: of the true shares, in [0, 1].
 
     Source: Miettinen & Nurminen 1985, appendix: the root of a cubic, in closed form.
     """

@@ -15,17 +15,11 @@ _RANDOM, _MATCHED, _PART, _MIX = range(4)
 
 @dataclass(frozen=True)
 class Draws:
-    """Scores of parts that were drawn repeatedly.
+    """Scores of parts that were drawn repeatedly."""
 
-    Attributes:
-        scores: ``float64`` (draws, columns): mean of each draw.
-        images: in each draw.
-        overlap: share of its images that two draws have in common, on average.
-    """
-
-    scores: Float64
-    images: int
-    overlap: float
+    scores: Float64  # (draws, columns): mean of each draw
+    images: int  # in each draw
+    overlap: float  # share of its images that two draws have in common, on average
 
 
 def random_draws(columns: Float64, sizes: Sequence[int], draws: int, seed: int) -> list[Draws]:
@@ -34,11 +28,7 @@ def random_draws(columns: Float64, sizes: Sequence[int], draws: int, seed: int) 
     Ramos et al. (2025), section 7.3, drew once; here it is repeated. The images of a small draw
     are among those of a larger one with the same number.
 
-    Args:
-        columns: (n, columns): scores by image, one column per model and metric.
-        sizes: images to draw; one result each.
-        draws: how often.
-        seed: the same seed gives the same draws, whatever the columns.
+    ``columns`` (n, columns): scores by image, one column per model and metric.
     """
     rng = np.random.default_rng([seed, _RANDOM])
     scores = np.full((len(sizes), draws, columns.shape[1]), np.nan)
@@ -62,14 +52,9 @@ def matched_draws(
 ) -> list[Draws]:
     """Return the scores of images drawn from all with the class mix of some of them.
 
-    Args:
-        columns: (n, columns): scores by image.
-        classes: (n,): number of each image's class.
-        leaked: the images whose mix is wanted, such as leaked ones, (n,) each; one result each.
-        draws: how often.
-        seed: the same seed gives the same draws, whatever the columns.
-        size: images of a draw, whose mix is that of as many of the given ones drawn first; by
-            default as many as given.
+    ``columns`` (n, columns): scores by image. ``classes`` (n,): number of each image's class.
+    ``leaked``: the images whose mix is wanted, such as leaked ones, (n,) each; one result each.
+    With ``size`` the mix is that of as many of the given ones, drawn first.
     """
     order_of_mix = [np.random.default_rng([seed, _MIX, row]) for row in range(len(leaked))]
     rng = np.random.default_rng([seed, _MATCHED])
@@ -100,12 +85,7 @@ def part_draws(columns: Float64, part: Bool, size: int, draws: int, seed: int) -
 
     A part of no more images is used as it is, once.
 
-    Args:
-        columns: (n, columns): scores by image.
-        part: (n,): its images.
-        size: images of a draw.
-        draws: how often.
-        seed: the same seed gives the same draws, whatever the columns.
+    ``columns`` (n, columns): scores by image. ``part`` (n,): its images.
     """
     own = np.flatnonzero(part)
     if len(own) <= size:

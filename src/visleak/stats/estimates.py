@@ -37,10 +37,7 @@ MOST_OF_ONE: Final = 0.8
 def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
     """Return the mean of some images' scores: shares by Wilson, other metrics by BCa bootstrap.
 
-    Args:
-        values: (k,), of the images.
-        share: each is 0 or 1.
-        seed: of the bootstrap.
+    ``values`` (k,), of the images.
     """
     if not len(values):
         return NOTHING
@@ -98,10 +95,6 @@ def gain_of(difference: Estimate, part: int, whole: int) -> Estimate:
     A part and the whole share images, so no interval for independent samples applies. But the
     whole's score is the mean of both parts', so the gain is ``1 - part / whole`` times the
     difference of the part and the rest, which share none.
-
-    Args:
-        difference: part minus rest.
-        part, whole: images.
     """
     return scaled(difference, 1.0 - part / whole) if whole else NOTHING
 
@@ -114,15 +107,9 @@ def fair_of(
     Leaked images are often of easy classes; the images kept are then of harder ones than the
     benchmark. So each class has its weight in the benchmark (post-stratification).
 
-    Args:
-        values: (n,), of all images.
-        classes: (n,), number of each image's class; ``None`` if there are none.
-        kept: (n,), which images are kept.
-        share: each value is 0 or 1.
-        seed: of the bootstrap.
-
-    Returns:
-        The estimate, and how many classes have no image left, which it leaves out.
+    ``values`` (n,), of all images. ``classes`` (n,), number of each image's class; ``None`` if
+    there are none. ``kept`` (n,), which images are kept. Returns the estimate, and how many classes
+    have no image left, which it leaves out.
     """
     if classes is None or not kept.any():
         return score_of(values[kept], share=share, seed=seed), 0

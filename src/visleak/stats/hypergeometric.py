@@ -27,9 +27,8 @@ def hypergeometric_sum(
     From stratum ``i`` of ``sizes[i]``, of whom ``marked[i]`` are marked, ``drawn[i]`` are drawn,
     each at most once.
 
-    Returns:
-        The least number listed, and the probabilities of it and those that follow; they sum to
-        1 up to rounding. What is not listed is rarer than :data:`LEAST`.
+    Returns the least number listed, and the probabilities of it and those that follow; they sum to
+    1 up to rounding. What is not listed is rarer than :data:`LEAST`.
 
     >>> least, probability = hypergeometric_sum([4, 2], [2, 1], [2, 1])
     >>> least, [round(float(p), 4) for p in probability]

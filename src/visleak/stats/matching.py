@@ -31,19 +31,13 @@ _MATCHING: Final = 4
 
 @dataclass(frozen=True)
 class Matched:
-    """Leaked images and their matched controls.
+    """Leaked images and their matched controls."""
 
-    Attributes:
-        leaked: ``int64`` (m,): positions of leaked images that have controls, ascending.
-        controls: ``int64`` (m, k): positions of their controls, each in one place only.
-        alone: leaked images without.
-        difficulty: mean share of the images that are easier, in [0, 1]: of all leaked images, of
-            all others, of the leaked images with controls, of the controls.
-    """
-
-    leaked: Int64
-    controls: Int64
-    alone: int
+    leaked: Int64  # (m,): positions of leaked images that have controls, ascending
+    controls: Int64  # (m, k): positions of their controls, each in one place only
+    alone: int  # leaked images without
+    # mean share of the images that are easier, in [0, 1]: of all leaked images, of all others, of
+    # the leaked images with controls, of the controls
     difficulty: tuple[float, float, float, float]
 
     def sets(self, count: int) -> Int64:
@@ -62,11 +56,9 @@ def matched_controls(
     In each round every leaked image takes the image of its class that is left and nearest in
     difficulty, in random order. An image that finds none within :data:`CALIPER` has no control.
 
-    Args:
-        difficulty: (n,): larger is harder; NaN if it is not known. Only the order counts.
-        classes: (n,): number of each image's class; ``None`` if there are none.
-        leaked: (n,): which images leak.
-        seed: of the order.
+    ``difficulty`` (n,): larger is harder; NaN if it is not known. Only the order counts.
+    ``classes`` (n,): number of each image's class; ``None`` if there are none. ``leaked`` (n,):
+    which images leak.
     """
     known = ~np.isnan(difficulty)
     rank = np.full(len(difficulty), np.nan)

@@ -13,9 +13,7 @@ from visleak.errors import UsageError
 def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
     """Return Student's interval of the mean of independent values; NaN of fewer than two.
 
-    Args:
-        values: (n,); NaN are left out.
-        confidence: between 0 and 1, both excluded.
+    ``values`` (n,); NaN are left out.
 
     >>> [round(end, 3) for end in t_interval([1.0, 2.0, 3.0])]
     [-0.484, 4.484]
@@ -38,14 +36,7 @@ def t_test_power(
 ) -> npt.NDArray[np.float64]:
     """Return the probability that a one-sided t test finds a mean above 0.
 
-    Args:
-        effect: the true mean.
-        spread: true standard deviation of a value, 0 or more.
-        count: number of values, two or more.
-        level: one minus the chance of a false finding, between 0 and 1.
-
-    Returns:
-        Of the shape that the arguments have together. A mean of 0 without spread is not found.
+    Returns of the shape that the arguments have together. A mean of 0 without spread is not found.
 
     Source: Johnson & Welch 1940, "Applications of the non-central t-distribution".
 

@@ -14,14 +14,8 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     However the tests depend on each other: if those below 0.05 are believed, the chance that any
     of them is a false alarm is at most 0.05.
 
-    Args:
-        p: (n,): probabilities in [0, 1]; NaN if there was no test, which does not count.
-
-    Returns:
-        ``float64`` (n,): in [0, 1], none below its ``p``; NaN if ``p`` is.
-
-    Raises:
-        UsageError: not a column, or a value is not a probability.
+    ``p`` (n,): probabilities in [0, 1]; NaN if there was no test, which does not count. Returns
+    (n,): in [0, 1], none below its ``p``; NaN if ``p`` is.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
 

@@ -43,21 +43,10 @@ def permutation_test(
     choices that were drawn it counts half of those as far off, the seen one among them, so it is
     never below ``0.5 / (resamples + 1)``.
 
-    Args:
-        values: (n,): finite numbers.
-        chosen: (n,): which rows.
-        strata: (n,): anything that can be compared; rows are only compared with others of their
-            stratum. Strata that were chosen whole or not at all say nothing.
-        mid: return the mid-p value; otherwise the conservative one.
-        resamples: how many choices to draw where the test is not exact.
-        seed: the same seed gives the same probability. The order of the rows does not matter.
-
-    Returns:
-        In [0, 1]. NaN if only one choice was possible, as where no row was chosen or all
-        were. If all values are equal, 1, and 0.5 as mid-p.
-
-    Raises:
-        UsageError: columns of different lengths, values that are not numbers, no resamples.
+    ``values`` (n,): finite numbers. ``chosen`` (n,): which rows. ``strata`` (n,): anything that can
+    be compared; rows are only compared with others of their stratum. Strata that were chosen whole
+    or not at all say nothing. Returns NaN if only one choice was possible, as where no
+    row was chosen or all were. If all values are equal, 1, and 0.5 as mid-p.
 
     Source: Fisher 1935, "The design of experiments", section 21; Lancaster 1961, "Significance
     tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation

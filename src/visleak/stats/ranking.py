@@ -19,14 +19,10 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What is found as a threshold falls past each score that occurs, highest first.
+    """What is found as a threshold falls past each score that occurs, highest first."""
 
-    Attributes:
-        threshold: ``float64`` (k,), falling: distinct scores; a row is found if at or above.
-        true, false: ``int64`` (k,): true and false rows found so far.
-    """
-
-    threshold: Float64
+    threshold: Float64  # (k,), falling: distinct scores; a row is found if at or above
+    # true, false: (k,): true and false rows found so far
     true: Int64
     false: Int64
 
@@ -44,12 +40,7 @@ class Steps:
 def steps(score: npt.ArrayLike, true: npt.ArrayLike) -> Steps:
     """Return the counts at every threshold that makes a difference.
 
-    Args:
-        score: (n,), higher is more likely true.
-        true: (n,), whether each row is true.
-
-    Raises:
-        UsageError: no rows, columns of different lengths, or a score that is not a number.
+    ``score`` (n,), higher is more likely true. ``true`` (n,), whether each row is true.
     """
     value, hit = np.asarray(score, np.float64), np.asarray(true, np.bool_)
     if value.ndim != 1 or value.shape != hit.shape:

@@ -59,11 +59,7 @@ def wilson(
 
 
 def check_counts(k: int, n: int, confidence: float) -> None:
-    """Refuse impossible counts, and invalid confidence levels.
-
-    Raises:
-        UsageError: ``k`` does not lie between 0 and ``n``, or ``confidence`` not between 0 and 1.
-    """
+    """Refuse impossible counts, and invalid confidence levels."""
     if not 0 <= k <= n:
         raise UsageError(f"k must lie between 0 and n = {n}; got {k}")
     check_confidence(confidence)

@@ -41,16 +41,10 @@ def cluster_bootstrap(
 ) -> tuple[float, float]:
     """Return the percentile interval of a statistic, drawing whole clusters.
 
-    Args:
-        statistic: takes row numbers, (k,), of which some occur several times; NaN if it is
-            not defined, which leaves the resample out.
-        clusters: (n,): which cluster each row belongs to; anything that can be compared.
-        resamples: how many times to draw.
-        confidence: between 0 and 1, both excluded.
-        seed: the same seed gives the same interval.
-
-    Returns:
-        Lower and upper end; NaN if no resample defines the statistic.
+    ``statistic``: takes row numbers, (k,), of which some occur several times; NaN if it is not
+    defined, which leaves the resample out. ``clusters`` (n,): which cluster each row belongs to;
+    anything that can be compared. Returns lower and upper end; NaN if no resample defines the
+    statistic.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 3.8.
 

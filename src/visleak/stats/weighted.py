@@ -24,18 +24,9 @@ def weighted_wilson(
     are 0 or few are 1: 91 %. With the smaller one about 95 % cover, or more
     (``benchmarks/impact_statistics.py``). The weights are taken as known.
 
-    Args:
-        values: (n,): 0 or 1, or false or true.
-        weights: (n,): 0 or more; only their proportions matter, and a row of weight 0 does not
-            count.
-        confidence: between 0 and 1, both excluded.
-
-    Returns:
-        Both ends; ``(nan, nan)`` where no row counts.
-
-    Raises:
-        UsageError: columns of two lengths, a value that is not 0 or 1, a weight that is negative
-            or no number.
+    ``values`` (n,): 0 or 1, or false or true. ``weights`` (n,): 0 or more; only their proportions
+    matter, and a row of weight 0 does not count. Returns both ends; ``(nan, nan)`` where no row
+    counts.
 
     Source: Kish 1965, "Survey sampling", section 11.7; Korn & Graubard 1998, "Confidence
     intervals for proportions with small expected number of positive counts estimated from survey
@@ -63,11 +54,7 @@ def weighted_wilson(
 def weighted_columns(
     values: npt.ArrayLike, weights: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the rows that count, and their weights over the largest one.
-
-    Raises:
-        UsageError: columns of two lengths, or a weight that is negative or no number.
-    """
+    """Return the rows that count, and their weights over the largest one."""
     column, weight = np.asarray(values, np.float64), np.asarray(weights, np.float64)
     if column.ndim != 1 or column.shape != weight.shape:
         raise UsageError(

@@ -41,19 +41,12 @@ Row = tuple[str | None, str | None]
 
 @dataclass(frozen=True)
 class Captions:
-    """Captions and the images they are of.
+    """Captions and the images they are of."""
 
-    Attributes:
-        ids: of the images; as often as there are captions of one.
-        texts: the captions, in the order of the file.
-        empty: captions without any text, which are ignored.
-        source: where they come from, in words.
-    """
-
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    empty: int
-    source: str
+    ids: tuple[str, ...]  # of the images; as often as there are captions of one
+    texts: tuple[str, ...]  # the captions, in the order of the file
+    empty: int  # captions without any text, which are ignored
+    source: str  # where they come from, in words
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.texts):
@@ -79,16 +72,7 @@ class Captions:
         return sum(len(owners[text]) > 1 for text in self.texts)
 
     def chosen(self, which: str) -> Captions:
-        """Return those captions that are used.
-
-        Args:
-            which: ``first`` of each image, ``all``, or the number of one, from 1; an image that
-                has fewer has none then.
-
-        Raises:
-            UsageError: it is none of these.
-            VisleakError: no image has as many.
-        """
+        """Return those captions that are used."""
         if which == ALL:
             return self
         number = 1 if which == FIRST else int(which) if _is_number(which) else 0
@@ -115,11 +99,7 @@ def _is_number(text: str) -> bool:
 
 
 def captions_of(images: ImageSet) -> Captions:
-    """Return the captions of a set, one per image.
-
-    Raises:
-        UsageError: it has none.
-    """
+    """Return the captions of a set, one per image."""
     if images.captions is None or images.captions.null_count == len(images):
         raise UsageError(
             f"set {images.name!r} has no captions; give them with --captions FILE: {WRITTEN}"
@@ -131,12 +111,7 @@ def captions_of(images: ImageSet) -> Captions:
 
 
 def read_captions(path: Path) -> Captions:
-    """Return the captions of a file.
-
-    Raises:
-        UsageError: there is no such file, or its format is unknown.
-        VisleakError: it is damaged, or holds no captions.
-    """
+    """Return the captions of a file."""
     if not path.is_file():
         raise UsageError(f"--captions {path}: there is no such file; give {WRITTEN}")
     reader = _READERS.get(path.suffix.lower())

@@ -50,35 +50,16 @@ Weights = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A network without its weights.
+    """A network without its weights."""
 
-    Attributes:
-        of: its library: ``cifar``, ``timm`` or ``torchvision``.
-        build: from the number of classes to the network.
-        head: the name of the tensor whose first axis is the classes.
-        preprocessing: of images by default.
-    """
-
-    of: str
-    build: Callable[[int], Any]
-    head: str
-    preprocessing: Callable[[], Preprocessing]
+    of: str  # its library: `cifar`, `timm` or `torchvision`
+    build: Callable[[int], Any]  # from the number of classes to the network
+    head: str  # the name of the tensor whose first axis is the classes
+    preprocessing: Callable[[], Preprocessing]  # of images by default
 
 
 def checkpoint_classifier(request: Request) -> Classifier:
-    """Return ``checkpoint:FILE?arch=NAME[&prep=FILE.json]``.
-
-    Args:
-        request: ``arch`` is ``resnet20``, ``32``, ``44``, ``56``, ``110`` or ``1202`` for the CIFAR
-            networks of He et al., else an architecture of timm or torchvision. ``prep`` is a recipe
-            of the preprocessing; by default as the architecture's own library does, and for the
-            CIFAR networks at 32 x 32.
-
-    Raises:
-        UsageError: no architecture is named, or an unknown one.
-        MissingExtra: torch is not installed.
-        VisleakError: the file holds no weights, or those of another network.
-    """
+    """Return ``checkpoint:FILE?arch=NAME[&prep=FILE.json]``."""
     request.knows("arch", "prep", *RUNNING)
     path = file_of(request, "a .pt, .pth, .th or .safetensors file of weights")
     name = request.options.get("arch", "")
@@ -112,13 +93,6 @@ def read_weights(path: Path, what: str) -> dict[str, Any]:
     """Return the tensors of a file by name, without wrappers and prefixes of training code.
 
     No code in the file is run: ``safetensors``, or torch with ``weights_only``.
-
-    Args:
-        path: the file.
-        what: their user, for messages.
-
-    Raises:
-        VisleakError: it holds no named tensors.
     """
     torch = library("torch", "torch", what)
     try:

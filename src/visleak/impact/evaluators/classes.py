@@ -38,21 +38,14 @@ UNLABELLED: Final = -2
 
 @dataclass(frozen=True)
 class Classes:
-    """The outputs of a model as classes of a set.
+    """The outputs of a model as classes of a set."""
 
-    Attributes:
-        names: one per output, as the set's labels spell it where it is a class of the set.
-        first: ``int64`` (c,): the first output of the same name; outputs of one name are one class.
-        in_set: ``bool`` (c,): the set has images of this class.
-        rule: why, in words.
-        foreign: labels of the set without an output.
-    """
-
+    # one per output, as the set's labels spell it where it is a class of the set
     names: tuple[str, ...]
-    first: Int64
-    in_set: Bool
-    rule: str
-    foreign: tuple[str, ...] = ()
+    first: Int64  # (c,): the first output of the same name; outputs of one name are one class
+    in_set: Bool  # (c,): the set has images of this class
+    rule: str  # why, in words
+    foreign: tuple[str, ...] = ()  # labels of the set without an output
 
     def __len__(self) -> int:
         return len(self.names)
@@ -87,16 +80,6 @@ def classes_of(
     them; the labels as numbers of outputs, if all are whole numbers below ``width``; the labels
     sorted as text, if there are ``width`` of them (torchvision's ImageFolder numbers folders so).
     Without labels: the names, else the numbers of the outputs.
-
-    Args:
-        width: number of outputs.
-        labels: of the set's images, or ``None``.
-        own: names that the model itself has.
-        file: names in the order of the outputs; see :func:`read_names`.
-
-    Raises:
-        UsageError: the file cannot be read, or is of another number of classes.
-        VisleakError: none of these applies.
     """
     distinct = _distinct(labels)
     given = read_names(file, width) if file else None
@@ -132,15 +115,10 @@ def classes_of(
 
 
 def read_names(path: Path, width: int) -> Names:
-    """Return the names of outputs from a file.
+    """Return the names of outputs from a file, which must name all of them.
 
-    Args:
-        path: text with one name per line in the order of the outputs, or ``.json``: a list of
-            names, or ``{"0": NAME}``, ``{"0": [NAME, NAME]}`` or ``{NAME: 0}``.
-        width: number of outputs.
-
-    Raises:
-        UsageError: it cannot be read, or does not name every output.
+    Text with one name per line in the order of the outputs, or ``.json``: a list of names, or
+    ``{"0": NAME}``, ``{"0": [NAME, NAME]}`` or ``{NAME: 0}``.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -252,15 +230,11 @@ _CODE: Final = re.compile(r"\d+|n\d{8}")
 
 @dataclass(frozen=True)
 class ClassNames:
-    """The classes of a zero-shot classifier.
+    """The classes of a zero-shot classifier."""
 
-    Attributes:
-        classes: their labels, as the set spells them where it has them, in the order of ``names``.
-        names: of the classes in prompts.
-    """
-
+    # their labels, as the set spells them where it has them, in the order of `names`
     classes: Classes
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the classes in prompts
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.classes):
@@ -279,16 +253,7 @@ class ClassNames:
 
 
 def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
-    """Return the classes and their names: those of a file, else the labels themselves.
-
-    Args:
-        labels: of the set's images, or ``None``.
-        file: with names; see :data:`WRITTEN`.
-
-    Raises:
-        UsageError: there are neither names nor labels, or labels are not names.
-        VisleakError: the file cannot be used, or has no class of the set.
-    """
+    """Return the classes and their names: those of a file, else the labels themselves."""
     distinct = sorted(pc.unique(labels).drop_null().to_pylist()) if labels is not None else []
     if file is None:
         return _by_labels(distinct)
@@ -305,12 +270,7 @@ def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
 
 
 def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
-    """Return names by label, or names alone in the order of the file.
-
-    Raises:
-        UsageError: the file does not exist.
-        VisleakError: it is not written as :data:`WRITTEN` says.
-    """
+    """Return names by label, or names alone in the order of the file."""
     if not path.is_file():
         raise UsageError(f"--classes {path}: file not found; write {WRITTEN}")
     try:

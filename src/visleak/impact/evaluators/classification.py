@@ -37,15 +37,10 @@ _SUM: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The predictions of a model, image by image.
+    """The predictions of a model, image by image."""
 
-    Attributes:
-        best: ``int64`` (n, 5): outputs, likeliest first; :data:`NONE` where there are fewer.
-        confidence: ``float32`` (n,) in [0, 1]: probability of the first.
-    """
-
-    best: Int64
-    confidence: Float32
+    best: Int64  # (n, 5): outputs, likeliest first; NONE where there are fewer
+    confidence: Float32  # (n,) in [0, 1]: probability of the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +82,8 @@ class Classification:
 def ranked(outputs: Float32, allowed: Bool) -> Ranked:
     """Return the best outputs of each row; of equal ones the first comes first.
 
-    Args:
-        outputs: ``float32`` (n, c), logits or probabilities, larger for likelier classes.
-        allowed: ``bool`` (c,): outputs that may be predicted.
+    ``outputs`` (n, c), logits or probabilities, larger for likelier classes. ``allowed`` (c,):
+    outputs that may be predicted.
     """
     columns = np.flatnonzero(allowed)
     kept = outputs[:, columns].astype(np.float64)
@@ -120,9 +114,8 @@ def _confidence(outputs: Float32, kept: Float64) -> Float32:
 def hits(best: Int64, targets: Int64) -> Bool:
     """Return which predictions are correct, ``bool`` (n, k).
 
-    Args:
-        best: (n, k), outputs or :data:`NONE`.
-        targets: (n,), outputs, or below 0 where no prediction can be correct.
+    ``best`` (n, k), outputs or :data:`NONE`. ``targets`` (n,), outputs, or below 0 where no
+    prediction can be correct.
     """
     return np.asarray((best == targets[:, None]) & (best >= 0))
 
@@ -143,23 +136,7 @@ def save(
     force: bool = False,
     **more: Any,
 ) -> Classification:
-    """Write predictions, their file last, and return the result.
-
-    Args:
-        images: the set.
-        rows: positions of the images with a prediction.
-        found: the predictions.
-        classes: of the outputs.
-        target: the file.
-        model: its name.
-        about: how the predictions were made, for the file.
-        problems: images without a prediction.
-        allowed: outputs that may be predicted; by default all.
-        scores: of the allowed outputs, to be written too.
-        notes: what a reader must know of the model.
-        force: replace an existing file.
-        more: further fields of the result.
-    """
+    """Write predictions, their file last, and return the result."""
     chosen = np.arange(len(classes)) if allowed is None else np.flatnonzero(allowed)
     names = pa.array(classes.names, pa.string())
     columns: dict[str, Any] = {}

@@ -68,17 +68,11 @@ class Computes(Protocol):
 
 @dataclass
 class Classifier:
-    """A network with an output per class; :class:`visleak.impact.evaluators.feeding.Network`.
+    """A network with an output per class; :class:`visleak.impact.evaluators.feeding.Network`."""
 
-    Attributes:
-        network: whose outputs they are.
-        prepared: everything its input depends on, as plain values.
-        names: of its outputs, as the model has them; ``None`` where it has none.
-    """
-
-    network: Computes
-    prepared: Mapping[str, Any]
-    names: Names | None = None
+    network: Computes  # whose outputs they are
+    prepared: Mapping[str, Any]  # everything its input depends on, as plain values
+    names: Names | None = None  # of its outputs, as the model has them; `None` where it has none
 
     #: In messages.
     kind = "model"
@@ -147,24 +141,7 @@ def torch_classifier(
     shown: tuple[str, ...] = (),
     recipe: Recipe | None = None,
 ) -> Classifier:
-    """Return a module as a classifier, tried on a grey image.
-
-    Args:
-        request: of the user.
-        module: the network, in ``float32`` on the CPU.
-        call: how it is called.
-        digest: of its weights and of what it does with them.
-        preprocessing: of images.
-        running: where and how.
-        names: of its outputs.
-        shown: options that are part of its name.
-        recipe: where the preprocessing comes from a file, what it says of the order of channels
-            and axes, and of the output.
-
-    Raises:
-        VisleakError: the module does not accept such images, or does not return a row of outputs
-            for each.
-    """
+    """Return a module as a classifier, tried on a grey image."""
     name = request.named(*shown)
 
     def outputs(loaded: Any, inputs: Any) -> Any:
@@ -208,10 +185,6 @@ def running_of(request: Request) -> Running:
     """Return where and how a network runs, by default in ``fp32``.
 
     A score is of the network as it was trained; half precision may change it.
-
-    Raises:
-        UsageError: as :meth:`visleak.encoders.network.Running.asked`.
-        MissingExtra: torch is not installed.
     """
     return Running.asked(replace(request, options={"precision": "fp32", **request.options}))
 
@@ -242,12 +215,7 @@ def _arranged(inputs: Any, recipe: Recipe) -> Any:
 
 
 def file_of(request: Request, what: str) -> Path:
-    """Return the file that a request names.
-
-    Raises:
-        UsageError: none is named.
-        VisleakError: there is none.
-    """
+    """Return the file that a request names."""
     path = Path(request.wanted_argument("FILE")).expanduser()
     if not path.is_file():
         raise VisleakError(f"{request.called}: there is no file {path}; give {what}")
@@ -269,12 +237,7 @@ def _described(made: Any) -> str:
 
 
 def hf_classifier(request: Request) -> Classifier:
-    """Return ``hf:FOLDER`` or ``hf:OWNER/NAME``: a model for image classification.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        VisleakError: it could not be loaded, is not a classifier, or its preprocessing is unknown.
-    """
+    """Return ``hf:FOLDER`` or ``hf:OWNER/NAME``: a model for image classification."""
     request.wanted_argument("FOLDER")
     request.knows(*RUNNING)
     found = find_model(request)
@@ -309,14 +272,7 @@ def _hf_names(id2label: object) -> Names | None:
 
 
 def timm_classifier(request: Request) -> Classifier:
-    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder.
-
-    Raises:
-        UsageError: timm has no such model.
-        MissingExtra: timm is not installed.
-        VisleakError: timm, or the torchvision it needs, cannot be imported; its weights
-            could not be loaded; it has no classes.
-    """
+    """Return a model of timm by name, ``hf-hub:OWNER/NAME`` or folder."""
     name = request.wanted_argument("NAME")
     request.knows(*RUNNING)
     timm = library("timm", "timm", request.called)
@@ -354,13 +310,7 @@ def _timm_names(timm: Any, module: Any) -> Names | None:
 
 
 def onnx_classifier(request: Request) -> Classifier:
-    """Return ``onnx:FILE[?prep=FILE.json]``, run by onnxruntime without torch.
-
-    Raises:
-        UsageError: there is no such file, or no recipe of its preprocessing.
-        MissingExtra: onnxruntime is not installed.
-        VisleakError: it is not a network from images to a row of outputs.
-    """
+    """Return ``onnx:FILE[?prep=FILE.json]``, run by onnxruntime without torch."""
     network = onnx_encoder(request)
     return Classifier(network, recipe_of(request, Path(request.argument)).as_dict())
 
@@ -370,11 +320,6 @@ def torchscript_classifier(request: Request) -> Classifier:
 
     A TorchScript file is a program of torch's own operators, which may also read and write files:
     load trusted files only.
-
-    Raises:
-        UsageError: there is no recipe of its preprocessing.
-        MissingExtra: torch is not installed.
-        VisleakError: there is no such file, or it is not a network from images to a row of outputs.
     """
     request.knows("prep", *RUNNING)
     advice = "a file that torch.jit.save wrote"

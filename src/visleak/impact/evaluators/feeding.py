@@ -37,26 +37,16 @@ WIDEST_KEPT: Final = 4096
 
 
 class Network(Protocol):
-    """A network that takes prepared images in batches; the parts of an encoder that are needed.
+    """A network that takes prepared images in batches; the parts of an encoder that are needed."""
 
-    Attributes:
-        name: for people.
-        digest: of the weights and the preparation.
-        enough: short side in pixels at which an image may be decoded in part; 0 decodes all.
-        width: numbers per image.
-        prepared: everything its input depends on, as plain values.
-        batch: images per call.
-        preparation: makes the network's input from an image; runs in the workers.
-        precision, device: how and where it runs, for people.
-    """
-
-    name: str
-    digest: str
-    enough: int
-    width: int
-    prepared: Mapping[str, Any]
-    batch: int
-    preparation: Preparation
+    name: str  # for people
+    digest: str  # of the weights and the preparation
+    enough: int  # short side in pixels at which an image may be decoded in part; 0 decodes all
+    width: int  # numbers per image
+    prepared: Mapping[str, Any]  # everything its input depends on, as plain values
+    batch: int  # images per call
+    preparation: Preparation  # makes the network's input from an image; runs in the workers
+    # precision, device: how and where it runs, for people
     precision: str
     device: str
 
@@ -67,17 +57,11 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The outputs of some images of a set.
+    """The outputs of some images of a set."""
 
-    Attributes:
-        rows: positions in the set, ascending, of those that have outputs.
-        outputs: ``float32`` (rows, width).
-        unreadable: those that have none, and why.
-    """
-
-    rows: Int64
-    outputs: Float32
-    unreadable: tuple[Problem, ...]
+    rows: Int64  # positions in the set, ascending, of those that have outputs
+    outputs: Float32  # (rows, width)
+    unreadable: tuple[Problem, ...]  # those that have none, and why
 
 
 @contextmanager
@@ -86,11 +70,7 @@ def context(
 ) -> Iterator[RunContext]:
     """Give a place to read and prepare the images of a set, with a cache.
 
-    Args:
-        images: the set.
-        workers: processes that decode and prepare; by default one per core.
-        cache: folder for outputs between runs; ``None`` for none.
-        progress: reports each step.
+    ``cache``: folder for outputs between runs; ``None`` for none.
     """
     with (
         open_cache(cache) as store,
@@ -107,15 +87,7 @@ def feed(
     Memory is a few tasks per worker and one batch, whatever the size of the set. Neither the number
     of workers nor other images of the set change an output.
 
-    Args:
-        images: the set.
-        network: its ``forward`` is called in this process.
-        place: of the work. Outputs in its cache are not computed.
-        rows: positions to take, ascending; default all.
-
-    Raises:
-        UsageError: the set has no images, only embeddings.
-        VisleakError: the network failed.
+    ``rows``: positions to take, ascending; default all.
     """
     refuse_embeddings(images)
     positions = range(len(images)) if rows is None else rows
@@ -157,11 +129,7 @@ def _as_encoder(network: Network) -> BatchEncoder:
 
 
 def image_vectors(images: ImageSet, encoder: Encoder, place: RunContext) -> Fingerprints:
-    """Return the unit vectors of the readable images of a set; from the cache where known.
-
-    Raises:
-        VisleakError: none can be read.
-    """
+    """Return the unit vectors of the readable images of a set; from the cache where known."""
     prints = fingerprint(images, encoder, place)
     if len(prints):
         return prints
@@ -169,11 +137,7 @@ def image_vectors(images: ImageSet, encoder: Encoder, place: RunContext) -> Fing
 
 
 def refuse_embeddings(images: ImageSet) -> None:
-    """Refuse a set of embeddings.
-
-    Raises:
-        UsageError: it has none.
-    """
+    """Refuse a set of embeddings."""
     if not images.has_pixels:
         raise UsageError(
             f"set {images.name!r} has embeddings and no images; give the images themselves"

@@ -41,11 +41,7 @@ _ROWS: Final = 8_192
 
 
 def check_target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Return the path of the predictions; call it before any work is done.
-
-    Raises:
-        UsageError: it has another suffix, or exists already.
-    """
+    """Return the path of the predictions; call it before any work is done."""
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise UsageError(f"predictions are written as .parquet or .csv; got {str(target)!r}")
@@ -64,19 +60,8 @@ def write_predictions(
 ) -> Path:
     """Write predictions in one step, as Parquet or CSV by the suffix of the path.
 
-    Args:
-        path: ``.parquet`` or ``.csv``.
-        ids: of the images, in the order of the set.
-        columns: name to values, as many as ids: Arrow or numpy arrays or lists. Lists of values,
-            one list per image, come as an Arrow list array or a numpy array (n, k); CSV has none.
-        about: how they were made, as plain values; stored in the Parquet metadata as JSON under
-            ``visleak``, with the version of visleak. CSV has no metadata.
-        classes: names of the columns of ``scores``, for the metadata key ``classes``.
-        force: replace a file that is there.
-
-    Raises:
-        UsageError: the path cannot be used.
-        VisleakError: the file cannot be written.
+    ``columns``: name to values, as many as ids: Arrow or numpy arrays or lists. Lists of values,
+    one list per image, come as an Arrow list array or a numpy array (n, k); CSV has none.
     """
     target = check_target(path, force=force)
     wrong = [name for name, values in columns.items() if len(values) != len(ids)]
@@ -98,9 +83,8 @@ def write_predictions(
 def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
     """Write the images without a prediction next to the file of those with one.
 
-    Returns:
-        The file, as ``predictions.unreadable.csv``; ``None`` where there are none, and then one of
-        an earlier run is removed.
+    Returns the file, as ``predictions.unreadable.csv``; ``None`` where there are none, and then one
+    of an earlier run is removed.
     """
     beside = target.with_name(f"{target.stem}.unreadable.csv")
     try:
@@ -174,13 +158,7 @@ LIBRARIES: Final = (
 
 
 def about_set(images: ImageSet, read: int, unreadable: int) -> dict[str, Any]:
-    """Return what identifies a set, as plain values.
-
-    Args:
-        images: the set.
-        read: images with a prediction.
-        unreadable: images without one.
-    """
+    """Return what identifies a set, as plain values."""
     return {
         "name": images.name,
         "dataset": images.dataset,
@@ -230,13 +208,7 @@ class Evaluation(Protocol):
 
 
 def document_of(result: Evaluation, headline: str, facts: Iterable[tuple[str, str]]) -> Document:
-    """Return a result as a document.
-
-    Args:
-        result: of an evaluator.
-        headline: one line.
-        facts: names and texts.
-    """
+    """Return a result as a document."""
     every = list(facts)
     if result.unreadable_file is not None:
         every.append(

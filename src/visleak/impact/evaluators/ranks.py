@@ -27,17 +27,11 @@ PAIRS: Final = 65_536
 
 @dataclass(frozen=True)
 class Sides:
-    """Images and the captions that they are compared with.
+    """Images and the captions that they are compared with."""
 
-    Attributes:
-        images: ``float32`` (n, d), unit rows.
-        captions: ``float32`` (m, d), unit rows: the whole collection.
-        owner: ``int64`` (m,): row of the image that a caption is of; -1 where that image is not
-            among them.
-    """
-
-    images: Float32
-    captions: Float32
+    images: Float32  # (n, d), unit rows
+    captions: Float32  # (m, d), unit rows: the whole collection
+    # (m,): row of the image that a caption is of; -1 where that image is not among them
     owner: Int64
 
     def __post_init__(self) -> None:
@@ -50,13 +44,7 @@ class Sides:
 def ranks(
     sides: Sides, block: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Int64:
-    """Return the rank of the best own caption of every image, (n,); 0 where it has none.
-
-    Args:
-        sides: images and captions.
-        block: images and captions compared at a time; by default what :data:`CELLS` allows.
-        progress: called with the number of finished images, and of all.
-    """
+    """Return the rank of the best own caption of every image, (n,); 0 where it has none."""
     own = best_own(sides)
     step = block or max(int(CELLS**0.5), 1)
     ahead = np.zeros(len(own), np.int64)
@@ -133,33 +121,22 @@ DRAWS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Recall of repeated draws of queries.
+    """Recall of repeated draws of queries."""
 
-    Attributes:
-        mean, deviation: over the draws; the deviation is that of a sample (n - 1).
-        queries: of a draw.
-        draws: number of draws.
-    """
-
+    # mean, deviation: over the draws; the deviation is that of a sample (n - 1)
     mean: float
     deviation: float
-    queries: int = DRAWN
-    draws: int = DRAWS
+    queries: int = DRAWN  # of a draw
+    draws: int = DRAWS  # number of draws
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """How often an image finds its caption among the first.
+    """How often an image finds its caption among the first."""
 
-    Attributes:
-        k: how many of the first count.
-        share: of all queries, once.
-        drawn: of draws of them; ``None`` where there are no more queries than in a draw.
-    """
-
-    k: int
-    share: Rate
-    drawn: Drawn | None
+    k: int  # how many of the first count
+    share: Rate  # of all queries, once
+    drawn: Drawn | None  # of draws of them; `None` where there are no more queries than in a draw
 
     def plain(self) -> dict[str, Any]:
         """Return the numbers, for JSON."""
@@ -180,9 +157,7 @@ def hit_columns(ranks: Int64) -> Mapping[str, Int8]:
 def recalls(ranks: Int64, seed: int = 0) -> Sequence[Recall]:
     """Return the recall at each of :data:`AT`.
 
-    Args:
-        ranks: (n,), from 1.
-        seed: of the draws; those of all k are the same queries.
+    ``ranks`` (n,), from 1.
     """
     hits = np.stack(list(hit_columns(ranks).values()), axis=1).astype(np.float64)
     drawn: list[Drawn | None] = [None] * len(AT)

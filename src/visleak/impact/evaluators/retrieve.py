@@ -70,28 +70,18 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class _Search:
-    """Images and captions as vectors, by the ids of images.
+    """Images and captions as vectors, by the ids of images."""
 
-    Attributes:
-        name, model: for people.
-        ids: of the images that have a vector.
-        images: ``float32`` (n, d), unit rows.
-        owners: id of the image that each caption is of.
-        captions: ``float32`` (m, d), unit rows.
-        about: what both were made of, for the file.
-        problems: images without a vector.
-        notes: what a reader must know of the captions.
-    """
-
+    # name, model: for people
     name: str
     model: str
-    ids: pa.StringArray
-    images: Float32
-    owners: pa.StringArray
-    captions: Float32
-    about: Mapping[str, Any]
-    problems: tuple[Problem, ...]
-    notes: tuple[str, ...]
+    ids: pa.StringArray  # of the images that have a vector
+    images: Float32  # (n, d), unit rows
+    owners: pa.StringArray  # id of the image that each caption is of
+    captions: Float32  # (m, d), unit rows
+    about: Mapping[str, Any]  # what both were made of, for the file
+    problems: tuple[Problem, ...]  # images without a vector
+    notes: tuple[str, ...]  # what a reader must know of the captions
 
 
 def retrieve(

@@ -36,19 +36,12 @@ WRITTEN: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors and the images they are of.
+    """Vectors and the images they are of."""
 
-    Attributes:
-        ids: Arrow string array (n,).
-        matrix: ``float32`` (n, d), unit rows; zero where a stored row has no direction.
-        usable: ``bool`` (n,): the stored row has one.
-        source: as given.
-    """
-
-    ids: pa.StringArray
-    matrix: Float32
-    usable: Bool
-    source: str
+    ids: pa.StringArray  # (n,)
+    matrix: Float32  # (n, d), unit rows; zero where a stored row has no direction
+    usable: Bool  # (n,): the stored row has one
+    source: str  # as given
 
     @property
     def digest(self) -> str:
@@ -61,12 +54,7 @@ class StoredVectors:
 
 
 def read_image_vectors(text: str) -> StoredVectors:
-    """Return the vectors of images; their ids are unique.
-
-    Raises:
-        UsageError: there is no such file, or its format is unknown.
-        VisleakError: it is damaged, or an id occurs twice.
-    """
+    """Return the vectors of images; their ids are unique."""
     found = _read_npz(text, "--images") if _is_npz(text) else _read_emb(text, "--images")
     counts = found.ids.value_counts()
     if len(counts) < len(found.ids):
@@ -78,12 +66,7 @@ def read_image_vectors(text: str) -> StoredVectors:
 
 
 def read_caption_vectors(text: str) -> StoredVectors:
-    """Return the vectors of captions, each with the id of the image it is of.
-
-    Raises:
-        UsageError: there is nothing of that name, or of another kind.
-        VisleakError: it is damaged.
-    """
+    """Return the vectors of captions, each with the id of the image it is of."""
     return _read_npz(text, "--texts") if _is_npz(text) else _read_emb(text, "--texts")
 
 

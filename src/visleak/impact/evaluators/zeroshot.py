@@ -50,15 +50,10 @@ _OPENAI_FILE: Final = "openai_templates.json"
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """The prompt templates of a classifier.
+    """The prompt templates of a classifier."""
 
-    Attributes:
-        name: ``simple``, ``openai`` or the file.
-        sentences: each with :data:`PLACE` in it, all different.
-    """
-
-    name: str
-    sentences: tuple[str, ...]
+    name: str  # `simple`, `openai` or the file
+    sentences: tuple[str, ...]  # each with PLACE in it, all different
 
     @property
     def digest(self) -> str:
@@ -77,10 +72,6 @@ class Templates:
 
 def load_templates(text: str) -> Templates:
     """Return templates by name, or those of a text file with one per line.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: a line has no placeholder, or occurs twice; or there is none.
 
     >>> load_templates("simple").sentences
     ('a photo of a {}.',)
@@ -139,17 +130,11 @@ BLOCK: Final = 2_048
 
 @dataclass(frozen=True)
 class ClassVectors:
-    """The classifier of some class names.
+    """The classifier of some class names."""
 
-    Attributes:
-        matrix: ``float64`` (classes, width), unit rows.
-        prompts: number of prompts.
-        cut: prompts longer than the context of the model.
-    """
-
-    matrix: Float64
-    prompts: int
-    cut: int
+    matrix: Float64  # (classes, width), unit rows
+    prompts: int  # number of prompts
+    cut: int  # prompts longer than the context of the model
 
 
 def zeroshot(
@@ -241,14 +226,7 @@ def zeroshot(
 def class_vectors(
     tower: TextTower, names: Sequence[str], templates: Templates, progress: Progress = silent
 ) -> ClassVectors:
-    """Return the unit vectors of classes, ensembled over templates.
-
-    Args:
-        tower: encodes the prompts.
-        names: of the classes.
-        templates: of their prompts.
-        progress: reports each step.
-    """
+    """Return the unit vectors of classes, ensembled over templates."""
     prompts = [prompt for name in names for prompt in templates.prompts(name)]
     read = tower.encode(prompts, lambda done, total: progress("reading prompts", done, total))
     each = len(templates.sentences)
@@ -269,10 +247,7 @@ def predicted(images: Float32, classes: Float64, scale: float) -> Ranked:
 
     Equal cosines: the class that comes first is first.
 
-    Args:
-        images: ``float32`` (n, d), unit rows.
-        classes: ``float64`` (c, d), unit rows.
-        scale: of the cosines before the softmax that gives the probability.
+    ``images`` (n, d), unit rows. ``classes`` (c, d), unit rows.
     """
     best = np.empty((len(images), BEST), np.int64)
     confidence = np.empty(len(images), np.float32)

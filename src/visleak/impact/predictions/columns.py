@@ -68,13 +68,6 @@ def text_of(column: pa.Array, where: str) -> pa.StringArray:
 
     >>> text_of(pa.array([1.0, None, 12.0]), "column `id`").to_pylist()
     ['1', None, '12']
-
-    Args:
-        column: of any type.
-        where: its name in a message.
-
-    Raises:
-        VisleakError: it holds something else, such as 1.5.
     """
     column = joined(column)
     if pa.types.is_floating(column.type):

@@ -33,19 +33,12 @@ MISSING: Final = -2
 
 @dataclass(frozen=True)
 class Truth:
-    """The labels of the matched rows of a file.
+    """The labels of the matched rows of a file."""
 
-    Attributes:
-        labels: Arrow string array (m,); null where there is none.
-        vocabulary: normalised labels of the set, each once.
-        source: where they are from, for messages.
-        in_file: they are a column of the file, not of the audited set.
-    """
-
-    labels: pa.StringArray
-    vocabulary: pa.StringArray
-    source: str
-    in_file: bool = False
+    labels: pa.StringArray  # (m,); null where there is none
+    vocabulary: pa.StringArray  # normalised labels of the set, each once
+    source: str  # where they are from, for messages
+    in_file: bool = False  # they are a column of the file, not of the audited set
 
     def codes(self, texts: pa.Array) -> Int64:
         """Return the place of each text in the vocabulary, -1 where it is not one of its labels."""
@@ -59,17 +52,12 @@ class Truth:
 
 @dataclass(frozen=True)
 class Correct:
-    """Which of the matched rows are correct, ``float64`` (m,): 0, 1, NaN for unknown.
+    """Which of the matched rows are correct, ``float64`` (m,): 0, 1, NaN for unknown."""
 
-    Attributes:
-        first: the best prediction is the label.
-        top: the label is among the five best; ``None`` where there are no more than five classes.
-        guesses: ``int64`` (m,): best class in the labels' vocabulary, see :meth:`Truth.guesses`.
-    """
-
-    first: Float64
+    first: Float64  # the best prediction is the label
+    # the label is among the five best; `None` where there are no more than five classes
     top: Float64 | None
-    guesses: Int64
+    guesses: Int64  # (m,): best class in the labels' vocabulary, see guesses
 
 
 def codes(texts: pa.Array, vocabulary: pa.Array) -> Int64:
@@ -93,28 +81,19 @@ def correct_predictions(predicted: pa.StringArray, truth: Truth) -> Correct:
 
 @dataclass(frozen=True)
 class RankedResult:
-    """Ranked classes compared with labels.
+    """Ranked classes compared with labels."""
 
-    Attributes:
-        correct: without the top five where no list has as many, or where no more classes occur.
-        firsts: the best class of each image, null where there is none.
-        longest: length of the longest list.
-        many: more than :data:`TOP` classes occur.
-    """
-
+    # without the top five where no list has as many, or where no more classes occur
     correct: Correct
-    firsts: pa.StringArray
-    longest: int
-    many: bool
+    firsts: pa.StringArray  # the best class of each image, null where there is none
+    longest: int  # length of the longest list
+    many: bool  # more than TOP classes occur
 
 
 def correct_ranked(file: PredictionFile, rows: Int64, truth: Truth) -> RankedResult:
     """Compare lists of classes, best first, with labels.
 
-    Args:
-        file: with the lists.
-        rows: ``int64`` (m,), ascending: the rows that are compared.
-        truth: their labels.
+    ``rows`` (m,), ascending: the rows that are compared.
     """
     label = truth.codes(truth.labels)
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
@@ -143,29 +122,17 @@ def correct_ranked(file: PredictionFile, rows: Int64, truth: Truth) -> RankedRes
 
 @dataclass(frozen=True)
 class ScoredResult:
-    """Class scores compared with labels.
+    """Class scores compared with labels."""
 
-    Attributes:
-        correct: see :class:`Correct`.
-        classless: ``bool`` (m,): the label is not one of the classes.
-        classes: their names.
-    """
-
-    correct: Correct
-    classless: Bool
-    classes: pa.StringArray
+    correct: Correct  # see Correct
+    classless: Bool  # (m,): the label is not one of the classes
+    classes: pa.StringArray  # their names
 
 
 def correct_scores(file: PredictionFile, rows: Int64, truth: Truth) -> ScoredResult:
     """Compare class scores with labels; a label that is not a class is never correct.
 
-    Args:
-        file: with the scores.
-        rows: ``int64`` (m,), ascending: the rows that are compared.
-        truth: their labels.
-
-    Raises:
-        VisleakError: a score is NaN, or classes and scores differ in number.
+    ``rows`` (m,), ascending: the rows that are compared.
     """
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     labelled = truth.labels.is_valid().to_numpy(zero_copy_only=False)
@@ -201,9 +168,8 @@ def correct_scores(file: PredictionFile, rows: Int64, truth: Truth) -> ScoredRes
 def places(values: Float64, members: Int64) -> Int64:
     """Return how many classes come before a class, ties in the order of classes.
 
-    Args:
-        values: (n, c) scores without NaN.
-        members: ``int64`` (n, m): columns of the class; the best place counts.
+    ``values`` (n, c) scores without NaN. ``members`` (n, m): columns of the class; the best place
+    counts.
 
     >>> places(np.array([[0.2, 0.4, 0.4]]), np.array([[2]])).tolist()
     [1]
@@ -246,9 +212,8 @@ def _class_names(file: PredictionFile, width: int) -> pa.Array:
 def _selected(blocks: Iterator[Any], rows: Int64) -> Iterator[tuple[Int64, slice, Any]]:
     """Yield blocks of rows that hold any of the wanted ones.
 
-    Yields:
-        Places in the block, the same as a slice of ``rows``, and the block: an array, or a tuple
-        of arrays of one length.
+    Yields places in the block, the same as a slice of ``rows``, and the block: an array, or a tuple
+    of arrays of one length.
     """
     start = 0
     for block in blocks:

@@ -73,35 +73,24 @@ Blocks = Callable[[], Iterator[pa.Array]]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a reader finds in a file.
+    """What a reader finds in a file."""
 
-    Attributes:
-        columns: with one value per image, as stored; a CSV has text only.
-        lists: readers of the columns in :data:`LISTS` that are there.
-        classes: names of the classes of ``scores``, where the file has them.
-        unused: columns of a type that cannot be used.
-    """
-
-    columns: dict[str, pa.Array]
+    columns: dict[str, pa.Array]  # with one value per image, as stored; a CSV has text only
+    # readers of the columns in LISTS that are there
     lists: dict[str, Blocks] = field(default_factory=dict)
+    # names of the classes of `scores`, where the file has them
     classes: pa.StringArray | None = None
-    unused: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()  # columns of a type that cannot be used
 
 
 @dataclass(frozen=True)
 class PredictionFile:
-    """A prediction file, row by row.
+    """A prediction file, row by row."""
 
-    Attributes:
-        path: as given.
-        ids: Arrow string array (n,), without nulls, unique.
-        columns: the others with one value per image.
-        lists, classes, unused: as of :class:`Contents`.
-    """
-
-    path: str
-    ids: pa.StringArray
-    columns: Mapping[str, pa.Array]
+    path: str  # as given
+    ids: pa.StringArray  # (n,), without nulls, unique
+    columns: Mapping[str, pa.Array]  # the others with one value per image
+    # lists, classes, unused: as of Contents
     lists: Mapping[str, Blocks]
     classes: pa.StringArray | None
     unused: tuple[str, ...]
@@ -117,11 +106,7 @@ class PredictionFile:
     def scores(self) -> Iterator[tuple[Float64, Bool]]:
         """Yield class scores in blocks of rows.
 
-        Yields:
-            Values (rows, classes), NaN where there is no number, and whether a row has scores.
-
-        Raises:
-            VisleakError: rows differ in length.
+        Yields values (rows, classes), NaN where there is no number, and whether a row has scores.
         """
         width, start = 0, 0
         for lists in self.lists["scores"]():
@@ -144,12 +129,7 @@ class PredictionFile:
 
 
 def read_predictions(path: str | os.PathLike[str]) -> PredictionFile:
-    """Read a prediction file; its lists are only read when they are used.
-
-    Raises:
-        UsageError: there is no such file, or its format is not supported.
-        VisleakError: it is damaged or empty, or its ids are missing or not unique.
-    """
+    """Read a prediction file; its lists are only read when they are used."""
     place = Path(path)
     kind = SUFFIXES.get(place.suffix.lower())
     if kind is None:

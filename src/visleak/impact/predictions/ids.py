@@ -24,25 +24,15 @@ _SAMPLE: Final = 10_000
 
 @dataclass(frozen=True)
 class Match:
-    """Rows of a file and their images.
+    """Rows of a file and their images."""
 
-    Attributes:
-        rows: ``int64`` (m,): rows whose id is one of the benchmark's, ascending.
-        images: ``int64`` (m,): position of the image of each.
-        unknown: rows whose id the benchmark lacks.
-    """
-
-    rows: Int64
-    images: Int64
-    unknown: int
+    rows: Int64  # (m,): rows whose id is one of the benchmark's, ascending
+    images: Int64  # (m,): position of the image of each
+    unknown: int  # rows whose id the benchmark lacks
 
 
 def match(ids: pa.StringArray, benchmark: Benchmark, path: str) -> Match:
-    """Match the ids of a file to the images of a benchmark; the order of rows is ignored.
-
-    Raises:
-        VisleakError: no id is one of the benchmark's.
-    """
+    """Match the ids of a file to the images of a benchmark; the order of rows is ignored."""
     place = pc.index_in(ids, value_set=benchmark.ids)
     known = place.is_valid().to_numpy(zero_copy_only=False)
     if not known.any():
@@ -80,16 +70,7 @@ def coverage_note(
 ) -> Iterator[str]:
     """Yield how many images have no prediction.
 
-    Args:
-        answered: ``bool`` (n,), by image of the benchmark.
-        found: rows of the file that mean an image.
-        ids: of all rows of the file.
-        benchmark: the images.
-        path: the file.
-        allow: whether less than :data:`COVERAGE` is allowed.
-
-    Raises:
-        VisleakError: it is less, and not allowed.
+    ``answered`` (n,), by image of the benchmark.
     """
     total, count = len(benchmark), int(answered.sum())
     if count == total:

@@ -61,31 +61,21 @@ ALPHA: Final = 0.01
 
 @dataclass(frozen=True)
 class Evidence:
-    """The predicted classes of a file, by row that names an image of the test set.
+    """The predicted classes of a file, by row that names an image of the test set."""
 
-    Attributes:
-        guesses: ``int64`` (m,): predicted class, -1 for one that is not a label, -2 for none.
-        labels: ``int64`` (m,): the label to compare with, -1 for none.
-        names: of the classes.
-    """
-
-    guesses: Int64
-    labels: Int64
-    names: tuple[str, ...]
+    guesses: Int64  # (m,): predicted class, -1 for one that is not a label, -2 for none
+    labels: Int64  # (m,): the label to compare with, -1 for none
+    names: tuple[str, ...]  # of the classes
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a file, against those of the audit.
+    """The labels of a file, against those of the audit."""
 
-    Attributes:
-        mine, theirs: ``int64`` (m,), -1 for none.
-        shared: both are of one vocabulary; otherwise classes are matched by co-occurrence.
-    """
-
+    # mine, theirs: (m,), -1 for none
     mine: Int64
     theirs: Int64
-    shared: bool
+    shared: bool  # both are of one vocabulary; otherwise classes are matched by co-occurrence
 
 
 def doubts_of(
@@ -97,12 +87,9 @@ def doubts_of(
 ) -> Iterator[str]:
     """Yield why a prediction file looks mixed up; nothing where it does not.
 
-    Args:
-        ids: of the rows that name an image of the test set, (m,).
-        every: ids of the test set, (n,).
-        unknown: rows whose id the test set lacks.
-        evidence: what it predicts; ``None`` where it predicts no classes.
-        own: its labels; ``None`` where it or the audit has none.
+    ``ids``: of the rows that name an image of the test set, (m,). ``every``: ids of the test set,
+    (n,). ``evidence``: what it predicts; ``None`` where it predicts no classes. ``own``: its
+    labels; ``None`` where it or the audit has none.
     """
     found: list[str] = []
     if own is not None or evidence is not None:
@@ -196,11 +183,6 @@ def _best_shift(labels: Int64, right: Bool, moved: Iterable[tuple[str, Int64, Bo
     """Return which neighbours fit far better than the rows themselves, or nothing.
 
     A row that is missing or twice moves those behind it only, so parts of the file count as well.
-
-    Args:
-        labels: of the rows.
-        right: rows that fit as they are.
-        moved: by way of moving: its name, classes of the neighbours, rows that have one.
     """
     ways = list(moved)
     rows = np.arange(len(labels))
@@ -319,11 +301,6 @@ def between(
 
     Images are hard or easy for all models, so correct predictions are correlated. Where those of
     one model are uncorrelated with all others, its rows are of other images.
-
-    Args:
-        models: their scores.
-        files: the file's name, without its folder and ending, by model.
-        ids: of the test set.
     """
     yield from _same_predictions(models)
     yield from _swapped_names([scores.model for scores in models], files)
@@ -364,9 +341,7 @@ def _moved_apart(apart: Sequence[tuple[Scores, Scores]], ids: pa.StringArray) ->
 def _related(one: Scores, other: Scores, rows: Int64 | None = None) -> float | None:
     """Return by how many standard errors correct predictions of two models are correlated.
 
-    Args:
-        one, other: their scores.
-        rows: image whose prediction of the first is used for each image; -1 for none.
+    ``rows``: image whose prediction of the first is used for each image; -1 for none.
     """
     first, second = (each.values.get("accuracy") for each in (one, other))
     if first is None or second is None:

@@ -171,12 +171,10 @@ def _complete(
 class _Gathered:
     """The metrics of a file, (m,) by matched row, and where each comes from.
 
-    Attributes:
-        sources: metric to the columns that give it: their names and values.
-        unusable: why predictions cannot be compared with labels.
-        unread: columns that are not numbers, and the first cell that is not one.
-        notes: what a reader must know.
-        evidence: what is predicted, against the labels.
+    ``sources``: metric to the columns that give it: their names and values. ``unusable``: why
+    predictions cannot be compared with labels. ``unread``: columns that are not numbers, and the
+    first cell that is not one. ``notes``: what a reader must know. ``evidence``: what is predicted,
+    against the labels.
     """
 
     def __init__(self, file: PredictionFile, found: Match, benchmark: Benchmark) -> None:
@@ -188,12 +186,7 @@ class _Gathered:
         self.evidence: Evidence | None = None
 
     def metrics(self, wanted: frozenset[str]) -> dict[str, Float64]:
-        """Return the metrics by name, NaN for no value; ``wanted`` is empty for all.
-
-        Raises:
-            VisleakError: predictions and labels do not fit, a column holds what it must not, or
-                two columns contradict each other.
-        """
+        """Return the metrics by name, NaN for no value; ``wanted`` is empty for all."""
         self._add_columns()
         if not wanted or wanted & {ACCURACY, TOP_FIVE} or wanted - set(self.sources):
             self._add_classes()
@@ -390,8 +383,7 @@ def truth_of(
 ) -> tuple[Truth | None, list[str]]:
     """Return the labels of the matched rows: those of the file, else those of the set.
 
-    Returns:
-        ``None`` where there are none, and notes about them.
+    Returns ``None`` where there are none, and notes about them.
     """
     theirs = None if benchmark.labels is None else benchmark.labels.take(pa.array(found.images))
     if "label" in file.columns:
