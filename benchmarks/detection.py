@@ -44,8 +44,8 @@ from visleak.formats import open_images
 from visleak.images import decode
 from visleak.pipeline import RunContext
 from visleak.records import GRADES, ImageSet
-from visleak.verify import check
-from visleak.verify.exact import is_exact
+from visleak.verification import check
+from visleak.verification.exact import is_exact
 
 DOCS = Path(__file__).parents[1] / "docs" / "detection"
 UNJUDGED_SHOWN = 50

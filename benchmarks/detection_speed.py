@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from samples import Found
 
-from visleak.verify import check, placements, screen
+from visleak.verification import check, placements, screen
 
 PROCESSES = 2
 Pixels = npt.NDArray[np.uint8]

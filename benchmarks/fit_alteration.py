@@ -1,8 +1,8 @@
-"""Train the network that sees altered content: src/visleak/verify/alteration.onnx.
+"""Train the network that sees altered content: src/visleak/verification/alteration.onnx.
 
 usage: VISLEAK_DATA=FOLDER python benchmarks/fit_alteration.py
 
-Windows of registered pairs, as the close comparison registers them. Altered: rendered documents of
+Windows of registered pairs, as the fine comparison registers them. Altered: rendered documents of
 the fitting kinds with one field, or all fields, changed, as they are and processed; the truth of
 every pixel is known. Not altered: true copies of the same documents, and processed, covered or
 distorted copies of images of the fitting halves of nine sets (no document kind and no image that
@@ -28,10 +28,10 @@ from torch import nn
 from torch.nn import functional
 
 from visleak.records import VIEWS
-from visleak.verify import check, close
-from visleak.verify.alteration import CELL, planes
-from visleak.verify.detail import shared_detail
-from visleak.verify.frame import Placement, bounded
+from visleak.verification import check, fine_comparison
+from visleak.verification.alteration import CELL, planes
+from visleak.verification.detail import shared_detail
+from visleak.verification.frame import Placement, bounded
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verify" / "alteration.onnx"
 
@@ -163,11 +163,11 @@ def windows(
     """
     small = bounded(query, check.BOUND), bounded(reference, check.BOUND)
     _, matrix = check.check(*small, view, (0.0, 0.0), same_size=False)
-    query, reference = (bounded(image, close.PLACES_SIDE) for image in (query, reference))
-    found = close.in_register(query, reference, matrix)
+    query, reference = (bounded(image, fine_comparison.PLACES_SIDE) for image in (query, reference))
+    found = fine_comparison.in_register(query, reference, matrix)
     if found is None or min(found[0].shape) < WINDOW:
         return None
-    if shared_detail(*found).amount < close.SHARED:
+    if shared_detail(*found).amount < fine_comparison.SHARED:
         return None
     looks, mask = planes(*found), found[2]
     size = (-(-mask.shape[1] // CELL), -(-mask.shape[0] // CELL))
@@ -206,7 +206,7 @@ def _moved(
 ) -> npt.NDArray[np.float32]:  # fmt: skip
     """Return what was altered in the reference as it lies in the frame, 0..1."""
     height, width = reference.shape[:2]
-    place = Placement.of(query.shape[:2], (height, width), matrix, close.PLACES_SIDE)
+    place = Placement.of(query.shape[:2], (height, width), matrix, fine_comparison.PLACES_SIDE)
     assert place is not None
     share = cv2.resize(different.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
     to_pixels = (

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from visleak.verify.frame import bounded
+from visleak.verification.frame import bounded
 
 TARGET = Path(__file__).parents[1] / "docs" / "remaining_errors.png"
 

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from visleak.verify.check import bounded, check
+from visleak.verification.check import bounded, check
 
 SOURCE = Path(__file__).parents[1] / "benchmarks" / "hard_negatives.py"
 

@@ -33,7 +33,7 @@ LEVELS = (
         "templates",
         "markup",
     ),
-    ("images", "encoders", "search", "verify", "grading"),
+    ("images", "encoders", "search", "verification", "grading"),
     ("formats",),
     ("storage",),
     ("cache", "reporting"),

@@ -22,7 +22,7 @@ from visleak.encoders import builtin
 from visleak.pipeline import candidates, chunks, fingerprints, local_features, pixels, verification
 from visleak.search import exact, rescore
 from visleak.storage import IMAGES, PAIRS
-from visleak.verify import screen
+from visleak.verification import screen
 
 #: Encoded pictures of one side by id.
 Stored = Mapping[str, bytes]

@@ -13,8 +13,8 @@ from visleak.errors import VisleakError
 from visleak.grading import features, load_grader
 from visleak.grading.model import Grader, Product, Scale, Scales, Trees, as_text
 from visleak.records import Evidence
-from visleak.verify.measures import CHECKS, NOTHING
-from visleak.verify.tiny import NOTHING_SEEN
+from visleak.verification.measures import CHECKS, NOTHING
+from visleak.verification.tiny import NOTHING_SEEN
 
 NAN = float("nan")
 

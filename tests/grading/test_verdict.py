@@ -8,7 +8,7 @@ import pytest
 from visleak.grading import Grader, grade
 from visleak.grading.model import Scale, Scales
 from visleak.records import GRADES, Evidence
-from visleak.verify.measures import CHECKS
+from visleak.verification.measures import CHECKS
 
 NAN = float("nan")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visleak.grading import words
-from visleak.verify.align import view_matrix
+from visleak.verification.align import view_matrix
 
 STILL = {"gain": 1.0, "offset": 0.0, "tint": 0.0, "within": 0.9, "patch": 30.0, "gradient": 0.2}
 STILL |= {"query_ratio": 1.0, "reference_ratio": 1.0, "close_side": -1.0, "identical": 0.0}

@@ -14,7 +14,7 @@ from visleak.auditing import Audit, audit
 from visleak.pipeline.selection import DENSE, LARGE, REPRESENTATIVES, Clusters, SpanningForest
 from visleak.settings import Settings
 from visleak.verdicts import Verdict, judged_summary
-from visleak.verify import check
+from visleak.verification import check
 
 FRAMES = DENSE + 14
 TIME = "2026-01-01T00:00:00Z"

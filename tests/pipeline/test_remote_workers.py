@@ -108,7 +108,7 @@ def test_tasks_do_not_grow_with_the_sets(natural, tmp_path):
     images = open_images(crops(natural, 30, 40))
     prints = fingerprint(images, load_encoder("builtin"), place)
     from visleak.pipeline.pixels import SharedPixels, read_pixels
-    from visleak.verify.check import bounded
+    from visleak.verification.check import bounded
 
     drawer = read_pixels(EncodedSet(images, prints), np.arange(30), bounded, 256, place)
     many = replace(drawer, slot=np.concatenate([drawer.slot, np.full(1_000_000, -1)]))

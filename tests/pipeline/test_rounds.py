@@ -32,7 +32,7 @@ from visleak.pipeline.selection import (
 from visleak.remedy import PurgeSettings, purge
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS
-from visleak.verify import check
+from visleak.verification import check
 
 FRAMES = 24
 PATIENCE = 120

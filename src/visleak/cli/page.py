@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from visleak.pipeline.context import Progress
     from visleak.records import Bytes8
 
-#: Long side of the images handed to a page, pixels: as many as a close comparison can use.
+#: Long side of the images handed to a page, pixels: as many as a fine comparison can use.
 SIDE: Final = 1024
 
 

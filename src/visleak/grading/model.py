@@ -93,7 +93,7 @@ def _texture_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
 
 
 def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
-    """Return the features of the close comparison; where there was none, nothing is shared."""
+    """Return the features of the fine comparison; where there was none, nothing is shared."""
     return {
         "amount": np.log1p(np.maximum(checks["amount"], 0.0)),
         "matched": np.arctanh(np.clip(checks["matched"], -_MOST, _MOST)),

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from visleak.records import VIEWS, Bytes8, Float32
-from visleak.verify import align
-from visleak.verify.measures import square
+from visleak.verification import align
+from visleak.verification.measures import square
 
 #: Images up to this long side are tiny. No layout is told of these either: in a toy world of
 #: drawings of 16 pixels, recoloured copies stand out no further than other drawings of the same

@@ -23,8 +23,8 @@ from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int64, Pairs
-from visleak.verify import check, close
-from visleak.verify.measures import CHECKS, NOTHING
+from visleak.verification import check, fine_comparison
+from visleak.verification.measures import CHECKS, NOTHING
 
 #: Pairs looked up in the cache, or stored there, at a time, and rows of evidence that are held in
 #: memory; only bound memory.
@@ -180,12 +180,12 @@ class Subset:
 
     @property
     def open(self) -> Bool:
-        """Checked pairs that resemble each other and were not compared closely yet."""
+        """Checked pairs that resemble each other and were not compared in fine detail yet."""
         table = self.table
         side, structure, core, closer = (
             table[:, COLUMNS.index(name)] for name in ("side", "structure", "core", "close_side")
         )
-        worthwhile = close.is_worthwhile(structure, core)
+        worthwhile = fine_comparison.is_worthwhile(structure, core)
         return np.asarray((side > check.TINY) & worthwhile & (closer < 0))
 
     @property

@@ -52,7 +52,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
-from visleak.verify import check
+from visleak.verification import check
 
 #: Rows per row group.
 GROUP: Final = 50_000

@@ -29,7 +29,7 @@ from visleak.storage.summary import (
     TotalSummary,
     VerifierSummary,
 )
-from visleak.verify import check
+from visleak.verification import check
 
 #: Packages whose versions can change a pixel or a number.
 PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")

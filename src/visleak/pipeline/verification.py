@@ -1,4 +1,4 @@
-"""``verify(pairs) -> Evidence``: a cheap screen, a full check of survivors, a close comparison.
+"""``verify(pairs) -> Evidence``: a cheap screen, a full check of survivors, a fine comparison.
 
 The check aligns images of 256 pixels; pairs in which it finds any resemblance are then compared at
 up to 1,024 pixels, where strokes and fine texture are visible.
@@ -56,9 +56,9 @@ from visleak.records import (
     Pairs,
     Unreadable,
 )
-from visleak.verify import check, close, placements, screen
-from visleak.verify.exact import is_exact, is_identical
-from visleak.verify.measures import CHECKS, Measures
+from visleak.verification import check, fine_comparison, placements, screen
+from visleak.verification.exact import is_exact, is_identical
+from visleak.verification.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
 #: score reaches GATE.
@@ -70,10 +70,10 @@ GATE: Final = 0.12
 SMALL_WEIGHT: Final = 0.6
 SMALL_GATE: Final = 0.29
 
-#: Pairs per task. A close comparison takes five times as long as a check.
+#: Pairs per task. A fine comparison takes five times as long as a check.
 SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 32
-CLOSE_CHUNK: Final = 16
+FINE_CHUNK: Final = 16
 
 
 def verify(
@@ -367,7 +367,7 @@ def _survivors(rows: Subset) -> Subset:
 
 
 def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
-    """Check pairs that have not been, and compare closely those that resemble each other."""
+    """Check pairs that have not been, and compare in fine detail those that resemble each other."""
     unchecked = [rows.only(rows.unchecked) for rows in todo]
     for rows, found in _in_tasks(
         unchecked,
@@ -379,12 +379,12 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
         _check,
     ):
         rows.own.table[rows.index, CHECKED] = found
-        # open ones are stored after their close comparison
+        # open ones are stored after their fine comparison
         remember(rows.only(~rows.open), context.cache)
     unfinished = [rows.only(rows.open) for rows in todo]
-    reduce = (_bounded, close.PLACES_SIDE)
+    reduce = (_bounded, fine_comparison.PLACES_SIDE)
     for rows, found in _in_tasks(
-        unfinished, context, "comparing closely", CLOSE_CHUNK, reduce, _close_inputs, _compare
+        unfinished, context, "comparing fine detail", FINE_CHUNK, reduce, _fine_inputs, _compare
     ):
         rows.own.table[rows.index] = found
         remember(rows, context.cache)
@@ -477,25 +477,25 @@ def _compared_at_full_size(
     return is_exact(*images), is_identical(*images)
 
 
-# -- the close comparison ------------------------------------------------------------------------
+# -- the fine comparison ------------------------------------------------------------------------
 
 
 def _bounded(pixels: Bytes8) -> Bytes8:
-    return check.bounded(pixels, close.PLACES_SIDE)
+    return check.bounded(pixels, fine_comparison.PLACES_SIDE)
 
 
-def _close_inputs(rows: Subset) -> Callable[[slice], Float32]:
+def _fine_inputs(rows: Subset) -> Callable[[slice], Float32]:
     return lambda part: rows.only(part).table
 
 
 def _compare(task: _Task[Float32]) -> Float32:
-    """Return the evidence with the columns of the close comparison, (n, columns)."""
+    """Return the evidence with the columns of the fine comparison, (n, columns)."""
     table = task.input.copy()
     with task.images() as (left, right):
         for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
             measures = Measures(*(float(value) for value in table[row, CHECK]))
             matrix = table[row, RELATION].reshape(3, 3).astype(np.float64)
-            measures, relation = close.closer(
+            measures, relation = fine_comparison.add_fine_comparison(
                 measures, left.image(int(query)), right.image(int(reference)), matrix
             )
             table[row, CHECK] = [getattr(measures, name) for name in CHECKS]

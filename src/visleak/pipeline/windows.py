@@ -22,7 +22,7 @@ from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, Bu
 from visleak.pipeline.candidates import similarities, with_added
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder, Float32, Int64, Pairs
-from visleak.verify.check import SMALL
+from visleak.verification.check import SMALL
 
 #: Windows: left, top, width and height, as shares of the image.
 WINDOWS: Final = (

@@ -20,7 +20,7 @@ from visleak.report.choice import COLUMNS, Choice, Ledger, choose, ledger
 from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_table
 from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
-from visleak.verify.marks import Marks, kind_of, marks
+from visleak.verification.marks import Marks, kind_of, marks
 
 #: Most rows of the table of label conflicts.
 MOST_CONFLICTS: Final = 100

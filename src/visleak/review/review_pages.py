@@ -22,7 +22,7 @@ from visleak.review.pages import answer, page
 from visleak.review.registry import ImageView
 from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.verdicts.ledger import PLAIN
-from visleak.verify.marks import kind_of
+from visleak.verification.marks import kind_of
 
 #: An image with no longer side is enlarged by a whole factor, pixel by pixel.
 TINY: Final = 96

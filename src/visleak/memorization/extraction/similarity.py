@@ -54,7 +54,7 @@ from visleak.records import (
     Pairs,
 )
 from visleak.search.exact import ExactSearch
-from visleak.verify import check
+from visleak.verification import check
 
 Float64 = npt.NDArray[np.float64]
 

@@ -1,0 +1,164 @@
+"""Whether content of two registered images was altered, as a small convolutional network sees it.
+
+One changed digit is a millionth of a page, and under a scan's noise no threshold on differences
+tells it from a stroke that was blurred. The network judges windows of about 40 pixels: the same
+content processed or overlaid, or other content in its place. It was trained on rendered documents
+and on copies of photographs by ``benchmarks/fit_alteration.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+import cv2
+import numpy as np
+
+from visleak.records import Bool, Bytes8, Float32
+
+#: Side of a cell, for which the network gives one answer, pixels.
+CELL: Final = 4
+
+#: Side (pixels) of the area whose mean and contrast normalise a place, and the variance, levels
+#: squared, that counts for none.
+AROUND: Final = 49
+QUIET: Final = 16.0
+
+#: Log-odds are bounded here.
+MOST: Final = 6.0
+
+#: Cells of a place, at least.
+SMALLEST: Final = 3
+
+#: Cells about a place that are not part of the rest of the pair.
+NEARBY: Final = 8
+
+#: Energy of the details of a plain place, levels squared, at most.
+PLAIN: Final = 2.0
+
+#: Border of the mask that is not judged, pixels.
+BORDER: Final = 9
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """Where content was altered.
+
+    Attributes:
+        strength: log-odds of the most altered place, mean of 2 x 2 cells, -6..6.
+        rest: the same of the rest of the pair, without that place and what is near it: high where
+            processing alone looks altered, or where much was altered.
+        cells: number of cells that are more likely altered than not.
+        covered: share of those cells where one image alone is plain, 0..1: a sticker, or a bar.
+        boxes: left, top, width, height of the altered places in the frame, pixels; largest first.
+    """
+
+    strength: float = -MOST
+    rest: float = -MOST
+    cells: int = 0
+    covered: float = 0.0
+    boxes: tuple[Box, ...] = ()
+
+
+#: What is said of images whose content differs nearly everywhere.
+ALTERED_ALL_OVER: Final = Alteration(strength=MOST, rest=MOST)
+
+
+def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
+    """Return where two grey images (h, w) in register were altered, of where the mask holds."""
+    if min(mask.shape) < 2 * CELL:
+        return Alteration()
+    odds = _odds(planes(query, reference, mask))
+    inner = cv2.erode(mask.astype(np.uint8), np.ones((BORDER, BORDER), np.uint8))
+    size = (odds.shape[1], odds.shape[0])
+    judged = cv2.resize(inner, size, interpolation=cv2.INTER_NEAREST) > 0
+    odds = np.where(judged, np.clip(odds, -MOST, MOST), -MOST).astype(np.float32)
+    found = (odds > 0).astype(np.uint8)
+    _, _, places, _ = cv2.connectedComponentsWithStats(found)
+    order = np.argsort(-places[1:, cv2.CC_STAT_AREA], kind="stable") + 1
+    kept = places[order[places[order, cv2.CC_STAT_AREA] >= SMALLEST]]
+    smooth = np.asarray(cv2.blur(odds, (2, 2)), np.float32)
+    strength = float(smooth.max())
+    return Alteration(
+        strength=strength,
+        rest=_rest(smooth, strength),
+        cells=int(found.sum()),
+        covered=_covered(query, reference, found),
+        boxes=tuple(tuple(CELL * side for side in place[:4].tolist()) for place in kept),
+    )
+
+
+def _rest(odds: Float32, strength: float) -> float:
+    """Return the largest log-odds without the strongest place, and places near it."""
+    side = 2 * NEARBY + 1
+    high = (odds >= min(0.0, strength)).astype(np.uint8)
+    _, places = cv2.connectedComponents(cv2.dilate(high, np.ones((side, side), np.uint8)))
+    others = odds[places != places.flat[int(odds.argmax())]]
+    return float(others.max()) if others.size else -MOST
+
+
+def _covered(query: Float32, reference: Float32, found: Bytes8) -> float:
+    """Return the share of the altered cells where one of two images alone is plain."""
+    if not found.any():
+        return 0.0
+    one, other = (
+        cv2.resize(energy, found.shape[::-1], interpolation=cv2.INTER_AREA) < PLAIN
+        for energy in (_energy(query), _energy(reference))
+    )
+    return float((one != other)[found > 0].mean())
+
+
+def _energy(grey: Float32) -> Float32:
+    """Return the energy of the details about each pixel, levels squared."""
+    details = grey - cv2.GaussianBlur(grey, (0, 0), 2.0)
+    return np.asarray(cv2.blur(details * details, (2 * CELL + 1, 2 * CELL + 1)), np.float32)
+
+
+def planes(query: Float32, reference: Float32, mask: Bool) -> Float32:
+    """Return the input of the network, (3, h, w): both images and their difference.
+
+    Mean and contrast of the surroundings, one for both images, are taken out.
+    """
+    inside = cv2.erode(mask.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(np.float32)
+    share = np.maximum(_mean(inside), 0.05)
+    mean = (_mean(query * inside) + _mean(reference * inside)) / (2 * share)
+    ours, theirs = (query - mean) * inside, (reference - mean) * inside
+    variance = (_mean(ours * ours) + _mean(theirs * theirs)) / (2 * share)
+    scale = 1 / np.sqrt(variance + QUIET)
+    ours, theirs = ours * scale, theirs * scale
+    return np.stack([ours, theirs, 2 * (ours - theirs)]).astype(np.float32)
+
+
+def _mean(plane: Float32) -> Float32:
+    return np.asarray(cv2.blur(plane, (AROUND, AROUND)), np.float32)
+
+
+# a network of OpenCV holds the state of one forward pass
+_OF_THREAD = threading.local()
+
+
+def _odds(looks: Float32) -> Float32:
+    """Return the log-odds of all cells, (rows, columns)."""
+    network = getattr(_OF_THREAD, "network", None)
+    if network is None:
+        network = _OF_THREAD.network = cv2.dnn.readNetFromONNX(np.frombuffer(_stored(), np.uint8))
+    network.setInput(looks[None])
+    odds: Float32 = np.asarray(network.forward(), np.float32)[0, 0]
+    return odds
+
+
+@cache
+def _stored() -> bytes:
+    return resources.files("visleak.verification").joinpath("alteration.onnx").read_bytes()
+
+
+@cache
+def network_digest() -> str:
+    """Return the digest of the network, which evidence depends on."""
+    return hashlib.blake2b(_stored(), digest_size=16).hexdigest()

@@ -1,0 +1,128 @@
+"""The full check of a pair: align the images, fit brightness and colour, compare the overlap."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from types import ModuleType
+from typing import Final
+
+import numpy as np
+
+from visleak.records import VIEWS, Bytes8
+from visleak.verification import (
+    agreement,
+    align,
+    alteration,
+    covers,
+    detail,
+    differences,
+    exact,
+    features,
+    fine_comparison,
+    frame,
+    large,
+    overlay,
+    photometry,
+    placements,
+    registration,
+    screen,
+    texture,
+    tiny,
+)
+from visleak.verification.align import Matrix
+from visleak.verification.measures import Measures
+
+#: Images up to this side are compared as tiny ones.
+TINY: Final = 48
+
+#: Images up to this side have few local features, or none: they are screened at many scales.
+SMALL: Final = 128
+
+#: Long side to which images are bounded before the check.
+BOUND: Final = fine_comparison.BOUND
+
+#: Version of the measures: part of the digest that keys cached evidence.
+VERSION: Final = 17
+
+
+def digest() -> bytes:
+    """Return the digest of everything that evidence depends on beside the two images."""
+    # in this order, which is part of the digest
+    modules = (
+        *(align, alteration, fine_comparison, agreement, covers, detail, exact, features, frame),
+        *(large, photometry, overlay, placements, differences, registration, screen, texture, tiny),
+    )
+    recipe = [
+        [VERSION, TINY, SMALL, BOUND, alteration.network_digest()],
+        *(_constants(module) for module in modules),
+    ]
+    return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()
+
+
+def _constants(module: ModuleType) -> list[tuple[str, object]]:
+    """Return a module's public constants by name."""
+    names = sorted(name for name in vars(module) if name.isupper() and name[0] != "_")
+    return [(name, getattr(module, name)) for name in names]
+
+
+def bounded(pixels: Bytes8, side: int = BOUND) -> Bytes8:
+    """Return the image with its long side at most ``side`` pixels."""
+    return frame.bounded(pixels, side)
+
+
+def check(
+    query: Bytes8,
+    reference: Bytes8,
+    view: int,
+    shift: tuple[float, float],
+    *,
+    same_size: bool,
+    enlarged: tuple[float, float] = (1.0, 1.0),
+    local: bool = True,
+) -> tuple[Measures, Matrix]:
+    """Return what is measured on a pair, and the relation from query to reference.
+
+    Args:
+        query, reference: bounded RGB images.
+        view: the view in which the query looked most like the reference.
+        shift: where the screen found the reference's content, in shares of width and height.
+        same_size: whether the full images have equal width and height.
+        enlarged: how much larger the screen found the query's content in the reference, across
+            and down; of tiny images.
+        local: align by local features where correlation does not do.
+    """
+    found = _same_pixels(query, reference) if same_size else None
+    if found is None:
+        start = placements.matrix_of((*shift, *enlarged)) @ align.view_matrix(view)
+        found = _related(query, reference, view, start, local=local)
+    ratios = [float(image.shape[1] / image.shape[0]) for image in (query, reference)]
+    return replace(found[0], query_ratio=ratios[0], reference_ratio=ratios[1]), found[1]
+
+
+def _are_tiny(query: Bytes8, reference: Bytes8) -> bool:
+    return bool(max(*query.shape[:2], *reference.shape[:2]) <= TINY)
+
+
+def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | None:
+    """Return the measures of images that are the same up to re-encoding, or ``None``.
+
+    Whatever the view: a symmetric image may resemble its mirror image more.
+    """
+    if not exact.is_exact(query, reference):
+        return None
+    compared = tiny.compared if _are_tiny(query, reference) else large.compared
+    identical = float(exact.is_identical(query, reference))
+    measures = compared(query, reference, np.eye(3))
+    return replace(measures, exact=1.0, identical=identical), np.eye(3)
+
+
+def _related(
+    query: Bytes8, reference: Bytes8, view: int, start: Matrix, *, local: bool
+) -> tuple[Measures, Matrix]:
+    """Return the measures of two images under the relation that is found."""
+    inverted = VIEWS[view] == "inverted"
+    if _are_tiny(query, reference):
+        return tiny.check_tiny(query, reference, start, align.view_matrix(view), inverted=inverted)
+    return large.check_large(query, reference, start, inverted=inverted, features=local)

@@ -1,0 +1,261 @@
+"""The common frame of two related photographs: their overlap, once from either image.
+
+The frame is the part of the reference that the moved query lies on, at the resolution of the
+coarser of the two. So a small crop is compared in as much detail as it has, and a reduced image
+is not blamed for the detail that it lost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import Bool, Bytes8, Float32
+from visleak.verification.align import Matrix, inverse, jacobian, unit_to_pixels
+
+#: Long side of a frame in pixels, at most, and either side at least.
+SIDE: Final = 128
+LEAST: Final = 16
+
+#: Flat margins (letterbox, canvas of a turned image, backdrop) differ by this many levels at
+#: most from their corner, have this share of the image at least, and leave that share.
+FILL_LEVELS: Final = 6
+FILL_LEAST: Final = 0.01
+FILL_LEAVES: Final = 0.2
+
+#: Pixels of content among 25 around one of them, below which it is a speck in a margin.
+FILL_SPECK: Final = 6
+
+#: A pixel of a frame is compared where this much of it, of 255, is content.
+INSIDE: Final = 200
+
+#: A frame in which less than this share is covered says nothing.
+COVERED: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Photo:
+    """An image with what of it is content.
+
+    Attributes:
+        pixels: RGB ``uint8`` (h, w, 3).
+        content: 255 where there is content, 0 in flat margins, ``uint8`` (h, w).
+    """
+
+    pixels: Bytes8
+    content: Bytes8
+
+    @classmethod
+    def of(cls, pixels: Bytes8) -> Photo:
+        """Return an image with its flat margins found."""
+        return cls(pixels, content_of(pixels))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The overlap of two images.
+
+    Attributes:
+        query, reference: RGB ``float32`` (h, w, 3).
+        mask: where both have content, (h, w).
+        to_frame: matrix from the reference's unit coordinates to the frame's.
+        covered: share of the reference that the moved query covers, 0..1.
+        used: share of the query that lies on the reference, 0..1.
+    """
+
+    query: Float32
+    reference: Float32
+    mask: Bool
+    to_frame: Matrix
+    covered: float
+    used: float
+
+
+def bounded(pixels: Bytes8, side: int) -> Bytes8:
+    """Return the image with its long side at most ``side`` pixels."""
+    height, width = pixels.shape[:2]
+    ratio = side / max(height, width)
+    if ratio >= 1:
+        return pixels
+    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def content_of(pixels: Bytes8) -> Bytes8:
+    """Return 255 where an image has content and 0 in its flat margins, ``uint8`` (h, w).
+
+    Margins have the colour of a corner and are connected with it. Content is the convex hull of
+    the rest: paper between printed lines is content, although it has the colour of the corners.
+    Where next to nothing would be left, everything is content.
+    """
+    height, width = pixels.shape[:2]
+    content = np.full((height, width), 255, np.uint8)
+    levels = (FILL_LEVELS,) * 3
+    flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (255 << 8)
+    # never changed, but OpenCV refuses what is read-only
+    image = np.array(pixels)
+    for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
+        mask = np.zeros((height + 2, width + 2), np.uint8)
+        cv2.floodFill(image, mask, corner, (0, 0, 0), levels, levels, flags)
+        filled = mask[1:-1, 1:-1]
+        if cv2.countNonZero(filled) >= FILL_LEAST * filled.size:
+            content[filled > 0] = 0
+    return _hull(content)
+
+
+def _hull(content: Bytes8) -> Bytes8:
+    """Return the convex hull of content, without specks; everything where little is left."""
+    if cv2.countNonZero(content) == content.size:
+        return content
+    # thin strokes are content, single pixels are specks
+    around = cv2.boxFilter(np.minimum(content, 1), -1, (5, 5), normalize=False)
+    kept = (content > 0) & (around >= FILL_SPECK)
+    rows = np.flatnonzero(kept.any(axis=1))
+    hull = np.zeros_like(content)
+    if len(rows):
+        # the outermost points of every row have the same hull as all points
+        first = kept[rows].argmax(axis=1)
+        last = kept.shape[1] - 1 - kept[rows, ::-1].argmax(axis=1)
+        ends = np.concatenate([np.stack([first, rows], 1), np.stack([last, rows], 1)])
+        cv2.fillConvexPoly(hull, cv2.convexHull(ends.astype(np.int32)), 255)
+    return hull if cv2.countNonZero(hull) >= FILL_LEAVES * hull.size else np.full_like(hull, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the overlap of two images lies, and at which size it is compared.
+
+    Attributes:
+        to_frame: matrix from the reference's unit coordinates to the frame's.
+        size: width and height of the frame in pixels.
+        corners: the moved query's, in unit coordinates of the reference, ``float32`` (4, 2).
+    """
+
+    to_frame: Matrix
+    size: tuple[int, int]
+    corners: Float32
+
+    @classmethod
+    def of(
+        cls, query: tuple[int, int], reference: tuple[int, int], matrix: Matrix, side: int
+    ) -> Placement | None:
+        """Return the placement, or ``None`` where next to nothing overlaps.
+
+        Args:
+            query, reference: heights and widths in pixels.
+            matrix: query to reference in unit coordinates.
+            side: the frame's long side in pixels, at most; it has no more pixels than the coarser
+                of the two images has there.
+        """
+        corners = _around(matrix)
+        area = abs(float(np.linalg.det(jacobian(matrix))))
+        left, top = np.clip(corners.min(axis=0), 0, 1)
+        right, bottom = np.clip(corners.max(axis=0), 0, 1)
+        if right - left < 1e-3 or bottom - top < 1e-3:
+            return None
+        height, width = reference
+        # pixels of the reference for one of the query
+        coarser = math.sqrt(area * (width * height) / (query[0] * query[1]))
+        across, down = (right - left) * width, (bottom - top) * height
+        fine = min(1 / max(1.0, coarser), side / max(across, down))
+        size = (max(LEAST, round(across * fine)), max(LEAST, round(down * fine)))
+        to_frame = np.array(
+            [
+                [1 / (right - left), 0, -left / (right - left)],
+                [0, 1 / (bottom - top), -top / (bottom - top)],
+                [0, 0, 1.0],
+            ]
+        )
+        return cls(to_frame, size, corners)
+
+
+def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
+    """Return the overlap of two images under a relation, or ``None`` where there is too little.
+
+    Args:
+        query, reference: the images.
+        matrix: query to reference in unit coordinates.
+    """
+    shapes = (query.pixels.shape[:2], reference.pixels.shape[:2])
+    place = Placement.of(shapes[0], shapes[1], matrix, SIDE)
+    if place is None:
+        return None
+    theirs, whole = moved(reference.pixels, reference.content, place.to_frame, place.size)
+    ours, part = moved(query.pixels, query.content, place.to_frame @ matrix, place.size)
+    mask = both_inside(whole, part)
+    if mask is None:
+        return None
+    shared, whole_query = _shared(place.corners), _area(place.corners)
+    covered = min(1.0, shared)
+    return Frame(ours, theirs, mask, place.to_frame, covered, min(1.0, shared / whole_query))
+
+
+def both_inside(one: Bytes8, other: Bytes8) -> Bool | None:
+    """Return where both images have content in a frame, or ``None`` where that is too little."""
+    mask = (one >= INSIDE) & (other >= INSIDE)
+    enough = max(COVERED * mask.size, LEAST * LEAST / 2)
+    return np.asarray(mask) if np.count_nonzero(mask) >= enough else None
+
+
+def both_whole(place: Placement) -> Bool:
+    """Return where both images lie in a frame, with their margins, (h, w)."""
+    width, height = place.size
+    corners = place.corners @ place.to_frame[:2, :2].T + place.to_frame[:2, 2]
+    # far enough outside, and no integer is exceeded
+    corners = np.rint(np.clip(corners, -9, 9) * (width, height)).astype(np.int32)
+    canvas = np.zeros((height, width), np.uint8)
+    return np.asarray(cv2.fillConvexPoly(canvas, corners, 1) > 0)
+
+
+def _around(matrix: Matrix) -> Float32:
+    """Return the moved query's corners (4, 2), in their order around it."""
+    corners = matrix @ np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1.0]])
+    return np.asarray((corners[:2] / corners[2]).T, np.float32)
+
+
+def _area(corners: Float32) -> float:
+    return max(abs(float(cv2.contourArea(corners))), 1e-9)
+
+
+def _shared(corners: Float32) -> float:
+    """Return the area that a moved query has in common with the reference, of the latter's 1."""
+    area, _ = cv2.intersectConvexConvex(corners, _around(np.eye(3)))
+    return float(area)
+
+
+def moved(
+    pixels: npt.NDArray[Any], content: Bytes8, matrix: Matrix, size: tuple[int, int]
+) -> tuple[Float32, Bytes8]:
+    """Return an image and its content in a frame of (width, height) pixels.
+
+    Args:
+        pixels: of the image, one or three channels.
+        content: where it has content.
+        matrix: from its unit coordinates to the frame's.
+        size: of the frame.
+    """
+    height, width = content.shape
+    area = abs(float(np.linalg.det(jacobian(matrix)))) * size[0] * size[1]
+    shrink = math.sqrt(width * height / max(area, 1e-6))
+    if shrink > 1.1:
+        # averaged before, because the warp only reads the four nearest pixels
+        smaller = (max(1, round(width / shrink)), max(1, round(height / shrink)))
+        pixels = np.asarray(cv2.resize(pixels, smaller, interpolation=cv2.INTER_AREA), pixels.dtype)
+        content = np.asarray(cv2.resize(content, smaller, interpolation=cv2.INTER_AREA), np.uint8)
+        height, width = content.shape
+    there = unit_to_pixels(*size) @ matrix @ inverse(unit_to_pixels(width, height))
+    found = cv2.warpPerspective(
+        pixels, there, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    inside = cv2.warpPerspective(content, there, size, flags=cv2.INTER_LINEAR)
+    return np.asarray(found, np.float32), np.asarray(inside, np.uint8)
+
+
+def grey(image: Float32) -> npt.NDArray[np.float32]:
+    """Return the luminance of an RGB ``float32`` image (h, w)."""
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.float32)

@@ -1,0 +1,223 @@
+"""The screen of tiny images: gradients compared at many scales and shifts at once.
+
+A crop or a copy with a border agrees with its original at one scale and shift only, and shifts
+alone do not find it. The gradients of the query are therefore placed on the frame of the reference
+in more than a hundred ways, and every placement is scored by its normalised correlation over what
+both images cover (gradient correlation after Argyriou & Vlachos 2003, masks after Padfield 2012).
+Where the best one enlarges or reduces the query, it is scored again at full resolution.
+
+Both sides are rounded to integers whose sums ``float32`` holds exactly, so that a score does not
+depend on which pairs are compared together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from visleak.records import VIEWS, Bytes8, Float32, Int8
+from visleak.verification import align
+from visleak.verification.align import Matrix
+from visleak.verification.screen import SIDE, damped_gradient, seen
+
+#: Side of the grid on which gradients are compared, cells.
+GRID: Final = 16
+
+#: Enlargement of the query across and down, and how many shifts to either side are tried on each.
+#: Steps of more than two cells lose the gradients; a stretch is a letterbox, a bar, or a strip.
+SCALES: Final = (
+    *((1.0, 1.0, 3, 3), (0.84, 0.84, 1, 1), (1.19, 1.19, 1, 1)),
+    *((0.71, 0.71, 2, 2), (1.41, 1.41, 2, 2)),
+    *((0.84, 1.0, 1, 0), (1.0, 0.84, 0, 1), (1.19, 1.0, 1, 0), (1.0, 1.19, 0, 1)),
+    *((0.71, 1.0, 1, 0), (1.0, 0.71, 0, 1), (1.41, 1.0, 1, 0), (1.0, 1.41, 0, 1)),
+)
+
+#: Largest shift at scale 1, as a share of the side; at other scales up to the edges.
+REACH: Final = 3 / 16
+
+#: Share of a cell that the query must cover.
+COVERS: Final = 0.5
+
+#: Exponent of the covered share by which a score falls: a small overlap agrees by chance.
+SHARE: Final = 0.25
+
+#: Score from which a placement of another scale is scored at full resolution, how many pixels it is
+#: moved there at most, and what the best of these shifts gains by chance.
+FINE_FROM: Final = 0.3
+FINE_REACH: Final = 2
+FINE_CHANCE: Final = 0.06
+
+#: Largest integer: 512 products of two of them sum to less than 2**24.
+LEVELS: Final = 127
+
+_INVERSE: Final = (0, 3, 2, 1, 4, 5, 6, 7, 8)
+
+
+def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float32]:
+    """Return how well pairs agree in their best placement, and that placement.
+
+    Args:
+        query, reference: ``uint8`` (n, 32, 32) thumbnails.
+        view: ``int8`` (n,): the view in which each query is compared.
+
+    Returns:
+        Score ``float32`` (n,) in [-1, 1], higher is more similar, and placement ``float32``
+        (n, 4): shift of the centre right and down in shares of the sides, and enlargement across
+        and down, of the query as seen in its view.
+    """
+    score, found = np.empty(len(query), np.float32), np.empty((len(query), 4), np.float32)
+    keys = np.ascontiguousarray(query.reshape(len(query), -1)).view(f"V{SIDE * SIDE}").ravel()
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    # the reference is seen in the inverse view, so that a query is placed once for all views
+    cells = _cells(_seen_in(reference, np.asarray(_INVERSE, np.int8)[view]))
+    energy = np.square(cells).reshape(len(cells), 2, -1).sum(axis=1)
+    bank = _bank()
+    order = np.argsort(which, kind="stable")
+    edges = np.searchsorted(which[order], np.arange(len(first) + 1))
+    for number, row in enumerate(first):
+        rows = order[edges[number] : edges[number + 1]]
+        placed = _placed(query[row], bank)
+        norm = np.einsum("kc,kc->k", placed, placed)
+        beneath = bank.covers @ energy[rows].T
+        value = placed @ cells[rows].T
+        value *= bank.share[:, None] / np.sqrt(np.maximum(norm[:, None] * beneath, 1.0))
+        best = value.argmax(axis=0)
+        score[rows] = value[best, np.arange(len(rows))]
+        found[rows] = bank.seen[view[rows], best]
+    fine = (score >= FINE_FROM) & (found[:, 2:] != 1).any(axis=1)
+    score[fine] = np.maximum(
+        score[fine],
+        _fine_scores(query[fine], reference[fine], view[fine], found[fine]) - FINE_CHANCE,
+    )
+    return score, found
+
+
+def _fine_scores(query: Bytes8, reference: Bytes8, view: Int8, found: Float32) -> Float32:
+    """Return the scores of placements, moved by up to two pixels, at full resolution."""
+    left, right = (
+        np.ascontiguousarray(_planes(thumbnails).transpose(0, 2, 3, 1))
+        for thumbnails in (_seen_in(query, view), reference)
+    )
+    score = np.empty(len(query), np.float32)
+    for number, placed in enumerate(found.astype(np.float64).tolist()):
+        part, whole = left[number], right[number]
+        x, y, across, down = placed
+        if max(across, down) > 1:
+            part, whole, x, y = whole, part, -x / across, -y / down
+            across, down = 1 / across, 1 / down
+        width, height = round(SIDE * across), round(SIDE * down)
+        part = cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA)
+        edge = SIDE // 4
+        whole = cv2.copyMakeBorder(whole, edge, edge, edge, edge, cv2.BORDER_CONSTANT)
+        column = round(SIDE * (0.5 + x) - width / 2) + edge - FINE_REACH
+        row = round(SIDE * (0.5 + y) - height / 2) + edge - FINE_REACH
+        field = whole[row : row + height + 2 * FINE_REACH, column : column + width + 2 * FINE_REACH]
+        agreement = cv2.matchTemplate(field, part, cv2.TM_CCORR_NORMED).max()
+        score[number] = agreement * (across * down) ** SHARE
+    return score
+
+
+def _seen_in(thumbnails: Bytes8, view: Int8) -> Bytes8:
+    """Return thumbnails (n, h, w), each in its view."""
+    result = np.empty_like(thumbnails)
+    for each in np.unique(view):
+        result[view == each] = seen(thumbnails[view == each], each)
+    return result
+
+
+def matrix_of(placement: tuple[float, float, float, float]) -> Matrix:
+    """Return a placement (shift right and down, enlargement across and down) as a unit matrix."""
+    x, y, across, down = placement
+    return np.array([[across, 0, 0.5 + x - across / 2], [0, down, 0.5 + y - down / 2], [0, 0, 1.0]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Bank:
+    """All placements.
+
+    Attributes:
+        blocks: weights of the cells of each enlargement, down (shifts x 16, 32) and across.
+        covers: which cells each placement covers, ``float32`` (k, 256).
+        share: what each placement leaves of the score (k,).
+        seen: the placements as they are in each view, ``float32`` (9, k, 4).
+    """
+
+    blocks: tuple[tuple[Float32, Float32], ...]
+    covers: Float32
+    share: Float32
+    seen: Float32
+
+
+@cache
+def _bank() -> _Bank:
+    blocks, covers, placements = [], [], []
+    for across, down, *steps in SCALES:
+        axes = [_axis(down, steps[1]), _axis(across, steps[0])]
+        blocks.append((axes[0][0].reshape(-1, SIDE), axes[1][0].reshape(-1, SIDE)))
+        (_, covered_down, downs), (_, covered_across, rights) = axes
+        both = covered_down[:, None, :, None] * covered_across[None, :, None, :]
+        covers.append(both.reshape(-1, GRID * GRID))
+        placements += [(x, y, across, down) for y in downs for x in rights]
+    seen_in = [[_in_view(one, view) for one in placements] for view in range(len(VIEWS))]
+    cover = np.concatenate(covers).astype(np.float32)
+    share = cover.mean(axis=1) ** np.float32(SHARE)
+    return _Bank(tuple(blocks), cover, share, np.array(seen_in, np.float32))
+
+
+def _axis(
+    scale: float, steps: int
+) -> tuple[Float32, npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Return the weights of the cells (shifts, 16, 32), which are covered, and the shifts."""
+    slack = REACH if scale == 1 else abs(scale - 1) / 2
+    shifts = np.linspace(-slack, slack, 2 * steps + 1) if steps else np.zeros(1)
+    edges, pixel = np.arange(GRID + 1) / GRID, np.arange(SIDE) / SIDE
+    back = (edges[None] - 0.5 - shifts[:, None]) / scale + 0.5
+    low, high = back[:, :-1, None], back[:, 1:, None]
+    overlap = np.minimum(high, pixel + 1 / SIDE) - np.maximum(low, pixel)
+    weights = np.maximum(overlap, 0) / (high - low)
+    covered = weights.sum(axis=2) >= COVERS
+    return (weights * covered[..., None]).astype(np.float32), covered, shifts
+
+
+def _in_view(placement: tuple[float, float, float, float], view: int) -> tuple[float, ...]:
+    """Return a placement of the query as one of the query as seen in a view."""
+    turn = align.view_matrix(view)
+    matrix = turn @ matrix_of(placement) @ align.inverse(turn)
+    x, y, _ = matrix @ np.array([0.5, 0.5, 1.0])
+    return x - 0.5, y - 0.5, matrix[0, 0], matrix[1, 1]
+
+
+def _placed(thumbnail: Bytes8, bank: _Bank) -> Float32:
+    """Return the gradients of a thumbnail in all placements, integers (k, 512)."""
+    planes = _planes(thumbnail[None])[0]
+    blocks = []
+    for down, across in bank.blocks:
+        cells = (down @ planes) @ across.T
+        cells = cells.reshape(2, -1, GRID, len(across) // GRID, GRID)
+        blocks.append(cells.transpose(1, 3, 0, 2, 4).reshape(-1, 2 * GRID * GRID))
+    return np.asarray(np.rint(np.concatenate(blocks) * _to_levels(planes[None])[0]), np.float32)
+
+
+def _cells(thumbnails: Bytes8) -> Float32:
+    """Return the gradients of thumbnails on the grid, integers (n, 512)."""
+    planes = _planes(thumbnails)
+    step = SIDE // GRID
+    cells = planes.reshape(len(planes), 2, GRID, step, GRID, step).mean(axis=(3, 5))
+    return np.asarray(np.rint(cells.reshape(len(cells), -1) * _to_levels(planes)), np.float32)
+
+
+def _planes(thumbnails: Bytes8) -> Float32:
+    """Return damped gradients across and down, ``float32`` (n, 2, 32, 32)."""
+    field = damped_gradient(thumbnails)
+    return np.stack([field.real, field.imag], axis=1)
+
+
+def _to_levels(planes: Float32) -> Float32:
+    """Return the factors that bring gradients to integers, (n, 1)."""
+    most = np.abs(planes).max(axis=(1, 2, 3))
+    return np.asarray(LEVELS / np.maximum(most, 1e-3), np.float32)[:, None]

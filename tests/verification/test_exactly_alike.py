@@ -1,0 +1,145 @@
+"""What is exact: against an independent implementation, and relative to contrast."""
+
+from __future__ import annotations
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.ndimage import uniform_filter
+
+from visleak.verification.check import bounded
+from visleak.verification.exact import is_exact, is_identical
+
+
+def slowly_alike(query, reference):
+    """Decide as the definition says, part by part, in double precision."""
+    height, width = query.shape[:2]
+    difference = np.abs(query.astype(float) - reference)
+    if (difference.max(axis=2) <= 16).mean() < 0.95 or difference.mean() > 3:
+        return False
+    side = max(3, 2 * round(0.1 * max(height, width) / 2) + 1)
+    contrasts = []
+    for image in (query.astype(float), reference.astype(float)):
+        channels = [uniform_filter(image[..., c], side, mode="mirror") for c in range(3)]
+        contrasts.append(((image - np.stack(channels, axis=2)) ** 2).mean(axis=2))
+    counts = [max(1, min(16, length // 4)) for length in (height, width)]
+    edges = [
+        np.linspace(0, length, count + 1).astype(int)
+        for length, count in zip((height, width), counts, strict=True)
+    ]
+    parts = [np.s_[a:b, c:d] for a, b in zip(edges[0], edges[0][1:], strict=False)
+             for c, d in zip(edges[1], edges[1][1:], strict=False)]  # fmt: skip
+    whole = min(np.mean([contrast[part].mean() for part in parts]) for contrast in contrasts)
+    for part in parts:
+        lesser = min(contrast[part].mean() for contrast in contrasts)
+        if (difference[part] ** 2).mean() > 0.8**2 + 0.4**2 * lesser + 0.15**2 * whole:
+            return False
+    return True
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 90),
+    st.integers(2, 90),
+    st.sampled_from([0, 1, 2, 3, 4]),
+    st.sampled_from([1, 8, 75]),
+    st.lists(
+        st.tuples(st.integers(0, 80), st.integers(0, 80), st.integers(1, 9), st.integers(1, 40))
+    ),
+)
+def test_exact_equals_an_independent_implementation(seed, height, width, grain, contrast, spots):
+    """Random grain and squares of larger differences, in images of any shape and contrast."""
+    rng = np.random.default_rng(seed)
+    query = rng.integers(125 - contrast, 126 + contrast, (height, width, 3), np.uint8)
+    difference = rng.integers(-grain, grain + 1, query.shape)
+    for y, x, side, levels in spots:
+        difference[y : y + side, x : x + side] = levels
+    reference = np.clip(query + difference, 0, 255).astype(np.uint8)
+    assert is_exact(query, reference) == slowly_alike(query, reference)
+
+
+def test_identical_pixels_are_exact_whatever_they_show(natural):
+    """Blank, tiny, of any contrast."""
+    images = [np.full(shape, 100, np.uint8) for shape in ((1, 1, 3), (1, 100, 3), (40, 41, 3))]
+    for image in [*images, *natural.values()]:
+        assert is_exact(image, image.copy())
+        assert is_identical(image, image.copy())
+
+
+def plate(seed, size=200, grain=3.0):
+    """Return a surface of low contrast: shading and grain about mid-grey."""
+    rng = np.random.default_rng(seed)
+    shade = np.linspace(-6, 6, size)[None, :] * np.ones((size, 1))
+    texture = cv2.GaussianBlur(rng.normal(0, 1, (size, size)), (0, 0), 1.2)
+    grey = 110 + shade + grain * texture / texture.std()
+    return np.repeat(np.clip(np.rint(grey), 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+
+
+def disc(size, x, y, radius):
+    """Return where a disc lies."""
+    rows, columns = np.mgrid[:size, :size]
+    return (columns - x) ** 2 + (rows - y) ** 2 <= radius**2
+
+
+@pytest.mark.parametrize("grain", [1.5, 3.0, 6.0])
+def test_two_plates_are_never_exact(grain):
+    """All their pixels are within 16 levels, and nothing in them is the same."""
+    one, other = plate(1, grain=grain), plate(2, grain=grain)
+    assert np.abs(one.astype(int) - other).mean() < 10
+    assert not is_exact(one, other)
+
+
+def test_a_hole_in_a_plate_is_not_exact():
+    """A small dark spot is all that differs."""
+    whole = plate(1)
+    holed = whole.copy()
+    holed[disc(200, 90, 120, 6)] -= 14
+    assert not is_exact(whole, holed)
+
+
+def test_night_frames_are_not_exact():
+    """Dark frames with a few lights that moved."""
+    rng = np.random.default_rng(3)
+    frames = [rng.poisson(4, (240, 320, 3)).astype(np.uint8) for _ in range(2)]
+    for step, frame in enumerate(frames):
+        for x, y in ((60, 90), (150, 100), (250, 140)):
+            frame[y : y + 4, x + 5 * step : x + 5 * step + 6] = 40
+    assert not is_exact(*frames)
+
+
+def test_neighbouring_slices_are_not_exact():
+    """Two slices of a body: one ellipse a little larger, other noise."""
+    rng = np.random.default_rng(4)
+    slices = []
+    for grow in (0, 3):
+        grey = 20 + 3 * rng.normal(size=(256, 256))
+        grey[disc(256, 128, 128, 90)] += 30
+        grey[disc(256, 110, 120, 20 + grow)] += 12
+        slices.append(np.repeat(np.clip(grey, 0, 255).astype(np.uint8)[..., None], 3, axis=2))
+    assert not is_exact(*slices)
+
+
+def test_a_photograph_saved_again_is_exact(natural):
+    """At JPEG quality 90."""
+    for name in ("astronaut", "coffee", "chelsea"):
+        file = io.BytesIO()
+        Image.fromarray(natural[name]).save(file, "JPEG", quality=90)
+        assert is_exact(natural[name], np.asarray(Image.open(file).convert("RGB")))
+
+
+def test_images_of_different_size_are_not_exact():
+    """Whatever they show."""
+    assert not is_exact(np.zeros((8, 9, 3), np.uint8), np.zeros((9, 8, 3), np.uint8))
+
+
+def test_a_small_pasted_object_is_not_exact(natural):
+    """2 % of the picture, but all of a tile: the dog that was added."""
+    query = bounded(natural["astronaut"])
+    reference = query.copy()
+    reference[100:132, 64:96] = 255 - reference[100:132, 64:96]
+    assert not is_exact(query, reference)

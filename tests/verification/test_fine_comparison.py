@@ -1,0 +1,55 @@
+"""The fine comparison: detail decides where coarse shapes agree under a wrong relation."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from visleak.verification.check import check
+from visleak.verification.fine_comparison import add_fine_comparison
+
+MIRROR = np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])
+
+
+def plate(seed: int) -> np.ndarray:
+    """Return a smooth plate that is nearly symmetrical, with faint texture of its own."""
+    rng = np.random.default_rng(seed)
+    across = np.linspace(-1, 1, 224)
+    smooth = 120 + 30 * np.cos(3 * across)[None, :] + 10 * np.cos(9 * across)[None, :]
+    texture = cv2.GaussianBlur(rng.normal(0, 12, (224, 224)), (0, 0), 1.2)
+    grey = np.clip(np.rint(smooth + texture), 0, 255).astype(np.uint8)
+    return np.repeat(grey[..., None], 3, axis=2)
+
+
+def barred(pixels: np.ndarray) -> np.ndarray:
+    made = pixels.copy()
+    made[:34] = 0
+    cv2.putText(made, "Melina Rusto", (8, 26), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (255, 255, 255), 2)
+    return made
+
+
+@pytest.mark.parametrize("wrong", [MIRROR, np.diag([0.97, 0.7, 1.0])])
+def test_a_wrong_relation_of_a_true_copy_is_given_up(wrong):
+    query, reference = barred(plate(0)), plate(0)
+    measures, _ = check(query, reference, 0, (0.0, 0.0), same_size=True)
+    found, relation = add_fine_comparison(measures, query, reference, wrong)
+    assert np.array_equal(relation, np.eye(3))
+    assert found.amount > 2
+    assert found == add_fine_comparison(measures, query, reference, np.eye(3))[0]
+
+
+def test_two_plates_share_nothing_under_any_relation():
+    query, reference = barred(plate(0)), plate(1)
+    measures, _ = check(query, reference, 0, (0.0, 0.0), same_size=True)
+    found, relation = add_fine_comparison(measures, query, reference, MIRROR)
+    assert np.array_equal(relation, MIRROR)
+    assert found.amount < 0.5
+
+
+def test_a_true_relation_is_kept():
+    query, reference = plate(0)[:, ::-1].copy(), plate(0)
+    measures, _ = check(query, reference, 1, (0.0, 0.0), same_size=True)
+    found, relation = add_fine_comparison(measures, query, reference, MIRROR)
+    assert np.array_equal(relation, MIRROR)
+    assert found.amount > 2

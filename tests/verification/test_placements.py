@@ -1,0 +1,117 @@
+"""The screen of tiny images: crops, borders, letterboxes and views are found; strangers are not."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from visleak.records import VIEWS
+from visleak.verification.placements import matrix_of, place
+from visleak.verification.screen import SIDE, seen
+
+ORIGINAL = np.zeros(1, np.int8)
+
+
+@pytest.fixture(scope="module")
+def greys(natural):
+    """Return grey images large enough to be cropped."""
+    size = (128, 128)
+    small = [cv2.resize(p, size, interpolation=cv2.INTER_AREA) for p in natural.values()]
+    return [cv2.cvtColor(p, cv2.COLOR_RGB2GRAY) for p in small]
+
+
+def tiny(grey):
+    return cv2.resize(np.ascontiguousarray(grey), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+
+
+def best(query, reference, view=0):
+    """Return the score and the relation of one pair."""
+    score, found = place(tiny(query)[None], tiny(reference)[None], np.array([view], np.int8))
+    return float(score[0]), matrix_of(tuple(found[0].tolist()))
+
+
+def bordered(grey, down, across):
+    return cv2.copyMakeBorder(grey, down, down, across, across, cv2.BORDER_CONSTANT, value=30)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.8, 0.9])
+def test_crops_either_way(greys, share):
+    """The placement enlarges the query by what was cropped, or reduces it; but for fine textures,
+    which a scale that is a little off takes apart.
+    """
+    side = round(128 * share)
+    for forwards in (True, False):
+        scores, scales = [], []
+        for grey in greys:
+            cropped = grey[128 - side :, :side]
+            score, matrix = best(grey, cropped) if forwards else best(cropped, grey)
+            scores.append(score)
+            scales.append(matrix[0, 0])
+        assert np.quantile(scores, 0.25) > 0.4
+        assert np.median(scales) == pytest.approx(1 / share if forwards else share, rel=0.13)
+
+
+def garments(count):
+    """Return grey images of one silhouette, which differ in a fine pattern."""
+    rng = np.random.default_rng(0)
+    outline = np.zeros((128, 128), np.float32)
+    cv2.ellipse(outline, (64, 64), (36, 54), 0, 0, 360, 140, -1)
+    made = []
+    for _ in range(count):
+        coarse = rng.normal(size=(32, 32)).astype(np.float32)
+        pattern = 20 * cv2.resize(coarse, (128, 128), interpolation=cv2.INTER_CUBIC)
+        made.append(np.clip(40 + outline + pattern * (outline > 0), 0, 255).astype(np.uint8))
+    return made
+
+
+def test_crops_rank_their_originals_first():
+    """Among images of one silhouette, a crop to 70 % of the side agrees best with its original."""
+    side, images, ranks = round(128 * 0.7), garments(60), []
+    for number, grey in enumerate(images):
+        top, left = divmod(7 * number % 1521, 39)
+        cropped = grey[top : top + side, left : left + side]
+        scores = np.array([best(cropped, other)[0] for other in images])
+        ranks.append(int((scores > scores[number]).sum()))
+    assert np.mean(np.array(ranks) == 0) >= 0.95, ranks
+
+
+@pytest.mark.parametrize("margins", [(16, 16), (24, 0), (0, 24)])
+def test_borders_and_letterboxes(greys, margins):
+    """What lies within them agrees with the original."""
+    for forwards in (True, False):
+        pairs = [(bordered(grey, *margins), grey)[:: 1 if forwards else -1] for grey in greys]
+        scores = [best(*pair)[0] for pair in pairs]
+        assert np.quantile(scores, 0.25) > 0.4
+
+
+@pytest.mark.parametrize("view", range(len(VIEWS)))
+def test_views(greys, view):
+    """The score does not depend on the view in which a crop is compared."""
+    for grey in greys[:3]:
+        cropped = grey[:96, 20:116]
+        plain, still = best(grey, cropped)
+        score, matrix = best(grey, seen(cropped[None], view)[0], view)
+        assert score == pytest.approx(plain, abs=0.05)
+        assert matrix[0, 0] == pytest.approx(still[0, 0], abs=0.01)
+
+
+def test_strangers_score_less(greys):
+    """Over a hundred placements find something, but not as much as in a copy."""
+    scores = [best(one, other)[0] for one in greys for other in greys if one is not other]
+    assert np.median(scores) < 0.45
+    assert max(scores) < 0.8
+
+
+def test_company_does_not_matter(greys):
+    """A pair has the same score whatever pairs are scored with it, to the last bit."""
+    thumbnails = np.stack([tiny(grey) for grey in greys])
+    query = np.repeat(thumbnails, len(greys), axis=0)
+    reference = np.tile(thumbnails, (len(greys), 1, 1))
+    view = np.arange(len(query)).astype(np.int8) % len(VIEWS)
+    together = place(query, reference, view)
+    for row in range(0, len(query), 5):
+        part = slice(row, row + 1)
+        alone = place(query[part], reference[part], view[part])
+        assert alone[0] == together[0][row]
+        np.testing.assert_array_equal(alone[1][0], together[1][row])

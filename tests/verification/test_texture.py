@@ -1,0 +1,48 @@
+"""Texture shared by tiny images: copies share it, images of one outline do not."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from visleak.verification.texture import FORMS, TEXTURE, shared_texture
+
+INNER = np.ones((32, 32), np.float32)
+
+
+def article(seed):
+    """Return a bright outline on black whose inside has a texture of its own."""
+    noise = np.random.default_rng(seed).normal(0, 1, (32, 32))
+    inside = 160 + 40 * cv2.GaussianBlur(noise, (0, 0), 0.8)
+    shape = np.zeros((32, 32))
+    shape[4:28, 9:23] = 1
+    return (shape * inside).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", [TEXTURE, FORMS])
+def test_a_copy_shares_its_texture(kind):
+    """Also with noise, and in another light."""
+    first = article(1)
+    noise = np.random.default_rng(9).normal(0, 3, first.shape).astype(np.float32)
+    found = shared_texture((0.8 * first + 10 + noise, first), INNER, *kind)
+    assert found.mean > 0.75
+    assert found.typical > 0.75
+    assert found.opposed < 0.05
+
+
+@pytest.mark.parametrize("kind", [TEXTURE, FORMS])
+def test_one_outline_is_not_enough(kind):
+    """The edges agree perfectly, what is between them does not."""
+    found = shared_texture((article(1), article(2)), INNER, *kind)
+    assert found.mean < 0.65
+    assert found.amount < 2
+    assert found.tiles > 4
+
+
+def test_nothing_is_shared_where_nothing_is():
+    """Plain images, and images that do not overlap."""
+    plain = np.full((32, 32), 90, np.float32)
+    assert shared_texture((plain, plain), INNER, *TEXTURE).tiles == 0
+    found = shared_texture((article(1), article(1)), np.zeros_like(INNER), *TEXTURE)
+    assert (found.amount, found.tiles, found.opposed) == (0, 0, 0)
