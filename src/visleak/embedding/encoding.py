@@ -38,9 +38,7 @@ from visleak.storage import (
     write_problems,
 )
 
-#: Images per shard.
-SHARD: Final = 1_000_000
-
+SHARD: Final = 1_000_000  # images per shard
 DTYPES: Final = ("float16", "float32")
 
 
@@ -332,12 +330,9 @@ def tidy(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-#: A shorter salt can be guessed.
-SHORTEST: Final = 16
-
+SHORTEST: Final = 16  # a shorter salt can be guessed
 #: Columns of the file that maps hashed ids back.
 MAPPING_COLUMNS: Final = ("hashed", "id", "locator")
-
 #: Encoders from whose vectors small versions of the images can be reconstructed.
 THUMBNAILS: Final = ("builtin",)
 

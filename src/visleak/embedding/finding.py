@@ -28,8 +28,7 @@ from visleak.settings import Settings
 from visleak.stats import chance
 from visleak.storage import AUDIT, IMAGES, read_summary, read_table
 
-#: Name of the set of the images that are searched.
-ASKED: Final = "images asked for"
+ASKED: Final = "images asked for"  # name of the set of the images that are searched
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,8 @@ from visleak.formats.embedding_files import TEXTS, VECTORS
 from visleak.records import Fingerprints, Float32, ImageSet, Int64, Problem
 from visleak.storage import file_digest, replacing, write_json, write_tables
 
-#: Rows written at a time; only bounds memory.
-CHUNK: Final = 16_384
-
-#: Rows per row group of the table.
-GROUP: Final = 50_000
-
+CHUNK: Final = 16_384  # rows written at a time; only bounds memory
+GROUP: Final = 50_000  # rows per row group of the table
 #: Notes of finished shards; they are removed when the folder is complete.
 NOTES: Final = ".shard_*.json"
 

@@ -23,13 +23,11 @@ ENCODERS: Final = {
     "phash": "visleak.encoders.hashes:phash_encoder",
     "pdq": "visleak.encoders.hashes:pdq_encoder",
 }
-
 #: What an encoder object must have.
 _PARTS: Final = (
     *("name", "digest", "width", "enough", "views", "thresholds", "cohort"),
     *("encode", "view"),
 )
-
 #: Parts by which an object with every part is told from one that has only ``encode``.
 _FULL: Final = ("view", "views", "cohort")
 

@@ -28,19 +28,13 @@ from visleak.records import VIEWS, Bool, DecodedImage, Float32
 
 SIDE: Final = 32
 BINS: Final = 8
-
 #: Gradient votes are counted in 1/32 grey levels: the largest sum still fits in 24 bits, so
 #: float32 matrix products add them up without rounding, in any order.
 VOTE_SCALE: Final = 32
-
 #: Mean gradient (grey levels over two pixels) below which an image has nothing to compare.
 FLAT_BELOW: Final = 0.6
-
-#: Luma weights of ITU-R BT.601 in 1/256.
-LUMA: Final = (77, 150, 29)
-
-#: Images worked on at a time; only bounds memory.
-BATCH: Final = 256
+LUMA: Final = (77, 150, 29)  # luma weights of ITU-R BT.601 in 1/256
+BATCH: Final = 256  # images worked on at a time; only bounds memory
 
 
 def flat(images: Sequence[DecodedImage]) -> Bool:
@@ -127,11 +121,9 @@ CELLS: Final = 8
 COLOURS: Final = 4
 ORIENTATION_WIDTH: Final = CELLS * CELLS * BINS
 WIDTH: Final = ORIENTATION_WIDTH + COLOURS * COLOURS * 3
-
 #: Weight of the colour part beside the orientation part (measured on judged CIFAR-10 pairs:
 #: 0.3-0.5 hardly differ, 0.7 and more lose near-duplicates with changed colours).
 COLOUR_WEIGHT: Final = 0.4
-
 #: Square roots of votes are kept as whole multiples of 1/16, for sums without rounding.
 ROOT_SCALE: Final = 16
 

@@ -104,20 +104,16 @@ def _vision_config(transformers: Any, found: Found, whole: bool) -> Any:
     return config.vision_config
 
 
-#: Prefixes of open_clip for a name on the hub, and for a folder.
-HUB: Final = "hf-hub:"
+HUB: Final = "hf-hub:"  # prefixes of open_clip for a name on the hub, and for a folder
 _LOCAL: Final = "local-dir:"
 _USE: Final = "clip:FOLDER?backend=open_clip"
-
 #: Preprocessing that open_clip's entry of the weights states.
 _STATED: Final = ("mean", "std", "interpolation", "resize_mode")
-
 OPEN_CLIP: Final = Layout(
     "open_clip",
     "open_clip_config.json",
     ("open_clip_model.safetensors", "open_clip_pytorch_model.bin"),
 )
-
 #: What open_clip calls the paper's network; without ``quickgelu`` it would get another activation.
 DEFAULT: Final = ("ViT-B-32-quickgelu", "openai")
 
@@ -227,7 +223,6 @@ _OUTSIDE: Final = {
     "ln_post.weight": "post_layernorm.weight",
     "ln_post.bias": "post_layernorm.bias",
 }
-
 #: The same of a module inside a block.
 _INSIDE: Final = {
     "ln_1": "layer_norm1",

@@ -19,17 +19,13 @@ from visleak.encoders.libraries import library
 from visleak.encoders.request import Request
 from visleak.records import Bool, Bytes8, DecodedImage, Float32
 
-#: Sides of the thumbnail of phash, and of its low frequencies that become bits.
-SIDE: Final = 32
+SIDE: Final = 32  # sides of the thumbnail of phash, and of its low frequencies that become bits
 LOW: Final = 8
-
 #: Most bits of 256 in which two PDQ hashes of one image differ, and the quality (0..100) from
 #: which a hash is worth comparing: github.com/facebook/ThreatExchange, pdq/README.md, "Matching".
 PDQ_DISTANCE: Final = 31
 PDQ_QUALITY: Final = 50
-
-#: Bits (k,) of an image, and whether they are reliable.
-Hash = Callable[[Bytes8], tuple[Bool, bool]]
+Hash = Callable[[Bytes8], tuple[Bool, bool]]  # bits (k,) of an image, and whether they are reliable
 
 
 class HashEncoder:

@@ -21,7 +21,6 @@ from visleak.errors import UsageError, VisleakError
 
 DINOV2: Final = "facebook/dinov2-base"
 RESNET152: Final = "microsoft/resnet-152"
-
 #: Parts of a configuration that describe the origin or the training of a model, not what it
 #: computes.
 _IRRELEVANT: Final = (

@@ -19,22 +19,14 @@ import numpy.typing as npt
 
 from visleak.records import VIEWS, Bytes8, Float32
 
-#: Images whose short side has fewer pixels have no local features.
-SMALLEST: Final = 96
-
-#: The long side, in pixels, an image is bounded to before features are computed.
-BOUND: Final = 256
-
-#: The most features kept of one image.
-MOST: Final = 250
-
+SMALLEST: Final = 96  # images whose short side has fewer pixels have no local features
+BOUND: Final = 256  # the long side, in pixels, an image is bounded to before features are computed
+MOST: Final = 250  # the most features kept of one image
 #: Features are kept evenly from this many by this many parts of the image. The strongest of all
 #: would sit on the letters of an overlay, or in one quarter of a collage.
 _PARTS: Final = 4
-
 #: Low, because the strongest are kept anyway: an image tinted red has a third of the contrast.
 _CONTRAST: Final = 0.01
-
 #: Text that changes whenever any feature could change.
 DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-parts{_PARTS}"
 

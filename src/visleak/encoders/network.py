@@ -74,11 +74,8 @@ class BatchedEncoder(ABC):
 
 #: Options that every network has. None changes what its vectors mean.
 RUNNING: Final = ("device", "precision", "batch")
-
 PRECISIONS: Final = ("auto", "fp32", "fp16", "bf16")
-
-#: Images per call of the network by default.
-CPU_BATCH: Final = 16
+CPU_BATCH: Final = 16  # images per call of the network by default
 GPU_BATCH: Final = 256
 
 

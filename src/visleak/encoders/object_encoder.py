@@ -22,11 +22,8 @@ from visleak.encoders.thresholds import stated_thresholds
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8, DecodedImage
 
-#: Images per call if the object does not state it.
-BATCH: Final = 32
-
-#: Side of the grey image by which the width of the vectors is found.
-TRIED: Final = 224
+BATCH: Final = 32  # images per call if the object does not state it
+TRIED: Final = 224  # side of the grey image by which the width of the vectors is found
 
 
 class ObjectEncoder(BatchedEncoder):

@@ -23,13 +23,10 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import Float32
 from visleak.vectors import NORM_TOLERANCE
 
-#: Kind of the JSON file, and the version of its layout.
-KIND: Final = "onnx encoder"
+KIND: Final = "onnx encoder"  # kind of the JSON file, and the version of its layout
 SCHEMA: Final = 1
-
 #: Names of Pillow's filters.
 INTERPOLATIONS: Final = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4}
-
 #: Values of the fields that take one of some words.
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "resize": ("squash", "short-side"),
@@ -38,9 +35,7 @@ WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "channels": ("RGB", "BGR"),
     "layout": ("NCHW", "NHWC"),
 }
-
-#: Largest side in pixels.
-LARGEST: Final = 4096
+LARGEST: Final = 4096  # largest side in pixels
 
 
 @dataclass(frozen=True)
@@ -162,14 +157,10 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST
 
 
-#: Images per call of the network by default.
-BATCH: Final = 32
-
+BATCH: Final = 32  # images per call of the network by default
 #: Input types of networks: ONNX's word, numpy's, and our precision.
 TYPES: Final = {"tensor(float)": ("<f4", "fp32"), "tensor(float16)": ("<f2", "fp16")}
-
-#: Bytes hashed at a time.
-_BLOCK: Final = 1 << 24
+_BLOCK: Final = 1 << 24  # bytes hashed at a time
 
 
 class OnnxEncoder(BatchedEncoder):
@@ -358,9 +349,7 @@ _FIELDS: Final[Mapping[str, Mapping[int, str]]] = {
     "SparseTensor": {1: "Tensor", 2: "Tensor"},
     "Tensor": {13: "Entry"},
 }
-
-#: Graphs may be nested; no honest file goes deeper.
-_DEEPEST: Final = 100
+_DEEPEST: Final = 100  # graphs may be nested; no honest file goes deeper
 
 
 def external_files(model: memoryview) -> tuple[str, ...]:

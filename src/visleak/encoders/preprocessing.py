@@ -24,13 +24,9 @@ from PIL import Image
 from visleak.errors import VisleakError
 from visleak.records import Bytes8, DecodedImage
 
-#: Values of the option ``prep`` of CLIP.
-PREPS: Final = ("none", "laion", "laion-nojpeg")
-
-#: Side and JPEG quality of the images that LAION's vectors were made of.
-LAION_SIDE: Final = 256
+PREPS: Final = ("none", "laion", "laion-nojpeg")  # values of the option prep of CLIP
+LAION_SIDE: Final = 256  # side and JPEG quality of the images that LAION's vectors were made of
 LAION_QUALITY: Final = 95
-
 #: Of a resized image of more pixels than this only the part that a crop keeps is made, and without
 #: a crop it is shortened.
 MOST_PIXELS: Final = 16_000_000
@@ -171,14 +167,12 @@ def as_laion(pixels: Bytes8, jpeg: bool = True) -> Bytes8:
 
 #: Files of transformers; the second, of newer versions, may hold several processors.
 FILES: Final = ("preprocessor_config.json", "processor_config.json")
-
 _OPENAI: Final = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
 _HALF: Final = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 _SQUARE: Final = {"height": 224, "width": 224}
-
 #: Defaults of each kind of processor.
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "CLIP": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
@@ -195,7 +189,6 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "Siglip": {**_HALF, "size": _SQUARE, "resample": 3},
     "ConvNext": {**_HALF, "size": 384, "resample": 3, "crop_pct": 224 / 256},
 }
-
 #: Kinds for which one number means the short side; for the others it is a square.
 _SHORT_SIDE: Final = ("CLIP", "Bit", "ConvNext")
 

@@ -27,12 +27,9 @@ from visleak.errors import VisleakError
 #: The published resizings: the short side to 288, or a square whatever the shape; and the square of
 #: MemBench's code (Hong et al. 2024).
 RESIZES: Final = {"288": (288,), "320x320": (320, 320), "288x288": (288, 288)}
-
 _BILINEAR: Final = 2
 _IMAGENET: Final = Scaling(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-
-#: A published file, and where they are described.
-NAME: Final = "sscd_disc_mixup.torchscript.pt"
+NAME: Final = "sscd_disc_mixup.torchscript.pt"  # a published file, and where they are described
 HOME: Final = "https://github.com/facebookresearch/sscd-copy-detection"
 
 

@@ -36,7 +36,6 @@ def stated_thresholds(value: object) -> Mapping[str, Any] | None:
 #: CLIP of the paper: its name in transformers, and with the names in open_clip.
 OPENAI_CLIP: Final = "openai/clip-vit-base-patch32"
 OPENAI_CLIP_NAMES: Final = (OPENAI_CLIP, "ViT-B-32/openai", "ViT-B-32-quickgelu/openai")
-
 #: Ramos et al. (2025), "Data Leakage in Visual Datasets", sections 3 and 4: for cosines of CLIP
 #: ViT-B/32 with OpenAI's weights, including LAION's own vectors, made of resized images.
 RAMOS: Final[Mapping[str, Any]] = MappingProxyType(

@@ -17,11 +17,8 @@ from visleak.errors import UsageError, VisleakError
 
 #: timm's names of Pillow's filters.
 _FILTERS: Final = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
-
-#: Prefix of timm for a folder.
-_LOCAL: Final = "local-dir:"
+_LOCAL: Final = "local-dir:"  # prefix of timm for a folder
 _USE: Final = "timm:FOLDER"
-
 LAYOUT: Final = Layout("timm", "config.json", ("model.safetensors", "pytorch_model.bin"))
 
 

@@ -30,7 +30,6 @@ from visleak.vectors import unit_rows
 
 #: Sentences are read at lengths that are multiples of this many tokens: few shapes, little padding.
 STEP: Final = 8
-
 Progress = Callable[[int, int], None]
 
 
@@ -138,12 +137,10 @@ class TextTower:
 
 #: Files that a tokenizer of transformers is read from: the first alone, or the two after it.
 TOKENIZER: Final = ("tokenizer.json", "vocab.json", "merges.txt")
-
 #: The files of a CLIP with both towers; the image tower's layout leaves out the tokenizer.
 LAYOUT: Final = replace(
     TRANSFORMERS, others=(*TOKENIZER, "tokenizer_config.json", "special_tokens_map.json")
 )
-
 #: Token that configurations from before transformers 4.32 state as the end of a sentence. They are
 #: of OpenAI's networks, whose sentences end with the highest token; the library does so too.
 OLD_END: Final = 2
@@ -267,7 +264,6 @@ TOKENIZER_FILES: Final = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     *("vocab.json", "merges.txt", "vocab.txt", "sentencepiece.bpe.model", "spiece.model"),
 )
-
 #: A text whose tokens identify a tokenizer.
 _PROBE: Final = "A photo of 2 Sturgeons, naïve & <b>bold</b>; isn't it?"
 

@@ -56,9 +56,7 @@ TRANSFORMERS: Final = Layout(
     ),
     ("preprocessor_config.json", "processor_config.json"),
 )
-
-#: Seconds that the hub has for an answer.
-PATIENCE: Final = 8.0
+PATIENCE: Final = 8.0  # seconds that the hub has for an answer
 
 
 @dataclass(frozen=True, slots=True)

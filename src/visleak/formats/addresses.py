@@ -9,14 +9,10 @@ from urllib.parse import quote, unquote, urlsplit
 
 from visleak.errors import UsageError
 
-#: What an address may begin with.
-SCHEMES: Final = ("https", "http", "s3", "gs", "memory")
-
+SCHEMES: Final = ("https", "http", "s3", "gs", "memory")  # what an address may begin with
 #: Those that messages name; ``memory`` is this process's own, and for tests.
 NAMED: Final = ("https", "http", "s3", "gs")
-
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
 _SECRETS: Final = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^/\s?#'\"]*@)?"
     r"(?P<path>(?:(?!::)[^\s?#'\"])*)(?:\?(?:(?!::)[^\s#'\"])*)?"

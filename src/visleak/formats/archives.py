@@ -23,18 +23,10 @@ from visleak.formats.request import Request
 from visleak.formats.writing import Selection
 from visleak.records import ImageSet, Opener, Problem
 
-#: An archive with more members is refused.
-MAX_MEMBERS: Final = 5_000_000
-
-#: A member that unpacks to more is not unpacked.
-MAX_MEMBER_BYTES: Final = 1 << 30
-
-#: What unpacks to more than this many times its packed size is a bomb ...
-MAX_RATIO: Final = 200
-
-#: ... if it is larger than this; a small blank bitmap packs very well.
-RATIO_FROM: Final = 64 << 20
-
+MAX_MEMBERS: Final = 5_000_000  # an archive with more members is refused
+MAX_MEMBER_BYTES: Final = 1 << 30  # a member that unpacks to more is not unpacked
+MAX_RATIO: Final = 200  # what unpacks to more than this many times its packed size is a bomb
+RATIO_FROM: Final = 64 << 20  # ... if it is larger than this; a small blank bitmap packs very well
 #: What the readers of archives raise on damaged ones.
 DAMAGE: Final = (
     zipfile.BadZipFile,

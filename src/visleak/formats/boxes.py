@@ -18,9 +18,7 @@ from visleak.records import Bool, Float64, ImageSet, Int64
 
 #: A larger label file is refused before it is read; KITTI's longest have a megabyte.
 MAX_LABEL_BYTES: Final = 1 << 26
-
-#: How much of a damaged row is shown.
-_SHOWN: Final = 60
+_SHOWN: Final = 60  # how much of a damaged row is shown
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 #: A larger pickle is refused; the largest of the two data sets has 155 MB.
 MAX_PICKLE_BYTES: Final = 1 << 30
-
 #: Per data set: files of each split, the file with the class names, (labels, names) by column.
 LAYOUTS: Final[tuple[tuple[dict[str, tuple[str, ...]], str, dict[str, str]], ...]] = (
     (
@@ -37,7 +36,6 @@ LAYOUTS: Final[tuple[tuple[dict[str, tuple[str, ...]], str, dict[str, str]], ...
         {"fine_labels": "fine_label_names", "coarse_labels": "coarse_label_names"},
     ),
 )
-
 #: What reads an array back; the name that every version of numpy knows.
 _ARRAY: Final = b"cnumpy.core.multiarray\n_reconstruct\n"
 

@@ -26,9 +26,7 @@ from visleak.formats.writing import (
 )
 from visleak.records import ImageSet
 
-#: Beyond it no image's side in pixels goes.
-LARGEST: Final = 1e6
-
+LARGEST: Final = 1e6  # beyond it no image's side in pixels goes
 #: Lists of a COCO file whose rows belong to an image.
 OF_IMAGES: Final = ("annotations", "segment_info")
 

@@ -20,24 +20,14 @@ from visleak.errors import VisleakError, explaining
 from visleak.formats.request import captured, text_column
 from visleak.records import Int64
 
-#: Names within the folder, as clip-retrieval has them.
-MANIFEST: Final = "manifest.json"
-
+MANIFEST: Final = "manifest.json"  # names within the folder, as clip-retrieval has them
 VECTORS: Final = "img_emb"
-
 TEXTS: Final = "metadata"
-
 #: There while a folder is being written, with what is needed to resume.
 UNFINISHED: Final = "unfinished.json"
-
-#: What the manifest says it is, and the version of its layout.
-KIND: Final = "visleak embeddings"
-
+KIND: Final = "visleak embeddings"  # what the manifest says it is, and the version of its layout
 SCHEMA: Final = 1
-
-#: Types of the numbers that are read.
-FLOATS: Final = ("float16", "float32", "float64")
-
+FLOATS: Final = ("float16", "float32", "float64")  # types of the numbers that are read
 #: Columns that stay numbers or marks; all others are text.
 _PLAIN: Final = {"width": pa.int32(), "height": pa.int32(), "flat": pa.bool_()}
 

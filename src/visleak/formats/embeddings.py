@@ -38,10 +38,8 @@ from visleak.records import EmbeddingSet, FileCount
 #: Columns are checked for being unique in sets of up to this many vectors; in larger ones an
 #: image's id is its row number, unless a column is asked for.
 CHECKED: Final = 2_000_000
-
 #: Columns with the name of the image's file, which is its id where no other column is.
 PATH_COLUMNS: Final = ("path", "image_path", "file_name")
-
 #: What a column is for, and how it may be called.
 _USES: Final = {
     "label": ("label_name", "label"),
@@ -51,21 +49,14 @@ _USES: Final = {
     "width": ("width",),
     "height": ("height",),
 }
-
 #: Columns that only mean what visleak means by them where visleak wrote them.
 _OWN: Final = ("digest", "flat")
-
 _OPTIONS: Final = ("encoder", "column", "expect")
-
 #: Columns with the vectors, in order of preference.
 VECTOR_COLUMNS: Final = ("embedding", "vector", "image_embedding", "embeddings", "emb", "features")
-
-#: Vectors of a Parquet file that are held in memory at a time.
-GROUP_ROWS: Final = 250_000
-
+GROUP_ROWS: Final = 250_000  # vectors of a Parquet file that are held in memory at a time
 #: Where files of vectors lie: as of clip-retrieval, side by side, as LAION published them.
 PLACES: Final = (VECTORS, "", "images")
-
 Files = Sequence[NpyPartition | ParquetPartition]
 
 

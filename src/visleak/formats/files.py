@@ -26,17 +26,10 @@ from visleak.formats.remote import BLOCK, RemoteFile, StoreError
 from visleak.formats.request import Request
 from visleak.records import Bytes8, ImageSet, Problem, Unreadable
 
-#: A larger file is not read into memory.
-MAX_FILE_BYTES: Final = 1 << 30
-
-#: Bytes read at once of a file whose size is not known.
-PART: Final = 1 << 20
-
-#: Images fetched at a time; a store answers one late, but many at once.
-TOGETHER: Final = 8
-
-#: Images fetched ahead of the one that is wanted.
-AHEAD: Final = 16
+MAX_FILE_BYTES: Final = 1 << 30  # a larger file is not read into memory
+PART: Final = 1 << 20  # bytes read at once of a file whose size is not known
+TOGETHER: Final = 8  # images fetched at a time; a store answers one late, but many at once
+AHEAD: Final = 16  # images fetched ahead of the one that is wanted
 
 
 @dataclass(frozen=True)

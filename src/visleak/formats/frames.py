@@ -14,18 +14,11 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
 _MILLISECOND: Final = timedelta(milliseconds=1)
-
-#: Whole numbers below this are exact in a float.
-_MOST: Final = 2.0**53
-
-#: Seconds from 1970 to the end of what datetime holds, about.
-_MOST_SECONDS: Final = 6e10
-
+_MOST: Final = 2.0**53  # whole numbers below this are exact in a float
+_MOST_SECONDS: Final = 6e10  # seconds from 1970 to the end of what datetime holds, about
 #: By digits: unit of times since 1970 from September 2001 to 2286, and how many are a millisecond.
 _STAMPS: Final = {13: ("milliseconds", 1), 16: ("microseconds", 1_000), 19: ("nanoseconds", 10**6)}
-
 _ALLOWED: Final = "must hold whole numbers, seconds or ISO times"
 
 

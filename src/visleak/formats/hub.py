@@ -35,14 +35,9 @@ from visleak.formats.sources import locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource
 from visleak.records import Bytes8, ImageSet, Unreadable
 
-#: Rows read at a time.
-BATCH: Final = 64
-
-#: Rows per row group: what the library's own writer takes for images.
-ROWS: Final = 100
-
-#: What may follow ``?`` in ``hf:NAME?..``.
-OPTIONS: Final = ("config", "revision", "image", "streaming")
+BATCH: Final = 64  # rows read at a time
+ROWS: Final = 100  # rows per row group: what the library's own writer takes for images
+OPTIONS: Final = ("config", "revision", "image", "streaming")  # what may follow ? in hf:NAME?..
 
 
 def open_object(source: Any, request: Request) -> ImageSet:

@@ -33,31 +33,20 @@ from visleak.records import ImageSet
 
 #: Names of the two parts of the benchmark on disk.
 PARTS: Final = {"train": "training", "test": "testing"}
-
-#: Label of regions where objects are not told apart; not a class.
-IGNORED: Final = "DontCare"
-
+IGNORED: Final = "DontCare"  # label of regions where objects are not told apart; not a class
 #: The classes of the benchmark in the order of its readme; others follow by name.
 CLASSES: Final[tuple[str, ...]] = (
     *("Car", "Van", "Truck", "Pedestrian", "Person_sitting", "Person", "Cyclist", "Tram", "Misc"),
 )
-
-#: The camera that boxes are drawn for: the left colour camera.
-CAMERA: Final = "2"
-
+CAMERA: Final = "2"  # the camera that boxes are drawn for: the left colour camera
 #: Columns before the class, of each kind of label file: frame and track of tracking.
 BEFORE: Final = {"object": 0, "tracking": 2}
-
 #: Columns from the class on: truncation, occlusion, angle, the box, then 3-D size, place and angle.
 COLUMNS: Final = 15
-
 #: Folders of the devkit's mapping from images to drives.
 MAPPINGS: Final = ("mapping", "devkit/mapping", "devkit_object/mapping")
-
 _DRIVE: Final = re.compile(r"(\d{4}_\d{2}_\d{2}_drive_\d{4}(?:_\w+)?)")
-
-#: An object: its class and (left, top, right, bottom).
-_Object = tuple[str, list[float]]
+_Object = tuple[str, list[float]]  # an object: its class and (left, top, right, bottom)
 
 
 @dataclass(frozen=True)

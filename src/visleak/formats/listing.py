@@ -19,17 +19,12 @@ from visleak.formats.addresses import is_address
 from visleak.formats.remote import listed
 from visleak.images.encodings import SUFFIXES, recognise
 
-#: Bytes of a file that tell whether it is an image.
-HEAD: Final = 256
-
-#: A shorter file without a known ending is not taken for an image.
-SHORTEST: Final = 18
-
+HEAD: Final = 256  # bytes of a file that tell whether it is an image
+SHORTEST: Final = 18  # a shorter file without a known ending is not taken for an image
 #: Formats whose first bytes hardly any other file begins with.
 CERTAIN: Final = frozenset(
     ["JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF", "HEIF", "JPEG 2000"]
 )
-
 #: Endings of annotations, tables and programs: these lie beside images in most sets.
 SIDE_ENDINGS: Final = frozenset(
     [
@@ -39,7 +34,6 @@ SIDE_ENDINGS: Final = frozenset(
         *(".sha256", ".md5", ".idx", ".sqlite"),
     ]
 )
-
 #: Endings of images in a format that is not read, and of files that may hold images. Some of
 #: them (raw files of cameras, slides of microscopes) begin as TIFF does.
 OTHER_ENDINGS: Final = frozenset(
@@ -54,15 +48,9 @@ OTHER_ENDINGS: Final = frozenset(
         *(".npy", ".npz", ".mat", ".h5", ".hdf5", ".parquet", ".arrow", ".pkl", ".pt", ".pth"),
     ]
 )
-
-#: How hidden images are counted.
-HIDDEN: Final = "hidden"
-
-#: How names begin that macOS adds beside files; these are not images.
-ADDED: Final = "._"
-
-#: Kinds of skipped files that are named.
-SHOWN: Final = 5
+HIDDEN: Final = "hidden"  # how hidden images are counted
+ADDED: Final = "._"  # how names begin that macOS adds beside files; these are not images
+SHOWN: Final = 5  # kinds of skipped files that are named
 
 
 def ending_of(name: str) -> str:

@@ -28,8 +28,7 @@ from visleak.images.orientation import orientation_of, turned
 from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
-#: How far a float of a tensor may lie outside [0, 1] by rounding.
-SLACK: Final = 1e-4
+SLACK: Final = 1e-4  # how far a float of a tensor may lie outside [0, 1] by rounding
 
 
 def open_mapped(source: Any, request: Request) -> ImageSet:

@@ -18,7 +18,6 @@ from visleak.formats.sources import derived_name, locate, split_prefix
 from visleak.records import AnySet, EmbeddingSet, ImageSet
 
 _TABLES: Final = (".csv", ".tsv", ".parquet")
-
 _YAMLS: Final = (".yaml", ".yml")
 
 

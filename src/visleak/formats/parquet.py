@@ -44,12 +44,8 @@ from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Problem, Un
 
 #: Columns that may hold the images, in order of preference.
 IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
-
-#: Bytes of images decoded from a row group at a time.
-BATCH_BYTES: Final = 16 << 20
-
-#: Bytes of a row group that are held at once.
-HELD: Final = 128 << 20
+BATCH_BYTES: Final = 16 << 20  # bytes of images decoded from a row group at a time
+HELD: Final = 128 << 20  # bytes of a row group that are held at once
 
 
 def open_parquet(request: Request) -> ImageSet:

@@ -98,7 +98,6 @@ _CIFAR: Final = Layout(
 _HUB: Final = Layout(
     "a Hugging Face data set", "hub:write_hub", holds="bytes", files=False, mixes=False
 )
-
 #: Formats that a file or folder itself tells, in the order in which they are tried.
 PLAIN: Final = (
     Format(
@@ -141,13 +140,11 @@ PLAIN: Final = (
     Format("a .tar archive", "tars:open_tar", _TAR, endings=TARS),
     Format("an image", "folders:open_file", _FOLDER, recognises="folders:is_image_path"),
 )
-
 #: Formats of addresses, in addition to those of PLAIN with endings.
 REMOTE_IMAGE: Final = Format(
     "a remote image", "folders:open_remote_image", _FOLDER, endings=tuple(SUFFIXES)
 )
 REMOTE_FOLDER: Final = Format("a remote folder", "folders:open_remote_folder", _FOLDER)
-
 #: Formats whose SOURCE has a prefix, by prefix.
 PREFIXED: Final = {
     found.prefix: found
@@ -161,6 +158,4 @@ PREFIXED: Final = {
         Format("embeddings", "embeddings:open_embeddings", prefix="emb"),
     )
 }
-
-#: All formats.
-FORMATS: Final = (*PLAIN, REMOTE_IMAGE, REMOTE_FOLDER, *PREFIXED.values())
+FORMATS: Final = (*PLAIN, REMOTE_IMAGE, REMOTE_FOLDER, *PREFIXED.values())  # all formats

@@ -21,24 +21,14 @@ from visleak.errors import MissingExtra, VisleakError
 from visleak.formats.addresses import is_address, is_web, known_scheme, redacted, scheme_of
 
 T = TypeVar("T")
-
-#: Seconds before each further attempt, after a failure that may pass.
-WAITS: Final = (0.5, 2.0)
-
+WAITS: Final = (0.5, 2.0)  # seconds before each further attempt, after a failure that may pass
 #: Seconds until a connection must stand, and between two pieces of an answer.
 CONNECT_SECONDS: Final = 20
-
 READ_SECONDS: Final = 60
-
-#: A listing with more folders below each other is taken for a loop.
-MAX_DEPTH: Final = 32
-
+MAX_DEPTH: Final = 32  # a listing with more folders below each other is taken for a loop
 #: What a web address keeps as it is when it is sent.
 SENT_AS_IS: Final = "%/:?#[]@!$&'()*+,;=~-._"
-
-#: Bytes asked for at a time.
-BLOCK: Final = 1 << 20
-
+BLOCK: Final = 1 << 20  # bytes asked for at a time
 #: A gap of more bytes is jumped over by a new request rather than read through.
 JUMP: Final = 1 << 20
 

@@ -20,7 +20,6 @@ from visleak.records import AnySet, ImageSet, Opener, Problem
 
 #: Columns that name an image, in order of preference.
 ID_COLUMNS: Final = ("id", "image_id", "index")
-
 #: What the parts of a data set are called, and what they may be called.
 SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
     "train": ("train", "training"),

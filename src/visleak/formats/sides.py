@@ -18,7 +18,6 @@ from visleak.records import AnySet, ImageSet
 from visleak.settings import Sides
 
 _NO_COLUMNS: Final = Columns()
-
 #: How near frames leak: fields of the settings.
 FRAME_BOUNDS: Final = frozenset({"within_frames", "within_seconds"})
 

@@ -63,27 +63,17 @@ from visleak.records import ImageSet, Problem
 
 #: Side files that say something of a sample, by the end of their extension.
 CAPTIONS: Final = ("txt", "caption")
-
-#: A side file with more bytes is not read.
-MAX_SIDE_BYTES: Final = 1 << 20
-
+MAX_SIDE_BYTES: Final = 1 << 20  # a side file with more bytes is not read
 #: Extensions of images, the usual ones first; of several in a sample the first is taken.
 IMAGE_EXTENSIONS: Final = (
     *("jpg", "jpeg", "png", "webp"),
     *sorted({suffix[1:] for suffix in SUFFIXES} - {"jpg", "jpeg", "png", "webp"}),
 )
-
 #: Key and extension of a member, as the webdataset library parts them.
 _MEMBER: Final = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
-
-#: What is known of a sample.
-COLUMNS: Final = ("key", "id", "label", "caption", "group", "frame")
-
-#: A pattern that stands for more shards is refused.
-MAX_SHARDS: Final = 1_000_000
-
+COLUMNS: Final = ("key", "id", "label", "caption", "group", "frame")  # what is known of a sample
+MAX_SHARDS: Final = 1_000_000  # a pattern that stands for more shards is refused
 _NUMBERS: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
-
 _LETTERS: Final = re.compile(r"([A-Za-z])\.\.([A-Za-z])")
 
 

@@ -25,10 +25,7 @@ from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
 #: Is told the step, and how many of how many units are done.
 Progress = Callable[[str, int, int], None]
-
-#: What is stored of an image: its encoded bytes, or its pixels.
-Stored = bytes | Bytes8
-
+Stored = bytes | Bytes8  # what is stored of an image: its encoded bytes, or its pixels
 #: Columns beside ``id`` and ``path``, and those of a set that they are taken from.
 LISTED_COLUMNS: Final = {
     "label": "labels",

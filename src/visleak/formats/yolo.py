@@ -33,14 +33,11 @@ from visleak.records import ImageSet
 #: How far beyond the image a number may be, as a share of its size; Ultralytics' own tolerance
 #: (``verify_image_label``).
 TOLERANCE: Final = 0.01
-
 ALLOWED: Final = (
     "a row is `class x y width height`, or `class x y x y x y ...` of an outline, in shares of the"
     " image from 0 to 1"
 )
-
-#: Name of the YAML.
-DATA: Final = "data.yaml"
+DATA: Final = "data.yaml"  # name of the YAML
 
 
 def open_yolo(request: Request) -> ImageSet:

@@ -43,8 +43,7 @@ from visleak.records import Bytes8, DecodedImage, Unreadable
 MAX_PIXELS: Final = 256_000_000
 
 
-#: So is an image with a longer side.
-MAX_SIDE: Final = 1_000_000
+MAX_SIDE: Final = 1_000_000  # so is an image with a longer side
 
 
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
@@ -114,8 +113,7 @@ class _Quiet:
                 self._context = None
 
 
-#: Within it no warning of Pillow is shown.
-QUIET: Final = _Quiet()
+QUIET: Final = _Quiet()  # within it no warning of Pillow is shown
 
 
 def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadable:

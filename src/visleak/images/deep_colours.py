@@ -23,23 +23,16 @@ from visleak.images.pixels import HIDDEN, is_deep
 
 #: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
 _BITS: Final = 258
-
 _PLANAR: Final = 284
-
 #: Types of the other order of bytes, as libtiff hands them out.
 _OF_LIBTIFF: Final = {"I;16BS": "I;16NS", "I;32BS": "I;32NS", "F;32BF": "F;32NF"}
-
 #: High bytes below this have less than an eighth of the range, and fewer than so many levels.
 FAINT: Final = 32
-
 #: How a JPEG 2000 codestream begins, and where in it the bits of the first component stand.
 _SIZ: Final = b"\xff\x4f\xff\x51"
-
 _PRECISION: Final = 42
-
 #: Ways in which rows of sixteen-bit colours are stored, and the way that gives their low bytes.
 _NATIVE: Final = "16B" if sys.byteorder == "little" else "16L"
-
 _LOW: Final = {
     f"{mode};{order}": f"{mode};{other}"
     for mode in ("RGB", "RGBX", "RGBA", "R", "G", "B", "A")

@@ -28,12 +28,10 @@ import numpy.typing as npt
 
 from visleak.records import Bytes8, Int64
 
-#: Share of the values at either end that does not count.
-OUTSIDE: Final = 1e-4
+OUTSIDE: Final = 1e-4  # share of the values at either end that does not count
 
 
-#: Levels above which an image has more to show than eight bits hold.
-LEVELS: Final = 256
+LEVELS: Final = 256  # levels above which an image has more to show than eight bits hold
 
 
 #: A range that is used by less than one part in so many is made narrower, where there are levels.
@@ -44,16 +42,13 @@ NARROW: Final = 8
 TONES: Final = 64
 
 
-#: How far floats within 0..1 may lie outside, as filters leave them.
-OVERSHOOT: Final = 0.1
+OVERSHOOT: Final = 0.1  # how far floats within 0..1 may lie outside, as filters leave them
 
 
-#: Floats up to here that are not whole numbers are in a unit of their own.
-OWN_UNIT: Final = 16
+OWN_UNIT: Final = 16  # floats up to here that are not whole numbers are in a unit of their own
 
 
-#: Values worked on at a time; only bounds memory.
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 20  # values worked on at a time; only bounds memory
 
 
 _Levels = tuple[npt.NDArray[Any], Int64]

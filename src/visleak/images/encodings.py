@@ -18,19 +18,13 @@ SUFFIXES: Final = frozenset(
         *(".dds", ".ico", ".pcx", ".psd", ".qoi", ".ras", ".sgi", ".tga"),
     ]
 )
-
 _BMP_HEADERS: Final = (12, 16, 40, 52, 56, 64, 108, 124)
-
 _HEIF_BRANDS: Final = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
-
 #: Bytes of one value of each TIFF type; others are not read.
 _TIFF_SIZES: Final = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 7: 1, 10: 8, 11: 4, 12: 8, 16: 8}
-
 #: Tags of the offsets and of the byte counts of strips and tiles.
 _TIFF_PIXELS: Final = ((273, 279), (324, 325))
-
-#: Tag of the tables without which JPEG strips cannot be decoded.
-_TIFF_JPEG_TABLES: Final = 347
+_TIFF_JPEG_TABLES: Final = 347  # tag of the tables without which JPEG strips cannot be decoded
 
 
 @dataclass(frozen=True, slots=True)

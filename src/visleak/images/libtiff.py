@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final
 
-#: Characters of a message that are kept.
-LONGEST: Final = 200
+LONGEST: Final = 200  # characters of a message that are kept
 
 
 _HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)

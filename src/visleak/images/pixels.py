@@ -16,12 +16,10 @@ from PIL import Image
 from visleak.images.depth import alpha_to_eight, to_eight
 from visleak.records import Bytes8
 
-#: Opacity (of 255) up to which nothing of an image is seen.
-HIDDEN: Final = 1
+HIDDEN: Final = 1  # opacity (of 255) up to which nothing of an image is seen
 
 
-#: Tags of TIFF: how values become light, and their type.
-_PHOTOMETRIC: Final = 262
+_PHOTOMETRIC: Final = 262  # tags of TIFF: how values become light, and their type
 
 
 _SAMPLE_FORMAT: Final = 339

@@ -26,7 +26,6 @@ SEARCHES: Final = {
     "exact": "visleak.search.exact:ExactSearch",
     "faiss": "visleak.search.faiss_search:FaissSearch",
 }
-
 #: The same of classes that search partitions through indexes.
 PARTITION_SEARCHES: Final = {"faiss": "visleak.search.faiss_partitions:FaissPartitions"}
 

@@ -23,15 +23,12 @@ from visleak.search.rescore import Scored, chosen, joined, no_hits, rescore
 
 QUERY_BLOCK: Final = 256
 REFERENCE_BLOCK: Final = 1024
-
 #: Blocks only select, this much below what is asked for; rounding stays under a tenth of it.
 MARGIN: Final = 1e-5
-
 #: Coordinates kept for the bound, as a share of the width, by whether the best are asked for:
 #: a threshold is far above most pairs, the query's best twenty are not.
 KEPT_FOR_THRESHOLD: Final = 1 / 20
 KEPT_FOR_BEST: Final = 1 / 2
-
 #: Candidates a query block holds before they are settled: only bounds memory, for floods.
 PENDING_LIMIT: Final = 400_000
 

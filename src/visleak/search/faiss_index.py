@@ -23,34 +23,23 @@ from visleak.records import Float32, Int64
 from visleak.search.hits import Rows
 
 Kind = Literal["flat", "hnsw", "ivf", "ivfpq"]
-
 #: Most references -> kind of index; more than the last get an ``ivfpq``.
 SIZES: Final[tuple[tuple[int, Kind], ...]] = (
     (20_000, "flat"),
     (200_000, "hnsw"),
     (999_999, "ivf"),
 )
-
-#: Rows read at a time.
-BLOCK: Final = 1 << 14
-
+BLOCK: Final = 1 << 14  # rows read at a time
 #: Training rows per cell; centroids of each part of a product quantiser, and its training rows.
 ROWS_PER_CELL: Final = 40
 CENTROIDS: Final = 256
 QUANTISER_ROWS: Final = 1 << 14
-
-#: Fewest references per cell on average, for few references.
-LEAST_PER_CELL: Final = 10
-
-#: Coordinates that share one byte of a product quantiser's code.
-COORDINATES_PER_BYTE: Final = 4
-
+LEAST_PER_CELL: Final = 10  # fewest references per cell on average, for few references
+COORDINATES_PER_BYTE: Final = 4  # coordinates that share one byte of a product quantiser's code
 #: Rows whose own similarity measures what a code loses, and the quantile of it.
 SLACK_ROWS: Final = 1000
 SLACK_SHARE: Final = 0.999
-
-#: Text that changes whenever an index built by this module could.
-DIGEST: Final = "faiss-2"
+DIGEST: Final = "faiss-2"  # text that changes whenever an index built by this module could
 
 
 def faiss() -> Any:

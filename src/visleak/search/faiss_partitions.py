@@ -129,8 +129,7 @@ def _replace(path: Path, write: Callable[[Path], object]) -> int:
     return path.stat().st_size
 
 
-#: Partitions on which recall is measured, for measuring reads them whole.
-MEASURED: Final = 8
+MEASURED: Final = 8  # partitions on which recall is measured, for measuring reads them whole
 
 
 class StoredRows(Rows):

@@ -32,13 +32,8 @@ from visleak.search.rescore import Scored, chosen, joined, no_hits, rescore
 
 #: Queries whose candidates are collected at a time; fewer if there are many candidates.
 QUERY_BLOCK: Final = 256
-
-#: Candidates a block of queries should not exceed; only bounds memory.
-CROWD: Final = 1_000_000
-
-#: Fetched beyond the best that are wanted, so that ties at the end show.
-SPARE: Final = 12
-
+CROWD: Final = 1_000_000  # candidates a block of queries should not exceed; only bounds memory
+SPARE: Final = 12  # fetched beyond the best that are wanted, so that ties at the end show
 #: Neighbours fetched first if an index finds those above a threshold only by fetching more.
 FIRST_NEIGHBOURS: Final = 64
 
@@ -173,14 +168,11 @@ def _reaching(index: Index, stacked: Float32, owner: Int64, radius: float) -> tu
 #: close and found early; most of a query's best are unrelated images, and cost the most.
 TARGET_PAIRS: Final = 0.99
 TARGET_BEST: Final = 0.95
-
 #: Shortest list of candidates of a graph that is tried, and the longest: a search that needs more
 #: is faster through every reference.
 LEAST_LIST: Final = 16
 MOST_LIST: Final = 4096
-
-#: Most candidates fetched for each of the best, where codes blur the order.
-MOST_FETCHED: Final = 32
+MOST_FETCHED: Final = 32  # most candidates fetched for each of the best, where codes blur the order
 
 
 def tune(index: Index, sides: Sides, wanted: Wanted, rows: Int64, workers: int) -> Effort:
@@ -223,11 +215,8 @@ def _levels(index: Index) -> Iterator[int]:
     yield most
 
 
-#: Queries to tune on, and as many others to measure on.
-SAMPLE: Final = 200
-
-#: Most views of a query that are searched one by one.
-MOST_VIEWS: Final = 2
+SAMPLE: Final = 200  # queries to tune on, and as many others to measure on
+MOST_VIEWS: Final = 2  # most views of a query that are searched one by one
 
 
 class FaissSearch:

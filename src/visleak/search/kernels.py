@@ -28,9 +28,7 @@ CHARACTERS: Final = (
     (1, -1, 1, -1, 1, -1, 1, -1),
     (1, -1, 1, -1, -1, 1, -1, 1),
 )
-
-#: Rows the basis is learnt from, spread evenly over the references.
-SAMPLE_ROWS: Final = 4096
+SAMPLE_ROWS: Final = 4096  # rows the basis is learnt from, spread evenly over the references
 
 
 class Kernel(Protocol):

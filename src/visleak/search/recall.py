@@ -18,8 +18,7 @@ from visleak.search.hits import Hits, Recall, Rows, Sides, Wanted
 from visleak.search.rescore import Scored, chosen, joined
 from visleak.stats import Rate
 
-#: Seed of the draw of queries.
-SEED: Final = 0
+SEED: Final = 0  # seed of the draw of queries
 
 
 def sampled(queries: int, count: int) -> tuple[Int64, Int64]:

@@ -14,9 +14,7 @@ from visleak.search.hits import Hits, Sides, Wanted
 
 #: Views whose float32 similarity is this far below the best are not rescored.
 VIEW_MARGIN: Final = 1e-5
-
-#: Pairs rescored at a time; only bounds memory.
-CHUNK: Final = 512
+CHUNK: Final = 512  # pairs rescored at a time; only bounds memory
 
 
 @dataclass(frozen=True, slots=True)

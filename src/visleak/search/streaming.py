@@ -29,17 +29,10 @@ from visleak.search.streaming_hits import Collector, Merger, PartitionHits, Stre
 from visleak.search.streaming_screen import ProductScreen, Screen, choose, dot_error, sampled, whole
 from visleak.vectors import check_digest, forget, unit_rows
 
-#: Fewest rows of a partition for which a screen is chosen.
-FEW_ROWS: Final = 4096
-
-#: Bytes read of a partition before they are released.
-FORGET_AFTER: Final = 2**27
-
-#: Rows compared first, so that the floor of the best is not at the bottom.
-SEED_ROWS: Final = 1024
-
-#: Pairs rescored, or queries compared, at a time; only bounds memory.
-CHUNK: Final = 512
+FEW_ROWS: Final = 4096  # fewest rows of a partition for which a screen is chosen
+FORGET_AFTER: Final = 2**27  # bytes read of a partition before they are released
+SEED_ROWS: Final = 1024  # rows compared first, so that the floor of the best is not at the bottom
+CHUNK: Final = 512  # pairs rescored, or queries compared, at a time; only bounds memory
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,10 +35,7 @@ from visleak.search.streaming_screen import (
 #: everything is wanted its list of places takes 16.
 PAIRS: Final = 2**27
 TILE: Final = 8_192
-
-#: Rows at a time, however few or many the queries are.
-BLOCKS: Final = (1024, 65_536)
-
+BLOCKS: Final = (1024, 65_536)  # rows at a time, however few or many the queries are
 #: Relative rounding of the precisions a device may compute in.
 PRECISIONS: Final = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 

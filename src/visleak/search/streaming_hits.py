@@ -19,11 +19,8 @@ import pyarrow.compute as pc
 from visleak.records import Bool, Float32, Int64, Partition
 from visleak.search.hits import Wanted
 
-#: Layout of to_bytes; bytes of another layout are not read.
-LAYOUT: Final = b"1"
-
-#: Pairs that wait before they are merged into what is kept so far.
-PENDING_LIMIT: Final = 1_000_000
+LAYOUT: Final = b"1"  # layout of to_bytes; bytes of another layout are not read
+PENDING_LIMIT: Final = 1_000_000  # pairs that wait before they are merged into what is kept so far
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,11 @@ from visleak.vectors import NORM_TOLERANCE, unit_rows
 
 #: Half a unit in the last place of ``float32``: the relative error of one operation.
 ROUNDING: Final = 2.0**-24
-
 #: Lengths between which squares neither overflow nor vanish; other rows are normalised exactly.
 SANE_LENGTHS: Final = (1e-3, 1e3)
-
 #: Of a half float widened by moving its bits: sign, exponent and fraction, at their new places.
 HALF_BITS: Final = np.uint32(0x8FFFE000)
-
-#: Difference of the two exponents' biases: 127 - 15.
-HALF_SCALE: Final = np.float32(2.0**112)
+HALF_SCALE: Final = np.float32(2.0**112)  # difference of the two exponents' biases: 127 - 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +106,8 @@ def _keeps_subnormals() -> bool:
     return bool((np.full(1, 1e-40, np.float32) * np.float32(1e30))[0] > 0)
 
 
-#: Rows and queries of one product: its result stays in the processor's cache.
-BLOCK: Final = 1024
+BLOCK: Final = 1024  # rows and queries of one product: its result stays in the processor's cache
 TILE: Final = 256
-
 #: Pairs compared in full at a time: more would not fit into the cache and take four times as long.
 CHUNK: Final = 512
 
@@ -283,23 +277,16 @@ class _Workspace:
     reached: npt.NDArray[np.bool_]
 
 
-#: Rows of either side that the costs are measured on.
-TRIED_QUERIES: Final = 256
+TRIED_QUERIES: Final = 256  # rows of either side that the costs are measured on
 TRIED_ROWS: Final = 1024
-
-#: Rows of either side that axes are found from.
-LEARNT_FROM: Final = 4096
-
-#: A sample is read in so many runs: a file gives runs faster than single rows.
-RUNS: Final = 16
-
+LEARNT_FROM: Final = 4096  # rows of either side that axes are found from
+RUNS: Final = 16  # a sample is read in so many runs: a file gives runs faster than single rows
 #: Costs in multiply-adds of the matrix product: to compare a pair with the floor, to compare one
 #: that reached it in full, to cut a coordinate out of a row, and to find the axes of a width of 1.
 COMPARING: Final = 10.0
 COMPARING_IN_FULL: Final = 13_000.0
 CUTTING: Final = 10.0
 FINDING_AXES: Final = 250.0
-
 #: How many coordinates to try, in shares of the width.
 SHARES: Final = (1 / 64, 1 / 32, 3 / 64, 1 / 16, 3 / 32, 1 / 8, 9 / 64, 5 / 32, 11 / 64,
                  3 / 16, 7 / 32, 1 / 4, 5 / 16, 3 / 8, 1 / 2)  # fmt: skip

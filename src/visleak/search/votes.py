@@ -31,7 +31,6 @@ _TABLES: Final = 6
 _WORD: Final = 21  # bits of a table's word; six words use 126 of the 128 bits, each once
 _CROWD: Final = 256  # a word that is more frequent than this is ignored
 _SIMILAR_BITS: Final = 24  # bits by which the codes of two similar patches may differ
-
 Words = npt.NDArray[np.uint32]
 Codes = npt.NDArray[np.uint64]
 
@@ -194,14 +193,10 @@ def _distance(first: Codes, second: Codes) -> Int64:
 #: A candidate's least score. Among 500 photographs a query has 0.02 wrong ones above it, and 0.2
 #: above 3 (benchmarks/local_features.py); more references bring more.
 LEAST_SCORE: Final = 4.0
-
-#: Text that changes whenever any score could change.
-DIGEST: Final = "votes-2"
-
+DIGEST: Final = "votes-2"  # text that changes whenever any score could change
 _CHECKED: Final = 64  # images per query (and ties) whose matches are checked for a common place
 _COMMON: Final = 20  # a patch found in more images than this weighs less
 _UNIT: Final = 64  # integer weight of a patch that is not common
-
 Float64 = npt.NDArray[np.float64]
 Complex = npt.NDArray[np.complex128]
 

@@ -15,7 +15,6 @@ from visleak.errors import VisleakError
 #: Seconds to wait for another process that is writing, and keys in one statement.
 PATIENCE: Final = 60.0
 CHUNK: Final = 500
-
 #: The copy of a mirrored database is written after this many changes, and at the end.
 EVERY: Final = 20
 

@@ -27,13 +27,10 @@ from visleak.storage.files import (
 from visleak.storage.folders import claimed, free_folder
 
 Record = TypeVar("Record")
-
 #: What a file of a result holds: text, bytes, or a table that becomes Parquet or CSV by the name
 #: of the file; ``None`` and nothing remove the file or the folder of that name.
 File: TypeAlias = "str | bytes | pa.Table | None"
-
-#: Rows of a table that are turned into texts at a time.
-_ROWS: Final = 4096
+_ROWS: Final = 4096  # rows of a table that are turned into texts at a time
 
 
 class RunFolder:

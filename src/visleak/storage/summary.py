@@ -17,13 +17,10 @@ from visleak.storage.files import write_json
 
 #: Version of the audit folder; readers refuse a newer one and read every older one.
 SCHEMA: Final = 1
-
-#: Rates by name; ``None`` where it was not measured.
-Rates: TypeAlias = Mapping[str, Rate | None]
+Rates: TypeAlias = Mapping[str, Rate | None]  # rates by name; None where it was not measured
 
 
-#: Of a field that is left out of the file where it is ``None``.
-OPTIONAL: Final = {"optional": True}
+OPTIONAL: Final = {"optional": True}  # of a field that is left out of the file where it is None
 
 
 @dataclass(frozen=True, slots=True)
