@@ -24,9 +24,8 @@ from visleak.encoders import load_encoder
 from visleak.records import Float32
 from visleak.search.exact import ExactSearch
 from visleak.search.faiss_index import Effort, Kind, Layout, build, threads
-from visleak.search.faiss_search import SAMPLE, account_of, search_index, tune
+from visleak.search.faiss_search import SAMPLE, account_of, recall, sampled, search_index, tune
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.search.recall import recall, sampled
 
 BEST = 20
 KINDS: tuple[Kind, ...] = ("flat", "hnsw", "ivf", "ivfpq")

@@ -366,7 +366,7 @@ def on_gpu(folder: Path) -> None:
     if not torch.cuda.is_available():
         print("skipped: no GPU (1 benchmark)")
         return
-    from visleak.search.streaming_device import DeviceScreen
+    from visleak.search.streaming_screen import DeviceScreen
 
     recipe = Recipe("isotropic")
     query = recipe.rows(MANY, 2)

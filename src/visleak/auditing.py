@@ -23,7 +23,7 @@ from visleak import pipeline
 from visleak.cache import NO_FOLDER, Cache, default_folder
 from visleak.errors import UsageError, VisleakError, VisleakWarning
 from visleak.formats import open_images
-from visleak.formats.addresses import redacted
+from visleak.formats.remote import redacted
 from visleak.formats.sources import resolved
 from visleak.gallery import shrink
 from visleak.images import content_digest, decode

@@ -6,9 +6,9 @@ import pytest
 from calling import refused
 
 from visleak.errors import UsageError
-from visleak.formats.sides import distinct_names as named
-from visleak.formats.sides import named_sets as asked
-from visleak.formats.sides import open_sides
+from visleak.formats.opening import distinct_names as named
+from visleak.formats.opening import named_sets as asked
+from visleak.formats.opening import open_sides
 from visleak.settings import Sides
 
 

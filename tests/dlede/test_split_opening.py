@@ -13,7 +13,7 @@ from visleak.dlede.draw.recipes import split_by
 from visleak.dlede.draw.split import split_of
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.formats.openers import chosen
+from visleak.formats.files import chosen
 
 
 def put(path, text=None):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from visleak.encoders.thresholds import published
+from visleak.encoders.request import published
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_nobody_elses_are_lent(text):
 def test_they_are_read_without_heavy_libraries():
     """An audit of vectors made elsewhere needs no torch."""
     code = (
-        "import sys; from visleak.encoders.thresholds import published; published('clip');"
+        "import sys; from visleak.encoders.request import published; published('clip');"
         "print([m for m in ('torch', 'transformers', 'cv2', 'PIL') if m in sys.modules])"
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

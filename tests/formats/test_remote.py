@@ -15,7 +15,7 @@ from webdataset_making import write_shard
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import files, open_images, remote
-from visleak.formats.addresses import redacted
+from visleak.formats.remote import redacted
 from visleak.pipeline.folder import stamp_of
 from visleak.records import Unreadable
 

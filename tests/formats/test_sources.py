@@ -8,8 +8,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images, parse_set
-from visleak.formats.registry import FORMATS
-from visleak.formats.sources import resolved
+from visleak.formats.sources import FORMATS, resolved
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from visleak.pipeline.thresholds import Thresholds
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
 from visleak.stats import Rate
-from visleak.storage.summary import RecordingCounts
+from visleak.storage.audit_folder import RecordingCounts
 
 NO_THRESHOLDS = Thresholds(None, None, "", False)
 ENDS = (-(2**63), 2**63 - 1)

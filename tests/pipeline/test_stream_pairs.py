@@ -401,7 +401,7 @@ def test_sides_without_a_single_number():
 def test_the_device_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the code for GPUs, run on the processor: the same rows, and it was that code."""
     pytest.importorskip("torch")
-    from visleak.search.streaming_device import DeviceScreen
+    from visleak.search.streaming_screen import DeviceScreen
 
     rng = np.random.default_rng(5)
     vectors = rng.normal(size=(60, WIDTH))

@@ -89,9 +89,9 @@ def test_parquet_keeps_schema_metadata_packing_and_shards(tmp_path):
 
 def test_a_large_row_group_is_read_in_bits(tmp_path, monkeypatch):
     """Memory is bounded by bytes, not by how a file is cut into groups."""
-    from visleak.formats import parquet
+    from visleak.formats import tables
 
-    monkeypatch.setattr(parquet, "HELD", 300)
+    monkeypatch.setattr(tables, "HELD", 300)
     source = making.parquet(tmp_path)
     written(tmp_path / "out", piece(source, [0, 2, 4, 5, 6]))
     got, whole = (pq.read_table(p / "test.parquet") for p in (tmp_path / "out", tmp_path))

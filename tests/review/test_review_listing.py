@@ -21,7 +21,7 @@ from visleak.review.choice import Choice, couple, couples, fixed, labels, order
 from visleak.review.listing import Listing, describe, read_listing
 from visleak.settings import Settings
 from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
-from visleak.storage.summary import AuditSummary, ThresholdSummary
+from visleak.storage.audit_folder import AuditSummary, ThresholdSummary
 from visleak.verdicts import pair_key
 
 SETS = ("test", "train", "extra")

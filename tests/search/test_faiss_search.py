@@ -12,9 +12,15 @@ from vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, units
 from visleak.errors import MissingExtra, UsageError
 from visleak.search import faiss_search, load_search
 from visleak.search.faiss_index import Layout, build, kind_for
-from visleak.search.faiss_search import FaissSearch, suited
+from visleak.search.faiss_search import (
+    FaissSearch,
+    exact_answer,
+    only_queries,
+    recall,
+    sampled,
+    suited,
+)
 from visleak.search.hits import Account, Hits, Recall, Sides, Wanted
-from visleak.search.recall import exact_answer, only_queries, recall, sampled
 from visleak.stats import Rate
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from vectors import ALL, GRID_WIDTH, grid_view, units
 
-from visleak.search import rescore as module
+from visleak.search import exact as module
+from visleak.search.exact import rescore
 from visleak.search.hits import Sides
-from visleak.search.rescore import rescore
 
 
 def made(seed=0, views=ALL, queries=7, references=11):

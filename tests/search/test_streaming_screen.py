@@ -12,8 +12,17 @@ from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.search import streaming, streaming_screen
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch
-from visleak.search.streaming_device import DeviceScreen, half_error, torch_device
-from visleak.search.streaming_screen import Part, ProductScreen, choose, read_block, whole, widen
+from visleak.search.streaming_screen import (
+    DeviceScreen,
+    Part,
+    ProductScreen,
+    choose,
+    half_error,
+    read_block,
+    torch_device,
+    whole,
+    widen,
+)
 from visleak.vectors import forget, unit_rows
 
 WIDTH = 64

@@ -93,7 +93,7 @@ def audit(
     """
     from visleak.auditing import prepare
     from visleak.cli.page import write_page
-    from visleak.formats.sides import FRAME_BOUNDS, frame_notes, open_sides
+    from visleak.formats.opening import FRAME_BOUNDS, frame_notes, open_sides
     from visleak.gating import gates, read_baseline
     from visleak.pipeline.cost import describe
     from visleak.pipeline.ray_engine import engine_of

@@ -262,8 +262,8 @@ def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions)
 def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequence[AnySet]]:
     """Open the split; return it with the sets that it consists of."""
     from visleak.dlede import split_by, split_of
+    from visleak.formats.opening import open_set, open_sides
     from visleak.formats.request import check_groups
-    from visleak.formats.sides import open_set, open_sides
     from visleak.records import ImageSet
     from visleak.settings import SideColumns, Sides
 

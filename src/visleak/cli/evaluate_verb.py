@@ -261,7 +261,7 @@ def _opened(
     source: str, id_: str | None, label: str | None, target: Target, call: Call
 ) -> ImageSet:
     """Return the images of a source; refuse a target that cannot be written first."""
-    from visleak.formats.sides import open_set
+    from visleak.formats.opening import open_set
     from visleak.impact.evaluators.predictions import check_target
     from visleak.settings import SideColumns
     from visleak.storage import refuse_inputs

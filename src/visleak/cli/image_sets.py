@@ -77,7 +77,7 @@ def encode(
     """
     from visleak.embedding import encode as write
     from visleak.embedding.encoding import THUMBNAILS
-    from visleak.formats.sides import open_set
+    from visleak.formats.opening import open_set
     from visleak.pipeline.ray_engine import engine_of
     from visleak.storage import UNREADABLE
 
@@ -236,7 +236,7 @@ def robustness(images: ImageSet, options: Robustness, execution: Execution, call
 
     Writes tables, plots, a contact sheet of the changes and report.html to a folder.
     """
-    from visleak.formats.sides import open_set
+    from visleak.formats.opening import open_set
     from visleak.robustness import robustness as measure
     from visleak.robustness.document import PAGE, RESULT, document, write
     from visleak.storage import claimed, free_folder, refuse_inputs
@@ -285,7 +285,7 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     Compares different images of a set, changed in many ways, and writes a file for
     audit --thresholds.
     """
-    from visleak.formats.sides import open_set
+    from visleak.formats.opening import open_set
     from visleak.robustness import calibrate as measure
     from visleak.robustness.thresholding import document
     from visleak.storage import free_file, refuse_inputs, write_json
@@ -354,7 +354,7 @@ def train_encoder(
 
     An interrupted run resumes. See docs/encoders.md.
     """
-    from visleak.formats.sides import open_set
+    from visleak.formats.opening import open_set
     from visleak.storage import refuse_inputs
     from visleak.training import checkpoint_path
     from visleak.training import train_encoder as train

@@ -16,7 +16,7 @@ from visleak.records import Int8
 from visleak.stats import Rate
 from visleak.stats.differences import mcnemar_exact, newcombe
 from visleak.stats.levels import RATES
-from visleak.storage.summary import Rates
+from visleak.storage.audit_folder import Rates
 from visleak.verdicts.level import Level
 
 

@@ -18,7 +18,7 @@ ENCODERS: Final = {
     "resnet152": "visleak.encoders.huggingface:resnet152_encoder",
     "sscd": "visleak.encoders.sscd:sscd_encoder",
     "hf": "visleak.encoders.huggingface:hf_encoder",
-    "timm": "visleak.encoders.timm_models:timm_encoder",
+    "timm": "visleak.encoders.huggingface:timm_encoder",
     "onnx": "visleak.encoders.onnx:onnx_encoder",
     "phash": "visleak.encoders.hashes:phash_encoder",
     "pdq": "visleak.encoders.hashes:pdq_encoder",

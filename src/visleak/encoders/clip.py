@@ -18,8 +18,7 @@ from visleak.encoders.preprocessing import (
     is_described,
     read_preprocessing,
 )
-from visleak.encoders.request import Request
-from visleak.encoders.thresholds import OPENAI_CLIP, published
+from visleak.encoders.request import OPENAI_CLIP, Request, published
 from visleak.encoders.weights import (
     TRANSFORMERS,
     Found,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from visleak.encoders.libraries import said
 from visleak.encoders.network import BatchedEncoder
-from visleak.encoders.thresholds import stated_thresholds
+from visleak.encoders.request import stated_thresholds
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8, DecodedImage
 

@@ -17,8 +17,7 @@ from visleak.documents import read_document
 from visleak.encoders.libraries import library
 from visleak.encoders.network import BatchedEncoder
 from visleak.encoders.preprocessing import PixelPreparation
-from visleak.encoders.request import Request
-from visleak.encoders.thresholds import stated_thresholds
+from visleak.encoders.request import Request, stated_thresholds
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Float32
 from visleak.vectors import NORM_TOLERANCE

@@ -30,8 +30,8 @@ from visleak.formats.embedding_files import (
     read_lines,
     read_manifest,
 )
+from visleak.formats.listing import count_files
 from visleak.formats.request import ID_COLUMNS, Request, can_identify
-from visleak.formats.sequences import count_files
 from visleak.formats.tables import read_footer, read_tables
 from visleak.records import EmbeddingSet, FileCount
 

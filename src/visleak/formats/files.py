@@ -7,29 +7,117 @@ a table that was opened with ``?remote=yes``.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError
-from visleak.formats.addresses import SCHEMES, is_address, joined, origin_of, redacted, scheme_of
 from visleak.formats.listing import name_text
-from visleak.formats.remote import BLOCK, RemoteFile, StoreError
+from visleak.formats.remote import (
+    BLOCK,
+    SCHEMES,
+    RemoteFile,
+    StoreError,
+    is_address,
+    joined,
+    origin_of,
+    redacted,
+    scheme_of,
+)
 from visleak.formats.request import Request
-from visleak.records import Bytes8, ImageSet, Problem, Unreadable
+from visleak.records import Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
 
 MAX_FILE_BYTES: Final = 1 << 30  # a larger file is not read into memory
 PART: Final = 1 << 20  # bytes read at once of a file whose size is not known
 TOGETHER: Final = 8  # images fetched at a time; a store answers one late, but many at once
 AHEAD: Final = 16  # images fetched ahead of the one that is wanted
+
+
+@dataclass
+class JoinedOpener:
+    """Reads shards one after the other; only the last one read stays open."""
+
+    parts: tuple[Opener, ...]  # the openers
+    starts: Int64  # int64 (parts + 1,): the position at which each begins, and the end
+    _last: int = field(default=-1, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JoinedOpener, (self.parts, self.starts)
+
+    @property
+    def stamp(self) -> str | None:
+        """Text that changes when a remote shard does; ``None`` where one cannot be told."""
+        stamps = [getattr(part, "stamp", "") for part in self.parts]
+        return None if None in stamps else "\n".join(stamps)
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images at the positions, see :class:`visleak.records.Opener`."""
+        wanted = np.asarray(positions, dtype=np.int64)
+        owners = np.searchsorted(self.starts, wanted, side="right") - 1
+        for owner, members in itertools.groupby(
+            zip(owners.tolist(), wanted.tolist(), strict=True), key=lambda pair: pair[0]
+        ):
+            if self._last not in (-1, owner):
+                _close(self.parts[self._last])
+            self._last = owner
+            yield from self.parts[owner].read([at - int(self.starts[owner]) for _, at in members])
+
+
+def joined_opener(parts: Sequence[Opener], sizes: Sequence[int]) -> JoinedOpener:
+    """Return the opener of shards that hold ``sizes`` images each."""
+    starts = np.concatenate(([0], np.cumsum(np.asarray(sizes, np.int64)))).astype(np.int64)
+    return JoinedOpener(tuple(parts), starts)
+
+
+def _close(opener: Opener) -> None:
+    close = getattr(opener, "close", None)
+    if close is not None:
+        close()
+
+
+@dataclass(frozen=True)
+class ChosenOpener:
+    """Reads some images of another opener."""
+
+    opener: Opener  # the other one
+    rows: Int64  # int64, ascending: which of its positions
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images at the positions, see :class:`visleak.records.Opener`."""
+        return self.opener.read(self.rows[np.asarray(positions, np.int64)].tolist())
+
+
+def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
+    """Return some images of a set as a set of its own, kept in memory only."""
+    rows = pa.array(positions, pa.int64())
+
+    def taken(values: Any) -> Any:
+        return None if values is None else values.take(rows)
+
+    return replace(
+        images,
+        name=name,
+        ids=taken(images.ids),
+        locators=taken(images.locators),
+        opener=ChosenOpener(images.opener, positions),
+        labels=taken(images.labels),
+        captions=taken(images.captions),
+        groups=taken(images.groups),
+        frames=taken(images.frames),
+        problems=(),
+        source="",
+        options={},
+    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from visleak.delimited import encoding_of
 from visleak.errors import VisleakError
-from visleak.formats.addresses import folder_of, is_address, is_web, path_of, redacted
 from visleak.formats.files import (
     FileOpener,
     RemoteOpener,
@@ -29,7 +28,16 @@ from visleak.formats.listing import (
     name_text,
     split_glob,
 )
-from visleak.formats.remote import StoreError, listed, opened
+from visleak.formats.remote import (
+    StoreError,
+    folder_of,
+    is_address,
+    is_web,
+    listed,
+    opened,
+    path_of,
+    redacted,
+)
 from visleak.formats.request import Request, writable
 from visleak.formats.sources import is_glob
 from visleak.formats.writing import (

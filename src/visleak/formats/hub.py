@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import MissingExtra, UsageError, VisleakError, one_line
-from visleak.formats.addresses import is_address, redacted
 from visleak.formats.files import read_file
 from visleak.formats.memory import rgb_of
-from visleak.formats.parquet import image_column, with_images
+from visleak.formats.remote import is_address, redacted
 from visleak.formats.request import (
     Request,
     canonical_split,
@@ -32,6 +31,7 @@ from visleak.formats.request import (
     writable,
 )
 from visleak.formats.sources import locate
+from visleak.formats.tables import image_column, with_images
 from visleak.formats.writing import Destination, OutputPart, OutputSource
 from visleak.records import Bytes8, ImageSet, Unreadable
 

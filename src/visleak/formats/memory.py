@@ -18,14 +18,17 @@ import pyarrow as pa
 from PIL import Image
 
 from visleak.errors import UsageError
-from visleak.formats.files import file_set
-from visleak.formats.openers import ChosenOpener
+from visleak.formats.files import ChosenOpener, file_set
 from visleak.formats.request import Request, writable
-from visleak.images.decoding import QUIET
-from visleak.images.deep_colours import correct_modes, holds_deep_colours
-from visleak.images.libtiff import messages_kept
-from visleak.images.orientation import orientation_of, turned
-from visleak.images.pixels import is_deep, rgb_of_array, rgb_of_image, shallow
+from visleak.images.decoding import QUIET, messages_kept, orientation_of, turned
+from visleak.images.pixels import (
+    correct_modes,
+    holds_deep_colours,
+    is_deep,
+    rgb_of_array,
+    rgb_of_image,
+    shallow,
+)
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
 SLACK: Final = 1e-4  # how far a float of a tensor may lie outside [0, 1] by rounding

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.addresses import redacted
 from visleak.formats.frames import Frames, read_frames
+from visleak.formats.remote import redacted
 from visleak.formats.sources import Located, locate
 from visleak.records import AnySet, ImageSet, Opener, Problem
 

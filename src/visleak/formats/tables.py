@@ -1,13 +1,18 @@
-"""Tables that name image files: CSV, TSV and Parquet."""
+"""Tables that name image files (CSV, TSV, Parquet), and Parquet files that hold the images."""
 
 from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -15,10 +20,18 @@ import pyarrow.parquet as pq
 
 from visleak.delimited import arrow_encoding, dialect_of, write_csv_rows
 from visleak.errors import VisleakError, explaining, one_line
-from visleak.formats.addresses import folder_of, is_address, path_of, redacted
-from visleak.formats.files import FileOpener, RemoteOpener, remote_places, without_secrets
-from visleak.formats.listing import Walk, globbed
-from visleak.formats.remote import StoreError, arrow_source, opened
+from visleak.formats.files import FileOpener, RemoteOpener, remote_places, why_not, without_secrets
+from visleak.formats.listing import Listing, Walk, globbed, sequences
+from visleak.formats.remote import (
+    StoreError,
+    arrow_source,
+    folder_of,
+    is_address,
+    opened,
+    path_of,
+    redacted,
+    stamp_of_file,
+)
 from visleak.formats.request import (
     Request,
     class_names_of,
@@ -33,8 +46,10 @@ from visleak.formats.writing import (
     OutputPart,
     OutputSource,
     Selection,
+    Stored,
     are_row_numbers,
     file_name,
+    file_names,
     files_of,
     ids_of,
     put_files,
@@ -42,7 +57,12 @@ from visleak.formats.writing import (
     split_of,
     with_split,
 )
-from visleak.records import ImageSet, Opener
+from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
+
+#: Columns that may hold the images, in order of preference.
+IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
+BATCH_BYTES: Final = 16 << 20  # bytes of images decoded from a row group at a time
+HELD: Final = 128 << 20  # bytes of a row group that are held at once
 
 
 def open_manifest(request: Request) -> ImageSet:
@@ -261,3 +281,346 @@ def _save(table: pa.Table, path: Path) -> None:
                 write_csv_rows(file, zip(*columns, strict=True), delimiter)
     except UnicodeEncodeError as error:
         raise VisleakError(f"a name in {redacted(path.name)} is not UTF-8") from error
+
+
+def open_parquet(request: Request) -> ImageSet:
+    """List a Parquet file with image bytes or with paths, or several such files."""
+    files = parquet_files(request)
+    footers = [read_footer(file) for file in files]
+    schema = footers[0].schema.to_arrow_schema()
+    column = image_column(schema)
+    if column is None:
+        from visleak.formats.tables import manifest_set
+
+        images = manifest_set(request, read_tables(files, schema.names), folder_of(files[0]))
+    else:
+        images = _bytes_set(request, files, footers, column)
+    problems = (*images.problems, *_missing_shards(request, files))
+    return replace(images, skipped=_beside(request.path, files), problems=problems)
+
+
+@dataclass
+class ParquetOpener:
+    """Reads one column of some Parquet files, row group by row group."""
+
+    files: tuple[str, ...]  # the files, in storage order
+    column: str  # the column with the bytes, with dots (image.bytes)
+    starts: Int64  # int64: row at which each row group begins, over all files, and the end
+    owners: Int64  # int64 (groups, 2): file and number within the file of each row group
+    # int64: the row of each position, ascending; None where they are the same
+    rows: Int64 | None = None
+    stamp: str | None = ""  # of remote files
+    _footers: dict[int, pq.FileMetaData] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_footers": {}}
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images at the positions, see :class:`visleak.records.Opener`."""
+        wanted = np.asarray(positions, dtype=np.int64)
+        if self.rows is not None:
+            wanted = self.rows[wanted]
+        groups = np.searchsorted(self.starts, wanted, side="right") - 1
+        for group, members in itertools.groupby(
+            zip(groups.tolist(), wanted.tolist(), strict=True), key=lambda pair: pair[0]
+        ):
+            inside = [row - int(self.starts[group]) for _, row in members]
+            yield from self._read_group(group, inside)
+
+    def _read_group(self, group: int, inside: list[int]) -> Iterator[bytes | Unreadable]:
+        """Yield the given rows of a row group; after a failure, the failure for each."""
+        done = 0
+        try:
+            for value in self._values(group, inside):
+                yield Unreadable("missing", "the row holds no image") if value is None else value
+                done += 1
+        except StoreError as error:
+            failure = why_not(error)
+        except FileNotFoundError:
+            failure = Unreadable("missing", "the Parquet file is gone")
+        except PermissionError:
+            failure = Unreadable("no-permission", "the system does not let this user read the file")
+        except (OSError, pa.ArrowException) as error:
+            failure = Unreadable("io-error", " ".join(str(error).split())[:200])
+        else:
+            return
+        for _ in inside[done:]:
+            yield failure
+
+    def _values(self, group: int, inside: list[int]) -> Iterator[bytes | None]:
+        owner, number = (int(value) for value in self.owners[group])
+        with (
+            arrow_source(self.files[owner]) as source,
+            pq.ParquetFile(source, metadata=self._footers.get(owner), buffer_size=1 << 20) as file,
+        ):
+            self._footers[owner] = file.metadata
+            wanted, start = iter(inside), 0
+            row = next(wanted)
+            for batch in file.iter_batches(
+                self._batch_rows(file.metadata, number),
+                row_groups=[number],
+                columns=[self.column],
+                use_threads=False,
+            ):
+                values = _leaf(batch.column(0))
+                while row < start + len(values):
+                    yield values[row - start].as_py()
+                    following = next(wanted, None)
+                    if following is None:
+                        return
+                    row = following
+                start += len(values)
+
+    def _batch_rows(self, footer: pq.FileMetaData, number: int) -> int:
+        group = footer.row_group(number)
+        sizes = (group.column(i) for i in range(group.num_columns))
+        total: int = sum(
+            c.total_uncompressed_size for c in sizes if c.path_in_schema == self.column
+        )
+        rows: int = group.num_rows
+        return max(1, min(1024, BATCH_BYTES * rows // max(1, total)))
+
+
+def write_parquet(part: OutputPart, place: Destination) -> OutputSource:
+    """Write the shards of a part under their names: schema, metadata, packing as they were."""
+    refuse_other_columns(part)
+    shards = [
+        (piece, number, file)
+        for piece in part.pieces
+        for number, file in enumerate(_opener(piece).files)
+    ]
+    names = file_names([file for _, _, file in shards])
+    split = split_of(part)
+    # apart from the lists, so that the folder can be read as one table
+    folder = "data" if len(names) > 1 and not place.many else ""
+    names = [place.below(part, f"{folder}/{name}".strip("/")) for name in names]
+    for name, (piece, number, _) in zip(names, shards, strict=True):
+        write_shard(piece, number, place.made(name), split, place)
+    return OutputSource(
+        names[0] if len(names) == 1 else place.below(part, folder),
+        after=f"#{split}" if split else "",
+        options=part.pieces[0].images.options,
+        renamed=len(part.pieces) > 1 or are_row_numbers(part.pieces[0].images),
+    )
+
+
+def _leaf(column: pa.Array) -> pa.Array:
+    """Return the bytes of a column that may be a struct around them."""
+    return pc.struct_field(column, 0) if pa.types.is_struct(column.type) else column
+
+
+def image_column(schema: pa.Schema) -> str | None:
+    """Return the column with the bytes of the images, as ``name`` or ``name.bytes``.
+
+    >>> image_column(pa.schema([("image", pa.struct([("bytes", pa.binary())]))]))
+    'image.bytes'
+    """
+
+    def leaf(name: str) -> str | None:
+        kind = schema.field(name).type
+        if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+            return f"{name}.bytes"
+        return name if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else None
+
+    usual = [name for name in IMAGE_COLUMNS if name in schema.names]
+    structs = [name for name in schema.names if pa.types.is_struct(schema.field(name).type)]
+    return next((found for name in (*usual, *structs) if (found := leaf(name))), None)
+
+
+def _missing_shards(request: Request, files: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for each sequence of which files are missing by their names.
+
+    A file that is named by itself (``train-00000-of-00004.parquet``) is all that was asked for.
+    """
+    if files == [request.place]:
+        return
+    for found in sequences([Path(file) for file in files]):
+        missing = list(found.absent(found.span())) if found.total else []
+        if missing:
+            shown = ", ".join(missing[:MISSING_LISTED])
+            detail = f"{len(missing):,} of {found.total:,} files are missing: {shown}"
+            locator = redacted(f"{folder_of(files[0])}/{missing[0]}")
+            yield Problem(request.name, missing[0], locator, "missing", detail)
+
+
+def _beside(folder: Path, files: Sequence[str]) -> Mapping[str, int]:
+    """Return the number of other files in a folder of Parquet files, by ending."""
+    used, listing = set(files), Listing()
+    if folder.is_dir():
+        walk = Walk(str(folder), lambda path: path not in used and listing.takes_file(path))
+        deque(walk.names(), maxlen=0)
+    return listing.skipped
+
+
+def _bytes_set(
+    request: Request, files: list[str], footers: list[pq.FileMetaData], column: str
+) -> ImageSet:
+    schema = footers[0].schema.to_arrow_schema()
+    base = column.removesuffix(".bytes")
+    names = wanted_columns([name for name in schema.names if name != base], request)
+    struct = schema.field(base).type
+    has_paths = pa.types.is_struct(struct) and struct.get_field_index("path") >= 0
+    table = read_tables(files, [*names, f"{base}.path"] if has_paths else names)
+    paths = None
+    if has_paths:
+        paths = text_column(pc.struct_field(table[base], "path"), f"{base}.path")
+        table = table.drop_columns([base])
+    sizes = [footer.num_rows for footer in footers]
+    if not names:  # a table without columns forgets its rows
+        table = pa.table({"row": np.arange(sum(sizes))})
+    locators = _locators(files, sizes)
+    rows = rows_of_split(table, request)
+    if rows is not None:
+        table, locators = table.take(rows), locators.take(rows)
+        paths = None if paths is None else paths.take(rows)
+    ids, columns = describe(table, request, paths, class_names_of(schema))
+    starts, owners = _row_groups(footers)
+    return request.image_set(
+        ids,
+        locators,
+        ParquetOpener(
+            tuple(files),
+            column,
+            starts,
+            owners,
+            None if rows is None else rows.to_numpy(),
+            _stamp(files),
+        ),
+        **columns,
+    )
+
+
+def _stamp(files: Sequence[str]) -> str | None:
+    """Return a text that changes when a remote file does; ``None`` where that cannot be told."""
+    stamps: list[str | None] = []
+    for file in filter(is_address, files):
+        with opened(file) as source:
+            stamps.append(stamp_of_file(source))
+    return None if None in stamps else "\n".join(map(str, stamps))
+
+
+def _row_groups(footers: list[pq.FileMetaData]) -> tuple[Int64, Int64]:
+    """Return where each row group begins, and which file and number it is."""
+    owners = [(f, g) for f, footer in enumerate(footers) for g in range(footer.num_row_groups)]
+    sizes = [footers[f].row_group(g).num_rows for f, g in owners]
+    starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+    return starts, np.asarray(owners, dtype=np.int64).reshape(-1, 2)
+
+
+def _locators(files: Sequence[str], sizes: Sequence[int]) -> pa.StringArray:
+    """Return ``file!row`` for each row."""
+    parts = [
+        pc.binary_join_element_wise(
+            redacted(file), pa.array(np.arange(size)).cast(pa.string()), "!"
+        )
+        for file, size in zip(files, sizes, strict=True)
+    ]
+    return pa.concat_arrays(parts).cast(pa.string())
+
+
+def _opener(piece: Selection) -> ParquetOpener:
+    return cast(ParquetOpener, piece.images.opener)
+
+
+def refuse_other_columns(part: OutputPart) -> None:
+    """Refuse to put sets with different columns into one data set."""
+    schemas = []
+    for piece in part.pieces:
+        with arrow_source(_opener(piece).files[0]) as source:
+            schemas.append(pq.read_schema(source))
+    for piece, schema in zip(part.pieces, schemas, strict=True):
+        if not schema.equals(schemas[0], check_metadata=False):
+            first = part.pieces[0].images.name
+            raise VisleakError(
+                f"part {part.name!r}: sets {first!r} and {piece.images.name!r} have different"
+                " columns and cannot become one Parquet data set; use --format manifest"
+            )
+
+
+def write_shard(piece: Selection, number: int, path: Path, split: str, place: Destination) -> None:
+    """Write the rows of one file that are kept, row group by row group."""
+    opener = _opener(piece)
+    with (
+        arrow_source(opener.files[number]) as source,
+        pq.ParquetFile(source, buffer_size=1 << 20) as file,
+    ):
+        rows = file.metadata.num_rows
+        with (
+            path.open("wb") as made,
+            pq.ParquetWriter(made, file.schema_arrow, **_packing(file.metadata)) as writer,
+        ):
+            for start, table, places in _kept_rows(piece, number, file):
+                stands = {
+                    row: piece.instead[at].stored
+                    for row, at in enumerate(places)
+                    if at in piece.instead
+                }
+                filled = with_images(table, stands, opener.column)
+                writer.write_table(with_split(filled, split) if split else filled)
+                place.progress(f"writing {redacted(path.name)}", start, rows)
+        place.progress(f"writing {redacted(path.name)}", rows, rows)
+
+
+def _kept_rows(
+    piece: Selection, number: int, file: pq.ParquetFile
+) -> Iterator[tuple[int, pa.Table, list[int]]]:
+    """Yield the kept rows of a file: where they begin, the rows, and their positions in the set."""
+    opener = _opener(piece)
+    all_rows = piece.keep if opener.rows is None else opener.rows[piece.keep]
+    for group in np.flatnonzero(opener.owners[:, 0] == number).tolist():
+        start, end = int(opener.starts[group]), int(opener.starts[group + 1])
+        first, last = np.searchsorted(all_rows, [start, end])
+        if first == last:
+            continue
+        inside = all_rows[first:last] - start
+        positions = piece.keep[first:last]
+        for begin, table in _batches(file, int(opener.owners[group, 1])):
+            low, high = np.searchsorted(inside, [begin, begin + table.num_rows])
+            if low < high:
+                taken = table.take(pa.array(inside[low:high] - begin))
+                yield start + begin, taken, positions[low:high].tolist()
+
+
+def _batches(file: pq.ParquetFile, group: int) -> Iterator[tuple[int, pa.Table]]:
+    footer = file.metadata.row_group(group)
+    size = max(1, min(footer.num_rows, HELD * footer.num_rows // max(1, footer.total_byte_size)))
+    begin = 0
+    for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+        yield begin, pa.Table.from_batches([batch])
+        begin += batch.num_rows
+
+
+def with_images(table: pa.Table, images: Mapping[int, Stored], column: str) -> pa.Table:
+    """Put images into rows of a table; all other columns stay."""
+    if not images:
+        return table
+    base, _, leaf = column.partition(".")
+    values = table[base].combine_chunks()
+    held = values.field(leaf) if leaf else values
+    mask = np.zeros(table.num_rows, np.bool_)
+    mask[list(images)] = True
+    stored = [images[row] for row in np.flatnonzero(mask).tolist()]
+    held = pc.replace_with_mask(held, pa.array(mask), pa.array(stored, held.type))
+    if leaf:
+        fields = [values.type.field(i) for i in range(values.type.num_fields)]
+        children = [held if f.name == leaf else values.field(f.name) for f in fields]
+        held = pa.StructArray.from_arrays(children, fields=fields, mask=values.is_null())
+    return table.set_column(table.column_names.index(base), table.schema.field(base), held)
+
+
+def _packing(footer: pq.FileMetaData) -> dict[str, Any]:
+    """Return how the columns of a file are packed, for a writer."""
+    if not footer.num_row_groups:
+        return {}
+    group = footer.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    return {
+        "compression": {
+            c.path_in_schema: "none" if c.compression == "UNCOMPRESSED" else c.compression.lower()
+            for c in columns
+        },
+        "use_dictionary": [
+            c.path_in_schema for c in columns if any("DICTIONARY" in e for e in c.encodings)
+        ],
+        "write_statistics": [c.path_in_schema for c in columns if c.is_stats_set],
+    }

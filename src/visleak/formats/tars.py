@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError, explaining, one_line
-from visleak.formats.addresses import redacted
 from visleak.formats.archives import (
     DAMAGE,
     MAX_MEMBER_BYTES,
@@ -37,7 +36,7 @@ from visleak.formats.archives import (
 from visleak.formats.files import why_not
 from visleak.formats.listing import HEAD, Listing
 from visleak.formats.opening import open_image_set
-from visleak.formats.remote import StoreError, opened, size_of_file, stamp_of_file
+from visleak.formats.remote import StoreError, opened, redacted, size_of_file, stamp_of_file
 from visleak.formats.request import Request
 from visleak.formats.writing import (
     Destination,

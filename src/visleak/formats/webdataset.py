@@ -25,9 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, one_line
-from visleak.formats.addresses import folder_of, is_address, redacted
 from visleak.formats.archives import DAMAGE, takes_member
-from visleak.formats.files import TOGETHER, remote_places, why_not
+from visleak.formats.files import TOGETHER, JoinedOpener, joined_opener, remote_places, why_not
 from visleak.formats.folders import read_list
 from visleak.formats.frames import read_frames
 from visleak.formats.listing import (
@@ -37,11 +36,9 @@ from visleak.formats.listing import (
     is_hidden,
     is_image,
 )
-from visleak.formats.openers import JoinedOpener, joined_opener
-from visleak.formats.registry import TARS
-from visleak.formats.remote import StoreError
+from visleak.formats.remote import StoreError, folder_of, is_address, redacted
 from visleak.formats.request import Request, writable
-from visleak.formats.sources import has_wildcards, locate
+from visleak.formats.sources import TARS, has_wildcards, locate
 from visleak.formats.tars import (
     Choice,
     TarOpener,

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from visleak.delimited import write_csv_rows
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.addresses import is_address, path_of
 from visleak.formats.files import FileOpener
 from visleak.formats.frames import as_iso
+from visleak.formats.remote import is_address, path_of
 from visleak.formats.request import canonical_split, text_column
 from visleak.formats.sources import locate
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable

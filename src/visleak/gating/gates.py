@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.errors import UsageError
-from visleak.formats.sides import both_have
+from visleak.formats.opening import both_have
 from visleak.gating.baseline import Baseline
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.options import share_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import importlib
 import io
@@ -11,20 +12,15 @@ import re
 import struct
 import threading
 import warnings
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageChops, ImageFile
 
-from visleak.images.deep_colours import (
-    check_high_bytes,
-    correct_modes,
-    holds_deep_colours,
-    lacks_low_bytes,
-    shallow_colours,
-)
 from visleak.images.encodings import (
     JPEG,
     TIFF,
@@ -34,36 +30,158 @@ from visleak.images.encodings import (
     recognise,
     tiff_lacks_pixels,
 )
-from visleak.images.libtiff import messages_kept
-from visleak.images.orientation import orientation_of, split_jpeg, turned
-from visleak.images.pixels import is_deep, rgb_of_image, shallow
+from visleak.images.pixels import (
+    check_high_bytes,
+    correct_modes,
+    holds_deep_colours,
+    is_deep,
+    lacks_low_bytes,
+    rgb_of_image,
+    shallow,
+    shallow_colours,
+)
 from visleak.records import Bytes8, DecodedImage, Unreadable
 
+_TAG: Final = 0x0112
+_TURNS: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+LONGEST: Final = 200  # characters of a message that are kept
+_HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 #: An image with more pixels is refused before any of them is decoded.
 MAX_PIXELS: Final = 256_000_000
-
-
 MAX_SIDE: Final = 1_000_000  # so is an image with a longer side
-
-
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
 DECODING: Final = 3
-
-
 #: Words of Pillow for images that are whole and that it cannot read.
 _UNSUPPORTED: Final = (
     *("unsupported", "unknown pixel mode", "unknown data organization", "samples per pixel"),
     *("not installed", "not available", "unimplemented", "not supported", "not implemented"),
     "string index out of range",  # of the planes of a TIFF file with more bands than it knows
 )
-
-
 #: Messages of libtiff about pixels that it could not decode.
 _DAMAGED: Final = re.compile(r"\w*(Decode|JPEGLib)\w*: ")
-
-
 #: Magic bytes of variants of a format that Pillow takes for damaged files.
 _UNREAD: Final = {b"MM\0+": "big-endian BigTIFF", b"PF": "floats in colour"}
+
+
+def orientation_of(exif: bytes) -> int:
+    """Return the orientation 1 to 8 that an EXIF block gives; 1 where it gives none.
+
+    >>> orientation_of(b"Exif" + bytes(2) + b"MM" + bytes.fromhex("002a00000008 0001 0112 0003"
+    ...                "00000001 00060000"))
+    6
+    >>> orientation_of(b"broken")
+    1
+    """
+    if exif[:6] == b"Exif\0\0":
+        exif = exif[6:]
+    order: Literal["little", "big"]
+    if exif[:4] == b"II*\0":
+        order = "little"
+    elif exif[:4] == b"MM\0*":
+        order = "big"
+    else:
+        return 1
+    at = int.from_bytes(exif[4:8], order)
+    count = int.from_bytes(exif[at : at + 2], order)
+    for start in range(at + 2, min(at + 2 + 12 * count, len(exif) - 11), 12):
+        if int.from_bytes(exif[start : start + 2], order) == _TAG:
+            size = 4 if int.from_bytes(exif[start + 2 : start + 4], order) == 4 else 2
+            value = int.from_bytes(exif[start + 8 : start + 8 + size], order)
+            return value if 1 <= value <= 8 else 1
+    return 1
+
+
+def turned(image: Image.Image, orientation: int) -> Image.Image:
+    """Return the image as the camera was held; the same object for orientation 1."""
+    turn = _TURNS.get(orientation)
+    return image if turn is None else image.transpose(turn)
+
+
+def split_jpeg(data: bytes) -> tuple[bytes, bytes]:
+    """Take the EXIF block out of a JPEG file.
+
+    Pillow parses the block for its resolution and warns where it is broken; without the block
+    there is nothing to warn about, and the pixels are the same.
+    """
+    at, kept, exif, pieces = 2, 0, b"", []
+    while data[at : at + 1] == b"\xff":
+        marker = data[at + 1 : at + 2]
+        if marker == b"\xff":
+            at += 1
+            continue
+        if marker in (b"\xda", b"\xd9", b""):
+            break
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker == b"\xe1" and data[at + 4 : at + 10] == b"Exif\0\0":
+            exif = exif or data[at + 4 : end]
+            pieces.append(data[kept:at])
+            kept = end
+        at = end
+    return (exif, b"".join((*pieces, data[kept:]))) if pieces else (b"", data)
+
+
+class _Kept(threading.local):
+    """The messages of the files that a thread reads."""
+
+    messages: list[str] | None = None
+
+
+_KEPT: Final = _Kept()
+
+
+@contextmanager
+def messages_kept() -> Iterator[list[str]]:
+    """Collect what libtiff reports of files that this thread reads meanwhile, one text each."""
+    _set_handler()
+    before, _KEPT.messages = _KEPT.messages, []
+    try:
+        yield _KEPT.messages
+    finally:
+        _KEPT.messages = before
+
+
+#: What libtiff may call as long as the process lives. Two threads may each set a handler; then one
+#: passes on to the other.
+_ALIVE: Final[list[Any]] = []
+
+
+@cache
+def _set_handler() -> None:
+    """Set the error handler, once."""
+    from PIL import _imaging
+
+    try:
+        set_handler = ctypes.CDLL(_imaging.__file__).TIFFSetErrorHandler
+        format_text = ctypes.CDLL(None).vsnprintf
+    except (AttributeError, OSError, TypeError):
+        return
+    set_handler.restype = ctypes.c_void_p
+    previous: Any = None
+
+    def keep(module: bytes | None, form: bytes | None, values: int | None) -> None:
+        if _KEPT.messages is None:
+            if previous is not None:
+                previous(module, form, values)
+            return
+        text = ctypes.create_string_buffer(LONGEST)
+        # a list of arguments is passed by its address on all platforms that have this function
+        format_text(text, ctypes.c_size_t(LONGEST), form, ctypes.c_void_p(values))
+        source = f"{module.decode('utf-8', 'replace')}: " if module else ""
+        _KEPT.messages.append(source + text.value.decode("utf-8", "replace"))
+
+    handler = _HANDLER(keep)
+    _ALIVE.append(handler)
+    found = set_handler(handler)
+    if found:
+        previous = _HANDLER(found)
 
 
 # What Pillow logs as an error of a file would be printed where a program has set up no logging.
@@ -71,12 +189,8 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 T = TypeVar("T")
-
-
 #: Makes something of a loaded and turned image, given its full width and height.
 _Make = Callable[[Image.Image, int, int], T]
-
-
 _READERS: dict[Encoding, Any] = {}
 
 
@@ -120,9 +234,8 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
     """Decode one image as people see it.
 
     EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
-    of more than 8 bits the range that the image uses becomes 8 (:mod:`visleak.images.depth`), of an
-    animation the first frame is taken. Colour profiles (ICC) are ignored. Safe to call from several
-    threads.
+    of more than 8 bits the range that the image uses becomes 8, of an animation the first frame is
+    taken. Colour profiles (ICC) are ignored. Never raises, never warns; safe in threads.
 
     >>> decode(b"").reason
     'empty'

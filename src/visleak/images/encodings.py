@@ -39,42 +39,18 @@ class Encoding:
 
 
 JPEG: Final = Encoding("JPEG", "PIL.JpegImagePlugin", "JpegImageFile", calm=True)
-
-
 PNG: Final = Encoding("PNG", "PIL.PngImagePlugin", "PngImageFile", calm=True)
-
-
 #: PNG with an animation: the same reader, which warns when the animation's header is odd.
 APNG: Final = Encoding("PNG", "PIL.PngImagePlugin", "PngImageFile")
-
-
 WEBP: Final = Encoding("WebP", "PIL.WebPImagePlugin", "WebPImageFile", calm=True)
-
-
 GIF: Final = Encoding("GIF", "PIL.GifImagePlugin", "GifImageFile")
-
-
 TIFF: Final = Encoding("TIFF", "PIL.TiffImagePlugin", "TiffImageFile")
-
-
 BMP: Final = Encoding("BMP", "PIL.BmpImagePlugin", "BmpImageFile")
-
-
 PNM: Final = Encoding("PNM", "PIL.PpmImagePlugin", "PpmImageFile")
-
-
 AVIF: Final = Encoding("AVIF", "PIL.AvifImagePlugin", "AvifImageFile", extra="heif")
-
-
 HEIF: Final = Encoding("HEIF", "pillow_heif", "HeifImageFile", extra="heif")
-
-
 JPEG2000: Final = Encoding("JPEG 2000", "PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile")
-
-
 TGA: Final = Encoding("TGA", "PIL.TgaImagePlugin", "TgaImageFile")
-
-
 #: Magic bytes at the start of the file, the most frequent formats first.
 MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (b"\xff\xd8\xff", JPEG),

@@ -1,34 +1,53 @@
 """From whatever a decoder or a caller has to ``uint8`` RGB of shape (height, width, 3).
 
 Alpha is laid over white, or ignored where it hides everything. Of more than eight bits, the range
-that an image uses is shown (``depth.py``). Colour profiles (ICC) are ignored: values are taken as
+that an image uses is shown. Colour profiles (ICC) are ignored: values are taken as
 sRGB.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from visleak.images.depth import alpha_to_eight, to_eight
-from visleak.records import Bytes8
+from visleak.records import Bytes8, Int64
 
 HIDDEN: Final = 1  # opacity (of 255) up to which nothing of an image is seen
-
-
 _PHOTOMETRIC: Final = 262  # tags of TIFF: how values become light, and their type
-
-
 _SAMPLE_FORMAT: Final = 339
-
-
 _UNSIGNED: Final = 1
-
-
 _SIGNED: Final = 2
+OUTSIDE: Final = 1e-4  # share of the values at either end that does not count
+LEVELS: Final = 256  # levels above which an image has more to show than eight bits hold
+#: A range that is used by less than one part in so many is made narrower, where there are levels.
+NARROW: Final = 8
+#: Levels up to which an image may be a drawing of a few tones, one of them far from the others.
+TONES: Final = 64
+OVERSHOOT: Final = 0.1  # how far floats within 0..1 may lie outside, as filters leave them
+OWN_UNIT: Final = 16  # floats up to here that are not whole numbers are in a unit of their own
+_CHUNK: Final = 1 << 20  # values worked on at a time; only bounds memory
+_Levels = tuple[npt.NDArray[Any], Int64]
+#: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
+_BITS: Final = 258
+_PLANAR: Final = 284
+#: Types of the other order of bytes, as libtiff hands them out.
+_OF_LIBTIFF: Final = {"I;16BS": "I;16NS", "I;32BS": "I;32NS", "F;32BF": "F;32NF"}
+#: High bytes below this have less than an eighth of the range, and fewer than so many levels.
+FAINT: Final = 32
+#: How a JPEG 2000 codestream begins, and where in it the bits of the first component stand.
+_SIZ: Final = b"\xff\x4f\xff\x51"
+_PRECISION: Final = 42
+#: Ways in which rows of sixteen-bit colours are stored, and the way that gives their low bytes.
+_NATIVE: Final = "16B" if sys.byteorder == "little" else "16L"
+_LOW: Final = {
+    f"{mode};{order}": f"{mode};{other}"
+    for mode in ("RGB", "RGBX", "RGBA", "R", "G", "B", "A")
+    for order, other in (("16B", "16L"), ("16L", "16B"), ("16N", _NATIVE))
+} | {"LA;16B": "RGBA"}
 
 
 def rgb_of_image(image: Image.Image) -> Bytes8:
@@ -131,3 +150,243 @@ def rgb_of_array(array: npt.NDArray[Any]) -> Bytes8:
         return np.ascontiguousarray(to_eight(array))
     colours, alpha = to_eight(array[:, :, :3]), alpha_to_eight(array[:, :, 3])
     return _over_white(Image.fromarray(np.dstack([colours, alpha])))
+
+
+def to_eight(values: npt.NDArray[Any]) -> Bytes8:
+    """Return an array of any real type as ``uint8``, shape kept.
+
+    ``uint8`` stays as it is, booleans become 0 and 255, all else is shown in :func:`shown_range`.
+    Not-a-number becomes 0.
+
+    >>> to_eight(np.array([0.0, 0.5, 1.0])).tolist()
+    [0, 128, 255]
+    >>> to_eight(np.array([0, 2048, 4095], dtype=np.uint16)).tolist()
+    [0, 128, 255]
+    """
+    if values.dtype == np.uint8:
+        return values
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8) * np.uint8(255)
+    return _scaled(values, *shown_range(values))
+
+
+def alpha_to_eight(values: npt.NDArray[Any]) -> Bytes8:
+    """Return opacities as ``uint8``.
+
+    Opaque is 1 for floats within 0..1, else the greatest value of the fewest bits, at least eight.
+    """
+    if values.dtype in (np.uint8, np.bool_):
+        return to_eight(values)
+    most = float(np.nan_to_num(values).max(initial=0))
+    if values.dtype.kind == "f" and most <= 1:
+        return _scaled(values, 0, 1)
+    return _scaled(values, 0, _bits_range(most))
+
+
+def shown_range(values: npt.NDArray[Any]) -> tuple[float, float]:
+    """Return the values that are shown as 0 and as 255, see the module's description.
+
+    >>> shown_range(np.array([7, 1000], dtype=np.uint16))
+    (0.0, 1023.0)
+    >>> shown_range(np.array([-1.5, 0, 3]))
+    (-1.5, 3.0)
+    """
+    levels, counts = _levels(values)
+    if len(levels) < 2:
+        return _range_of_one(levels, values.dtype.kind == "f")
+    own = levels, counts
+    low, high = _bulk(*_with_data(*own))
+    shares = values.dtype.kind == "f" and -OVERSHOOT * high <= low and high <= 1 + OVERSHOOT
+    unit = 65535 if shares else 1
+    if (stretched := _of_eight_bits(levels, shares)) is not None:
+        return stretched
+    low, high = low * unit, (min(high, 1.0) if shares else high) * unit
+    top = _bits_range(high)
+    in_own_unit = not shares and high <= OWN_UNIT and not bool((levels % 1 == 0).all())
+    narrow = len(levels) > LEVELS and NARROW * (high - low) < top
+    if (low < 0 and not shares) or in_own_unit or narrow:
+        return low / unit, high / unit
+    return 0.0, top / unit
+
+
+def _levels(values: npt.NDArray[Any]) -> _Levels:
+    """Return the finite values, ascending, and how often each occurs."""
+    flat = values.ravel()
+    if values.dtype.kind == "u" and values.dtype.itemsize == 2:
+        counts = np.zeros(65536, np.int64)
+        for start in range(0, len(flat), _CHUNK):
+            counts += np.bincount(flat[start : start + _CHUNK], minlength=65536)
+        levels = np.flatnonzero(counts)
+        return levels, counts[levels]
+    if values.dtype.kind == "f":
+        flat = flat[np.isfinite(flat)]
+    levels, counts = np.unique(flat, return_counts=True)
+    return levels.astype(np.float64), counts.astype(np.int64)
+
+
+def _range_of_one(levels: npt.NDArray[Any], floats: bool) -> tuple[float, float]:
+    """Return the range of an image of one colour, which shows no number of bits."""
+    level = float(levels[0]) if len(levels) else 0.0
+    if level < 0:
+        return level, 0.0
+    tops = (1.0, 255.0, 65535.0) if floats else (255.0, 65535.0)
+    return 0.0, next((top for top in tops if level <= top), level)
+
+
+def _with_data(levels: npt.NDArray[Any], counts: Int64) -> _Levels:
+    """Take out the greatest value, or the least negative one, where it lies far from all others."""
+    if len(levels) <= TONES:
+        return levels, counts
+    if levels[-1] - levels[-2] > levels[-2] - min(levels[0], 0):
+        levels, counts = levels[:-1], counts[:-1]
+    if levels[0] < 0 and levels[1] - levels[0] > levels[-1] - levels[1]:
+        levels, counts = levels[1:], counts[1:]
+    return levels, counts
+
+
+def _bulk(levels: npt.NDArray[Any], counts: Int64) -> tuple[float, float]:
+    """Return the least and the greatest value, but for some at either end."""
+    until = np.cumsum(counts)
+    beside = int(OUTSIDE * until[-1])
+    ends = np.searchsorted(until, [beside, until[-1] - beside - 1], side="right")
+    return float(levels[ends[0]]), float(levels[ends[1]])
+
+
+def _of_eight_bits(levels: npt.NDArray[Any], shares: bool) -> tuple[float, float] | None:
+    """Return the range of eight bits that were stretched, ``None`` for what is none."""
+    if shares:
+        eights = levels * 255
+        # a float of half precision is off by up to 1/16 of a level
+        return (0.0, 1.0) if bool((abs(eights - np.rint(eights)) < 1 / 16).all()) else None
+    if not (levels[0] >= 0 and 255 < levels[-1] <= 65535):
+        return None
+    for step in (257, 256):
+        if bool((levels % step == 0).all()):
+            return 0.0, 255.0 * step
+    return None
+
+
+def _bits_range(most: float) -> float:
+    """Return the greatest value of the fewest bits, at least eight, that hold a value."""
+    return float(2 ** max(8, round(most).bit_length()) - 1)
+
+
+def _scaled(values: npt.NDArray[Any], low: float, high: float) -> Bytes8:
+    """Return values as shares of a range, times 255."""
+    flat = values.ravel()
+    made = np.empty(len(flat), np.uint8)
+    table = None
+    if values.dtype.kind == "u" and values.dtype.itemsize == 2:
+        table = _shares(np.arange(65536, dtype=np.float64), low, high)
+    for start in range(0, len(flat), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        shares = _shares(part.astype(np.float64), low, high) if table is None else table[part]
+        made[start : start + _CHUNK] = shares
+    return made.reshape(values.shape)
+
+
+def _shares(values: npt.NDArray[np.float64], low: float, high: float) -> Bytes8:
+    values = np.nan_to_num(values, nan=low, posinf=high, neginf=low)
+    shares = (np.clip(values, low, high) - low) / ((high - low) or 1.0)
+    return np.asarray(np.rint(shares * 255), np.uint8)
+
+
+def correct_modes(image: Image.Image) -> None:
+    """Correct how an opened file is going to be read."""
+    tags: Any = getattr(image, "tag_v2", {})
+    planes = tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (1,))) > 8
+    tiles = getattr(image, "tile", None) or []
+    for number, tile in enumerate(tiles):
+        codec, mode = tile[0], raw_mode(tile)
+        if codec == "libtiff" and mode in _OF_LIBTIFF and sys.byteorder == "little":
+            tiles[number] = with_raw_mode(tile, _OF_LIBTIFF[mode])
+        elif codec == "raw" and planes:
+            if mode not in ("R", "G", "B", "A"):
+                raise NotImplementedError(f"planes of {mode} with {max(tags[_BITS])} bits")
+            order = "16B" if tags.prefix == b"MM" else "16L"
+            tiles[number] = with_raw_mode(tile, f"{mode};{order}")
+        elif codec == "ppm" and tile[3] == ("RGB", 65535):
+            raw = _like(tile, ("raw", *tile[1:3], ("RGB;16B", 0, 1)))
+            tiles[number] = raw
+
+
+def raw_mode(tile: Any) -> str:
+    """Return how the values of a part of a file are stored, in Pillow's words."""
+    args = tile[3]
+    first = args[0] if isinstance(args, tuple) and args else args
+    return first if isinstance(first, str) else ""
+
+
+def with_raw_mode(tile: Any, mode: str) -> Any:
+    """Return a part of a file that is read as if its values were stored so."""
+    args = (mode, *tile[3][1:]) if isinstance(tile[3], tuple) else mode
+    return _like(tile, (*tile[:3], args))
+
+
+def _like(tile: Any, parts: tuple[Any, ...]) -> Any:
+    """Return parts in the type of a tile, which is a named tuple of newer versions of Pillow."""
+    return tile._make(parts) if hasattr(tile, "_make") else parts
+
+
+def holds_deep_colours(image: Image.Image) -> bool:
+    """Whether an opened image stores sixteen-bit colours.
+
+    Must be called before its pixels are loaded.
+    """
+    tiles = getattr(image, "tile", None) or ()
+    if getattr(image, "tag_v2", {}).get(_PLANAR) == 2 and any(t[0] == "libtiff" for t in tiles):
+        return False  # of planes, it gives the high bytes however they are asked for
+    return bool(tiles) and all(raw_mode(tile) in _LOW for tile in tiles)
+
+
+def lacks_low_bytes(image: Image.Image, data: bytes) -> bool:
+    """Whether an opened image stores sixteen bits and Pillow makes eight of them.
+
+    Must be called before its pixels are loaded.
+    """
+    if is_deep(image) or holds_deep_colours(image):
+        return False
+    raws = map(raw_mode, getattr(image, "tile", None) or ())
+    return _sample_bits(image, data) == 16 or any(";16" in raw for raw in raws)
+
+
+def _sample_bits(image: Image.Image, data: bytes) -> int:
+    """Return the bits of a sample where the format says so, else 8."""
+    if image.format == "SGI":
+        return 8 * data[3]
+    if image.format == "JPEG2000":
+        at = data.find(_SIZ) + _PRECISION
+        return (data[at] & 127) + 1 if _PRECISION <= at < len(data) else 8
+    return int(max(getattr(image, "tag_v2", {}).get(_BITS, (8,))))
+
+
+def check_high_bytes(image: Image.Image) -> None:
+    """Refuse a loaded image without its low bytes if the high bytes show next to nothing."""
+    most = [high for _, high in _extrema(image)]
+    opacity = most.pop() if image.mode in ("RGBA", "LA") else 255
+    if max(most) < FAINT or HIDDEN < opacity < FAINT:
+        raise NotImplementedError("16-bit colours that use few bits, in a form read with 8 of them")
+
+
+def _extrema(image: Image.Image) -> tuple[tuple[float, float], ...]:
+    found: Any = image.getextrema()
+    return found if isinstance(found[0], tuple) else (found,)
+
+
+def shallow_colours(image: Image.Image, again: Image.Image) -> Image.Image:
+    """Return sixteen-bit colours in eight bits, mode ``RGB`` or ``RGBA``."""
+    tiles = getattr(again, "tile")  # noqa: B009 - images of Pillow's files have it, others do not
+    grey = raw_mode(tiles[0]) == "LA;16B"
+    tiles[:] = [with_raw_mode(tile, _LOW[raw_mode(tile)]) for tile in tiles]
+    again.load()
+    low = np.asarray(again).astype(np.uint16)
+    if grey:  # all four bytes of grey and alpha come at once
+        values = ((low[:, :, ::2] << 8) | low[:, :, 1::2])[:, :, [0, 0, 0, 1]]
+    else:
+        values = (np.asarray(image).astype(np.uint16) << 8) | low
+    colours = to_eight(values[:, :, :3])
+    key = image.info.get("transparency")
+    if isinstance(key, tuple):
+        colours = np.where((values[:, :, :3] == key).all(axis=2, keepdims=True), 255, colours)
+    parts = [colours, alpha_to_eight(values[:, :, 3])] if values.shape[2] == 4 else [colours]
+    return Image.fromarray(np.dstack(parts).astype(np.uint8))

@@ -17,7 +17,7 @@ from visleak.pipeline.comparison import Comparison
 from visleak.records import DEGREES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.storage.summary import ChanceSummary, ComparisonSummary
+from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary
 
 #: Contents of each side that are sampled; all of their pairs are compared.
 QUERIES: Final = 256

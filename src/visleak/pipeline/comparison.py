@@ -15,7 +15,7 @@ from visleak.pipeline.encoded_set import EncodedSet, Side
 from visleak.pipeline.selection import Clusters
 from visleak.pipeline.thresholds import Thresholds
 from visleak.records import DEGREES, GRADES, Bool, Evidence, Float32, Grades, ImageSet, Int8, Pairs
-from visleak.storage.summary import ChanceSummary
+from visleak.storage.audit_folder import ChanceSummary
 
 #: Sets are compared by label where they share this much of the smaller vocabulary.
 SHARED: Final = 0.5

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.cache import Cache
 from visleak.encoders.builtin import flat
 from visleak.encoders.local import MOST
-from visleak.formats.openers import chosen
+from visleak.formats.files import chosen
 from visleak.images import content_digest, decode
 from visleak.pipeline.batches import forwarded
 from visleak.pipeline.chunks import maker

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.encoders import known_request, load_encoder
-from visleak.encoders.request import parse
-from visleak.encoders.thresholds import published
+from visleak.encoders.request import parse, published
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EmbeddingCounts, EncodedSet

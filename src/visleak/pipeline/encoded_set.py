@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.errors import VisleakError
-from visleak.formats.openers import chosen
+from visleak.formats.files import chosen
 from visleak.images import content_digest
 from visleak.pipeline.chunks import Refused, problems_of
 from visleak.pipeline.context import RunContext

@@ -16,7 +16,7 @@ from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.selection import LARGE
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.stats import Rate, percent
-from visleak.storage.summary import DuplicateGroups
+from visleak.storage.audit_folder import DuplicateGroups
 
 
 @dataclass(frozen=True, slots=True)

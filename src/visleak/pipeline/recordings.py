@@ -22,7 +22,7 @@ from visleak.pipeline.encoded_set import Side
 from visleak.records import Bool, ImageSet, Int64
 from visleak.settings import Settings
 from visleak.stats import Rate
-from visleak.storage.summary import (
+from visleak.storage.audit_folder import (
     DistanceCount,
     GroupSummary,
     RecordingCounts,

@@ -25,9 +25,8 @@ from visleak.pipeline.context import CacheHandle, Handle, RunContext, shared, si
 from visleak.pipeline.processes import Processes
 from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
 from visleak.search import load_search
-from visleak.search.exact import ExactSearch
+from visleak.search.exact import ExactSearch, Scored, chosen, joined
 from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
-from visleak.search.rescore import Scored, chosen, joined
 
 #: Images that are tried to find a readable one.
 TRIED: Final = 100

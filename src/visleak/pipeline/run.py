@@ -30,7 +30,7 @@ from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pair
 from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Account, Wanted
-from visleak.search.streaming_device import torch_device
+from visleak.search.streaming_screen import torch_device
 from visleak.settings import Settings
 
 #: Attempts of a run that loses images.

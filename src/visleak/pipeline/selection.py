@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from visleak.groups import components, rank_within
 from visleak.records import Bool, Float32, Int8, Int64, Pairs
-from visleak.storage.summary import VerificationSummary
+from visleak.storage.audit_folder import VerificationSummary
 
 #: Candidates of a query in each round, against another set. A query compared with a training set
 #: and with its own set has at most 60 pairs verified.

@@ -17,7 +17,7 @@ from visleak.pipeline.run import Outcome
 from visleak.records import Encoder
 from visleak.settings import Settings
 from visleak.stats import Rate
-from visleak.storage.summary import (
+from visleak.storage.audit_folder import (
     AuditSummary,
     ComparisonSummary,
     EncoderSummary,

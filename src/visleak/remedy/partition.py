@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
+from visleak.formats.opening import open_set
 from visleak.formats.request import check_groups
-from visleak.formats.sides import open_set
 from visleak.options import Columns, keywords
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet

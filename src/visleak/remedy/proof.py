@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit, audit
 from visleak.errors import VisleakError
 from visleak.formats import open_image_set
-from visleak.formats.openers import chosen
+from visleak.formats.files import chosen
 from visleak.formats.writing import OutputSource
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet, Int64

@@ -17,13 +17,12 @@ import pyarrow as pa
 import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
-from visleak.formats.addresses import is_address
 from visleak.formats.files import FileOpener
 from visleak.formats.folders import is_image_glob
 from visleak.formats.listing import split_glob
 from visleak.formats.opening import layout_of
-from visleak.formats.registry import Layout
-from visleak.formats.sources import locate
+from visleak.formats.remote import is_address
+from visleak.formats.sources import Layout, locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource, linkable
 from visleak.images import content_digest
 from visleak.pipeline.context import Progress, silent

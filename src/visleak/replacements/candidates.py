@@ -17,9 +17,8 @@ from visleak.pipeline.encoded_set import EncodedSet, Side
 from visleak.pipeline.reference_similarity import reference_similarities
 from visleak.pipeline.verification import equal_bytes, verify
 from visleak.records import GRADES, Encoder, Float32, Int64, Pairs
-from visleak.search.exact import ExactSearch
+from visleak.search.exact import ExactSearch, rescore
 from visleak.search.hits import Sides, Wanted
-from visleak.search.rescore import rescore
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
-from visleak.formats.addresses import redacted
+from visleak.formats.remote import redacted
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, Side

@@ -14,7 +14,7 @@ from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
 from visleak.stats import percent
 from visleak.storage import REPORT, UNREADABLE, AuditSummary
-from visleak.storage.summary import ThresholdSummary
+from visleak.storage.audit_folder import ThresholdSummary
 from visleak.verdicts import read_verdicts
 
 #: Rates of the table: key and words.

@@ -17,7 +17,7 @@ from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate, percent
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
-from visleak.storage.summary import ComparisonSummary, Rates, RecordingSummary, TotalSummary
+from visleak.storage.audit_folder import ComparisonSummary, Rates, RecordingSummary, TotalSummary
 from visleak.verdicts import Verdict, judged_summary
 
 #: The cumulative rates of the key numbers: name, title, explanation.

@@ -25,7 +25,7 @@ from visleak.reporting import charts
 from visleak.reporting.charts import Bar
 from visleak.stats import chance, percent
 from visleak.storage import REPORT, write_text
-from visleak.storage.summary import RecordingSummary
+from visleak.storage.audit_folder import RecordingSummary
 from visleak.templates import environment, policy, visible
 from visleak.verdicts import read_verdicts
 

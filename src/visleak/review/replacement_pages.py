@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from visleak.errors import UsageError
-from visleak.formats.addresses import redacted
+from visleak.formats.remote import redacted
 from visleak.pipeline.context import Progress
 from visleak.records import ImageSet, Unreadable
 from visleak.replacements import (

@@ -37,9 +37,8 @@ from visleak.search.faiss_index import (
     kind_for,
     threads,
 )
-from visleak.search.faiss_search import SAMPLE, account_of, search_index, tune
+from visleak.search.faiss_search import SAMPLE, account_of, measure, sampled, search_index, tune
 from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
-from visleak.search.recall import measure, sampled
 from visleak.search.streaming import PartitionSearch
 from visleak.search.streaming_hits import PartitionHits, id_ranks
 from visleak.vectors import check_digest, unit_rows

@@ -24,9 +24,17 @@ from threadpoolctl import threadpool_limits
 
 from visleak.records import Float32, Partition
 from visleak.search.hits import Wanted
-from visleak.search.streaming_device import DeviceScreen, torch_device
 from visleak.search.streaming_hits import Collector, Merger, PartitionHits, StreamHits
-from visleak.search.streaming_screen import ProductScreen, Screen, choose, dot_error, sampled, whole
+from visleak.search.streaming_screen import (
+    DeviceScreen,
+    ProductScreen,
+    Screen,
+    choose,
+    dot_error,
+    sampled,
+    torch_device,
+    whole,
+)
 from visleak.vectors import check_digest, forget, unit_rows
 
 FEW_ROWS: Final = 4096  # fewest rows of a partition for which a screen is chosen

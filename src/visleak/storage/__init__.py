@@ -13,10 +13,16 @@ from visleak.storage.audit_folder import (
     RECORDINGS,
     REPLACEMENTS,
     REPORT,
+    SCHEMA,
     SECTIONS,
     UNREADABLE,
     VERDICTS,
+    AuditSummary,
+    ComparisonSummary,
+    SetSummary,
+    TotalSummary,
     read_problems,
+    read_summary,
     read_table,
     write_problems,
 )
@@ -37,9 +43,11 @@ from visleak.storage.files import (
     write_text,
     write_values,
 )
-from visleak.storage.folders import (
+from visleak.storage.run_folder import (
     LOCK,
     SCRATCH_PREFIX,
+    File,
+    RunFolder,
     claimed,
     free_file,
     free_folder,
@@ -48,15 +56,6 @@ from visleak.storage.folders import (
     refuse_sets,
     remove_leftovers,
     remove_unfinished,
-)
-from visleak.storage.run_folder import File, RunFolder
-from visleak.storage.summary import (
-    SCHEMA,
-    AuditSummary,
-    ComparisonSummary,
-    SetSummary,
-    TotalSummary,
-    read_summary,
 )
 
 __all__ = [

@@ -1,24 +1,27 @@
-"""The audit folder: names of its files, schemas of its tables, and how they are read."""
+"""The audit folder: names of its files, schemas of its tables, and the typed ``audit.json``."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from visleak.errors import VisleakError
+from visleak.documents import as_plain, from_plain
+from visleak.errors import UsageError, VisleakError
 from visleak.records import Problem
-from visleak.storage.files import csv_text, opened_for_arrow, write_csv
+from visleak.settings import Settings
+from visleak.stats import Rate
+from visleak.storage.files import csv_text, opened_for_arrow, write_csv, write_json
 
 #: Version of the folder's layout; readers refuse a newer one and read every older one.
 SCHEMA: Final = 1
-
-
 PAIRS_SCHEMA: Final = pa.schema(
     [
         ("query_set", pa.string()),
@@ -41,8 +44,6 @@ PAIRS_SCHEMA: Final = pa.schema(
         ("coverage", pa.string()),
     ]
 )
-
-
 IMAGES_SCHEMA: Final = pa.schema(
     [
         ("set", pa.string()),
@@ -63,44 +64,24 @@ IMAGES_SCHEMA: Final = pa.schema(
         ("pairs_total", pa.int64()),
     ]
 )
-
-
 PROBLEM_COLUMNS: Final = ("set", "id", "locator", "reason", "detail")
-
-
 PAIRS: Final = "pairs.parquet"
-
-
 IMAGES: Final = "images.parquet"
-
-
 AUDIT: Final = "audit.json"
-
-
 UNREADABLE: Final = "unreadable.csv"
-
-
 RECORDINGS: Final = "recordings.csv"
-
-
 REPORT: Final = "report.html"
-
-
 SECTIONS: Final = "sections"
-
-
 #: What people judged of the pairs of an audit: a ledger, and the same as a table.
 LEDGER: Final = "verdicts.sqlite"
-
-
 VERDICTS: Final = "verdicts.csv"
-
-
 #: What was decided about replacements: a ledger, and the same as a table.
 DECISIONS: Final = "replacements.sqlite"
-
-
 REPLACEMENTS: Final = "replacements.csv"
+Rates: TypeAlias = Mapping[str, Rate | None]  # rates by name; None where it was not measured
+
+
+OPTIONAL: Final = {"optional": True}  # of a field that is left out of the file where it is None
 
 
 def write_problems(path: Path, problems: Iterable[Problem]) -> None:
@@ -133,3 +114,276 @@ def read_table(
             )
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SetFiles:
+    """Files of a set of embeddings: how many are present, and which are not."""
+
+    present: int = 0
+    expected: int = 0
+    missing: tuple[str, ...] = ()
+    ignored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SetSummary:
+    """A set of an audit."""
+
+    name: str = ""  # as they were given
+    dataset: str = ""
+    roles: tuple[str, ...] = ()
+    side: str = ""  # query or reference
+    source: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    has_pixels: bool = field(default=True, metadata={"key": "pictures"})
+    # of frame numbers, frames or ms
+    frame_unit: str | None = field(default=None, metadata=OPTIONAL)
+    # of a set of embeddings: its files, images in images.parquet, vectors that were not of unit
+    # length
+    files: SetFiles | None = field(default=None, metadata=OPTIONAL)
+    images: int = 0  # all of it, with those that could not be read
+    readable: int = 0  # of these
+    # blank images, and contents that differ; None where embeddings were streamed
+    flat: int | None = 0
+    unreadable: int = 0
+    distinct: int | None = 0
+    listed: int | None = field(default=None, metadata=OPTIONAL)
+    norms_off: int | None = field(default=None, metadata=OPTIONAL)
+    # files that were not taken for images, by ending
+    not_listed: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSummary:
+    """The encoder of an audit."""
+
+    name: str = ""
+    digest: str = ""
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSummary:
+    """Thresholds on similarity, ``None`` where there is none, and where they come from."""
+
+    hard: float | None = None
+    soft: float | None = None
+    provenance: str = ""
+    provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSummary:
+    """How candidates were searched for: the engine, and what each index missed."""
+
+    engine: str = "exact"
+    version: str | None = None
+    indexes: tuple[Mapping[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierSummary:
+    """The pixel verification of an audit."""
+
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GraderSummary:
+    """The grader of an audit; ``near_at`` is the probability from which a pair is ``near``."""
+
+    digest: str = ""
+    near_at: float | None = None
+    provenance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateGroups:
+    """Groups of near or exact images: their number, the images in them, the largest sizes."""
+
+    groups: int = 0
+    images: int = 0
+    largest: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChanceSummary:
+    """Pairs that are expected to reach a threshold by chance, by degree."""
+
+    sampled: int = 0  # random pairs that were compared
+    # references of a query that are expected to reach it
+    per_image: Mapping[str, float] = field(default_factory=dict)
+    # the same for all pairs of the comparison
+    pairs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """Groups on both sides: their number, the query images in them, and the first names."""
+
+    shared: int = 0
+    queries: int = 0
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceCount:
+    """A bar of a histogram of distances in time; ``up_to`` is ``None`` for all beyond."""
+
+    up_to: int | None = None
+    queries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingCounts:
+    """A recording on both sides."""
+
+    recording: str = ""
+    queries: int = 0  # images of it on either side
+    references: int = 0
+    close: int = 0  # query images within the bound of a reference image
+    # query images with a near or exact pair in it; None without grades
+    near_or_exact: int | None = None
+    least: int = 0  # distance of its query images to the nearest reference image
+    median: int = 0
+    # the largest distance of a near or exact pair, None where there is none
+    near_up_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSummary:
+    """Recordings on both sides of a comparison."""
+
+    unit: str = ""  # of distances: frames or ms
+    within: int = 0  # the largest distance that counts as a leak
+    shared: int = 0  # recordings on both sides, and those with a leak
+    leaking: int = 0
+    queries: int = 0  # query images, as in RecordingCounts
+    close: int = 0
+    nearest: int | None = None  # the least distance
+    near_or_exact: int | None = None
+    distances: tuple[DistanceCount, ...] = ()  # histogram
+    # the leaking recordings with the most images within the bound
+    listed: tuple[RecordingCounts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSummary:
+    """A query set against a reference set."""
+
+    query_set: str = ""
+    reference_set: str = ""
+    coverage: str = ""  # within, intra or inter
+    modality: str = ""  # full or image-only
+    queries: int = 0  # readable query images
+    rates: Rates = field(default_factory=dict)  # of them
+    pairs: int = 0  # rows of pairs.parquet
+    # of a set compared with itself: duplicate pairs and distinct images, by grade
+    within: Mapping[str, Mapping[str, int]] | None = field(default=None, metadata=OPTIONAL)
+    # of graded pairs
+    duplicate_groups: DuplicateGroups | None = field(default=None, metadata=OPTIONAL)
+    # where there are thresholds
+    chance: ChanceSummary | None = field(default=None, metadata=OPTIONAL)
+    # where groups and frame numbers are known
+    groups: GroupSummary | None = field(default=None, metadata=OPTIONAL)
+    recordings: RecordingSummary | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class TotalSummary:
+    """The rates of a query set over all its references, and their headline."""
+
+    query_set: str = ""
+    headline: str = ""
+    rates: Rates = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationSummary:
+    """Candidates that were not verified, by reason, and the bounds of each round."""
+
+    rounds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    stopped: int = 0
+    limited: int = 0
+    connected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSummary:
+    """What verdicts changed."""
+
+    judged: int = 0  # pairs
+    disputed: int = 0
+    reviewers: Mapping[str, int] = field(default_factory=dict)  # pairs by reviewer
+    changed: int = 0  # listed pairs whose grade is another than the automatic one
+    added: int = 0  # pairs that were not listed
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSummary:
+    """The content of ``audit.json``. Fields that an older version did not write have defaults."""
+
+    schema: int = SCHEMA
+    visleak: str = ""  # version that wrote it
+    headline: str = ""  # the result in one line
+    unfinished: int = 0  # images that could be read at first and not again; they are in no rate
+    sets: tuple[SetSummary, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    encoder: EncoderSummary = field(default_factory=EncoderSummary)
+    thresholds: ThresholdSummary = field(default_factory=ThresholdSummary)
+    search: SearchSummary = field(default_factory=SearchSummary)
+    verifier: VerifierSummary | None = field(default_factory=VerifierSummary)
+    grader: GraderSummary | None = field(default_factory=GraderSummary)
+    comparisons: tuple[ComparisonSummary, ...] = ()
+    totals: tuple[TotalSummary, ...] = ()
+    label_conflicts: int = 0  # near or exact pairs whose labels differ
+    skipped: tuple[str, ...] = ()  # what the audit did not do and why, in words
+    versions: Mapping[str, str | None] = field(default_factory=dict)  # of libraries
+    key: str | None = None  # digest of all that the result depends on; None if it cannot be known
+    opened_in: str = "."  # folder from which relative sources count
+    command: str | None = None  # the command line
+    verification: VerificationSummary | None = field(default=None, metadata=OPTIONAL)
+    timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
+    # digests of the tables by name
+    files: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
+    # where verdicts are counted; never in the file
+    review: ReviewSummary | None = field(default=None, metadata=OPTIONAL)
+
+    def set_of(self, name: str) -> SetSummary | None:
+        """Return a set by its name, ``None`` if there is none of that name."""
+        return next((each for each in self.sets if each.name == name), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        content: dict[str, Any] = as_plain(self)
+        return content
+
+    def save(self, folder: Path) -> None:
+        """Write ``audit.json`` of an audit folder in one step."""
+        write_json(folder / AUDIT, self.as_dict())
+
+
+def read_summary(folder: Path) -> AuditSummary:
+    """Read ``audit.json`` of an audit folder."""
+    path = folder / AUDIT
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} holds no finished audit (no {AUDIT}); run `visleak audit` first"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise VisleakError(f"{path} is not an audit's summary; run the audit again")
+    if content["schema"] > SCHEMA:
+        raise VisleakError(
+            f"{path} has schema {content['schema']}, this visleak reads up to {SCHEMA}:"
+            " upgrade visleak"
+        )
+    try:
+        summary: AuditSummary = from_plain(AuditSummary, content)
+    except (KeyError, TypeError, ValueError, UsageError) as error:
+        raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
+    return summary

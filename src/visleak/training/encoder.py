@@ -18,7 +18,7 @@ from visleak.pipeline.context import Progress, RunContext
 from visleak.quantities import counted
 from visleak.records import ImageSet
 from visleak.reporting import Document
-from visleak.search.streaming_device import torch_device
+from visleak.search.streaming_screen import torch_device
 from visleak.stats import Rate
 from visleak.storage import claimed, free_file
 from visleak.training.data import (

@@ -23,7 +23,7 @@ from visleak.pipeline.rates import (
 from visleak.records import GRADES, Int64
 from visleak.stats import Rate
 from visleak.storage import AUDIT, IMAGES, PAIRS, read_summary, read_table
-from visleak.storage.summary import (
+from visleak.storage.audit_folder import (
     AuditSummary,
     ComparisonSummary,
     Rates,

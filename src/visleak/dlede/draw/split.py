@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import Boxes, boxes_of, open_images
-from visleak.formats.openers import chosen, joined_opener
+from visleak.formats.files import chosen, joined_opener
 from visleak.records import ImageSet, Int64, Unreadable
 from visleak.storage import write_tables
 

@@ -24,9 +24,8 @@ from visleak.dlede.draw.split import Split
 from visleak.dlede.train.trainer import TrainingTask
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
-from visleak.formats.files import FileOpener
-from visleak.formats.openers import ChosenOpener, JoinedOpener
-from visleak.images.orientation import orientation_of
+from visleak.formats.files import ChosenOpener, FileOpener, JoinedOpener
+from visleak.images.decoding import orientation_of
 from visleak.pipeline.context import Progress
 from visleak.records import Float64, ImageSet, Int64, Opener
 

@@ -23,7 +23,7 @@ from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError
 from visleak.pipeline.context import Progress
 from visleak.records import Int64
-from visleak.search.streaming_device import torch_device
+from visleak.search.streaming_screen import torch_device
 
 #: Name of a model -> its class, and the libraries that it needs.
 MODELS: Final = {

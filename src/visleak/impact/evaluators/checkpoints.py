@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from visleak.encoders.huggingface import timm_preprocessing
 from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, tensors_digest
 from visleak.encoders.onnx import read_recipe
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
-from visleak.encoders.timm_models import timm_preprocessing
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classifiers import (
     Classifier,

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import numpy.typing as npt
 
-from visleak.encoders.huggingface import matters
+from visleak.encoders.huggingface import matters, timm_model, timm_preprocessing
 from visleak.encoders.libraries import library, member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.network import digest as digest_of
@@ -20,7 +20,6 @@ from visleak.encoders.onnx import Recipe, onnx_encoder, recipe_of
 from visleak.encoders.preprocessing import Preprocessing, Scaling, read_preprocessing
 from visleak.encoders.request import Request, parse
 from visleak.encoders.sscd import load_script
-from visleak.encoders.timm_models import timm_model, timm_preprocessing
 from visleak.encoders.weights import (
     StoredTensors,
     find_model,

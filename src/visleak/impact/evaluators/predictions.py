@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 import visleak
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.addresses import redacted
+from visleak.formats.remote import redacted
 from visleak.records import ImageSet, Problem
 from visleak.reporting import Document
 from visleak.reporting.document import Fact

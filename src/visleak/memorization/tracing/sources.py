@@ -21,9 +21,9 @@ from visleak.auditing import Audit, audit
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set, open_images, parse_set
-from visleak.formats.addresses import redacted
+from visleak.formats.opening import Named, distinct_names
+from visleak.formats.remote import redacted
 from visleak.formats.request import writable
-from visleak.formats.sides import Named, distinct_names
 from visleak.formats.sources import derived_name
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.memorization.settings import TraceSettings
