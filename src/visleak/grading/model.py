@@ -16,23 +16,18 @@ from visleak.errors import VisleakError
 from visleak.records import Bool, Evidence, Float32
 
 Float64 = npt.NDArray[np.float64]
-
 #: Correlations are stretched by Fisher's z, bounded here: 0.999 is as good as it gets.
 _MOST: Final = 0.999
 
 
 #: Displacement (pixels compared) that is as good as none.
 _STILL: Final = 0.05
-
 #: Feature (-1 in a leaf), threshold, nodes to the left and right, log-odds.
 Node = tuple[int, float, int, int] | tuple[float]
-
 #: Contrast changes count up to this factor.
 _MOST_GAIN: Final = 20.0
-
 #: Share of rewritten content that is as good as none.
 _LEAST_SHARE: Final = 1e-3
-
 #: Side up to which images count as tiny: the two sizes have models of their own, because the
 #: same agreement says more where there were more pixels to agree.
 TINY: Final = 48
@@ -80,7 +75,6 @@ def features(similarity: Float32, background: Float32, evidence: Evidence) -> di
 
 
 def _texture_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
-    """Return the features of the texture of tiny images."""
     columns = {}
     for kind in ("texture", "form"):
         columns[f"{kind}_amount"] = np.log1p(np.maximum(checks[f"{kind}_amount"], 0.0))
@@ -113,15 +107,10 @@ def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One logistic scale: log-odds = intercept + sum of weight times feature.
+    """One logistic scale: log-odds = intercept + sum of weight times feature."""
 
-    Attributes:
-        intercept: log-odds where all features are zero.
-        weights: weight a feature, by name.
-    """
-
-    intercept: float
-    weights: Mapping[str, float]
+    intercept: float  # log-odds where all features are zero
+    weights: Mapping[str, float]  # weight a feature, by name
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
         """Return the probability of each row, NaN where a feature is."""
@@ -131,24 +120,16 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """A boosted sum of small decision trees: log-odds = intercept + sum of the leaves reached.
+    """A boosted sum of small decision trees: log-odds = intercept + sum of the leaves reached."""
 
-    Attributes:
-        intercept: log-odds before any tree.
-        features: names of the features, as the nodes number them.
-        feature: ``int16`` (trees, nodes): the feature of each node, -1 in a leaf.
-        threshold: ``float64`` (trees, nodes): up to it a row goes left.
-        left, right: ``int16`` (trees, nodes): the next node.
-        value: ``float64`` (trees, nodes): log-odds of a leaf.
-    """
-
-    intercept: float
-    features: tuple[str, ...]
-    feature: npt.NDArray[np.int16]
-    threshold: Float64
+    intercept: float  # log-odds before any tree
+    features: tuple[str, ...]  # names of the features, as the nodes number them
+    feature: npt.NDArray[np.int16]  # int16 (trees, nodes): the feature of each node, -1 in a leaf
+    threshold: Float64  # float64 (trees, nodes): up to it a row goes left
+    # int16 (trees, nodes): the next node
     left: npt.NDArray[np.int16]
     right: npt.NDArray[np.int16]
-    value: Float64
+    value: Float64  # float64 (trees, nodes): log-odds of a leaf
 
     @classmethod
     def of(
@@ -196,13 +177,9 @@ class Trees:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Conditions that must all hold: the product of their probabilities.
+    """Conditions that must all hold: the product of their probabilities."""
 
-    Attributes:
-        scales: probability of each condition, by name.
-    """
-
-    scales: Mapping[str, Scale | Trees]
+    scales: Mapping[str, Scale | Trees]  # probability of each condition, by name
 
     def probability(self, columns: Mapping[str, Float64]) -> Float64:
         """Return the probability of each row, NaN where a feature is."""
@@ -212,47 +189,27 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """The probabilities of a checked pair.
+    """The probabilities of a checked pair."""
 
-    Attributes:
-        near: P(near or exact).
-        similar: P(similar or closer).
-    """
-
-    near: Scale | Product
-    similar: Scale
+    near: Scale | Product  # P(near or exact)
+    similar: Scale  # P(similar or closer)
 
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """The shipped model: scales for checked pairs by size, and for pairs the screen rejected.
+    """The shipped model: scales for checked pairs by size, and for pairs the screen rejected."""
 
-    Attributes:
-        tiny: for pairs of images up to 48 pixels.
-        large: for all other pairs.
-        screened: P(near or exact) of pairs the screen rejected.
-        near_at: probability from which a pair is ``near``.
-        digest: of all numbers.
-        provenance: what it was fitted on.
-    """
-
-    tiny: Scales
-    large: Scales
-    screened: Scale
-    near_at: float
-    digest: str
-    provenance: str
+    tiny: Scales  # for pairs of images up to 48 pixels
+    large: Scales  # for all other pairs
+    screened: Scale  # P(near or exact) of pairs the screen rejected
+    near_at: float  # probability from which a pair is near
+    digest: str  # of all numbers
+    provenance: str  # what it was fitted on
 
     def probabilities(
         self, columns: Mapping[str, Float64], side: Float32
     ) -> tuple[Float64, Float64]:
-        """Return P(near or exact) and P(similar or closer) of checked pairs, (n,) each.
-
-        Args:
-            columns: of :func:`features`.
-            side: side of the squares that were compared, NaN where the screen let a pair go;
-                those get the screened probability, and 0 for similar.
-        """
+        """Return P(near or exact) and P(similar or closer) of checked pairs, (n,) each."""
         checked, tiny = ~np.isnan(side), side <= TINY
         similar = np.zeros(len(side))
         near = similar + self.screened.probability(columns)

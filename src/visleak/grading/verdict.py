@@ -13,10 +13,8 @@ from visleak.grading.model import Grader, features
 from visleak.records import GRADES, Bool, Evidence, Float32, Grades
 
 EXACT, NEAR, SIMILAR, DIFFERENT = range(len(GRADES))
-
 #: Least probability of pairs whose pixels are identical but whose bytes differ.
 SAME_PIXELS: Final = 0.999
-
 #: Pairs graded at a time; only bounds memory.
 CHUNK: Final = 16_384
 
@@ -71,7 +69,6 @@ def grade(
 
 
 def _some(evidence: Evidence, part: slice) -> Evidence:
-    """Return the evidence on some pairs."""
     checks = {name: column[part] for name, column in evidence.checks.items()}
     skipped = None if evidence.skipped is None else evidence.skipped[part]
     return Evidence(checks, evidence.matrix[part], skipped)
@@ -86,7 +83,6 @@ def _graded(
     flat: Bool,
     grader: Grader,
 ) -> Grades:
-    """Return the verdict on a bounded number of pairs."""
     columns = features(similarity, background, evidence)
     unseen = np.isnan(evidence.checks["screen"]) & ~equal_bytes
     probability, closer = grader.probabilities(columns, evidence.checks["side"])

@@ -11,33 +11,24 @@ import numpy.typing as npt
 from visleak.records import GRADES
 
 Matrix = npt.NDArray[np.floating]
-
 #: Brightness (grey levels) and contrast changes that are worth a word.
 BRIGHTER: Final = 6.0
 CONTRAST: Final = 1.15
 TINTED: Final = 12.0
-
 #: Shift, scale, stretch and turn that are worth a word.
 SHIFTED: Final = 0.025
 SCALED: Final = 0.03
 TURNED: Final = 2.0
-
 #: Share of the shared detail from which contradiction is worth a word, and the correlation of the
 #: colours below which they are others.
 OPPOSED: Final = 0.005
 SAME_COLOURS: Final = 0.9
-
 #: Windows with texture below which the detail of a pair decides nothing.
 SPARSE: Final = 3.0
 
 
 def geometry(matrix: Matrix, ratios: tuple[float, float] = (1.0, 1.0)) -> list[str]:
     """Return in words what a relation does to the query: mirror, turn, crop, scale, shift.
-
-    Args:
-        matrix: query to reference, unit coordinates.
-        ratios: width over height of the query and of the reference: in unit coordinates a
-            image that was turned by 45 degrees would look stretched, too.
 
     >>> geometry(np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]]))
     ['mirrored']
@@ -97,14 +88,7 @@ def transform(matrix: Matrix, check: Mapping[str, float], inverted: bool) -> str
 
 
 def reason(grade: int, changes: str, check: Mapping[str, float], weakest: str = "") -> str:
-    """Return one line for a person: why a checked pair has its grade.
-
-    Args:
-        grade: index into ``GRADES``.
-        changes: of :func:`transform`.
-        check: what was measured, by name.
-        weakest: the condition of the model for large images that is least likely to hold.
-    """
+    """Return one line for a person: why a checked pair has its grade."""
     name = GRADES[grade]
     if name == "exact":
         return "all pixels identical" if check["identical"] == 1 else "same pixels, encoded again"

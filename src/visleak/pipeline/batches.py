@@ -45,10 +45,8 @@ from visleak.records import (
 #: Images of the first tasks, and the limit of later ones: the network waits for whole tasks.
 FIRST_CHUNK: Final = 16
 MOST: Final = 128
-
 #: Bytes of prepared images a task should return; bounds memory: a few tasks per worker wait.
 TASK_BYTES: Final = 32_000_000
-
 #: Bytes of prepared images that make a batch full, however few they are.
 BATCH_BYTES: Final = 512_000_000
 
@@ -102,18 +100,7 @@ def batched(
     context: RunContext,
     cache: CacheHandle | None,
 ) -> Iterator[Chunk]:
-    """Yield the fingerprints of the images at ascending positions, in their order.
-
-    Args:
-        opener: of the set.
-        positions: to read.
-        encoder: its network runs in this process.
-        context: of the run.
-        cache: with known fingerprints; the caller stores new ones.
-
-    Raises:
-        VisleakError: the network failed, for example for lack of memory, or returned no vectors.
-    """
+    """Yield the fingerprints of the images at ascending positions, in their order."""
     recipe = _Recipe(encoder.name, maker(encoder), encoder.enough, encoder.preparation)
     whole = _Task(context.share(opener), context.share(recipe), cache, positions)
     size = _TaskSize()
@@ -156,7 +143,6 @@ class _TaskSize:
     _bytes: int = 0
 
     def update(self, done: _Done) -> None:
-        """Take the bytes of a finished task into account."""
         self._count += len(done.prepared) + len(done.unreadable)
         self._bytes += done.bytes
         self.images = min(MOST, max(1, TASK_BYTES * self._count // max(1, self._bytes)))
@@ -189,7 +175,6 @@ class _Queue:
         yield self._finished(done.unreadable)
 
     def end(self) -> Chunk:
-        """Return the remaining rows."""
         self._compute()
         return self._finished(())
 
@@ -220,11 +205,7 @@ class _Queue:
 
 
 def forwarded(encoder: BatchEncoder, prepared: Sequence[npt.NDArray[Any]]) -> tuple[Float32, Bool]:
-    """Return the vectors (n, width) of a batch, and which of them are finite (n,).
-
-    Raises:
-        VisleakError: the network failed, or did not return vectors.
-    """
+    """Return the vectors (n, width) of a batch, and which of them are finite (n,)."""
     try:
         vectors = np.asarray(encoder.forward(prepared), np.float32)
     except VisleakError:

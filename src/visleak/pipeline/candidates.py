@@ -36,22 +36,16 @@ from visleak.vectors import forget
 
 #: References per query by background-corrected similarity.
 BEST: Final = 20
-
 #: Cohort images whose mean similarity is the background.
 COHORT_BEST: Final = 5
-
 #: Number of pairs of copies of two contents up to which all are listed.
 COPIES: Final = 1000
-
 #: Least cosine of two blank images of one colour.
 SAME_COLOUR: Final = 0.995
-
 #: Rows whose background is computed at a time; only bounds memory.
 CHUNK: Final = 8192
-
 #: Pairs whose vectors are compared at a time; only bounds memory.
 PAIRS: Final = 4096
-
 #: The view that undoes a view: a quarter turn is undone by three, all others by themselves.
 INVERSE_VIEW: Final = np.array([0, 3, 2, 1, 4, 5, 6, 7, 8], np.int8)
 
@@ -161,14 +155,7 @@ def similarities(
     encoder: Encoder,
     views: Sequence[int],
 ) -> tuple[Float32, Int8]:
-    """Return the highest similarity of some pairs over the views, and the view it is of.
-
-    Args:
-        sides: fingerprints of query and reference.
-        left, right: rows of the pairs.
-        encoder: that made the fingerprints.
-        views: that are compared; the first one wins ties.
-    """
+    """Return the highest similarity of some pairs over the views, and the view it is of."""
     found = np.empty((len(views), len(left)), np.float32)
     for start in range(0, len(left), PAIRS):
         part = slice(start, start + PAIRS)
@@ -190,14 +177,7 @@ def with_added(
     view: Int8,
     votes: Float32 | None = None,
 ) -> Pairs:
-    """Return pairs with others added, in the order of pairs.
-
-    Args:
-        pairs: of a comparison.
-        sides: query and reference side.
-        left, right, similarity, view: of the pairs to add.
-        votes: of these; needed where the others have votes.
-    """
+    """Return pairs with others added, in the order of pairs."""
     query, reference = sides
     all_query = np.concatenate([pairs.query, left])
     all_reference = np.concatenate([pairs.reference, right])
@@ -218,22 +198,16 @@ def with_added(
 
 @dataclass(frozen=True, slots=True)
 class _Distinct:
-    """The distinct contents among some rows of a side.
+    """The distinct contents among some rows of a side."""
 
-    Attributes:
-        keys: the distinct contents (k,), 16 bytes each, in the order of their first rows.
-        matrix: their vectors, read from the side's matrix on use.
-        background, order: one value per content; of the member with the lowest id.
-        members: rows of the side, grouped by content.
-        edges: ``int64`` (k + 1,): where each content's members begin and end.
-    """
-
+    # the distinct contents (k,), 16 bytes each, in the order of their first rows
     keys: npt.NDArray[np.void]
-    matrix: Rows
+    matrix: Rows  # their vectors, read from the side's matrix on use
+    # one value per content; of the member with the lowest id
     background: Float32
     order: Int64
-    members: Int64
-    edges: Int64
+    members: Int64  # rows of the side, grouped by content
+    edges: Int64  # int64 (k + 1,): where each content's members begin and end
 
     @classmethod
     def of(cls, side: Side, mask: Bool) -> _Distinct:
@@ -259,7 +233,6 @@ class _Distinct:
         )
 
     def sizes(self) -> Int64:
-        """Return how many members each content has."""
         return np.diff(self.edges)
 
 
@@ -275,13 +248,11 @@ class _Found:
 
     @classmethod
     def none(cls, queries: int) -> _Found:
-        """Return no pairs."""
         empty = np.empty(0, np.int64)
         total = np.zeros(queries, np.int64)
         return cls(empty, empty, np.empty(0, np.float32), np.empty(0, np.int8), total)
 
     def plus(self, other: _Found) -> _Found:
-        """Return both."""
         return _Found(
             np.concatenate([self.query, other.query]),
             np.concatenate([self.reference, other.reference]),
@@ -291,7 +262,6 @@ class _Found:
         )
 
     def only(self, keep: npt.NDArray[np.int64] | Bool) -> _Found:
-        """Return some of the rows."""
         return _Found(
             self.query[keep],
             self.reference[keep],

@@ -22,7 +22,6 @@ from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary
 #: Contents of each side that are sampled; all of their pairs are compared.
 QUERIES: Final = 256
 REFERENCES: Final = 4096
-
 #: Expected chance pairs per test image from which a threshold is reported as too low.
 MANY: Final = 1.0
 
@@ -36,14 +35,6 @@ def chance_of(
     and depends on nothing else. Pairs that were graded near or exact are not counted. Without
     grades each query's most similar reference is excluded, because it may be a copy; the estimate
     is then a little too low.
-
-    Args:
-        comparison: the comparison.
-        encoder, views: of the similarities.
-        workers: threads; they never change the result.
-
-    Returns:
-        ``None`` for streamed embeddings, without a threshold, or without two images to compare.
     """
     thresholds = comparison.thresholds
     if thresholds.soft is None or comparison.reference.streamed:
@@ -108,12 +99,7 @@ def _beyond(hits: Hits, reached: Bool) -> int:
 
 
 def notes(comparisons: Sequence[ComparisonSummary]) -> Iterator[str]:
-    """Yield a line for each comparison whose thresholds many pairs reach by chance.
-
-    Args:
-        comparisons: of ``audit.json``; those within a set that is compared with others are
-            excluded, because no rate counts them.
-    """
+    """Yield a line for each comparison whose thresholds many pairs reach by chance."""
     for each in comparisons:
         found = each.chance
         if not found or found.per_image["soft"] < MANY:

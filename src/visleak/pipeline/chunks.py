@@ -14,10 +14,8 @@ from visleak.records import Bool, Bytes8, Encoder, Float32, ImageSet, Int64, Pro
 
 #: Stored bytes that may be held at once before they are decoded; bounds a worker's memory.
 BYTES_WAITING: Final = 64_000_000
-
 #: An image as it was read: position, content, content digest.
 Item = tuple[int, bytes | Bytes8, bytes]
-
 #: Position of an image that has no fingerprint, and why.
 Refused = tuple[int, Unreadable]
 
@@ -120,12 +118,7 @@ def maker(encoder: Encoder) -> bytes:
 
 
 def entries(chunk: Chunk, beyond: int = 0) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the new fingerprints of a chunk as cache entries: size, flatness, the vector.
-
-    Args:
-        chunk: of images.
-        beyond: only images with a longer side than this, in pixels.
-    """
+    """Yield the new fingerprints of a chunk as cache entries: size, flatness, the vector."""
     for index in np.flatnonzero(chunk.fresh & (chunk.sizes.max(axis=1, initial=0) > beyond)):
         facts = chunk.sizes[index].astype("<i4").tobytes() + bytes([int(chunk.flat[index])])
         vector = chunk.matrix[index].astype("<f4").tobytes()

@@ -23,47 +23,30 @@ SHARED: Final = 0.5
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides of an audit; each step adds what it finds.
+    """Two sides of an audit; each step adds what it finds."""
 
-    Attributes:
-        query, reference: the sides; one object twice within a set.
-        pairs: candidates, sorted by the query's id.
-        thresholds: of degrees.
-        coverage: ``within``, ``intra`` or ``inter``.
-        modality: ``full`` or ``image-only``.
-        clusters: groups of similar images that were verified before the rest.
-        measured: the pairs as the built-in fingerprint measures them, until they are graded.
-        evidence: of the pairs, until they are graded.
-        grades: ``None`` where the pairs were not verified.
-        matrix: ``float32`` (n, 9), NaN where no relation was fitted.
-        skipped: ``int8`` (n,), as in :class:`visleak.records.Evidence`, or ``None``.
-        chance: how many pairs reach the thresholds by chance, where that is known.
-    """
-
+    # the sides; one object twice within a set
     query: Side
     reference: Side
-    pairs: Pairs
-    thresholds: Thresholds
-    coverage: str
-    modality: str
-    clusters: Clusters | None = None
+    pairs: Pairs  # candidates, sorted by the query's id
+    thresholds: Thresholds  # of degrees
+    coverage: str  # within, intra or inter
+    modality: str  # full or image-only
+    clusters: Clusters | None = None  # groups of similar images that were verified before the rest
+    # the pairs as the built-in fingerprint measures them, until they are graded
     measured: Pairs | None = None
-    evidence: Evidence | None = None
-    grades: Grades | None = None
-    matrix: Float32 | None = None
-    skipped: Int8 | None = None
+    evidence: Evidence | None = None  # of the pairs, until they are graded
+    grades: Grades | None = None  # None where the pairs were not verified
+    matrix: Float32 | None = None  # float32 (n, 9), NaN where no relation was fitted
+    skipped: Int8 | None = None  # int8 (n,), as in Evidence, or None
+    # how many pairs reach the thresholds by chance, where that is known
     chance: ChanceSummary | None = None
 
     @classmethod
     def of(
         cls, query: Side, reference: Side, pairs: Pairs, thresholds: Thresholds, annotations: str
     ) -> Comparison:
-        """Return a comparison with its candidates.
-
-        Args:
-            query, reference, pairs, thresholds: as in the class.
-            annotations: setting for the modality.
-        """
+        """Return a comparison with its candidates."""
         covers = coverage(query.images, reference.images)
         exposed = modality(reference.images, annotations)
         return cls(query, reference, pairs, thresholds, covers, exposed)
@@ -139,12 +122,7 @@ def coverage(query: ImageSet, reference: ImageSet) -> str:
 
 
 def modality(reference: ImageSet, annotations: str) -> str:
-    """Return ``full`` where the annotation was exposed in training too, else ``image-only``.
-
-    Args:
-        reference: the training side.
-        annotations: ``used`` or ``unused`` overrides what roles and annotations say.
-    """
+    """Return ``full`` where the annotation was exposed in training too, else ``image-only``."""
     if annotations != "auto":
         return "full" if annotations == "used" else "image-only"
     annotated = reference.annotated or reference.labels is not None

@@ -118,13 +118,7 @@ Engine = Callable[[Path, int], Executor]
 
 
 class GrowingColumn:
-    """A file of rows of one shape and type: appended during a step, memory-mapped after it.
-
-    Args:
-        path: the file.
-        dtype: type of a value.
-        shape: shape of a row.
-    """
+    """A file of rows of one shape and type: appended during a step, memory-mapped after it."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()) -> None:
         self._path = path
@@ -160,24 +154,15 @@ class GrowingColumn:
 
 @dataclass
 class RunContext:
-    """What the steps of a run share. Make it with :meth:`at`.
+    """What the steps of a run share. Make it with :meth:`at`."""
 
-    Attributes:
-        scratch: a folder for files that only live as long as the run.
-        workers: processes or threads of this machine; 1 works in this process.
-        cache: where results are kept between runs, or ``None``.
-        progress: receives how far a step is.
-        executor: executes the tasks.
-        device: where stored vectors are compared: ``cpu``, ``auto`` or a GPU.
-        seconds: wall time by step; ``engine`` is the start of the workers.
-    """
-
-    scratch: Path
-    workers: int
-    cache: Cache | None
-    progress: Progress
-    executor: Executor
-    device: str = "cpu"
+    scratch: Path  # a folder for files that only live as long as the run
+    workers: int  # processes or threads of this machine; 1 works in this process
+    cache: Cache | None  # where results are kept between runs, or None
+    progress: Progress  # receives how far a step is
+    executor: Executor  # executes the tasks
+    device: str = "cpu"  # where stored vectors are compared: cpu, auto or a GPU
+    # wall time by step; engine is the start of the workers
     seconds: dict[str, float] = field(default_factory=dict)
     _names: Iterator[int] = field(default_factory=itertools.count)
 

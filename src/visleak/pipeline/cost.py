@@ -31,52 +31,34 @@ from visleak.settings import Settings
 #: Images of a set that are read and encoded for timing, and seconds after which no more are.
 TIMED: Final = 256
 PATIENCE: Final = 2.0
-
 #: Files of a set whose size is read; of more files, a sample is extrapolated.
 MEASURED: Final = 2_000
-
 #: Bytes of one local feature: descriptor and keypoint.
 FEATURE_BYTES: Final = 128 + 16
-
 #: Steps after the fingerprints, in their order.
 STEPS: Final = ("search", "local", "screening", "verification")
-
 #: Bytes of a cache entry in addition to its value: keys, facts, pages that are not full.
 ENTRY_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of an audit. All times and numbers of pairs are estimates from a sample.
+    """The cost of an audit. All times and numbers of pairs are estimates from a sample."""
 
-    Attributes:
-        images: to read.
-        embeddings: vectors made elsewhere, to read.
-        bytes: of the images' files; ``None`` where they are not known, as in a stream.
-        seconds: of all steps together. ``None`` if no tried image could be read.
-        steps: seconds by step: ``fingerprint`` (to read, decode and encode the images, less what
-            the cache holds), ``search``, ``local``, ``screening``, ``verification``.
-        candidates: pairs to screen.
-        verified: pairs that pass the screen, to verify in full.
-        timed: images that were timed.
-        timed_pairs: pairs that were timed.
-        processes: of the run.
-        scratch: bytes in the output folder during the run, at least.
-        cache: bytes added to the cache, at most.
-    """
-
-    images: int
-    embeddings: int
-    bytes: int | None
-    seconds: float | None
+    images: int  # to read
+    embeddings: int  # vectors made elsewhere, to read
+    bytes: int | None  # of the images' files; None where they are not known, as in a stream
+    seconds: float | None  # of all steps together. None if no tried image could be read
+    # seconds by step: fingerprint (to read, decode and encode the images, less what the cache
+    # holds), search, local, screening, verification
     steps: Mapping[str, float]
-    candidates: int
-    verified: int
-    timed: int
-    timed_pairs: int
-    processes: int
-    scratch: int
-    cache: int
+    candidates: int  # pairs to screen
+    verified: int  # pairs that pass the screen, to verify in full
+    timed: int  # images that were timed
+    timed_pairs: int  # pairs that were timed
+    processes: int  # of the run
+    scratch: int  # bytes in the output folder during the run, at least
+    cache: int  # bytes added to the cache, at most
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -92,14 +74,7 @@ def cost_of(
     cache: Cache | None,
     thresholds: Thresholds | None = None,
 ) -> Cost:
-    """Return the cost of an audit, estimated from a sample of its images and of their pairs.
-
-    Args:
-        queries, references, encoder, settings: of the audit.
-        processes: of the run.
-        cache: of the run; only fingerprints are looked up in it.
-        thresholds: of degrees; by default as settings and encoder define them.
-    """
+    """Return the cost of an audit, estimated from a sample of its images and of their pairs."""
     sets = {images.name: images for images in (*references, *queries)}
     tested = {images.name for images in queries}
     counts = {
@@ -157,7 +132,6 @@ class _ReadOpener:
     stored: Mapping[int, bytes | Bytes8]
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield what is stored, see :class:`visleak.records.Opener`."""
         yield from (self.stored[int(position)] for position in positions)
 
 
@@ -214,7 +188,6 @@ def _timed(images: ImageSet, encoder: Encoder, cache: Cache | None) -> _Timing:
 
 
 def _encode(encoder: Any, images: Sequence[DecodedImage], found: _Timing) -> None:
-    """Add the seconds of encoding."""
     start = time.perf_counter()
     if not hasattr(encoder, "forward"):
         encoder.encode(images)

@@ -36,7 +36,6 @@ from visleak.vectors import check_digest, forget, unit_rows
 
 #: Rows read at a time; only bounds memory.
 CHUNK: Final = 8192
-
 #: Keeps the digests of vectors apart from those of bytes.
 _DOMAIN: Final = b"visleak vector"
 
@@ -54,14 +53,7 @@ class NoImages:
 def read_embeddings(
     images: EmbeddingSet, encoder: str, context: RunContext, drawn: Int64 | None
 ) -> EncodedSet:
-    """Return a whole set of embeddings as fingerprints; the matrix goes to the scratch folder.
-
-    Args:
-        images: the set.
-        encoder: digest of the run's encoder.
-        context: of the run.
-        drawn: rows to take, ascending; default all.
-    """
+    """Return a whole set of embeddings as fingerprints; the matrix goes to the scratch folder."""
     columns = joined_columns([part.columns() for part in images.partitions])
     step, total = f"reading {images.name}", len(images)
     rows: list[Int64] = [np.empty(0, np.int64)]
@@ -118,13 +110,7 @@ def joined_columns(parts: Sequence[Mapping[str, pa.Array]]) -> dict[str, pa.Arra
 def columns_at(
     images: EmbeddingSet, rows: Int64, names: Sequence[str] | None = None
 ) -> dict[str, pa.Array]:
-    """Return what is known of some images of a set.
-
-    Args:
-        images: the set.
-        rows: rows over all partitions, ascending.
-        names: wanted columns; default all.
-    """
+    """Return what is known of some images of a set."""
     parts = [part.columns(inside) for part, inside in located(images.partitions, rows)]
     parts = parts or [images.partitions[0].columns(rows)]
     if names is not None:
@@ -161,17 +147,7 @@ def encoded_set(
     problems: tuple[Problem, ...],
     counts: EmbeddingCounts,
 ) -> EncodedSet:
-    """Return a set of embeddings, or some rows of it, as a set of images with fingerprints.
-
-    Args:
-        images: the set.
-        rows: position of each vector's image in ``columns``.
-        matrix: unit rows.
-        columns: what is known of the images.
-        encoder: digest of the encoder.
-        problems: vectors without a direction.
-        counts: of the whole set.
-    """
+    """Return a set of embeddings, or some rows of it, as a set of images with fingerprints."""
     known = {name: column.take(pa.array(rows)) for name, column in columns.items()}
     digests = stored_digests(known.get("digest"))
     sizes = np.stack([_whole(known.get(name), len(rows)) for name in ("width", "height")], axis=1)
@@ -236,11 +212,7 @@ def _whole(column: pa.Array | None, count: int) -> Int64:
 
 
 def stored_digests(column: pa.Array | None) -> Bytes8 | None:
-    """Return digests from their hexadecimal text (n, 16); ``None`` unless all are known.
-
-    Raises:
-        VisleakError: a text is not a digest.
-    """
+    """Return digests from their hexadecimal text (n, 16); ``None`` unless all are known."""
     if column is None or column.null_count:
         return None
     try:
@@ -261,26 +233,19 @@ def vector_digests(matrix: Float32) -> Bytes8:
 
 #: The encoder of an audit of images if none is named.
 DEFAULT: Final = "builtin"
-
 #: Encoders without a device: the option is then meant for the comparison.
 WITHOUT_DEVICE: Final = (DEFAULT, "phash", "pdq")
-
 #: Prefix of the name of an encoder that is not one of visleak's: ``other:NAME``.
 FOREIGN: Final = "other"
-
 #: Prefix of the digest of an encoder of which only the name is known.
 BY_NAME: Final = "by name: "
 
 
 @dataclass(eq=False)
 class StoredEncoder:
-    """The encoder of stored vectors, of which only the name is needed.
+    """The encoder of stored vectors, of which only the name is needed."""
 
-    Attributes:
-        name, digest, width, enough, views, thresholds, cohort: as of
-            :class:`visleak.records.Encoder`.
-    """
-
+    # as of Encoder
     name: str
     digest: str
     width: int
@@ -290,19 +255,11 @@ class StoredEncoder:
     cohort: Float32 | None = None
 
     def encode(self, images: Sequence[DecodedImage]) -> tuple[Float32, Bool]:
-        """Refuse, because there is no network.
-
-        Raises:
-            VisleakError: always.
-        """
+        """Refuse, because there is no network."""
         self._refuse("encode images")
 
     def view(self, vectors: Float32, view: int) -> Float32:
-        """Refuse, because views of stored vectors cannot be made.
-
-        Raises:
-            VisleakError: always.
-        """
+        """Refuse, because views of stored vectors cannot be made."""
         self._refuse("make views of vectors")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -317,17 +274,7 @@ def encoder_for(
     wanted: str | Encoder | Encodes,
     options: Mapping[str, object] | None = None,
 ) -> Encoder:
-    """Return the encoder of an audit.
-
-    Args:
-        sets: all sets of the audit.
-        wanted: an encoder or its text; empty takes that of the embeddings, or ``builtin``.
-        options: of ``load_encoder``, where a model is loaded.
-
-    Raises:
-        VisleakError: some vectors are of another encoder, or of another width.
-        UsageError, MissingExtra: as ``load_encoder``.
-    """
+    """Return the encoder of an audit."""
     stored = [images for images in sets if isinstance(images, EmbeddingSet)]
     if not stored:
         return load_encoder(wanted or DEFAULT, **(options or {}))
@@ -339,11 +286,7 @@ def encoder_for(
 
 
 def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
-    """Refuse sets whose encoder is known by an unknown name only.
-
-    Raises:
-        UsageError: such a name was given.
-    """
+    """Refuse sets whose encoder is known by an unknown name only."""
     for images in stored:
         prefix, _, foreign = images.encoder_name.partition(":")
         if images.encoder or (prefix == FOREIGN and foreign):
@@ -401,7 +344,6 @@ def _network(text: str) -> str:
 
 
 def _check(images: EmbeddingSet, encoder: Encoder) -> None:
-    """Refuse vectors that are not the encoder's."""
     known = images.encoder and not encoder.digest.startswith(BY_NAME)
     same = (
         images.encoder == encoder.digest

@@ -36,7 +36,6 @@ from visleak.records import (
 #: Reasons why an image cannot be read again; both may be temporary.
 GONE: Final = "gone"
 CHANGED: Final = "changed"
-
 #: Vectors copied at a time; only bounds memory.
 CHUNK: Final = 4096
 
@@ -74,15 +73,7 @@ def lost(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def refuse_lost(name: str, found: Iterable[object]) -> None:
-    """Refuse a result some images of which could be read at first, and not again.
-
-    Args:
-        name: of the set.
-        found: images or problems.
-
-    Raises:
-        VisleakError: some are lost.
-    """
+    """Refuse a result some images of which could be read at first, and not again."""
     problems = [each for each in found if isinstance(each, Problem | Unreadable)]
     away = [each for each in problems if each.reason in (GONE, CHANGED)]
     if away:
@@ -91,17 +82,11 @@ def refuse_lost(name: str, found: Iterable[object]) -> None:
 
 @dataclass(frozen=True)
 class UnchangedOpener:
-    """Reads images again; an image that is not what it was is unreadable.
+    """Reads images again; an image that is not what it was is unreadable."""
 
-    Attributes:
-        opener: reads them.
-        positions: ``int64`` (n,), ascending: of the images that could be read.
-        digests: ``uint8`` (n, 16): of what was stored there.
-    """
-
-    opener: Opener
-    positions: Int64
-    digests: Bytes8
+    opener: Opener  # reads them
+    positions: Int64  # int64 (n,), ascending: of the images that could be read
+    digests: Bytes8  # uint8 (n, 16): of what was stored there
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield what is stored at some of the positions, see :class:`visleak.records.Opener`."""
@@ -118,33 +103,21 @@ class UnchangedOpener:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingCounts:
-    """Counts of a whole set of embeddings.
+    """Counts of a whole set of embeddings."""
 
-    Attributes:
-        vectors: of the set.
-        rescaled: vectors that were not of unit length.
-        streamed: only the images that are in a pair have fingerprints.
-        files: how many of the set's files are present, or ``None``.
-    """
-
-    vectors: int
-    rescaled: int
-    streamed: bool
-    files: FileCount | None = None
+    vectors: int  # of the set
+    rescaled: int  # vectors that were not of unit length
+    streamed: bool  # only the images that are in a pair have fingerprints
+    files: FileCount | None = None  # how many of the set's files are present, or None
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedSet:
-    """A set with the fingerprints of its readable images.
+    """A set with the fingerprints of its readable images."""
 
-    Attributes:
-        images: the set.
-        fingerprints: of its readable images.
-        embeddings: of a set of embeddings, its counts.
-    """
-
-    images: ImageSet
-    fingerprints: Fingerprints
+    images: ImageSet  # the set
+    fingerprints: Fingerprints  # of its readable images
+    # of a set of embeddings, its counts
     embeddings: EmbeddingCounts | None = field(default=None, kw_only=True)
 
     @property
@@ -201,15 +174,10 @@ class EncodedSet:
 
 @dataclass(frozen=True, slots=True)
 class Side(EncodedSet):
-    """A set as one side of a comparison.
+    """A set as one side of a comparison."""
 
-    Attributes:
-        background: ``float32`` (n,): mean similarity to the nearest images of the cohort.
-        order: ``int64`` (n,): ranks of the ids, for ties.
-    """
-
-    background: Float32
-    order: Int64
+    background: Float32  # float32 (n,): mean similarity to the nearest images of the cohort
+    order: Int64  # int64 (n,): ranks of the ids, for ties
 
 
 def none_readable(problems: Sequence[Problem]) -> str:

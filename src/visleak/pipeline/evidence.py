@@ -30,22 +30,17 @@ from visleak.verification.measures import CHECKS, NOTHING
 #: memory; only bound memory.
 KNOWN_CHUNK: Final = 16_384
 MEMORY_ROWS: Final = 65_536
-
 #: Queries whose screens are looked up at a time.
 SCREEN_CHUNK: Final = 1024
-
 #: Columns of the table; the nine values of the relation follow.
 COLUMNS: Final = ("screen", "across", "down", "wider", "higher", *CHECKS)
 SCREEN: Final = slice(0, 5)
 CHECK: Final = slice(5, len(COLUMNS))
 RELATION: Final = slice(len(COLUMNS), len(COLUMNS) + 9)
-
 #: The columns of a full check, which are cached together.
 CHECKED: Final = slice(CHECK.start, RELATION.stop)
-
 #: Their values where nothing was found, which are not stored in the cache.
 _USUAL: Final = np.array([*(getattr(NOTHING, name) for name in CHECKS), *np.eye(3).ravel()], "<f4")
-
 #: Bytes of a key, ways in which a pair is checked, and the prefix of the makers of screens.
 _KEY: Final = 33
 _WAYS: Final = 32
@@ -54,28 +49,18 @@ _SCREENS: Final = b"screens "
 
 @dataclass(frozen=True, slots=True)
 class DistinctPairs:
-    """The distinct pairs of contents of one comparison, and the evidence on them.
+    """The distinct pairs of contents of one comparison, and the evidence on them."""
 
-    Attributes:
-        pairs: one pair per pair of contents, the first of it in the order of pairs.
-        sides: the sets of query and reference.
-        numbers: ``int64``: number of the content of each fingerprint of either side.
-        of: ``int64`` (n,): the distinct pair of each pair of the comparison.
-        table: ``float32`` (distinct, columns): NaN where nothing is known.
-        equal: pairs of equal bytes, which need no check.
-        tried, near: pairs of clusters that were verified, and those that are near or exact.
-        connected: pairs whose images are connected by near pairs of clusters.
-    """
-
-    pairs: Pairs
-    sides: tuple[EncodedSet, EncodedSet]
-    numbers: tuple[Int64, Int64]
-    of: Int64
-    table: Float32
-    equal: Bool
+    pairs: Pairs  # one pair per pair of contents, the first of it in the order of pairs
+    sides: tuple[EncodedSet, EncodedSet]  # the sets of query and reference
+    numbers: tuple[Int64, Int64]  # int64: number of the content of each fingerprint of either side
+    of: Int64  # int64 (n,): the distinct pair of each pair of the comparison
+    table: Float32  # float32 (distinct, columns): NaN where nothing is known
+    equal: Bool  # pairs of equal bytes, which need no check
+    # pairs of clusters that were verified, and those that are near or exact
     tried: Bool
     near: Bool
-    connected: Bool
+    connected: Bool  # pairs whose images are connected by near pairs of clusters
 
     @classmethod
     def of_pairs(
@@ -135,15 +120,10 @@ def as_evidence(table: Float32, skipped: Int8 | None = None) -> Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """Some of the distinct pairs of one comparison.
+    """Some of the distinct pairs of one comparison."""
 
-    Attributes:
-        own: all of them.
-        index: ``int64`` (n,): positions of some, ascending.
-    """
-
-    own: DistinctPairs
-    index: Int64
+    own: DistinctPairs  # all of them
+    index: Int64  # int64 (n,): positions of some, ascending
 
     def __len__(self) -> int:
         return len(self.index)
@@ -215,14 +195,7 @@ class Subset:
 def keys_of(
     pairs: Pairs, index: Int64, sides: tuple[EncodedSet, EncodedSet], *, by_way: bool = True
 ) -> npt.NDArray[np.void]:
-    """Return the cache keys of pairs: two content digests, the view, and whether features are used.
-
-    Args:
-        pairs: of a comparison.
-        index: positions of some.
-        sides: of the comparison.
-        by_way: tell pairs apart for which local features are used.
-    """
+    """Return keys of pairs: two content digests and the view; ``by_way``: and use of features."""
     left = sides[0].fingerprints.digests[pairs.query[index]]
     right = sides[1].fingerprints.digests[pairs.reference[index]]
     way = _ways(pairs, index) if by_way else pairs.view[index]

@@ -41,10 +41,8 @@ from visleak.records import (
 #: Longest side of images whose built-in fingerprints and screens are not cached: the entries are
 #: ten times as large as the image, and are made in two milliseconds.
 TINIEST: Final = 16
-
 #: Images per task: few for even progress, enough to pay for the transfer.
 CHUNK: Final = 512
-
 #: Decoded pixels that may wait for the encoder at once; bounds a worker's memory.
 PIXELS_WAITING: Final = 32_000_000
 
@@ -118,8 +116,6 @@ def _chunks(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A part of a set for a worker."""
-
     opener: Handle
     encoder: Handle
     cache: CacheHandle | None

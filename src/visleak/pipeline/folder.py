@@ -151,27 +151,17 @@ def _taken(column: pa.Array | None, rows: Int64, kind: Any = None) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The most similar reference of each image of a set.
+    """The most similar reference of each image of a set."""
 
-    Attributes:
-        similarity: ``float32`` (n,), NaN where there is none.
-        set, row: index of the comparison and row of the reference; -1 where there is none.
-        total: ``int64`` (n,): pairs at or above the soft threshold, over all references.
-    """
-
-    similarity: Float32
+    similarity: Float32  # float32 (n,), NaN where there is none
+    # index of the comparison and row of the reference; -1 where there is none
     set: Int64
     row: Int64
-    total: Int64
+    total: Int64  # int64 (n,): pairs at or above the soft threshold, over all references
 
 
 def nearest(own: Sequence[Comparison], count: int) -> Nearest:
-    """Return the nearest references of the images of one query set.
-
-    Args:
-        own: comparisons of the set; pairs within the set count for both of their images.
-        count: number of fingerprints of the set.
-    """
+    """Return the nearest references of the images of one query set."""
     similarity = np.full(count, np.nan, np.float32)
     which, row = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     total = np.zeros(count, np.int64)
@@ -321,9 +311,6 @@ def holds(folder: Path, key: str | None, *, force: bool) -> bool:
     """Whether the folder holds the same audit, finished.
 
     One that lost images is repeated.
-
-    Raises:
-        UsageError: it holds another audit and ``force`` is not set.
     """
     if not (folder / AUDIT).is_file():
         return False

@@ -23,35 +23,25 @@ from visleak.search.votes import FeatureRows, LocalIndex, Votes
 
 #: Local features are not compared with more references than this.
 MOST_REFERENCES: Final = 50_000
-
 #: Short side from which a query has features; references need SMALLEST. A query may be a small crop
 #: of a reference.
 SMALLEST_QUERY: Final = 32
-
 #: Candidates per query, and the number searched for, so that ties can be decided by id.
 BEST: Final = 20
 SEARCHED: Final = 64
-
 #: Images per task.
 CHUNK: Final = 64
-
 #: Views that the features do not cover by themselves.
 SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
 
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """The local features of some rows of a set's fingerprints.
+    """The local features of some rows of a set's fingerprints."""
 
-    Attributes:
-        rows: ``int64`` (k,): rows of the fingerprints, ascending; one per content.
-        features: their features.
-        widths: ``int32`` (k,): width of each bounded image, pixels.
-    """
-
-    rows: Int64
-    features: FeatureRows
-    widths: npt.NDArray[np.int32]
+    rows: Int64  # int64 (k,): rows of the fingerprints, ascending; one per content
+    features: FeatureRows  # their features
+    widths: npt.NDArray[np.int32]  # int32 (k,): width of each bounded image, pixels
 
     def seen(self, view: int) -> FeatureRows:
         """Return the features of a view of the images."""
@@ -111,16 +101,7 @@ class _Found:
 
 
 def extract(encoded: EncodedSet, context: RunContext, wanted: Bool | None = None) -> Patches:
-    """Return the features of a set's contents; cached ones are not computed again.
-
-    Args:
-        encoded: the set.
-        context: of the run.
-        wanted: ``bool`` (n,): fingerprints whose images are wanted; by default all.
-
-    Raises:
-        ImagesLost: some cannot be read again.
-    """
+    """Return the features of a set's contents; cached ones are not computed again."""
     rows = _large(encoded, SMALLEST_QUERY)
     rows = rows if wanted is None else rows[wanted[rows]]
     positions, digests = encoded.fingerprints.rows[rows], encoded.fingerprints.digests[rows]
@@ -203,27 +184,20 @@ def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The contents of both sides of a comparison, numbered over both.
+    """The contents of both sides of a comparison, numbered over both."""
 
-    Attributes:
-        query, reference: ``int64``: number of the content of each fingerprint.
-        leads: ``int64``: row of the reference with the lowest id of each content, -1 where the
-            reference has none.
-        copies: rows of the query, grouped by content.
-        edges: where the rows of each content begin and end in ``copies``.
-        same: the two sides are one set.
-    """
-
+    # int64: number of the content of each fingerprint
     query: Int64
     reference: Int64
+    # int64: row of the reference with the lowest id of each content, -1 where the reference has
+    # none
     leads: Int64
-    copies: Int64
-    edges: Int64
-    same: bool
+    copies: Int64  # rows of the query, grouped by content
+    edges: Int64  # where the rows of each content begin and end in copies
+    same: bool  # the two sides are one set
 
     @classmethod
     def of(cls, query: Side, reference: Side) -> _Contents:
-        """Number the contents of two sides."""
         keys = np.concatenate([query.contents, reference.contents])
         number = np.unique(keys, return_inverse=True)[1].astype(np.int64)
         own, others = np.split(number, [len(query.fingerprints)])
@@ -247,9 +221,6 @@ class _Contents:
 
         Copies of the reference are candidates of each other. Within a set the copies of the
         other content are paired as well.
-
-        Returns:
-            Rows of the query and of the reference, and the position of the pair of contents.
         """
         pair, row = self._copies_of(left)
         other = self.leads[right[pair]]
@@ -317,15 +288,7 @@ def add_votes(
     encoder: Encoder,
     workers: int,
 ) -> Pairs:
-    """Return pairs with those added that share patches, and the votes of all.
-
-    Args:
-        pairs: candidates by fingerprint, in their order.
-        sides: query and reference side of the pairs; one object twice within a set.
-        patches: the features of either side.
-        encoder: that made the fingerprints.
-        workers: threads.
-    """
+    """Return pairs with those added that share patches, and the votes of all."""
     query, reference = sides
     large = reference.fingerprints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
     targets = patches[1].only(large)

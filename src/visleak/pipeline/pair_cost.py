@@ -34,58 +34,38 @@ from visleak.vectors import unit_rows
 #: Rows of the two matrices for timing the search.
 QUERIES: Final = 256
 REFERENCES: Final = 2048
-
 #: Candidate pairs drawn of all comparisons together: few if local features are extracted, which
 #: takes longest.
 PAIRS: Final = 24
 TINY_PAIRS: Final = 600
-
 #: Seconds after which no more pairs are verified, for all comparisons together.
 PATIENCE: Final = 4.0
-
 #: Share of the best references of a set's images that remains when each pair is listed once.
 UNORDERED: Final = 0.7
-
 #: Seed of the draw of pairs.
 SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Some images of a set that were read already.
+    """Some images of a set that were read already."""
 
-    Attributes:
-        images: the sample, of the set's name; ``None`` of embeddings.
-        count: images of the set in the audit.
-        streamed: embeddings of the training side.
-    """
-
-    images: ImageSet | None
-    count: int
-    streamed: bool = False
+    images: ImageSet | None  # the sample, of the set's name; None of embeddings
+    count: int  # images of the set in the audit
+    streamed: bool = False  # embeddings of the training side
 
 
 @dataclass(slots=True)
 class PairCost:
-    """Seconds of the steps after fingerprinting in one process, and the pairs they work on.
+    """Seconds of the steps after fingerprinting in one process, and the pairs they work on."""
 
-    Attributes:
-        search: to compare fingerprints, with those of the cohort too.
-        local: to extract and compare local features.
-        screening: of all candidates.
-        verification: of the candidates that the screening keeps, decoding included.
-        candidates: expected number of pairs to screen.
-        verified: expected number of pairs to verify in full.
-        timed: pairs on which screening and verification were timed.
-    """
-
-    search: float = 0.0
-    local: float = 0.0
-    screening: float = 0.0
-    verification: float = 0.0
-    candidates: float = 0.0
-    verified: float = 0.0
-    timed: int = 0
+    search: float = 0.0  # to compare fingerprints, with those of the cohort too
+    local: float = 0.0  # to extract and compare local features
+    screening: float = 0.0  # of all candidates
+    verification: float = 0.0  # of the candidates that the screening keeps, decoding included
+    candidates: float = 0.0  # expected number of pairs to screen
+    verified: float = 0.0  # expected number of pairs to verify in full
+    timed: int = 0  # pairs on which screening and verification were timed
 
 
 def pair_cost(
@@ -95,13 +75,7 @@ def pair_cost(
     settings: Settings,
     thresholds: Thresholds,
 ) -> PairCost:
-    """Return the cost of the comparisons of some sets in one process.
-
-    Args:
-        sets: samples by name.
-        couples: names of the two sets of each comparison.
-        encoder, settings, thresholds: of the audit.
-    """
+    """Return the cost of the comparisons of some sets in one process."""
     found = PairCost()
     clock = _Clock()
     with RunContext.at(None, 1, None, clock) as context:
@@ -151,13 +125,11 @@ class _Clock:
     last: float = 0.0
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        """Add the time since the last report to a step."""
         now = time.process_time()
         self.seconds[step] = self.seconds.get(step, 0.0) + now - self.last
         self.last = now
 
     def start(self) -> None:
-        """Start again from zero."""
         self.seconds.clear()
         self.last = time.process_time()
 
@@ -171,7 +143,6 @@ class _Part:
 
     @classmethod
     def of(cls, whole: Side, rows: Int64) -> _Part:
-        """Take some rows of a side."""
         made = whole.fingerprints
         some = replace(
             made,
@@ -185,27 +156,16 @@ class _Part:
 
 @dataclass
 class _Trial:
-    """A comparison of two samples: its candidates, and a few of them for timing.
+    """A comparison of two samples: its candidates, and a few of them for timing."""
 
-    Attributes:
-        comparer: of the samples.
-        sets: the samples of the query and the reference set.
-        candidates: expected pairs by similarity in the whole comparison.
-        listed: all candidates by similarity of the samples, as numbers.
-        drawn: some of these pairs, as rows of ``parts``.
-        parts: the images of these pairs; one object twice within a set.
-        clock: of the comparer's context.
-        patience: seconds to spend on verification.
-    """
-
-    comparer: Comparer
-    sets: tuple[Sampled, Sampled]
-    candidates: float
-    listed: Int64
-    drawn: Pairs
-    parts: tuple[_Part, _Part]
-    clock: _Clock
-    patience: float
+    comparer: Comparer  # of the samples
+    sets: tuple[Sampled, Sampled]  # the samples of the query and the reference set
+    candidates: float  # expected pairs by similarity in the whole comparison
+    listed: Int64  # all candidates by similarity of the samples, as numbers
+    drawn: Pairs  # some of these pairs, as rows of parts
+    parts: tuple[_Part, _Part]  # the images of these pairs; one object twice within a set
+    clock: _Clock  # of the comparer's context
+    patience: float  # seconds to spend on verification
 
     @classmethod
     def of(
@@ -217,7 +177,6 @@ class _Trial:
         clock: _Clock,
         comparisons: int,
     ) -> _Trial:
-        """Find the candidates of the samples, and draw some of them."""
         sides = comparer.sides[couple[0]], comparer.sides[couple[1]]
         own = sets[couple[0]], sets[couple[1]]
         rule = wanted(thresholds, comparer.settings)
@@ -338,7 +297,6 @@ class _Timing:
     checking: float = 0.0
 
     def add(self, seconds: Mapping[str, float], images: int, kept: Bool, measuring: float) -> None:
-        """Add a block of pairs."""
         self.pairs += len(kept)
         self.kept += int(kept.sum())
         self.images += images
@@ -359,15 +317,7 @@ def _local_applies(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
 def _expected(
     pairs: Pairs, sets: tuple[Sampled, Sampled], rule: Wanted, *, same: bool, share: float
 ) -> float:
-    """Return how many candidates by similarity a whole comparison has.
-
-    Args:
-        pairs: of the samples.
-        sets: the samples.
-        rule: of the search.
-        same: the two sets are one; each pair is listed once.
-        share: of the reference set that was sampled.
-    """
+    """Return how many candidates by similarity a whole comparison has."""
     if share == 1.0 and len(pairs.total) == sets[0].count:
         return float(len(pairs))
     reached = np.minimum(pairs.total / share, rule.cap) * (0.5 if same else 1.0)
@@ -397,7 +347,6 @@ def _taken(
 
 
 def _some(pairs: Pairs, rows: Int64) -> Pairs:
-    """Return some rows of pairs."""
     names = ("query", "reference", "similarity", "background", "view")
     votes = None if pairs.votes is None else pairs.votes[rows]
     return replace(pairs, **{name: getattr(pairs, name)[rows] for name in names}, votes=votes)

@@ -20,26 +20,19 @@ from visleak.vectors import forget
 
 #: Images per task.
 CHUNK: Final = 256
-
 #: Makes a small ``uint8`` array of RGB pixels.
 Reduce = Callable[[Bytes8], Bytes8]
 
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """Reduced images of one set, by row of its fingerprints.
+    """Reduced images of one set, by row of its fingerprints."""
 
-    Attributes:
-        values: scratch file with all pixels, one image after the other, or the pixels themselves.
-        slot: ``int64`` (n,): position of each fingerprint's image here, or -1.
-        offset: ``int64`` (k + 1,): where each image's bytes begin.
-        shape: ``int32`` (k, 2): height and width.
-    """
-
+    # scratch file with all pixels, one image after the other, or the pixels themselves
     values: Path | Bytes8
-    slot: Int64
-    offset: Int64
-    shape: npt.NDArray[np.int32]
+    slot: Int64  # int64 (n,): position of each fingerprint's image here, or -1
+    offset: Int64  # int64 (k + 1,): where each image's bytes begin
+    shape: npt.NDArray[np.int32]  # int32 (k, 2): height and width
 
     def image(self, row: int) -> Bytes8:
         """Return a reduced image."""
@@ -61,11 +54,7 @@ class Pixels:
             forget(self._all())
 
     def only(self, rows: Int64) -> tuple[Pixels, Int64]:
-        """Return some images in a form that can be sent, and their rows in it.
-
-        Args:
-            rows: ``int64`` (n,), in any order; a repeated image is sent once.
-        """
+        """Return some images in a form that can be sent, and their rows in it."""
         places, row = np.unique(self.slot[rows], return_inverse=True)
         starts, stops = self.offset[places], self.offset[places + 1]
         values = [np.empty(0, np.uint8)]
@@ -82,12 +71,7 @@ class Pixels:
 
 
 class SharedPixels:
-    """The reduced images of several sets, for workers.
-
-    Args:
-        pixels: by the names of their sets.
-        context: its workers read the scratch file, or are sent the images that a task needs.
-    """
+    """The reduced images of several sets, for workers."""
 
     def __init__(self, pixels: Mapping[str, Pixels], context: RunContext) -> None:
         self._pixels = pixels
@@ -128,18 +112,7 @@ class _Reduced:
 def read_pixels(
     encoded: EncodedSet, rows: Int64, reduce: Reduce, enough: int, context: RunContext
 ) -> Pixels:
-    """Decode the images of some fingerprints and reduce them.
-
-    Args:
-        encoded: the set.
-        rows: of the fingerprints, ascending.
-        reduce: importable by its name.
-        enough: pixels of the short side that ``reduce`` needs.
-        context: of the run.
-
-    Raises:
-        ImagesLost: some cannot be read again.
-    """
+    """Decode the images of some fingerprints and reduce them."""
     path, opener = context.file(".pixels"), context.share(encoded.opener)
     positions = encoded.fingerprints.rows[rows]
     parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
@@ -165,7 +138,6 @@ def read_pixels(
 
 
 def _decode(task: _Task) -> _Reduced:
-    """Decode some images."""
     reduced: list[Bytes8] = []
     refused: list[Refused] = []
     positions = task.positions.tolist()

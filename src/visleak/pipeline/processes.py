@@ -29,10 +29,8 @@ from visleak.storage import naming
 
 T = TypeVar("T")
 R = TypeVar("R")
-
 #: Tasks submitted ahead of the one whose result is awaited, per worker.
 AHEAD: Final = 3
-
 #: Values shared within this process, where it is the only worker: these are not pickled.
 _LOCAL: Final[dict[Path, object]] = {}
 
@@ -75,7 +73,6 @@ class _Submitted:
 
     @property
     def lost(self) -> bool:
-        """Whether the pool broke before the task was done."""
         return isinstance(self.future.exception(), BrokenProcessPool)
 
 
@@ -84,10 +81,6 @@ class Processes:
 
     Tasks depend on nothing but themselves and write nothing, so those of a process that was killed
     are repeated with half as many processes, down to one.
-
-    Args:
-        scratch: a folder for files that only live as long as the run.
-        workers: number of processes; 1 works in this process.
     """
 
     local = True
@@ -145,7 +138,6 @@ class Processes:
                 self._abandoned |= not each.future.cancel() and not each.future.done()
 
     def _submitted(self, function: Callable[[Any], Any], task: object, step: str) -> _Submitted:
-        """Submit a task to the pool."""
         while True:
             try:
                 pool = self._started()
@@ -172,11 +164,7 @@ class Processes:
     def _shrink(
         self, pool: ProcessPoolExecutor | None, step: str, error: BrokenProcessPool
     ) -> None:
-        """Close a pool of which a process died; the next one has half as many.
-
-        Raises:
-            VisleakError: it had one.
-        """
+        """Close a pool of which a process died; the next one has half as many."""
         if pool is None or pool is not self._pool:
             return  # tasks of another step were the first to notice
         pool.shutdown(cancel_futures=True)
@@ -225,11 +213,7 @@ class Processes:
 
 
 def send_to(file: IO[bytes], value: object, hint: str) -> None:
-    """Write a value in a form that a worker process can read.
-
-    Raises:
-        VisleakError: it cannot be sent; the hint tells what to do.
-    """
+    """Write a value in a form that a worker process can read."""
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

@@ -25,17 +25,13 @@ class ContentPairs:
 
     Of contents with many copies only a few pairs are listed (:mod:`visleak.pipeline.candidates`).
     All pairs of copies of the same two contents have one grade, so their number is known.
-
-    Attributes:
-        left, right: ``int64`` (n,): numbers of the two contents; within a set in ascending order.
-        many: ``int64`` (n,): pairs of images that have these two contents.
-        copies: ``int64`` (2, n): images of either content in its set.
     """
 
+    # int64 (n,): numbers of the two contents; within a set in ascending order
     left: Int64
     right: Int64
-    many: Int64
-    copies: Int64
+    many: Int64  # int64 (n,): pairs of images that have these two contents
+    copies: Int64  # int64 (2, n): images of either content in its set
 
     @classmethod
     def of_comparison(cls, comparison: Comparison) -> ContentPairs:
@@ -51,13 +47,7 @@ class ContentPairs:
 
     @classmethod
     def of_tables(cls, pairs: pa.Table, images: pa.Table) -> ContentPairs:
-        """Return the contents of the rows of a table of pairs of any sets.
-
-        Args:
-            pairs: with columns ``query_set``, ``query``, ``reference_set``, ``reference``.
-            images: with columns ``set``, ``id``, ``digest``. An image without a digest, or that is
-                not listed, is a content of its own.
-        """
+        """Return the contents of the rows of a table of pairs of any sets."""
         names = _joined(images["set"], images["id"])
         digests = pc.coalesce(images["digest"].cast(pa.string()), names)
         # a content of two sets counts as two: pairs within a set and across sets are separate
@@ -96,10 +86,6 @@ class ContentPairs:
         """Return how many images each group that near pairs form has, largest first.
 
         Images of equal content are of one group, listed pairs or not.
-
-        Args:
-            near: which of the pairs, (n,), all of one comparison, are near or exact.
-            within: both sides are one set.
         """
         ends = np.stack([self.left, self.right])[:, near]
         # equal contents of two sets are two nodes
@@ -116,9 +102,6 @@ class ContentPairs:
         """Return how many pairs of images each listed pair represents, (n,).
 
         Of the listed pairs of the same two contents the one of the lowest code represents all.
-
-        Args:
-            code: of each pair.
         """
         order = np.lexsort((code, self.right, self.left))
         new = (np.diff(self.left[order], prepend=-(2**62)) != 0) | (
@@ -146,7 +129,6 @@ CUMULATIVE: Final = {
     "near_or_exact": ("grade", GRADES.index("near")),
     "similar_or_closer": ("grade", GRADES.index("similar")),
 }
-
 #: Rates that count one code alone.
 EXCLUSIVE: Final = {
     "hard": ("degree", DEGREES.index("hard")),
@@ -155,10 +137,8 @@ EXCLUSIVE: Final = {
     "near": ("grade", GRADES.index("near")),
     "similar": ("grade", GRADES.index("similar")),
 }
-
 #: Number of sizes of groups that are reported.
 LARGEST: Final = 5
-
 #: Code of an image without any degree or grade; weaker than every other.
 NOTHING: Final = 99
 
@@ -203,15 +183,7 @@ def rates(
     *,
     hard: bool = True,
 ) -> dict[str, Rate | None]:
-    """Return exclusive and cumulative rates over the images; ``None`` where not measured.
-
-    Args:
-        best: the strongest degree and grade of each image.
-        graded: pairs were verified.
-        measured: there are thresholds.
-        population: of how many images these were drawn, if they are a sample.
-        hard: there is a hard threshold.
-    """
+    """Return exclusive and cumulative rates over the images; ``None`` where not measured."""
     there = {"degree": measured, "grade": graded}
     unknown = () if hard else ("hard", "soft")
     result: dict[str, Rate | None] = {}
@@ -241,11 +213,7 @@ def within(comparison: Comparison) -> dict[str, dict[str, int]]:
 
 
 def duplicate_groups(sizes: Int64) -> DuplicateGroups:
-    """Return how many groups there are, the images in them and the largest sizes.
-
-    Args:
-        sizes: images of each group of near or exact pairs, largest first.
-    """
+    """Return how many groups there are, the images in them and the largest sizes."""
     return DuplicateGroups(len(sizes), int(sizes.sum()), tuple(sizes[:LARGEST].tolist()))
 
 
@@ -259,11 +227,7 @@ def groups_of(comparison: Comparison) -> DuplicateGroups | None:
 
 
 def group_sentence(found: Iterable[DuplicateGroups | None]) -> str:
-    """Return the part of a headline on the largest duplicate group, if it is large.
-
-    Args:
-        found: ``duplicate_groups`` of the comparisons, where there are any.
-    """
+    """Return the part of a headline on the largest duplicate group, if it is large."""
     largest = max((size for each in found if each for size in each.largest), default=0)
     if largest < LARGE:
         return ""
@@ -273,14 +237,7 @@ def group_sentence(found: Iterable[DuplicateGroups | None]) -> str:
 def headline(
     name: str, references: Sequence[str], total: Mapping[str, Rate | None], alone: bool
 ) -> str:
-    """Return the result of a query set in one line.
-
-    Args:
-        name: the query set.
-        references: the sets it was compared with.
-        total: its rates over all references.
-        alone: it was compared with itself.
-    """
+    """Return the result of a query set in one line."""
     graded = total.get("near_or_exact")
     by_degree = total.get("hard_or_soft")
     counted = graded or by_degree

@@ -21,13 +21,10 @@ from visleak.errors import MissingExtra, UsageError, VisleakError
 
 #: Seconds after which the processors of the cluster are counted again; nodes may join or leave.
 FRESH: Final = 5.0
-
 #: Seconds to wait for the head of a cluster.
 PATIENCE: Final = 10.0
-
 #: Seconds in which Ray's processes should end by themselves.
 GRACE: Final = 1.0
-
 #: Names of sockets have at most 107 letters, and Ray adds about 70 to its folder.
 LONGEST_FOLDER: Final = 30
 
@@ -82,11 +79,6 @@ def joined(address: str | None, workers: int) -> Cluster:
     """Join the cluster at an address; without one, start one of ``workers`` processors here.
 
     A cluster that this process has joined already is used, and is not ended.
-
-    Raises:
-        MissingExtra: ray is not installed.
-        UsageError: the address is malformed.
-        VisleakError: nothing answers there.
     """
     if address not in (None, "auto", "local"):
         _check(str(address))

@@ -28,32 +28,22 @@ from visleak.pipeline.ray_cluster import Cluster, joined, one_line
 
 T = TypeVar("T")
 R = TypeVar("R")
-
 #: Tasks submitted ahead of the one whose result is awaited, per processor of the cluster.
 AHEAD: Final = 3
-
 #: Retries of a task whose worker or node died.
 RETRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RayEngine:
-    """Makes an executor on a Ray cluster.
+    """Makes an executor on a Ray cluster."""
 
-    Attributes:
-        address: of the cluster (``auto`` for the one of this machine); by default
-            ``$RAY_ADDRESS``. If that is not set, a cluster is started here for this run.
-    """
-
+    # of the cluster (auto for the one of this machine); by default $RAY_ADDRESS. If that is not
+    # set, a cluster is started here for this run
     address: str | None = None
 
     def __call__(self, scratch: Path, workers: int) -> RayExecutor:
-        """Join the cluster, or start one of ``workers`` processors.
-
-        Raises:
-            MissingExtra: ray is not installed.
-            UsageError, VisleakError: the cluster cannot be joined.
-        """
+        """Join the cluster, or start one of ``workers`` processors."""
         return RayExecutor(joined(self.address or os.environ.get("RAY_ADDRESS"), workers))
 
 
@@ -76,11 +66,7 @@ def _fetched(ref: Any) -> Any:
 
 
 class RayExecutor:
-    """Executes tasks on a cluster.
-
-    Args:
-        cluster: that was joined or started.
-    """
+    """Executes tasks on a cluster."""
 
     local = False
 
@@ -185,13 +171,10 @@ class _Origin:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a task returned or raised."""
-
     value: Any = None
     error: BaseException | None = None
 
     def result(self) -> Any:
-        """Return the value or raise the error."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -222,11 +205,7 @@ def _sendable(error: Exception) -> Exception:
 
 @lru_cache(maxsize=1)
 def _join_run(origin: _Origin) -> None:
-    """Make a worker one of this run: its folder, for relative paths, and one thread.
-
-    Raises:
-        VisleakError: this node has another version of visleak.
-    """
+    """Make a worker one of this run: its folder, for relative paths, and one thread."""
     if visleak.__version__ != origin.version:
         raise VisleakError(
             f"node {socket.gethostname()} has visleak {visleak.__version__}, and this run is of"
@@ -271,11 +250,7 @@ class ActorCache:
 
 
 def engine_of(name: str, address: str | None = None) -> Engine:
-    """Return an execution backend by its name; an address is that of a Ray cluster.
-
-    Raises:
-        UsageError: there is no such backend.
-    """
+    """Return an execution backend by its name; an address is that of a Ray cluster."""
     if name not in ("local", "ray"):
         raise UsageError(f"engine must be one of local, ray; got {name!r}")
     return RayEngine(address) if name == "ray" or address else Processes

@@ -30,22 +30,17 @@ from visleak.storage.audit_folder import (
 )
 
 UInt64 = npt.NDArray[np.uint64]
-
 #: Number of groups that are named.
 NAMED: Final = 20
-
 #: Number of recordings in ``audit.json``; ``recordings.csv`` has all.
 LISTED: Final = 20
-
 #: Multiple of the bound from which the numbers of frames are likely something else.
 ODD: Final = 100
-
 #: Columns of ``recordings.csv``.
 COLUMNS: Final = (
     *("query_set", "reference_set", "recording", "unit", "queries", "references", "close"),
     *("near_or_exact", "least", "median", "near_up_to"),
 )
-
 #: Last distances of the bars of the histogram, in frames and in milliseconds; a last bar follows.
 STEPS: Final = {
     "frames": (0, 1, 2, 5, 10, 20, 50, 100),
@@ -54,12 +49,7 @@ STEPS: Final = {
 
 
 def rate_of(hit: Bool, population: int | None) -> Rate:
-    """Return the share of query images that leak, for ``audit.json``.
-
-    Args:
-        hit: ``bool`` (n,), of a comparison or a union.
-        population: of how many images these were drawn, if they are a sample.
-    """
+    """Return the share of query images that leak, for ``audit.json``."""
     return Rate.of(int(hit.sum()), len(hit), population=population)
 
 
@@ -68,15 +58,10 @@ def rate_of(hit: Bool, population: int | None) -> Rate:
 
 @dataclass(frozen=True)
 class GroupLeak:
-    """The groups that two sets of one dataset share.
+    """The groups that two sets of one dataset share."""
 
-    Attributes:
-        names: of the shared groups, sorted.
-        queries: ``bool`` (n,): which readable query images are of one of them.
-    """
-
-    names: tuple[str, ...]
-    queries: Bool
+    names: tuple[str, ...]  # of the shared groups, sorted
+    queries: Bool  # bool (n,): which readable query images are of one of them
 
     def summary(self) -> GroupSummary:
         """Return the entry of ``audit.json``."""
@@ -153,20 +138,13 @@ def ungrouped(sets: Iterable[ImageSet]) -> list[str]:
 
 @dataclass(frozen=True)
 class RecordingLeak:
-    """Distances in time between the frames of two sets of one dataset.
+    """Distances in time between the frames of two sets of one dataset."""
 
-    Attributes:
-        unit: of distances: ``frames`` or ``ms``.
-        within: the largest distance that counts as a leak.
-        recordings: on both sides, by name.
-        close: ``bool`` (n,): which readable query images are within that of a reference image.
-        distances: the histogram: last distance of a bar (``None`` for the last) and query images.
-    """
-
-    unit: str
-    within: int
-    recordings: tuple[RecordingCounts, ...]
-    close: Bool
+    unit: str  # of distances: frames or ms
+    within: int  # the largest distance that counts as a leak
+    recordings: tuple[RecordingCounts, ...]  # on both sides, by name
+    close: Bool  # bool (n,): which readable query images are within that of a reference image
+    # the histogram: last distance of a bar (None for the last) and query images
     distances: tuple[DistanceCount, ...]
 
     @property
@@ -222,12 +200,7 @@ def recording_sentence(leaks: Sequence[RecordingLeak], name: str) -> str:
 
 
 def unknown_times(comparison: Comparison, shared: int) -> str:
-    """Return why distances in time of a comparison with shared groups are unknown, or nothing.
-
-    Args:
-        comparison: the comparison.
-        shared: how many groups are on both sides.
-    """
+    """Return why distances in time of a comparison with shared groups are unknown, or nothing."""
     query, reference = comparison.query.images, comparison.reference.images
     between = f"time between frames of {query.name} and {reference.name}"
     if not shared:
@@ -245,10 +218,6 @@ def unknown_times(comparison: Comparison, shared: int) -> str:
 
 def doubt(unit: str, within: int, nearest: int | None) -> str:
     """Return why the numbers of frames may be something else, or nothing.
-
-    Args:
-        unit, within: of a comparison.
-        nearest: least distance of its frames on both sides, or ``None``.
 
     >>> doubt("frames", 10, 5_000)
     'the nearest are 5,000 frames apart; if the numbers are times, give seconds or dates'
@@ -302,17 +271,11 @@ def rows(leaks: Mapping[tuple[str, str], RecordingLeak]) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The images of one side that have a recording and a time.
+    """The images of one side that have a recording and a time."""
 
-    Attributes:
-        rows: of the fingerprints.
-        groups: names, one per row.
-        frames: numbers or times, one per row.
-    """
-
-    rows: Int64
-    groups: pa.StringArray
-    frames: Int64
+    rows: Int64  # of the fingerprints
+    groups: pa.StringArray  # names, one per row
+    frames: Int64  # numbers or times, one per row
 
 
 def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak | None:
@@ -320,10 +283,6 @@ def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak 
 
     It has a meaning for two sets of one dataset that both have groups and frames, both numbers or
     both times. Only readable images count, and of streamed embeddings too few are known.
-
-    Args:
-        comparison: its pairs may be graded or not.
-        settings: with the largest distance of a leak.
     """
     query, reference = comparison.query, comparison.reference
     if comparison.coverage != "intra" or reference.streamed:
@@ -353,10 +312,6 @@ def distances(group: Int64, frame: Int64, other_group: Int64, other_frame: Int64
     """Return the distance of each frame to the nearest other frame of its group.
 
     Exact for all of int64, in O((n + m) log (n + m)).
-
-    Args:
-        group, frame: ``int64`` (n,): of the queries; every group is among the others.
-        other_group, other_frame: ``int64`` (m,).
 
     >>> import numpy as np
     >>> one = np.array([0, 0, 1])

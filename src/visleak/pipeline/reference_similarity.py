@@ -29,18 +29,7 @@ def reference_similarities(
     choice: str,
     context: RunContext,
 ) -> list[Pairs]:
-    """Return pairs with similarity, background and view by the built-in fingerprint.
-
-    Args:
-        found: pairs of sets that have images.
-        sets: by name.
-        encoder: that found them; pairs of the built-in one are returned as they are.
-        choice: of the views, as in the settings.
-        context: of the run.
-
-    Raises:
-        ImagesLost: images cannot be read again.
-    """
+    """Return pairs with similarity, background and view by the built-in fingerprint."""
     builtin = load_encoder("builtin")
     if encoder.digest == builtin.digest:
         return list(found)

@@ -30,10 +30,8 @@ from visleak.search.hits import Account, Hits, Search, Sides, ViewMaker, Wanted
 
 #: Images that are tried to find a readable one.
 TRIED: Final = 100
-
 #: Images per task of a network.
 CHUNK: Final = 512
-
 #: References per task: large enough to pay for the transfer of 37 MB of the built-in vectors.
 PART: Final = 16_384
 
@@ -43,25 +41,17 @@ class ProvenOpener:
     """An opener that first proves that it reads the same data as the main process.
 
     A node without access to a folder would otherwise report every image of it as missing.
-
-    Attributes:
-        opener: reads the images.
-        position, digest: of an image that the main process has read.
-        locator: of that image.
     """
 
-    opener: Opener
+    opener: Opener  # reads the images
+    # of an image that the main process has read
     position: int
     digest: bytes
-    locator: str
+    locator: str  # of that image
     _proven: bool = field(default=False, repr=False)
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
-        """Yield what is stored at the positions, see :class:`visleak.records.Opener`.
-
-        Raises:
-            VisleakError: the image cannot be read on this node, or is another one.
-        """
+        """Yield what is stored at the positions, see :class:`visleak.records.Opener`."""
         if not self._proven:
             found = next(iter(self.opener.read([self.position])))
             if isinstance(found, Unreadable) or content_digest(found) != self.digest:
@@ -126,9 +116,6 @@ def batched_remotely(
     """Yield the fingerprints of the images at ascending positions, by a network of each worker.
 
     See :func:`visleak.pipeline.batches.batched`, which does the same with one network here.
-
-    Raises:
-        VisleakError: also if a worker has other weights.
     """
     options = tuple((_options(encoder) or {}).items())
     handle, name = context.share(opener), _EncoderName(encoder.name, options, encoder.digest)
@@ -141,7 +128,6 @@ def batched_remotely(
 
 
 def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
-    """Encode some images with the worker's own network."""
     executor = Processes(Path(), 1)
     context = RunContext(Path(), 1, None, silent, executor)
     try:
@@ -153,11 +139,6 @@ def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
 
 @lru_cache(maxsize=1)
 def _loaded(named: _EncoderName) -> BatchEncoder:
-    """Return a worker's own encoder.
-
-    Raises:
-        VisleakError: its digest differs.
-    """
     encoder = load_encoder(named.name, **dict(named.options))
     if encoder.digest != named.digest:
         raise VisleakError(
@@ -173,16 +154,7 @@ def _loaded(named: _EncoderName) -> BatchEncoder:
 def search_for(
     name: str, context: RunContext, progress: Callable[[int], None] | None = None
 ) -> Search:
-    """Return the search engine of a name, for the workers of a context.
-
-    Args:
-        name: one of :data:`visleak.search.SEARCHES`.
-        context: of the run.
-        progress: called with the number of references done.
-
-    Raises:
-        UsageError, MissingExtra: as :func:`visleak.search.load_search`.
-    """
+    """Return the search engine of a name, for the workers of a context."""
     if name == ExactSearch.name and not context.executor.local:
         return DistributedSearch(context, progress)
     return load_search(name, progress=progress)
@@ -208,13 +180,7 @@ class _SearchTask:
 
 
 class DistributedSearch:
-    """Exact search in parts by the workers of a context; within one set it searches here.
-
-    Args:
-        context: of the run.
-        progress: called with the number of references done.
-        part: references per task, by default :data:`PART`; never changes a result.
-    """
+    """Exact search in parts by the workers of a context; within one set it searches here."""
 
     accounts: Sequence[Account] = ()
 
@@ -258,7 +224,6 @@ class DistributedSearch:
 
 
 def _search(task: _SearchTask) -> Hits:
-    """Search one part."""
     question: _Question = shared(task.question)
     sides = Sides(
         query=question.query,

@@ -35,30 +35,23 @@ from visleak.settings import Settings
 
 #: Attempts of a run that loses images.
 ATTEMPTS: Final = 4
-
 #: Seed of the draw behind ``sample``.
 SAMPLE_SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run, from which the audit folder is written.
+    """The result of a run, from which the audit folder is written."""
 
-    Attributes:
-        queries, references: the sides, in the order of the call.
-        comparisons: those within a query set last.
-        thresholds: of degrees.
-        grader: ``None`` if no pair was verified.
-        accounts: of inexact searches, by the names of the sets compared.
-        recordings: distances in time of frames on both sides, where they are known; by the same.
-    """
-
+    # the sides, in the order of the call
     queries: tuple[Side, ...]
     references: tuple[Side, ...]
-    comparisons: tuple[Comparison, ...]
-    thresholds: Thresholds
-    grader: Grader | None
+    comparisons: tuple[Comparison, ...]  # those within a query set last
+    thresholds: Thresholds  # of degrees
+    grader: Grader | None  # None if no pair was verified
+    # of inexact searches, by the names of the sets compared
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
+    # distances in time of frames on both sides, where they are known; by the same
     recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
 
     @property
@@ -119,11 +112,6 @@ def _compared(
     comparer: Comparer,
     thresholds: Thresholds,
 ) -> Outcome:
-    """Find candidates, verify and grade them.
-
-    Raises:
-        ImagesLost: images cannot be read again.
-    """
     settings, context = comparer.settings, comparer.context
     with context.timed("search"):
         found = comparer.candidates(queries, references, thresholds)
@@ -189,7 +177,6 @@ def _with_local_candidates(
 def _with_evidence(
     comparisons: Sequence[Comparison], comparer: Comparer, grader: Grader
 ) -> list[Comparison]:
-    """Verify the candidates."""
     measured = comparer.measured([each.pairs for each in comparisons])
     clusters = [each.clusters for each in comparisons]
     evidence = verify(measured, comparer.sides, comparer.context, grader, clusters)
@@ -201,31 +188,18 @@ def _with_evidence(
 
 @dataclass
 class Comparer:
-    """Encodes sets, and finds the candidates among them.
+    """Encodes sets, and finds the candidates among them."""
 
-    Attributes:
-        encoder: makes the fingerprints.
-        views: that are compared.
-        settings: of the audit.
-        context: of the run.
-        sides: the sets that were added, by name.
-        accounts: of the searches, by the names of the sets compared.
-    """
-
-    encoder: Encoder
-    views: tuple[int, ...]
-    settings: Settings
-    context: RunContext
-    sides: dict[str, Side] = field(default_factory=dict)
+    encoder: Encoder  # makes the fingerprints
+    views: tuple[int, ...]  # that are compared
+    settings: Settings  # of the audit
+    context: RunContext  # of the run
+    sides: dict[str, Side] = field(default_factory=dict)  # the sets that were added, by name
+    # of the searches, by the names of the sets compared
     accounts: dict[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
 
     def add(self, images: AnySet, tested: bool) -> None:
-        """Encode a set, or read its embeddings.
-
-        Args:
-            images: the set.
-            tested: it is a query set, of which a sample may be drawn.
-        """
+        """Encode a set, or read its embeddings."""
         drawn = _drawn(images, self.settings) if tested else None
         with self.context.timed("fingerprint"):
             if isinstance(images, EmbeddingSet):
@@ -383,11 +357,7 @@ def _check_sets(
 
 
 def _refuse_unreadable(encoded: EncodedSet) -> None:
-    """Refuse a set without a readable image, because a rate of it has no meaning.
-
-    Raises:
-        VisleakError: no image could be read.
-    """
+    """Refuse a set without a readable image, because a rate of it has no meaning."""
     problems = (*encoded.images.problems, *encoded.fingerprints.problems)
     readable = len(encoded.fingerprints)
     if encoded.embeddings is not None and encoded.streamed:
@@ -401,12 +371,7 @@ def _refuse_unreadable(encoded: EncodedSet) -> None:
 
 
 def _check_search(settings: Settings, context: RunContext) -> None:
-    """Refuse a search that is not available before any work is done.
-
-    Raises:
-        UsageError: the search does not work with this executor, or there is no such device.
-        MissingExtra: its package is not installed.
-    """
+    """Refuse a search that is not available before any work is done."""
     load_search(settings.search)
     if context.executor.local:
         torch_device(context.device)

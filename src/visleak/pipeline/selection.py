@@ -31,19 +31,14 @@ from visleak.storage.audit_folder import VerificationSummary
 #: Candidates of a query in each round, against another set. A query compared with a training set
 #: and with its own set has at most 60 pairs verified.
 ACROSS: Final = (8, 12, 20)
-
 #: The same within a set, where a pair is a candidate of both of its images.
 WITHIN: Final = (4, 6, 10)
-
 #: No pairs.
 NONE: Final = np.empty(0, np.int64)
-
 #: Why a candidate was not verified, as in :attr:`visleak.records.Evidence.skipped`.
 VERIFIED, STOPPED, LIMITED, CONNECTED = range(4)
-
 #: Pairs above the soft threshold from which an image is in a dense cluster: more than the best 20.
 DENSE: Final = 30
-
 #: Connected images from which a group has representatives, and how many of each side.
 LARGE: Final = 16
 REPRESENTATIVES: Final = 4
@@ -76,11 +71,6 @@ class SpanningForest:
 
     A group stops once the pair that it proposes is not near: its other pairs are less similar.
 
-    Args:
-        ends: contents of the two images of each pair, (n,).
-        similarity: ``float32`` (n,). Ties go to the lower position.
-        most: limit of verified pairs per first image, if there is one.
-
     Attributes:
         tried, near: ``bool`` (n,): pairs that were verified, and those that are near or exact.
     """
@@ -103,11 +93,7 @@ class SpanningForest:
         return self._due
 
     def proceed(self, near: Bool) -> None:
-        """Proceed to the next step.
-
-        Args:
-            near: which of the pairs that were due are near or exact.
-        """
+        """Proceed to the next step."""
         self.tried[self._due], self.near[self._due] = True, near
         failed = np.zeros(len(self._rank) + 1, np.bool_)
         failed[self._rank[self._due[~near]]] = True
@@ -136,21 +122,14 @@ class SpanningForest:
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """The verified pairs of the dense clusters of one comparison, and the groups they form.
+    """The verified pairs of the dense clusters of one comparison, and the groups they form."""
 
-    Attributes:
-        keys: content digests and view of each pair, ascending, 33 bytes.
-        table: ``float32`` (n, columns): their evidence.
-        near: which are near or exact.
-        contents: digests of the contents that near pairs connect, ascending, 16 bytes.
-        group: ``int64`` (k,): number of the group of each.
-    """
-
-    keys: npt.NDArray[np.void]
-    table: Float32
-    near: Bool
+    keys: npt.NDArray[np.void]  # content digests and view of each pair, ascending, 33 bytes
+    table: Float32  # float32 (n, columns): their evidence
+    near: Bool  # which are near or exact
+    # digests of the contents that near pairs connect, ascending, 16 bytes
     contents: npt.NDArray[np.void]
-    group: Int64
+    group: Int64  # int64 (k,): number of the group of each
 
     @classmethod
     def of(cls, keys: npt.NDArray[np.void], table: Float32, near: Bool) -> Clusters:
@@ -198,22 +177,15 @@ def _find(known: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> tuple[In
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidate pairs of one comparison.
+    """The candidate pairs of one comparison."""
 
-    Attributes:
-        pair: ``int64`` (n,): number of each pair, ascending.
-        query, reference: ``int64`` (n,): number of the content of either image.
-        score: ``float32`` (n,): corrected similarity and score of the screen, higher is better.
-        votes: ``float32`` (n,): local features in agreement; 0 where there are none.
-        within: the two sides are one set, so that a pair is a candidate of both of its images.
-    """
-
-    pair: Int64
+    pair: Int64  # int64 (n,): number of each pair, ascending
+    # int64 (n,): number of the content of either image
     query: Int64
     reference: Int64
-    score: Float32
-    votes: Float32
-    within: bool
+    score: Float32  # float32 (n,): corrected similarity and score of the screen, higher is better
+    votes: Float32  # float32 (n,): local features in agreement; 0 where there are none
+    within: bool  # the two sides are one set, so that a pair is a candidate of both of its images
 
     def entries(self) -> tuple[Int64, Int64, Int64]:
         """Return positions of candidates, the image each is a candidate of, and its rank there.
@@ -239,14 +211,7 @@ class Candidates:
 
 
 class Rounds:
-    """The rounds of one comparison.
-
-    Args:
-        candidates: its candidate pairs.
-        sizes: candidates of an image in each round; those verified or connected do not count.
-        tried, near: ``int64``: pairs that were verified before, and those of them that are near or
-            exact. Those of a query count as if they were of these rounds.
-    """
+    """The rounds of one comparison."""
 
     def __init__(
         self,
@@ -277,11 +242,7 @@ class Rounds:
         return self._candidates.pair[self._due]
 
     def proceed(self, near: Bool) -> None:
-        """Proceed to the next round.
-
-        Args:
-            near: which of the pairs that were due are near or exact.
-        """
+        """Proceed to the next round."""
         self._state[self._due], self._near[self._due] = VERIFIED, near
         connected = self._candidates.connected(self._near)
         self._state[connected & (self._state == STOPPED)] = CONNECTED
@@ -298,11 +259,6 @@ class Rounds:
         return result
 
     def _next(self, before: Bool | None = None) -> Int64:
-        """Return positions of the candidates of the next round.
-
-        Args:
-            before: ``bool`` (n,): pairs that were verified before and take a place in the round.
-        """
         open_ = self._state == STOPPED
         entries = np.flatnonzero(
             self._active & (open_ if before is None else open_ | before)[self._position]
@@ -319,11 +275,7 @@ class Rounds:
 
 
 def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
-    """Return the candidates that were not verified: for ``audit.json``, and in words.
-
-    Args:
-        states: ``skipped`` of each comparison, see :class:`visleak.records.Evidence`.
-    """
+    """Return the candidates that were not verified: for ``audit.json``, and in words."""
     known = [state for state in states if state is not None]
     stopped, limited, connected = (
         sum(int((state == code).sum()) for state in known) for code in (STOPPED, LIMITED, CONNECTED)

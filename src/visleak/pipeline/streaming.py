@@ -49,17 +49,7 @@ def streamed(
     progress: Callable[[int], None] | None = None,
     engine: PartitionEngine | None = None,
 ) -> StreamHits:
-    """Return the wanted pairs between the queries and all partitions, read once.
-
-    Args:
-        query: ``float32`` (n, d): unit rows, of all benchmarks together.
-        partitions: of the reference side, with ids unique over all of them.
-        wanted: which pairs.
-        context: of the run. Threads of this process share a partition; workers of a cluster take
-            one each, and fetch the queries once per node.
-        progress: called with the number of rows done so far.
-        engine: searches stored indexes of the partitions instead.
-    """
+    """Return the wanted pairs between the queries and all partitions, read once."""
     if engine is not None:
         # its hits may be incomplete, and are not cached as those of an exact search
         return stream(query, partitions, wanted, progress=progress, run=engine)
@@ -76,12 +66,7 @@ def streamed(
 
 
 class CachedHits:
-    """The hits of partitions in the cache; see :class:`visleak.search.streaming.HitStore`.
-
-    Args:
-        cache: of the run.
-        query, wanted: the question.
-    """
+    """The hits of partitions in the cache; see :class:`visleak.search.streaming.HitStore`."""
 
     def __init__(self, cache: Cache, query: Float32, wanted: Wanted) -> None:
         self._cache = cache
@@ -152,7 +137,6 @@ class _Hits:
     view: Int8
 
     def only(self, keep: Bool | Int64) -> _Hits:
-        """Return some of the rows."""
         return _Hits(self.query[keep], self.reference[keep], self.similarity[keep], self.view[keep])
 
 
@@ -166,20 +150,7 @@ def stream_pairs(
     context: RunContext,
     engine: PartitionEngine | None = None,
 ) -> tuple[Side, list[Pairs]]:
-    """Compare all test sets with a set of embeddings in one pass.
-
-    Args:
-        queries: the test sets.
-        reference: the training set.
-        encoder: makes the views of the queries.
-        views: that are compared.
-        wanted: which pairs; the best are those of highest similarity, without correction.
-        context: of the run.
-        engine: searches stored indexes; by default every vector is compared.
-
-    Returns:
-        The reference's images that are in a pair, and the pairs of each test set.
-    """
+    """Compare all test sets with a set of embeddings in one pass."""
     step = f"streaming {reference.name}"
     context.progress(step, 0, len(reference))
     found = streamed(
@@ -277,7 +248,6 @@ def _best(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
 def _pairs(
     hits: _Hits, start: int, listed: Int64, query: Side, reference: Side, total: Int64
 ) -> Pairs:
-    """Return the hits of one test set as its pairs."""
     left, right = hits.query - start, np.searchsorted(listed, hits.reference)
     order = np.lexsort((reference.order[right], -hits.similarity, query.order[left]))
     left, right = left[order], right[order]

@@ -36,13 +36,7 @@ PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")
 
 
 def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> AuditSummary:
-    """Return the content of ``audit.json``, without key, command and timings.
-
-    Args:
-        outcome: of the run.
-        encoder, settings: of the run.
-        tool: version of visleak.
-    """
+    """Return the content of ``audit.json``, without key, command and timings."""
     totals = tuple(_total(outcome, side) for side in outcome.queries)
     comparisons = tuple(_comparison(outcome, each) for each in outcome.comparisons)
     thresholds, grader = outcome.thresholds, outcome.grader
@@ -81,7 +75,6 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
 
 
 def _lost(outcome: Outcome) -> int:
-    """Return how many images could be read at first, and not again."""
     return sum(len(lost(side.fingerprints.problems)) for side in outcome.sides.values())
 
 
@@ -205,12 +198,7 @@ def _conflicts(comparison: Comparison) -> int:
 
 
 def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: bool) -> Iterator[str]:
-    """Yield, in words, what the audit did not do and why.
-
-    Args:
-        outcome, encoder, settings: as in :func:`summarise`.
-        low: many pairs reach the thresholds by chance.
-    """
+    """Yield, in words, what the audit did not do and why."""
     thresholds, name = outcome.thresholds, encoder.name
     embeddings = {
         name: side.embeddings for name, side in outcome.sides.items() if side.embeddings is not None

@@ -20,30 +20,19 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Where degrees begin.
+    """Where degrees begin."""
 
-    Attributes:
-        hard, soft: similarities; ``None`` where they are not known.
-        provenance: where they come from, in words.
-        provisional: not yet calibrated at a stated error rate.
-    """
-
+    # similarities; None where they are not known
     hard: float | None
     soft: float | None
-    provenance: str
-    provisional: bool
+    provenance: str  # where they come from, in words
+    provisional: bool  # not yet calibrated at a stated error rate
 
 
 def thresholds_of(
     encoder: Encoder, settings: Settings, calibrated: Mapping[str, Any] | None = None
 ) -> Thresholds:
-    """Return the thresholds of a run; never those of another encoder.
-
-    Args:
-        encoder: whose similarities they are for.
-        settings: ``hard`` and ``soft`` of the caller come first.
-        calibrated: from :func:`read_thresholds`; comes before what ships with the encoder.
-    """
+    """Return the thresholds of a run; never those of another encoder."""
     own = calibrated or encoder.thresholds or {}
     hard = settings.hard if settings.hard is not None else own.get("hard")
     soft = settings.soft if settings.soft is not None else own.get("soft")
@@ -63,16 +52,7 @@ def thresholds_of(
 
 
 def read_thresholds(path: str | os.PathLike[str], encoder: Encoder) -> Mapping[str, Any]:
-    """Return an encoder's entry of a file that ``visleak calibrate`` wrote.
-
-    Args:
-        path: the file.
-        encoder: whose thresholds are wanted; the file is keyed by digest.
-
-    Raises:
-        UsageError: there is no such file, or it holds thresholds of other encoders only.
-        VisleakError: it is not a file of thresholds, or a newer visleak wrote it.
-    """
+    """Return an encoder's entry of a file that ``visleak calibrate`` wrote."""
     content = _read(Path(path))
     encoders: Mapping[str, Any] = content["encoders"]
     found = encoders.get(encoder.digest)

@@ -64,12 +64,10 @@ from visleak.verification.measures import CHECKS, Measures
 #: score reaches GATE.
 SCREEN_WEIGHT: Final = 0.35
 GATE: Final = 0.12
-
 #: The same for small images, which have a screen of their own: on judged CIFAR-10 pairs that keeps
 #: 99 % of the near-duplicates and leaves out nineteen twentieths of the candidates.
 SMALL_WEIGHT: Final = 0.6
 SMALL_GATE: Final = 0.29
-
 #: Pairs per task. A fine comparison takes five times as long as a check.
 SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 32
@@ -118,15 +116,7 @@ def connect(
     context: RunContext,
     grader: Grader,
 ) -> list[Clusters]:
-    """Verify the pairs that connect the dense clusters of each comparison.
-
-    Args:
-        comparisons: pairs of images in clusters, one record per pair of sets.
-        sets, context, grader: as in :func:`verify`.
-
-    Raises:
-        ImagesLost: images cannot be read again.
-    """
+    """Verify the pairs that connect the dense clusters of each comparison."""
     # local features of these pairs were not compared
     distinct = [
         DistinctPairs.of_pairs(
@@ -204,7 +194,6 @@ def _candidates(survivors: Subset) -> Candidates:
 
 
 def _are_near(rows: Subset, grader: Grader) -> Bool:
-    """Return which checked pairs are near or exact."""
     graded = grade(
         rows.own.pairs.similarity[rows.index],
         rows.own.pairs.background[rows.index],
@@ -223,18 +212,11 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True, slots=True)
 class _Task(Generic[Input]):
-    """Some pairs for a worker.
-
-    Attributes:
-        pixels: reduced images of both sides.
-        query, reference: rows in these.
-        input: what else a step needs.
-    """
-
-    pixels: tuple[Handle, Handle]
+    pixels: tuple[Handle, Handle]  # reduced images of both sides
+    # rows in these
     query: Int64
     reference: Int64
-    input: Input
+    input: Input  # what else a step needs
 
     @contextlib.contextmanager
     def images(self) -> Iterator[tuple[Pixels, Pixels]]:
@@ -254,17 +236,7 @@ def _in_tasks(
     inputs: Callable[[Subset], Callable[[slice], Input]],
     work: Callable[[_Task[Input]], Float32],
 ) -> Iterator[tuple[Subset, Float32]]:
-    """Yield the pairs of each task with its result.
-
-    Args:
-        todo: pairs of each comparison.
-        context: of the run.
-        step: in the words of the progress.
-        size: pairs per task.
-        reduce: how images are reduced, and pixels of the short side that this needs.
-        inputs: makes of the pairs of a comparison the input of a part of them.
-        work: a task.
-    """
+    """Yield the pairs of each task with its result."""
     total, done = sum(map(len, todo)), 0
     if not total:
         return
@@ -392,24 +364,17 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _CheckInput:
-    """What a check needs.
+    """What a check needs."""
 
-    Attributes:
-        view, placement: of each pair, from the search and the screen.
-        same_size: images of equal size.
-        features: local features are used.
-        stored: names and openers of both sets, if there are ``large`` pairs.
-        positions: ``int64`` (n, 2): of the images in their sets.
-        large: pairs of images that were bounded: exact ones are compared at full size.
-    """
-
+    # of each pair, from the search and the screen
     view: Int8
     placement: Float32
-    same_size: Bool
-    features: Bool
+    same_size: Bool  # images of equal size
+    features: Bool  # local features are used
+    # names and openers of both sets, if there are large pairs
     stored: tuple[tuple[str, Handle], ...]
-    positions: Int64
-    large: Bool
+    positions: Int64  # int64 (n, 2): of the images in their sets
+    large: Bool  # pairs of images that were bounded: exact ones are compared at full size
 
 
 def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _CheckInput]:
@@ -462,11 +427,7 @@ def _check(task: _Task[_CheckInput]) -> Float32:
 def _compared_at_full_size(
     stored: Sequence[tuple[str, Handle]], positions: Int64
 ) -> tuple[bool, bool]:
-    """Return whether two images are exact, and whether identical, at their full size.
-
-    Raises:
-        ImagesLost: one cannot be read again.
-    """
+    """Return whether two images are exact, and whether identical, at their full size."""
     images = []
     for (name, opener), position in zip(stored, positions.tolist(), strict=True):
         data = next(iter(shared(opener).read([position])))

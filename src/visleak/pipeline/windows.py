@@ -29,17 +29,13 @@ WINDOWS: Final = (
     *((0.125, 0.125, 0.75, 0.75), (0.0, 0.0, 0.75, 0.75), (0.25, 0.0, 0.75, 0.75)),
     *((0.0, 0.25, 0.75, 0.75), (0.25, 0.25, 0.75, 0.75)),
 )
-
 #: Components that are compared, and the length to which they are rounded.
 COMPONENTS: Final = 48
 LENGTH: Final = 127
-
 #: References per query that are added, at most.
 BEST: Final = 10
-
 #: Parts into which the references are cut, per wanted candidate.
 PARTS: Final = 4
-
 #: Queries and references compared at a time, whose scores fit the processor's cache.
 QUERIES: Final = 128
 REFERENCES: Final = 1024
@@ -54,15 +50,7 @@ def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
 def with_windows(
     pairs: Pairs, sides: tuple[Side, Side], encoder: Encoder, workers: int = 1
 ) -> Pairs:
-    """Return pairs with those added in which one image is similar to a window of the other.
-
-    Args:
-        pairs: candidates, in their order. Of copies of one reference only one is added: the copies
-            are candidates of each other.
-        sides: query and reference side; one object twice within a set.
-        encoder: that made the fingerprints.
-        workers: threads.
-    """
+    """Return pairs with those added in which one image is similar to a window of the other."""
     if not applies(*sides, encoder):
         return pairs
     query, reference = sides
@@ -97,19 +85,12 @@ def _small(side: Side) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """The distinct small images of a side.
+    """The distinct small images of a side."""
 
-    Attributes:
-        rows: of the fingerprints, one per content, that of the lowest id.
-        views: integers (1 + windows, n, components): all of each image, then its windows.
-        members: rows of the fingerprints of all copies, grouped by content.
-        edges: ``int64`` (n + 1,): where each content's members begin and end.
-    """
-
-    rows: Int64
-    views: Float32
-    members: Int64
-    edges: Int64
+    rows: Int64  # of the fingerprints, one per content, that of the lowest id
+    views: Float32  # integers (1 + windows, n, components): all of each image, then its windows
+    members: Int64  # rows of the fingerprints of all copies, grouped by content
+    edges: Int64  # int64 (n + 1,): where each content's members begin and end
 
     @classmethod
     def of(cls, side: Side) -> _Views:

@@ -20,37 +20,26 @@ from visleak.verification.exact import EXACT_LEVELS
 from visleak.verification.measures import UNKNOWN
 
 Float64 = npt.NDArray[np.float64]
-
 #: Tiles along a side in which patches of disagreement are found.
 TILES: Final = 4
-
 #: Share of the energy of the strongest tile below which a tile is plain.
 PLAIN: Final = 0.01
-
 #: Blurs (pixels of the frame) that are tried on the sharper image.
 BLURS: Final = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
-
 #: Side of the windows of local structure and drift, as a share of the frame's long side.
 WINDOW: Final = 0.11
-
 #: Variance (levels squared) below which a window has no structure to speak of.
 FAINT: Final = 6.0
-
 #: Correlation from which a window agrees.
 AGREES: Final = 0.6
-
 #: Standard deviation (levels) above which a window counts no more than others.
 STRONG: Final = 20.0
-
 #: Weight of a window at the image's edge, of 1 in its middle.
 EDGE: Final = 0.3
-
 #: Share of the windows that drift less than what is told.
 QUANTILE: Final = 0.75
-
 #: Weight of the unknown drift of images without texture: 1/100 of that of usual texture.
 PRIOR: Final = 5e-4
-
 #: A window of less correlation contradicts, and what contradicts is left out of an alignment if
 #: this share at least is left.
 CONTRADICTS: Final = 0.3
@@ -61,30 +50,19 @@ _THREE: Final = np.ones((3, 3), np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """How the edges of two grey images agree.
+    """How the edges of two grey images agree."""
 
-    Attributes:
-        gradient: correlation of the gradients over the overlap, -1..1.
-        core: the same without the quarter of the tiles that agrees least, of those with edges.
-    """
-
-    gradient: float
-    core: float
+    gradient: float  # correlation of the gradients over the overlap, -1..1
+    core: float  # the same without the quarter of the tiles that agrees least, of those with edges
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """How windows of two grey images agree, weighted by their contrast.
+    """How windows of two grey images agree, weighted by their contrast."""
 
-    Attributes:
-        structure: mean correlation of a window, -1..1.
-        agree: share of the windows whose correlation is at least ``AGREES``, 0..1.
-        drift: upper quartile of the displacement that is left, pixels of the frame.
-    """
-
-    structure: float
-    agree: float
-    drift: float
+    structure: float  # mean correlation of a window, -1..1
+    agree: float  # share of the windows whose correlation is at least AGREES, 0..1
+    drift: float  # upper quartile of the displacement that is left, pixels of the frame
 
 
 def blurred_equally(
@@ -177,19 +155,12 @@ def agreeing(query: Float32, reference: Float32, mask: Bool) -> Bool:
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """Local statistics of two grey images, a window about each pixel, (h, w).
+    """Local statistics of two grey images, a window about each pixel, (h, w)."""
 
-    Attributes:
-        alike: both images, their windows brought to one mean and variance.
-        spread: their standard deviations.
-        correlation: of the windows.
-        side: of a window, pixels.
-    """
-
-    alike: tuple[Float32, Float32]
-    spread: tuple[Float32, Float32]
-    correlation: Float32
-    side: int
+    alike: tuple[Float32, Float32]  # both images, their windows brought to one mean and variance
+    spread: tuple[Float32, Float32]  # their standard deviations
+    correlation: Float32  # of the windows
+    side: int  # of a window, pixels
 
     @classmethod
     def of(cls, query: Float32, reference: Float32, mask: Bool) -> _Windows:
@@ -265,17 +236,11 @@ def by_tile(values: Float32) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is left between two grey images once light is fitted.
+    """What is left between two grey images once light is fitted."""
 
-    Attributes:
-        residual: root mean square difference, levels.
-        within: share of the overlap whose difference is below 16 levels.
-        patch: largest root mean square difference of a tile of 1/16 of the frame, levels.
-    """
-
-    residual: float
-    within: float
-    patch: float
+    residual: float  # root mean square difference, levels
+    within: float  # share of the overlap whose difference is below 16 levels
+    patch: float  # largest root mean square difference of a tile of 1/16 of the frame, levels
 
 
 def rest(query: Float32, reference: Float32, mask: Bool) -> Rest:

@@ -20,21 +20,17 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 # OpenCV's type hints do not know the calls without a mask
 _cv: Any = cv2
-
 #: Enhanced correlation (Evangelidis & Psarakis 2008) stops after this many steps or this change.
 STEPS: Final = 12
 CHANGE: Final = 2e-3
 FRAME_STEPS: Final = 20
 FRAME_CHANGE: Final = 2e-4
-
 #: Blur (pixels) before two squares are aligned.
 BLUR: Final = 0.7
-
 #: Relations outside these bounds are not believed: scale, stretch, shift of the centre.
 SCALES: Final = (0.55, 1.8)
 STRETCH: Final = 0.5
 SHIFT: Final = 0.45
-
 #: Where a relation is refined in a frame: pixels its corners may move at most, as a share.
 FRAME_MOVE: Final = 0.12
 
@@ -98,12 +94,7 @@ def overlap(matrix: Matrix, side: int) -> npt.NDArray[np.float32]:
 
 
 def by_correlation(query: Float32, reference: Float32, start: Matrix) -> Matrix:
-    """Return the affine relation found by correlation, or the start.
-
-    Args:
-        query, reference: grey ``float32`` (s, s) squares.
-        start: unit matrix to begin from.
-    """
+    """Return the affine relation found by correlation, or the start."""
     found = refine(blurred(query), blurred(reference), start)
     return start if found is None else found
 
@@ -120,14 +111,7 @@ def refine(
     steps: int = STEPS,
     mask: Bool | None = None,
 ) -> Matrix | None:
-    """Return the affine relation near ``start`` that correlates best, or ``None``.
-
-    Args:
-        query, reference: grey ``float32`` (s, s) squares.
-        start: unit matrix to begin from.
-        steps: at most this many.
-        mask: which pixels of the query count, (s, s).
-    """
+    """Return the affine relation near ``start`` that correlates best, or ``None``."""
     side = query.shape[0]
     back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
     criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, steps, CHANGE)
@@ -151,16 +135,7 @@ def refine(
 def refine_frame(
     query: Float32, reference: Float32, mask: Bool, *, perspective: bool = False
 ) -> Matrix | None:
-    """Return the small move of the query that correlates best, or ``None``.
-
-    Args:
-        query, reference: grey ``float32`` (h, w), one lying on the other but for a small move.
-        mask: (h, w): where there is something to compare.
-        perspective: look for any change of perspective; else for affine moves.
-
-    Returns:
-        Unit matrix.
-    """
+    """Return the small move of the query that correlates best, or ``None``."""
     height, width = mask.shape
     smooth = [
         np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), np.float32) for grey in (query, reference)
@@ -215,13 +190,11 @@ def unit_to_pixels(width: int, height: int) -> Matrix:
 
 
 def _in_pixels(matrix: Matrix, side: int) -> Matrix:
-    """Return a unit matrix in pixel coordinates of a square."""
     to_pixels, to_units = _square_units(side)
     return np.asarray(to_pixels @ matrix @ to_units)
 
 
 def _in_units(matrix: Matrix, side: int) -> Matrix:
-    """Return a matrix in pixel coordinates of a square in unit coordinates."""
     to_pixels, to_units = _square_units(side)
     return np.asarray(to_units @ matrix @ to_pixels)
 

@@ -22,24 +22,18 @@ from visleak.records import Bool, Bytes8, Float32
 
 #: Side of a cell, for which the network gives one answer, pixels.
 CELL: Final = 4
-
 #: Side (pixels) of the area whose mean and contrast normalise a place, and the variance, levels
 #: squared, that counts for none.
 AROUND: Final = 49
 QUIET: Final = 16.0
-
 #: Log-odds are bounded here.
 MOST: Final = 6.0
-
 #: Cells of a place, at least.
 SMALLEST: Final = 3
-
 #: Cells about a place that are not part of the rest of the pair.
 NEARBY: Final = 8
-
 #: Energy of the details of a plain place, levels squared, at most.
 PLAIN: Final = 2.0
-
 #: Border of the mask that is not judged, pixels.
 BORDER: Final = 9
 
@@ -48,21 +42,16 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Where content was altered.
+    """Where content was altered."""
 
-    Attributes:
-        strength: log-odds of the most altered place, mean of 2 x 2 cells, -6..6.
-        rest: the same of the rest of the pair, without that place and what is near it: high where
-            processing alone looks altered, or where much was altered.
-        cells: number of cells that are more likely altered than not.
-        covered: share of those cells where one image alone is plain, 0..1: a sticker, or a bar.
-        boxes: left, top, width, height of the altered places in the frame, pixels; largest first.
-    """
-
-    strength: float = -MOST
+    strength: float = -MOST  # log-odds of the most altered place, mean of 2 x 2 cells, -6..6
+    # the same of the rest of the pair, without that place and what is near it: high where
+    # processing alone looks altered, or where much was altered
     rest: float = -MOST
-    cells: int = 0
+    cells: int = 0  # number of cells that are more likely altered than not
+    # share of those cells where one image alone is plain, 0..1: a sticker, or a bar
     covered: float = 0.0
+    # left, top, width, height of the altered places in the frame, pixels; largest first
     boxes: tuple[Box, ...] = ()
 
 

@@ -36,13 +36,10 @@ from visleak.verification.measures import Measures
 
 #: Images up to this side are compared as tiny ones.
 TINY: Final = 48
-
 #: Images up to this side have few local features, or none: they are screened at many scales.
 SMALL: Final = 128
-
 #: Long side to which images are bounded before the check.
 BOUND: Final = fine_comparison.BOUND
-
 #: Version of the measures: part of the digest that keys cached evidence.
 VERSION: Final = 17
 
@@ -62,7 +59,6 @@ def digest() -> bytes:
 
 
 def _constants(module: ModuleType) -> list[tuple[str, object]]:
-    """Return a module's public constants by name."""
     names = sorted(name for name in vars(module) if name.isupper() and name[0] != "_")
     return [(name, getattr(module, name)) for name in names]
 
@@ -121,7 +117,6 @@ def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | 
 def _related(
     query: Bytes8, reference: Bytes8, view: int, start: Matrix, *, local: bool
 ) -> tuple[Measures, Matrix]:
-    """Return the measures of two images under the relation that is found."""
     inverted = VIEWS[view] == "inverted"
     if _are_tiny(query, reference):
         return tiny.check_tiny(query, reference, start, align.view_matrix(view), inverted=inverted)

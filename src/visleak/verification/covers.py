@@ -19,63 +19,51 @@ from visleak.records import Bool, Bytes8, Float32
 
 #: Long side of the frame in which covers are found, pixels.
 SIDE: Final = 256
-
 #: Levels: range about a pixel of a flat area, deviation from its colour, and difference from what
 #: it hides and from what is around it.
 FLAT: Final = 6.0
 EVEN: Final = 5.0
 APART: Final = 10.0
-
 #: Bins of the histogram in which the colours of flat areas are found, and number of colours, most.
 BINS: Final = 64
 COLOURS: Final = 8
-
 #: Share of the content that a cover has at least, that all covers have at most, and that may differ
 #: by ``APART`` beside them: where more does, the images are not one.
 LEAST: Final = 0.004
 MOST: Final = 0.4
 DIFFERENT: Final = 0.25
-
 #: Share that a cover has of its convex hull, that its colour has of the cover, and of that colour
 #: that hides something, at least.
 COMPACT: Final = 0.8
 FILLED: Final = 0.4
 HIDES: Final = 0.5
-
 #: Gap that writing leaves in a colour, surroundings that are examined, and rim that is excluded as
 #: well, pixels.
 GAP: Final = 9
 REACH: Final = 8
 RIM: Final = 3
-
 #: Width of the ring about a cover, between these distances, and its pixels that differ from the
 #: colour at least.
 RING: Final = (2, 5)
 SEEN: Final = 8
-
 #: Beside its border, the images differ by this share of the step to the cover's colour at most, in
 #: this share of the ring at least.
 OFF: Final = 0.4
 SAME: Final = 0.5
-
 #: Share of the ring in which the other image has content that continues below the cover at least,
 #: and distance of the one from the other, pixels.
 CUT: Final = 0.15
 ACROSS: Final = 8
-
 #: Share of the image that has content at least: a chart, a form or a dialog is mostly plain, and a
 #: bar that grew, or a row that was selected, is content there.
 BUSY: Final = 0.3
-
 #: Area of the same colour elsewhere, as a share of the cover's, up to which it is foreign to a
 #: smooth image: the bars of a chart have one colour.
 FOREIGN: Final = 0.25
-
 #: Product (levels squared) of the details of a smooth surface whose grain both images show, and
 #: share of it at least: grain is content as well.
 GRAIN: Final = 0.02
 GRAINED: Final = 0.6
-
 #: Correlation of the details of both images inside, at most: more is not hidden.
 KEPT: Final = 0.3
 
@@ -84,13 +72,9 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """What covers one of two images in a frame.
+    """What covers one of two images in a frame."""
 
-    Attributes:
-        where: (h, w).
-    """
-
-    where: Bool
+    where: Bool  # (h, w)
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -105,12 +89,9 @@ class Covers:
 
 
 def covers_of(query: Float32, reference: Float32, whole: Bool, content: Bool) -> Covers:
-    """Return what covers one of two grey images (h, w) in one frame.
+    """Return what covers one of two grey images (h, w) in one frame, in register to some pixels.
 
-    Args:
-        query, reference: grey ``float32`` (h, w) in register to some pixels.
-        whole: (h, w): where both images lie, with their margins.
-        content: (h, w): where both have content.
+    ``whole``: where both images lie, with their margins; ``content``: where both have content.
     """
     height, width = whole.shape
     shrink = max(1.0, max(height, width) / SIDE)
@@ -142,25 +123,17 @@ def covers_of(query: Float32, reference: Float32, whole: Bool, content: Bool) ->
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """Two images in one frame, one of which may hide parts of the other.
+    """Two images in one frame, one of which may hide parts of the other."""
 
-    Attributes:
-        one, other: grey, (h, w).
-        details: of both.
-        inside: where both lie.
-        lively: where the other has content.
-        busy: it has content in many places.
-    """
-
+    # grey, (h, w)
     one: Float32
     other: Float32
-    details: tuple[Float32, Float32]
-    inside: Bool
-    lively: Bool
-    busy: bool
+    details: tuple[Float32, Float32]  # of both
+    inside: Bool  # where both lie
+    lively: Bool  # where the other has content
+    busy: bool  # it has content in many places
 
     def part(self, cut: tuple[slice, slice]) -> _Sight:
-        """Return a part of the frame."""
         details = self.details[0][cut], self.details[1][cut]
         return replace(
             self,
@@ -172,14 +145,7 @@ class _Sight:
         )
 
     def is_cover(self, fill: Bool, area: Bytes8, level: float, *, foreign: bool) -> bool:
-        """Return whether a compact area covers the other image.
-
-        Args:
-            fill: where it has its colour.
-            area: all of it.
-            level: of its colour.
-            foreign: the images have no other area of that colour.
-        """
+        """Whether a compact area covers the other image; ``foreign``: no other has its level."""
         apart = np.abs(self.one - self.other)
         if float(apart[fill].mean()) < APART:
             return False

@@ -19,23 +19,18 @@ import numpy.typing as npt
 from visleak.records import Bool, Float32
 
 Float64 = npt.NDArray[np.float64]
-
 #: Side of a window in pixels of its level, and share of it that must be covered.
 WINDOW: Final = 12
 COVERED: Final = 0.6
-
 #: Energy of gradients that compression and sensors leave at each level, levels squared per pixel
 #: squared. The number of levels is that of these.
 NOISE: Final = (1.2, 0.5, 0.3)
-
 #: Levels on which agreement and contradiction are judged: the finest is the first to be lost.
 JUDGED: Final = (1, 2)
-
 #: A window matters to the whole image if it has this share of the energy of its strongest windows,
 #: and contradicts if its correlation is below the limit.
 MATTERS: Final = 0.15
 CONTRADICTS: Final = 0.35
-
 #: Energy of the details of a plain window, levels squared, at most.
 PLAIN: Final = 0.1
 
@@ -44,22 +39,18 @@ _THREE: Final = np.ones((3, 3), np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The detail that two images share.
+    """The detail that two images share."""
 
-    Attributes:
-        amount: correlation summed over windows, in units of its spread if nothing were shared;
-            the largest of all levels. 0 and less: nothing is shared.
-        matched: correlation of the windows, upper quartile by weight, the larger of two levels.
-        opposed: share of the windows with contrast that contradict, mean of two levels, 0..1.
-        windows: how many windows have texture of their own, the largest of all levels.
-        textured: share of the windows of the finest level that do, 0..1: most of a photograph, and
-            little of a page.
-    """
-
+    # correlation summed over windows, in units of its spread if nothing were shared; the largest of
+    # all levels. 0 and less: nothing is shared
     amount: float = 0.0
+    # correlation of the windows, upper quartile by weight, the larger of two levels
     matched: float = 0.0
+    # share of the windows with contrast that contradict, mean of two levels, 0..1
     opposed: float = 0.0
-    windows: float = 0.0
+    windows: float = 0.0  # how many windows have texture of their own, the largest of all levels
+    # share of the windows of the finest level that do, 0..1: most of a photograph, and little of a
+    # page
     textured: float = 0.0
 
 
@@ -80,16 +71,12 @@ def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
 
 @dataclass(frozen=True, slots=True)
 class _Tensors:
-    """Products of gradients in windows, (3, n) each: across-across, across-down, down-down.
+    """Products of gradients in windows, (3, n) each: across-across, across-down, down-down."""
 
-    Attributes:
-        query, reference: of each image with itself.
-        both: of the two images, symmetrical.
-    """
-
+    # of each image with itself
     query: Float64
     reference: Float64
-    both: Float64
+    both: Float64  # of the two images, symmetrical
 
 
 def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[_Tensors, float]]:
@@ -157,7 +144,6 @@ def _window_means(plane: npt.NDArray[Any]) -> Float32:
 
 
 def _level(windows: _Tensors, noise: float) -> Detail:
-    """Return what one level shares."""
     ours, theirs, both = _along_weaker(windows)
     correlation = both / np.sqrt((ours + noise) * (theirs + noise))
     fainter = np.minimum(ours, theirs)

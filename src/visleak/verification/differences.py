@@ -20,30 +20,23 @@ from visleak.records import Bool, Float32
 
 #: Scale (pixels) at which images are compared: that of a small letter.
 STROKE: Final = 2.0
-
 #: Shrinking before, and side (of the smaller image) of, the median that is the ground.
 GROUND_SHRINK: Final = 4
 GROUND_SIDE: Final = 11
-
 #: Energy, as a share of the image's contrast, from which a place has any content.
 CONTENT: Final = 0.12
-
 #: Share of the energy that differs (1: nothing in common) from which a place differs: at least
 #: this, and so many times what is typical of the pair, up to the most.
 DIFFERS: Final = 0.3
 TYPICAL: Final = 4.0
 MOST: Final = 0.8
-
 #: Smallest place, pixels; most places that are looked into.
 SMALLEST: Final = 8
 PLACES: Final = 400
-
 #: Difference of the ground, in contrasts, from which a place is covered rather than changed.
 COVERED: Final = 0.6
-
 #: A place is replaced if the lesser of removed and added is this share of the greater.
 REPLACED: Final = 0.2
-
 #: Tiles that are matched once more: side, surroundings and reach in pixels, how many at most, and
 #: the share of the energy that differs there.
 TILE: Final = 28
@@ -51,7 +44,6 @@ AROUND: Final = 10
 SEEK: Final = 5
 TILES: Final = 400
 UNSETTLED: Final = 0.1
-
 #: Energy of what is worth matching: a share of the image's contrast, times the noise, and levels.
 FAINT: Final = (0.01, 4.0, 4.0)
 
@@ -63,52 +55,35 @@ class Differences:
     """Where two images differ.
 
     Amounts are in contrasts of the image times pixels of the frame, as ``log(1 + amount)``.
-
-    Attributes:
-        replaced: content taken away where other content was added: the largest place, or what was
-            taken away here and added there.
-        added: content that only one image has, largest place.
-        covered: places whose ground differs as well, largest area.
-        exchanged: area of the places whose ground is lighter in the one image, or of those whose
-            ground is lighter in the other, whichever is smaller: a mark that moved leaves both.
-        share: share of the content that is replaced.
-        typical: share of the energy that differs in the median, 0..1.
-        places: number of places where content is replaced or added.
-        boxes: left, top, width, height of those places in the frame, pixels.
-        covers: the same of places that are covered.
     """
 
+    # content taken away where other content was added: the largest place, or what was taken away
+    # here and added there
     replaced: float = 0.0
-    added: float = 0.0
-    covered: float = 0.0
+    added: float = 0.0  # content that only one image has, largest place
+    covered: float = 0.0  # places whose ground differs as well, largest area
+    # area of the places whose ground is lighter in the one image, or of those whose ground is
+    # lighter in the other, whichever is smaller: a mark that moved leaves both
     exchanged: float = 0.0
-    share: float = 0.0
-    typical: float = 0.0
-    places: int = 0
-    boxes: tuple[Box, ...] = ()
-    covers: tuple[Box, ...] = ()
+    share: float = 0.0  # share of the content that is replaced
+    typical: float = 0.0  # share of the energy that differs in the median, 0..1
+    places: int = 0  # number of places where content is replaced or added
+    boxes: tuple[Box, ...] = ()  # left, top, width, height of those places in the frame, pixels
+    covers: tuple[Box, ...] = ()  # the same of places that are covered
 
 
 @dataclass(frozen=True, slots=True)
 class _Inks:
-    """What stands out from the ground of two images in one frame.
+    """What stands out from the ground of two images in one frame."""
 
-    Attributes:
-        ours, theirs: grey minus ground, (h, w).
-        grounds: of both.
-        energies: the greater of both, smoothed, levels squared.
-        inside: where both can be compared, 1 or 0, (h, w).
-        contrast: variance of strong content, levels squared.
-        noise: median energy of the difference, levels squared.
-    """
-
+    # grey minus ground, (h, w)
     ours: Float32
     theirs: Float32
-    grounds: tuple[Float32, Float32]
-    energies: Float32
-    inside: Float32
-    contrast: float
-    noise: float
+    grounds: tuple[Float32, Float32]  # of both
+    energies: Float32  # the greater of both, smoothed, levels squared
+    inside: Float32  # where both can be compared, 1 or 0, (h, w)
+    contrast: float  # variance of strong content, levels squared
+    noise: float  # median energy of the difference, levels squared
 
     @classmethod
     def of(cls, query: Float32, reference: Float32, mask: Bool) -> _Inks | None:
@@ -137,10 +112,6 @@ def settled(query: Float32, reference: Float32, mask: Bool) -> Float32:
 
     What is left of a bend or a perspective then does not look like another text: no shift turns
     one letter into another.
-
-    Args:
-        query, reference: grey ``float32`` (h, w) in register.
-        mask: (h, w): where both have content.
     """
     inks = _Inks.of(query, reference, mask)
     if inks is None:

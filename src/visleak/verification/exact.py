@@ -14,17 +14,14 @@ from visleak.records import Bytes8
 EXACT_LEVELS: Final = 16
 EXACT_SHARE: Final = 0.95
 EXACT_MEAN: Final = 3.0
-
 #: Parts along a side in which differences are held against the contrast, and their least side.
 TILES: Final = 16
 LEAST_TILE: Final = 4
-
 #: What a part may differ by (root mean square): this many levels, and these shares of the contrast
 #: of the part and of the whole image.
 ROUNDING: Final = 0.8
 OF_PART: Final = 0.4
 OF_WHOLE: Final = 0.15
-
 #: Side of the mean that is taken off before contrast is measured, as a share of the long side:
 #: shading is not contrast.
 SHADING: Final = 0.1
@@ -64,7 +61,6 @@ def _contrast(image: Bytes8) -> npt.NDArray[np.float32]:
 
 
 def _means(plane: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the means of the parts of a plane."""
     edges = []
     for side in plane.shape:
         count = max(1, min(TILES, side // LEAST_TILE))

@@ -21,79 +21,54 @@ from visleak.verification.align import Matrix, inverse, unit_to_pixels, view_mat
 
 # OpenCV's type hints know neither SIFT nor the calls without a mask
 _cv: Any = cv2
-
 #: Local features are tried where the short side has this many pixels.
 SMALLEST: Final = 32
-
 #: The most features of an image, and the least contrast of one (OpenCV's scale).
 FEATURES: Final = 600
 CONTRAST: Final = 0.02
-
 #: Adaptive equalization: the limit of the contrast, and tiles along a side.
 CLIP: Final = 4.0
 TILES: Final = 6
-
 #: A match must be this much nearer than the second nearest (Lowe's ratio of distances).
 RATIO: Final = 0.85
-
 #: Matches that one affine relation explains, to this many pixels of the reference.
 INLIERS: Final = 8
 RANSAC_PIXELS: Final = 3.0
-
 #: So many are enough to try no other view.
 PLENTY: Final = 30
-
 #: What is believed of a relation: scale of lengths in pixels, ratio of its two stretches.
 SCALES: Final = (0.1, 10.0)
 STRETCH: Final = 3.0
-
 #: The darkest and brightest share of the pixels that may saturate when contrast is stretched.
 _TAIL: Final = 0.5
-
 #: Images whose features are kept, because a query meets many references.
 _KEPT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The local features of an image.
+    """The local features of an image."""
 
-    Attributes:
-        points: ``float32`` (n, 2): x and y in pixels, the centre of the first pixel at 0, 0.
-        words: ``float32`` (n, 128): whole numbers, so that sums of products are exact.
-        width, height: of the image in pixels.
-    """
-
-    points: Float32
-    words: Float32
+    points: Float32  # float32 (n, 2): x and y in pixels, the centre of the first pixel at 0, 0
+    words: Float32  # float32 (n, 128): whole numbers, so that sums of products are exact
+    # of the image in pixels
     width: int
     height: int
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation that local features agree on.
+    """A relation that local features agree on."""
 
-    Attributes:
-        matrix: query to reference, unit coordinates.
-        inverted: whether the features of the inverted query agreed.
-        inliers: number of features that agree.
-    """
-
-    matrix: Matrix
-    inverted: bool
-    inliers: int
+    matrix: Matrix  # query to reference, unit coordinates
+    inverted: bool  # whether the features of the inverted query agreed
+    inliers: int  # number of features that agree
 
 
 def by_features(
     query: Bytes8, reference: Bytes8, *, mirrored: bool = False, inverted: bool = False
 ) -> Relation | None:
-    """Return the relation that most local features agree on, or ``None``.
-
-    Args:
-        query, reference: RGB ``uint8`` images in their own aspect ratio.
-        mirrored, inverted: the view to try first, and alone where plenty agree.
-    """
+    """Return the relation that most local features agree on, or ``None``."""
     if min(*query.shape[:2], *reference.shape[:2]) < SMALLEST:
         return None
     own, others = describe(query), describe(reference)

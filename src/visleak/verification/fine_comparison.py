@@ -38,23 +38,19 @@ from visleak.verification.registration import registered
 GLANCE_SIDE: Final = 256
 DETAIL_SIDE: Final = 640
 PLACES_SIDE: Final = 1024
-
 #: Structure or core (of the check) from which a pair is worth a fine comparison: below both,
 #: 3 of 4,600 true copies of twelve domains lie, and 80 % of the wrong pairs of photographs.
 STRUCTURE: Final = 0.2
 CORE: Final = 0.3
-
 #: Long side of images whose relation is measured, pixels, and the difference from no relation at
 #: all, in shares of the sides, that does not matter.
 BOUND: Final = 256
 STILL: Final = 0.01
-
 #: Amount of shared detail below which nothing more is looked for: no such pair is near. Below the
 #: second one another relation is tried, and kept if it brings so much more.
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
-
 #: Share of the windows that contradict from which the whole content counts as altered, without a
 #: search for single places.
 CONTRADICTED: Final = 0.7
@@ -67,48 +63,30 @@ def is_worthwhile(structure: Float32, core: Float32) -> Bool:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a fine comparison found.
+    """What a fine comparison found."""
 
-    Attributes:
-        detail: what is shared.
-        differences: places that differ.
-        alteration: places whose content was altered.
-        side: long side of the frame that was compared, pixels; 0 where next to nothing overlaps.
-    """
-
-    detail: Detail = field(default_factory=Detail)
-    differences: Differences = field(default_factory=Differences)
-    alteration: Alteration = field(default_factory=Alteration)
+    detail: Detail = field(default_factory=Detail)  # what is shared
+    differences: Differences = field(default_factory=Differences)  # places that differ
+    alteration: Alteration = field(default_factory=Alteration)  # places whose content was altered
+    # long side of the frame that was compared, pixels; 0 where next to nothing overlaps
     side: int = 0
 
 
 def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
-    """Return what two images share, and where they differ.
-
-    Args:
-        query, reference: RGB ``uint8``, long side at most ``PLACES_SIDE``.
-        matrix: query to reference in unit coordinates, exact to some pixels.
-    """
+    """Return what two images share, and where they differ."""
     return _places(_look((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Two images under a relation: what they share, before anything is said of differences.
+    """Two images under a relation: what they share, before anything is said of differences."""
 
-    Attributes:
-        sides: both images; ``None`` where next to nothing overlaps.
-        matrix: the relation.
-        found: both in register and their mask; ``None`` where next to nothing overlaps.
-        detail: what they share.
-        covers: what covers one of them, if anything is known to.
-    """
-
-    sides: _Sides | None
-    matrix: Matrix
+    sides: _Sides | None  # both images; None where next to nothing overlaps
+    matrix: Matrix  # the relation
+    # both in register and their mask; None where next to nothing overlaps
     found: tuple[Float32, Float32, Bool] | None
-    detail: Detail
-    covers: Covers | None
+    detail: Detail  # what they share
+    covers: Covers | None  # what covers one of them, if anything is known to
 
     @classmethod
     def of(
@@ -125,7 +103,6 @@ class _Look:
 
     @property
     def side(self) -> int:
-        """Long side of the frame, pixels."""
         return 0 if self.found is None else max(self.found[0].shape)
 
 
@@ -254,18 +231,13 @@ def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
 
 @dataclass(frozen=True, slots=True)
 class _Framed:
-    """Two images in one frame.
+    """Two images in one frame."""
 
-    Attributes:
-        query, reference: grey, (h, w).
-        mask: where both have content.
-        place: of the frame.
-    """
-
+    # grey, (h, w)
     query: Float32
     reference: Float32
-    mask: Bool
-    place: Placement
+    mask: Bool  # where both have content
+    place: Placement  # of the frame
 
     @classmethod
     def of(cls, sides: _Sides | None, matrix: Matrix, side: int) -> _Framed | None:
@@ -284,16 +256,11 @@ class _Framed:
         return None if mask is None else cls(ours, theirs, mask, place)
 
     def covers(self) -> Covers | None:
-        """Return what covers one of the images, if anything does."""
         found = covers_of(self.query, self.reference, both_whole(self.place), self.mask)
         return found if found.where.any() else None
 
     def in_register(self, covers: Covers | None) -> tuple[Float32, Float32, Bool]:
-        """Return both images and their mask, in register and equally sharp.
-
-        Args:
-            covers: what is excluded, in a frame of any size; there both images are the reference.
-        """
+        """Return both images and their mask, in register and equally sharp."""
         ours, theirs, mask = self.query, self.reference, self.mask
         hidden = None if covers is None else covers.resized(self.place.size).where
         if hidden is not None:

@@ -21,34 +21,25 @@ from visleak.verification.align import Matrix, inverse, jacobian, unit_to_pixels
 #: Long side of a frame in pixels, at most, and either side at least.
 SIDE: Final = 128
 LEAST: Final = 16
-
 #: Flat margins (letterbox, canvas of a turned image, backdrop) differ by this many levels at
 #: most from their corner, have this share of the image at least, and leave that share.
 FILL_LEVELS: Final = 6
 FILL_LEAST: Final = 0.01
 FILL_LEAVES: Final = 0.2
-
 #: Pixels of content among 25 around one of them, below which it is a speck in a margin.
 FILL_SPECK: Final = 6
-
 #: A pixel of a frame is compared where this much of it, of 255, is content.
 INSIDE: Final = 200
-
 #: A frame in which less than this share is covered says nothing.
 COVERED: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Photo:
-    """An image with what of it is content.
+    """An image with what of it is content."""
 
-    Attributes:
-        pixels: RGB ``uint8`` (h, w, 3).
-        content: 255 where there is content, 0 in flat margins, ``uint8`` (h, w).
-    """
-
-    pixels: Bytes8
-    content: Bytes8
+    pixels: Bytes8  # RGB uint8 (h, w, 3)
+    content: Bytes8  # 255 where there is content, 0 in flat margins, uint8 (h, w)
 
     @classmethod
     def of(cls, pixels: Bytes8) -> Photo:
@@ -58,22 +49,15 @@ class Photo:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The overlap of two images.
+    """The overlap of two images."""
 
-    Attributes:
-        query, reference: RGB ``float32`` (h, w, 3).
-        mask: where both have content, (h, w).
-        to_frame: matrix from the reference's unit coordinates to the frame's.
-        covered: share of the reference that the moved query covers, 0..1.
-        used: share of the query that lies on the reference, 0..1.
-    """
-
+    # RGB float32 (h, w, 3)
     query: Float32
     reference: Float32
-    mask: Bool
-    to_frame: Matrix
-    covered: float
-    used: float
+    mask: Bool  # where both have content, (h, w)
+    to_frame: Matrix  # matrix from the reference's unit coordinates to the frame's
+    covered: float  # share of the reference that the moved query covers, 0..1
+    used: float  # share of the query that lies on the reference, 0..1
 
 
 def bounded(pixels: Bytes8, side: int) -> Bytes8:
@@ -128,30 +112,17 @@ def _hull(content: Bytes8) -> Bytes8:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the overlap of two images lies, and at which size it is compared.
+    """Where the overlap of two images lies, and at which size it is compared."""
 
-    Attributes:
-        to_frame: matrix from the reference's unit coordinates to the frame's.
-        size: width and height of the frame in pixels.
-        corners: the moved query's, in unit coordinates of the reference, ``float32`` (4, 2).
-    """
-
-    to_frame: Matrix
-    size: tuple[int, int]
-    corners: Float32
+    to_frame: Matrix  # matrix from the reference's unit coordinates to the frame's
+    size: tuple[int, int]  # width and height of the frame in pixels
+    corners: Float32  # the moved query's, in unit coordinates of the reference, float32 (4, 2)
 
     @classmethod
     def of(
         cls, query: tuple[int, int], reference: tuple[int, int], matrix: Matrix, side: int
     ) -> Placement | None:
-        """Return the placement, or ``None`` where next to nothing overlaps.
-
-        Args:
-            query, reference: heights and widths in pixels.
-            matrix: query to reference in unit coordinates.
-            side: the frame's long side in pixels, at most; it has no more pixels than the coarser
-                of the two images has there.
-        """
+        """Return the placement, or ``None`` where next to nothing overlaps."""
         corners = _around(matrix)
         area = abs(float(np.linalg.det(jacobian(matrix))))
         left, top = np.clip(corners.min(axis=0), 0, 1)
@@ -175,12 +146,7 @@ class Placement:
 
 
 def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
-    """Return the overlap of two images under a relation, or ``None`` where there is too little.
-
-    Args:
-        query, reference: the images.
-        matrix: query to reference in unit coordinates.
-    """
+    """Return the overlap of two images under a relation, or ``None`` where there is too little."""
     shapes = (query.pixels.shape[:2], reference.pixels.shape[:2])
     place = Placement.of(shapes[0], shapes[1], matrix, SIDE)
     if place is None:
@@ -231,14 +197,7 @@ def _shared(corners: Float32) -> float:
 def moved(
     pixels: npt.NDArray[Any], content: Bytes8, matrix: Matrix, size: tuple[int, int]
 ) -> tuple[Float32, Bytes8]:
-    """Return an image and its content in a frame of (width, height) pixels.
-
-    Args:
-        pixels: of the image, one or three channels.
-        content: where it has content.
-        matrix: from its unit coordinates to the frame's.
-        size: of the frame.
-    """
+    """Return an image and its content in a frame of (width, height) pixels."""
     height, width = content.shape
     area = abs(float(np.linalg.det(jacobian(matrix)))) * size[0] * size[1]
     shrink = math.sqrt(width * height / max(area, 1e-6))

@@ -24,19 +24,14 @@ from visleak.verification.photometry import PhotometricFit, photometric_fit
 
 #: Side of the squares in which the view and shift are refined first.
 COARSE_SIDE: Final = 64
-
 #: Windows of the squares are brought to one contrast; of this many levels and less they are not.
 QUIET: Final = 4.0
-
 #: Worth of a relation below which another way of aligning is tried.
 GOOD: Final = 0.85
-
 #: How much of its agreement an overlap of next to nothing loses.
 SMALL: Final = 0.5
-
 #: How much of its agreement a relation loses for a pixel of drift.
 LOOSE: Final = 0.05
-
 #: Worth and drift (pixels) with which no better relation is looked for (of that worth the start is
 #: taken from GOOD on, for so small a drift leaves nothing to find), and the worth below which no
 #: perspective is.
@@ -53,14 +48,7 @@ def check_large(
     inverted: bool = False,
     features: bool = True,
 ) -> tuple[Measures, Matrix]:
-    """Return what is measured on a pair of photographs, and their relation.
-
-    Args:
-        query, reference: bounded RGB ``uint8`` images.
-        start: unit matrix to begin from: view and shift.
-        inverted: whether the inverted query looked most like the reference.
-        features: align by local features where correlation does not do.
-    """
+    """Return what is measured on a pair of photographs, and their relation."""
     photos = Photo.of(query), Photo.of(reference)
     found = _as_begun(photos, start)
     if found is not None:

@@ -21,30 +21,23 @@ from visleak.verification.frame import Placement, bounded
 #: ``places``: all places that a reason counts. ``additions``: large ones only, such as a stamp or a
 #: bar of text; what compression leaves in a copy is smaller.
 Kind = Literal["places", "additions"]
-
 #: What the reason of a pair contains (``visleak.grading.words``), and what is marked then.
 REASONS: Final[dict[str, Kind]] = {
     "content differs in": "places",
     "fine detail agrees": "additions",
 }
-
 #: Long side at which images are compared, pixels: additions are large.
 SIDES: Final[dict[Kind, int]] = {"places": PLACES_SIDE, "additions": PLACES_SIDE // 2}
-
 #: Area of an addition, as a share of the frame, at least.
 LARGE: Final = 0.003
-
 #: Most boxes per image.
 MOST: Final = 12
-
 #: Gaps across and down between places that are joined, as shares of the frame's long side: words of
 #: one line first, then lines of one paragraph where more than ``MOST`` boxes are left.
 GAPS: Final = ((0.02, 0.016), (0.03, 0.016), (0.04, 0.02))
-
 #: Space between a place and its box, as a share of the frame's long side: boxes do not overlap, and
 #: hold what registration moved a little.
 PADDING: Final = 0.008
-
 #: Determinant of a relation that flattens the query.
 FLAT: Final = 1e-9
 
@@ -54,17 +47,13 @@ _Boxes = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Boxes that mark where two images differ.
+    """Boxes that mark where two images differ."""
 
-    Attributes:
-        query, reference: left, top, width and height of each box in unit coordinates of the image
-            (x right, y down, 0..1), in reading order of the reference; the same number on both.
-        more: number of smaller boxes that are left out.
-    """
-
+    # left, top, width and height of each box in unit coordinates of the image (x right, y down,
+    # 0..1), in reading order of the reference; the same number on both
     query: tuple[Box, ...] = ()
     reference: tuple[Box, ...] = ()
-    more: int = 0
+    more: int = 0  # number of smaller boxes that are left out
 
     def __bool__(self) -> bool:
         return bool(self.query)
@@ -81,16 +70,7 @@ def kind_of(reason: str | None) -> Kind | None:
 
 
 def marks(query: Bytes8, reference: Bytes8, matrix: Matrix, kind: Kind = "places") -> Marks:
-    """Return boxes on both images where their content differs.
-
-    Args:
-        query, reference: RGB ``uint8`` (h, w, 3) of any size.
-        matrix: 3 x 3, query to reference in unit coordinates.
-        kind: what to mark.
-
-    Returns:
-        No boxes where next to nothing overlaps, or where the matrix flattens the query.
-    """
+    """Return boxes on both images where their content differs."""
     if not np.isfinite(matrix).all() or abs(np.linalg.det(matrix)) < FLAT:
         return Marks()
     query, reference = (bounded(pixels, SIDES[kind]) for pixels in (query, reference))

@@ -19,52 +19,38 @@ from visleak.verification.measures import Measures, grey
 
 #: Tiles along a side in which local agreement is measured.
 TILES: Final = 4
-
 #: Gradients of this size (grey levels over two pixels) and less are noise: in damped gradients
 #: they count in full and larger ones by their root, in directions larger ones count equally.
 NOISE: Final = 4.0
-
 #: Share of a tile's pixels that must have a direction before the tile can agree.
 DIRECTED: Final = 0.02
-
 #: Blurs (pixels) between which the bands of detail lie.
 BANDS: Final = (0.7, 1.4, 2.8)
-
 #: Share of the reference below which an overlap is not measured.
 LEAST: Final = 1 / 16
 
 _THREE: Final = np.ones((3, 3), np.uint8)
-
 #: Rows of the query's and the reference's channels in the moments.
 _OURS, _THEIRS = np.arange(4), np.arange(4, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The query moved onto the reference.
+    """The query moved onto the reference."""
 
-    Attributes:
-        moved, reference: RGB ``float32`` (s, s, 3).
-        grey: of both, ``float32`` (s, s).
-        mask: 1 where the moved query covers the reference, else 0, (s, s).
-        inner: the mask without its rim: where both have gradients of their own.
-        used: share of the query that lies on the reference, 0..1.
-        tiles: sums over 4 x 4 tiles inside the inner mask, ``float64`` (3, 3, 16): of the product
-            of the gradients, the energy of the query's and of the reference's; of the gradients
-            as they are, damped, and of their directions alone.
-        core: correlation of the gradients without the quarter of the tiles that agrees least.
-        firm: ``agreement`` without the quarter of the tiles that agrees least.
-    """
-
+    # RGB float32 (s, s, 3)
     moved: Float32
     reference: Float32
-    grey: tuple[Float32, Float32]
-    mask: Float32
-    inner: Float32
-    used: float
+    grey: tuple[Float32, Float32]  # of both, float32 (s, s)
+    mask: Float32  # 1 where the moved query covers the reference, else 0, (s, s)
+    inner: Float32  # the mask without its rim: where both have gradients of their own
+    used: float  # share of the query that lies on the reference, 0..1
+    # sums over 4 x 4 tiles inside the inner mask, float64 (3, 3, 16): of the product of the
+    # gradients, the energy of the query's and of the reference's; of the gradients as they are,
+    # damped, and of their directions alone
     tiles: npt.NDArray[np.float64]
-    core: float
-    firm: float
+    core: float  # correlation of the gradients without the quarter of the tiles that agrees least
+    firm: float  # agreement without the quarter of the tiles that agrees least
 
     @classmethod
     def of(cls, left: Float32, right: Float32, matrix: Matrix) -> Overlay | None:

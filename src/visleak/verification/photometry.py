@@ -14,55 +14,40 @@ from visleak.records import Float32
 from visleak.verification.frame import Frame, grey
 
 Float64 = npt.NDArray[np.float64]
-
 #: Pull of the colour fit towards plain luminance, levels squared.
 RIDGE: Final = 10.0
-
 #: Differences (levels, and robust standard deviations) beyond which a pixel has no say in the fit.
 OFF_LEVELS: Final = 2.0
 OFF_SPREADS: Final = 2.5
-
 #: Details (levels) of a plain ground, at most; and how many times the median details count half.
 GROUND: Final = 0.5
 USUAL: Final = 3.0
-
 #: A median is that of one value in so many: neighbours say much the same.
 STRIDE: Final = 5
-
 #: Side (pixels of the frame) of the mean that is taken off to leave the details.
 DETAIL_SIDE: Final = 9
-
 #: Gain below which that of the levels is not believed: a bar of text takes it to nothing.
 LEAST_GAIN: Final = 0.2
-
 #: Most that details are strengthened.
 MOST_GAIN: Final = 20.0
 
 _LUMINANCE: Final = np.array([0.299, 0.587, 0.114])
-
 #: Median absolute deviation to standard deviation.
 _SPREAD: Final = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
 class PhotometricFit:
-    """How the reference's grey follows from the query's colours.
+    """How the reference's grey follows from the query's colours."""
 
-    Attributes:
-        gain, offset: grey of the reference is gain times the query's grey, plus offset levels;
-            the gain is negative where one is like the other inverted.
-        fitted: the query's colours as grey values of the reference, ``float32`` (h, w).
-        correlation: of ``fitted`` with the reference's grey, -1..1.
-        colour: mean correlation of the three channels, -1..1.
-        tint: largest difference of a channel's mean from what gain and offset foretell, levels.
-    """
-
+    # grey of the reference is gain times the query's grey, plus offset levels; the gain is negative
+    # where one is like the other inverted
     gain: float
     offset: float
-    fitted: Float32
-    correlation: float
-    colour: float
-    tint: float
+    fitted: Float32  # the query's colours as grey values of the reference, float32 (h, w)
+    correlation: float  # of fitted with the reference's grey, -1..1
+    colour: float  # mean correlation of the three channels, -1..1
+    tint: float  # largest difference of a channel's mean from what gain and offset foretell, levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +108,11 @@ def photometric_fit(frame: Frame) -> PhotometricFit:
 
 @dataclass(frozen=True, slots=True)
 class DetailFit:
-    """How the reference's details follow from the query's.
+    """How the reference's details follow from the query's."""
 
-    Attributes:
-        gain: of the details, negative where one image is like the other inverted.
-        weights: of the query's channels (3,).
-        level: that is added, levels.
-    """
-
-    gain: float
-    weights: Float64
-    level: float
+    gain: float  # of the details, negative where one image is like the other inverted
+    weights: Float64  # of the query's channels (3,)
+    level: float  # that is added, levels
 
 
 def detail_fit(frame: Frame) -> DetailFit:

@@ -27,7 +27,6 @@ from visleak.verification.screen import SIDE, damped_gradient, seen
 
 #: Side of the grid on which gradients are compared, cells.
 GRID: Final = 16
-
 #: Enlargement of the query across and down, and how many shifts to either side are tried on each.
 #: Steps of more than two cells lose the gradients; a stretch is a letterbox, a bar, or a strip.
 SCALES: Final = (
@@ -36,22 +35,17 @@ SCALES: Final = (
     *((0.84, 1.0, 1, 0), (1.0, 0.84, 0, 1), (1.19, 1.0, 1, 0), (1.0, 1.19, 0, 1)),
     *((0.71, 1.0, 1, 0), (1.0, 0.71, 0, 1), (1.41, 1.0, 1, 0), (1.0, 1.41, 0, 1)),
 )
-
 #: Largest shift at scale 1, as a share of the side; at other scales up to the edges.
 REACH: Final = 3 / 16
-
 #: Share of a cell that the query must cover.
 COVERS: Final = 0.5
-
 #: Exponent of the covered share by which a score falls: a small overlap agrees by chance.
 SHARE: Final = 0.25
-
 #: Score from which a placement of another scale is scored at full resolution, how many pixels it is
 #: moved there at most, and what the best of these shifts gains by chance.
 FINE_FROM: Final = 0.3
 FINE_REACH: Final = 2
 FINE_CHANCE: Final = 0.06
-
 #: Largest integer: 512 products of two of them sum to less than 2**24.
 LEVELS: Final = 127
 
@@ -138,19 +132,11 @@ def matrix_of(placement: tuple[float, float, float, float]) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class _Bank:
-    """All placements.
-
-    Attributes:
-        blocks: weights of the cells of each enlargement, down (shifts x 16, 32) and across.
-        covers: which cells each placement covers, ``float32`` (k, 256).
-        share: what each placement leaves of the score (k,).
-        seen: the placements as they are in each view, ``float32`` (9, k, 4).
-    """
-
+    # weights of the cells of each enlargement, down (shifts x 16, 32) and across
     blocks: tuple[tuple[Float32, Float32], ...]
-    covers: Float32
-    share: Float32
-    seen: Float32
+    covers: Float32  # which cells each placement covers, float32 (k, 256)
+    share: Float32  # what each placement leaves of the score (k,)
+    seen: Float32  # the placements as they are in each view, float32 (9, k, 4)
 
 
 @cache

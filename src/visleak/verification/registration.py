@@ -19,34 +19,25 @@ import scipy.fft
 from visleak.records import Bool, Float32
 
 Float64 = npt.NDArray[np.float64]
-
 #: Side of the windows that are matched, and how far each may move, pixels.
 WINDOW: Final = 32
 REACH: Final = 4
-
 #: Windows that are matched at most, those of most contrast.
 MOST: Final = 400
-
 #: Share of a window that must be covered, and its least variance, levels squared.
 COVERED: Final = 0.9
 LEAST_VARIANCE: Final = 1.0
-
 #: Correlation that counts for nothing, and the total weight of windows below which none is fitted.
 CHANCE: Final = 0.1
 LEAST_WEIGHT: Final = 3.0
-
 #: A median is that of one pixel in so many.
 STRIDE: Final = 5
-
 #: Displacement from the fit (pixels) at which a window counts half.
 LOOSE: Final = 0.6
-
 #: Strength with which the coefficients are held at zero: constant, linear and quadratic.
 RIDGE: Final = (3e-4, 2e-3, 5e-2)
-
 #: A displacement beyond this many pixels is not believed.
 FARTHEST: Final = 12.0
-
 #: By how much images are shrunk in each round of matching and fitting: what is off by more than
 #: windows can move is brought near first.
 ROUNDS: Final = (2, 1, 1)
@@ -55,16 +46,7 @@ _STEPS: Final = np.arange(-REACH, REACH + 1)
 
 
 def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
-    """Return the query moved by the smooth displacement that brings it into register.
-
-    Args:
-        query, reference: grey ``float32`` (h, w) in one frame, off by a few pixels at most.
-        mask: (h, w): where both have content.
-
-    Returns:
-        The moved query (h, w); the query itself where no displacement improves the correlation of
-        the details of the two images.
-    """
+    """Return the query moved by the smooth displacement that brings it into register."""
     limit = _limit(reference, mask)
     theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
     best, total, moved = _correlation(ours, theirs), np.zeros((6, 2)), query
@@ -111,19 +93,15 @@ def _correlation(one: Float32, other: Float32) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """Where windows of the reference lie in the query's frame: (n,) each.
+    """Where windows of the reference lie in the query's frame: (n,) each."""
 
-    Attributes:
-        x, y: centres of the windows, pixels.
-        across, down: by how much the reference's content lies right of and below the query's.
-        correlation: at that displacement.
-    """
-
+    # centres of the windows, pixels
     x: Float64
     y: Float64
+    # by how much the reference's content lies right of and below the query's
     across: Float64
     down: Float64
-    correlation: Float64
+    correlation: Float64  # at that displacement
 
 
 def _fitted(query: Float32, reference: Float32, mask: Float32) -> Float64 | None:
@@ -155,7 +133,6 @@ def _terms(x: Float64, y: Float64, shape: tuple[int, ...]) -> Float64:
 
 
 def _displaced(grey: Float32, coefficients: Float64) -> Float32:
-    """Return an image whose content moved by a displacement."""
     height, width = grey.shape
     # smooth: a coarse grid holds it
     coarse = np.meshgrid(np.linspace(0, width - 1, 24), np.linspace(0, height - 1, 24))

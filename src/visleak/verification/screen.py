@@ -19,16 +19,12 @@ from visleak.records import VIEWS, Bytes8, Float32, Int8
 
 #: Side of the grey thumbnails that are compared.
 SIDE: Final = 32
-
 #: Largest shift, in thumbnail pixels: a quarter of the side.
 REACH: Final = 8
-
 #: Transform length: the shifts up to REACH are free of wrap-around.
 LENGTH: Final = SIDE + REACH
-
 #: Gradients of this size (grey levels) and less count in full, stronger ones by their root.
 DAMPING: Final = 4.0
-
 #: Pairs worked on at a time; only bounds memory.
 _BATCH: Final = 512
 
@@ -93,19 +89,14 @@ def _distinct(images: Bytes8, view: Int8) -> tuple[Bytes8, npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Spectra:
-    """What a correlation needs of each image.
+    """What a correlation needs of each image."""
 
-    Attributes:
-        spectrum: transform of the gradient, ``complex64`` (n, length, length).
-        energy: of the gradient inside the overlap at each shift, ``float32`` (n, down, across).
-    """
-
-    spectrum: npt.NDArray[np.complex64]
+    spectrum: npt.NDArray[np.complex64]  # transform of the gradient, complex64 (n, length, length)
+    # of the gradient inside the overlap at each shift, float32 (n, down, across)
     energy: npt.NDArray[np.float32]
 
     @classmethod
     def of(cls, looks: Bytes8, shifts: npt.NDArray[np.int64]) -> _Spectra:
-        """Return the spectra of thumbnails (n, 32, 32)."""
         gradient = damped_gradient(looks)
         return cls(scipy.fft.fft2(gradient, (LENGTH, LENGTH)), overlap_energy(gradient, shifts))
 

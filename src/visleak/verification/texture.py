@@ -18,16 +18,13 @@ import numpy.typing as npt
 from visleak.records import Float32
 
 Float64 = npt.NDArray[np.float64]
-
 #: Blur (pixels) of the texture and of the forms, and the energy of gradients that counts as noise,
 #: levels squared.
 TEXTURE: Final = (0.0, 16.0)
 FORMS: Final = (1.0, 8.0)
-
 #: Tiles along a side, and share of a tile that must be covered.
 TILES: Final = 4
 COVERED: Final = 0.25
-
 #: Share of the weight below the correlation that is typical, and correlation below which a tile
 #: with contrast contradicts.
 TYPICAL: Final = 0.4
@@ -36,34 +33,20 @@ CONTRADICTS: Final = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Texture:
-    """The texture that two images share.
+    """The texture that two images share."""
 
-    Attributes:
-        amount: correlation summed over tiles, in units of its spread if nothing were shared.
-        mean: mean correlation, weighted by how much texture a tile has, -1..1.
-        typical: correlation of the tile at the lower two fifths of the weight, -1..1.
-        tiles: number of tiles with texture of their own, 0..16.
-        opposed: share of the tiles with contrast that do not correlate, 0..1.
-    """
-
+    # correlation summed over tiles, in units of its spread if nothing were shared
     amount: float = 0.0
-    mean: float = 0.0
-    typical: float = 0.0
-    tiles: float = 0.0
-    opposed: float = 0.0
+    mean: float = 0.0  # mean correlation, weighted by how much texture a tile has, -1..1
+    typical: float = 0.0  # correlation of the tile at the lower two fifths of the weight, -1..1
+    tiles: float = 0.0  # number of tiles with texture of their own, 0..16
+    opposed: float = 0.0  # share of the tiles with contrast that do not correlate, 0..1
 
 
 def shared_texture(
     grey: tuple[Float32, Float32], inner: Float32, blur: float, noise: float
 ) -> Texture:
-    """Return the texture that two grey images (s, s) in one frame share.
-
-    Args:
-        grey: the query and the reference.
-        inner: 1 where both have gradients of their own, else 0, (s, s).
-        blur: before the comparison, pixels.
-        noise: energy of gradients that counts as noise, levels squared.
-    """
+    """Return the texture that two grey images (s, s) in one frame share."""
     tensors, share = _tensors(grey, inner, blur)
     ours, theirs, both = _along_weaker(tensors)
     known = share > COVERED

@@ -23,7 +23,6 @@ from visleak.verification.overlay import Overlay, measured
 
 #: Side of the squares that are compared.
 SIDE: Final = 32
-
 #: Refinements of the relation: agreement without the worst tiles from which each is worth its time,
 #: steps, blur (pixels), and whether the tiles that agree least are left out.
 REFINEMENTS: Final = (
@@ -32,12 +31,10 @@ REFINEMENTS: Final = (
     (0.6, 25, 0.5, False),
     (0.6, 25, 0.5, True),
 )
-
 #: Deviation of grey values, levels, below which an image is not searched for within another.
 BLANK: Final = 1.0
 
 _STILL: Final = np.eye(3)
-
 #: What is measured where next to nothing overlaps.
 NOTHING_SEEN: Final = replace(NOTHING, side=float(SIDE))
 
@@ -45,14 +42,7 @@ NOTHING_SEEN: Final = replace(NOTHING, side=float(SIDE))
 def check_tiny(
     query: Bytes8, reference: Bytes8, start: Matrix, view: Matrix, *, inverted: bool = False
 ) -> tuple[Measures, Matrix]:
-    """Return what is measured on a pair of tiny images, and their relation.
-
-    Args:
-        query, reference: RGB ``uint8`` images.
-        start: unit matrix to begin from: view and placement.
-        view: unit matrix of the view alone.
-        inverted: whether the inverted query is compared.
-    """
+    """Return what is measured on a pair of tiny images, and their relation."""
     query = np.asarray(255 - query) if inverted else query
     squares = square(query, SIDE), square(reference, SIDE)
     best = _Fit(Overlay.of(*squares, start), start, view)
@@ -82,17 +72,11 @@ def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """A relation, and the overlay under it.
+    """A relation, and the overlay under it."""
 
-    Attributes:
-        overlay: ``None`` where little overlaps.
-        matrix: unit matrix.
-        view: unit matrix of the view that the relation starts from.
-    """
-
-    overlay: Overlay | None
-    matrix: Matrix
-    view: Matrix
+    overlay: Overlay | None  # None where little overlaps
+    matrix: Matrix  # unit matrix
+    view: Matrix  # unit matrix of the view that the relation starts from
 
     def better(self, other: _Fit) -> _Fit:
         """Return the fit whose overlay agrees better, this one where both do."""
