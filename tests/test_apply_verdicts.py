@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import visleak
-from hand_audit import Image, Pair, digest_of, hand_audit
+from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.verdicts import Ledger, Verdict
 
@@ -25,7 +25,7 @@ def verdict(query: int, reference: int, judgment: str) -> Verdict:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return hand_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
+    return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -41,7 +41,7 @@ def test_verdicts_of_the_folder(folder: Path) -> None:
     audit = visleak.Audit(folder)
     judged = visleak.apply_verdicts(audit)
     assert (audit.judged, judged.judged) == (False, True)
-    assert audit.headline == "1 of 3 test images leak, says the machine"
+    assert audit.headline == "1 of 3 test images leak, as measured"
     assert audit.rate().count == 1
     assert audit.pairs(grade="near")["query"].to_pylist() == ["a"]
     assert "machine_grade" not in audit.pairs().column_names
@@ -66,7 +66,7 @@ def test_verdicts_given_are_not_kept(folder: Path, tmp_path: Path) -> None:
     path.write_text("TestID,TrainID,Judgment\nb,u,1\n")
     assert visleak.apply_verdicts(audit, path).rate().count == 2
     assert visleak.apply_verdicts(audit, str(path)).rate().count == 2
-    other = hand_audit(tmp_path / "other", TEST, TRAIN)
+    other = split_audit(tmp_path / "other", TEST, TRAIN)
     with Ledger(other) as ledger:
         ledger.add(*said)
     for place in (other, other / "verdicts.csv"):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from calling import HOSTILE, refused, run
-from tests.hand_audit import Image, Pair, hand_audit
 
+from toy_audit import Image, Pair, split_audit
 from visleak.impact import read_impact
 from visleak.storage import IMAGES
 
@@ -230,7 +230,7 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
     """``--check`` ends with 1 and writes nothing; a run says it in its first line."""
     classes = random.Random(0).choices("abc", k=60)
     test = [Image(f"{n:03d}.png", label) for n, label in enumerate(classes)]
-    audit = hand_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
+    audit = split_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
     ids, labels = [image.id for image in test], [image.label for image in test]
     right = answers(tmp_path / "right.csv", ids, prediction=labels)
     off = answers(tmp_path / "off.csv", ids, prediction=[*labels[1:], labels[0]], ap=range(60))

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hand_audit import Image, Pair, digest_of, hand_audit
+from toy_audit import Image, Pair, digest_of, split_audit
 from visleak import counts
 from visleak.errors import UsageError
 from visleak.records import GRADES
@@ -53,7 +53,7 @@ PAIRS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return hand_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
+    return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
 def verdict(query: str, reference: str, judgment: str, who: str = "Ada", **about: str) -> Verdict:
@@ -165,7 +165,7 @@ def test_examples_stand_at_percentiles(tmp_path: Path) -> None:
     """Ranks 1, 5 and 9 of eleven pairs from 0.5 to 1.0; of a lone pair the one there is."""
     test = [Image(f"q{n:02d}") for n in range(12)]
     pairs = [Pair(f"q{n:02d}", f"t{n % 8}", "near", 1.0 - 0.05 * n) for n in range(11)]
-    folder = hand_audit(tmp_path / "a", test, TRAIN, [*pairs, Pair("q11", "t0", "similar", 0.875)])
+    folder = split_audit(tmp_path / "a", test, TRAIN, [*pairs, Pair("q11", "t0", "similar", 0.875)])
     examples = count(folder).sets[0].examples
     assert [(e.grade, e.percentiles, e.pair["query"]) for e in examples] == [
         ("near", (10,), "q01"),
@@ -180,7 +180,7 @@ def test_examples_stand_at_percentiles(tmp_path: Path) -> None:
 def test_what_has_no_grades(tmp_path: Path) -> None:
     """Without verification there is nothing to count, until people judge."""
     ungraded = [Pair("c0", "t0", None)]
-    folder = hand_audit(tmp_path / "a", TEST, TRAIN, ungraded, verified=False)
+    folder = split_audit(tmp_path / "a", TEST, TRAIN, ungraded, verified=False)
     with pytest.raises(UsageError, match="audited without verification, so no pair has a grade"):
         count(folder)
     (own,) = count(folder, verdicts=[verdict("c0", "t0", "near")]).sets
@@ -189,7 +189,7 @@ def test_what_has_no_grades(tmp_path: Path) -> None:
 
 def test_sets_compared_with_themselves_alone_and_without_labels(tmp_path: Path) -> None:
     bare = [Image(name, None) for name in ("a", "b", "c")]
-    folder = hand_audit(tmp_path / "a", bare, (), [Pair("a", "b", "near", within=True)])
+    folder = split_audit(tmp_path / "a", bare, (), [Pair("a", "b", "near", within=True)])
     (own,) = count(folder).sets
     assert own.after.leaks is None
     assert (own.after.pairs, own.after.images, own.classes) == (1, 1, ())
@@ -224,7 +224,7 @@ def test_against_plain_loops(
     machine: dict[tuple[str, str], str], people: dict[tuple[str, str], str]
 ) -> None:
     with tempfile.TemporaryDirectory() as place:
-        folder = hand_audit(Path(place), TEST, TRAIN, [Pair(*p, g) for p, g in machine.items()])
+        folder = split_audit(Path(place), TEST, TRAIN, [Pair(*p, g) for p, g in machine.items()])
         said = [verdict(*pair, grade) for pair, grade in people.items()]
         (own,) = count(folder, verdicts=said).sets
     for state, grades in ((own.before, machine), (own.after, machine | people)):
@@ -260,7 +260,7 @@ def test_the_lists_of_cifair(tmp_path: Path) -> None:
         for index, image in zip(part["index"].to_pylist(), part["image"].to_pylist(), strict=True):
             digests[name, str(index)] = hashlib.blake2b(image["bytes"], digest_size=16).hexdigest()
             images.append(Image(str(index), labels[index] if name == "test" else None))
-    folder = hand_audit(tmp_path / "audit", sets["test"], sets["train"], digests=digests)
+    folder = split_audit(tmp_path / "audit", sets["test"], sets["train"], digests=digests)
     assert import_verdicts(folder, lists[0], reviewer="Barz").added == len(rows[0]) == 139
     assert import_verdicts(folder, lists[1], reviewer="Barz", within=True).added == 19
     (own,) = count(folder).sets

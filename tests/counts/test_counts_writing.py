@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image as Picture
 
-from hand_audit import Image, Pair, hand_audit
+from toy_audit import Image, Pair, split_audit
 from visleak.counts import count, write_counts
 from visleak.errors import UsageError, VisleakError
 
@@ -22,7 +22,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def folder(tmp_path: Path) -> Path:
     test = [Image("a", HOSTILE), Image("b", "=cmd()"), Image("c", None)]
     pairs = [Pair("a", "t", "near", 0.9), Pair("b", "t", "exact", 1.0)]
-    return hand_audit(tmp_path / "audit", test, [Image("t")], pairs)
+    return split_audit(tmp_path / "audit", test, [Image("t")], pairs)
 
 
 def pictures(name: str, ids: list[str]) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from made_folders import World, digest, leaking, make_folder, worlds
+from toy_audit import World, digest, worlds
 from visleak.diff import Difference, diff, document, headlines, write_changes
 from visleak.diff.document import COLUMNS, rows
 from visleak.errors import UsageError, VisleakError
@@ -229,9 +229,7 @@ def later(world: World, drawn: st.DataObject) -> World:
 def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: str) -> None:
     other = later(world, drawn)
     with tempfile.TemporaryDirectory() as name:
-        folders = [
-            make_folder(Path(name) / which, each) for which, each in (("a", world), ("b", other))
-        ]
+        folders = [each.write(Path(name) / which) for which, each in (("a", world), ("b", other))]
         for folder, each in zip(folders, (world, other), strict=True):
             judge(drawn, each, folder)
         found = diff(*folders, level)
@@ -262,7 +260,7 @@ def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
     total = found.totals[0]
     words = set((DEGREES if level in DEGREES else ORDER)[: limit(level) + 1])
     leaks = [
-        {("test", id_) for id_ in leaking(side.world, side.pairs.values(), "test", words)}
+        {("test", id_) for id_ in side.world.leaking(side.pairs.values(), "test", words)}
         for side in sides
     ]
     moved = {forth[i][1]: i for i in forth}
@@ -303,7 +301,7 @@ def test_an_audit_does_not_differ_from_itself(
     world: World, drawn: st.DataObject, level: str
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
-        folder = make_folder(Path(name), world)
+        folder = world.write(Path(name))
         judge(drawn, world, folder)
         found = diff(folder, folder, level)
         assert len(found.changes) == 0
@@ -322,7 +320,7 @@ def test_a_repeat_is_the_same_in_either_order(tmp_path: Path) -> None:
     )
     after = replace(before, images={**before.images, "test": [("c", 1, False), ("b", 2, False)]})
     after = replace(after, pairs=[("test", "b", "test", "c", 0.8, "near")])
-    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
     assert len(diff(*folders).changes) == 0
 
 
@@ -332,7 +330,7 @@ def test_a_shifted_list_is_renamed(tmp_path: Path) -> None:
     before = World(images, [("test", "3", "train", "x", 0.8, "near")], [("test", "train")])
     shifted = {**images, "test": [(f"{n}", n + 1, False) for n in range(8)]}
     after = replace(before, images=shifted, pairs=[("test", "2", "train", "x", 0.8, "near")])
-    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
     found = diff(*folders)
     assert (found.sets[0].renamed, found.sets[0].changed, found.sets[0].removed) == (8, 0, 1)
     assert len(found.changes) == 0
@@ -345,7 +343,7 @@ def test_a_replaced_image_keeps_its_place(tmp_path: Path) -> None:
     before = World(images, [("test", "a", "train", "x", 0.8, "near")], [("test", "train")])
     fair = {**images, "test": [("a", 7, False), ("b", 2, False)]}
     after = replace(before, images=fair, pairs=[])
-    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
     found = diff(*folders)
     assert found.sets[0].changed == 1
     assert found.counts()["vanished"] == {"content changed": 1}
@@ -367,7 +365,7 @@ def test_the_same_images_are_compared_in_pairs(tmp_path: Path) -> None:
     before = World(images, [("test", "09", "train", "x", 0.8, "near")], [("test", "train")])
     new = [("test", f"{n:02}", "train", "y", 0.8, "near") for n in range(8)]
     folders = [
-        make_folder(tmp_path / name, world)
+        world.write(tmp_path / name)
         for name, world in (("before", before), ("after", replace(before, pairs=new)))
     ]
     (total,) = diff(*folders).totals
@@ -383,7 +381,7 @@ def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
     images = {"test": [("a", 1, False)], "train": [("x", None, False), ("y", None, False)]}
     before = World(images, [("test", "a", "train", "x", 0.8, None)], [("test", "train")])
     after = replace(before, pairs=[("test", "a", "train", "y", 0.8, None)])
-    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
     found = diff(*folders)
     assert found.level.name == "soft"  # nothing was graded
     assert {c: sum(r.values()) for c, r in found.counts().items()} == {
@@ -410,7 +408,7 @@ def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
         ("test", "a", "train", "x", 0.8, "exact"),
     ]
     folders = [
-        make_folder(tmp_path / name, world)
+        world.write(tmp_path / name)
         for name, world in (("before", before), ("after", replace(before, pairs=pairs)))
     ]
     write_changes(diff(*folders), tmp_path / "a.csv")
@@ -428,6 +426,6 @@ def test_tables_that_do_not_belong_together(tmp_path: Path) -> None:
         [("test", "a", "train", "y", 0.8, "near")],
         [("test", "train")],
     )
-    folder = make_folder(tmp_path / "a", world)
+    folder = world.write(tmp_path / "a")
     with pytest.raises(VisleakError, match=r"names images that images.parquet does not; run the"):
         diff(folder, folder)

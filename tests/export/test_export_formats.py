@@ -7,52 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
+from toy_audit import image_row, pair_row, write_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.export import export
-from visleak.storage import (
-    AUDIT,
-    IMAGES,
-    IMAGES_SCHEMA,
-    PAIRS,
-    PAIRS_SCHEMA,
-    write_json,
-    write_tables,
-)
+from visleak.storage import AUDIT, PAIRS_SCHEMA
 
 GRADES = ("exact", "near", "similar", "different")
 
 
 def pair(query: str, reference: str, similarity: float, grade: str, **more: Any) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(PAIRS_SCHEMA.names)
-    row |= {"query_set": "test", "reference_set": "train", "coverage": "intra"}
-    row |= {"query": query, "reference": reference, "similarity": similarity, "grade": grade}
-    return row | more
+    return pair_row(f"test/{query}", f"train/{reference}", grade, similarity=similarity, **more)
 
 
 def repeat(query: str, reference: str, similarity: float, grade: str) -> dict[str, Any]:
-    return pair(query, reference, similarity, grade, reference_set="test", coverage="within")
+    return pair_row(f"test/{query}", f"test/{reference}", grade, similarity=similarity)
 
 
 def folder_of(
     path: Path, pairs: list[dict[str, Any]], flat: tuple[str, ...] = (), verified: bool = True
 ) -> Path:
-    """Write what ``export`` reads of an audit folder."""
-    path.mkdir(exist_ok=True)
-    write_tables(path / PAIRS, PAIRS_SCHEMA, [pa.Table.from_pylist(pairs, PAIRS_SCHEMA)])
-    ids = dict.fromkeys((row["query_set"], row["query"]) for row in pairs)
-    images = [{"set": name, "id": id_, "flat": id_ in flat} for name, id_ in ids]
-    write_tables(path / IMAGES, IMAGES_SCHEMA, [pa.Table.from_pylist(images, IMAGES_SCHEMA)])
-    compared = dict.fromkeys((row["query_set"], row["coverage"]) for row in pairs)
-    summary = {
-        "schema": 1,
-        "grader": {} if verified else None,
-        "totals": [{"query_set": name} for name in dict.fromkeys(name for name, _ in compared)],
-        "comparisons": [{"query_set": name, "coverage": coverage} for name, coverage in compared],
-    }
-    write_json(path / AUDIT, summary)
+    """Write an audit of these pairs."""
+    ends = ("query", "reference")
+    ids = dict.fromkeys((row[f"{end}_set"], row[end]) for row in pairs for end in ends)
+    images = [image_row(name, id_, flat=id_ in flat) for name, id_ in ids]
+    compared = list(dict.fromkeys((row["query_set"], row["reference_set"]) for row in pairs))
+    write_audit(path, images, pairs, compared, graded=verified)
     return path
 
 
@@ -170,7 +151,7 @@ def test_csv_keeps_all_pairs_or_those_of_a_grade(
     (path,) = export(folder, "csv", tmp_path / "all.csv")
     got = [(row[1], row[3], np.float32(row[4]), row[8]) for row in read(path)[1:]]
     columns = ("query", "reference", "similarity", "grade")
-    assert got == [tuple(row[name] for name in columns) for row in pairs]
+    assert sorted(got) == sorted(tuple(row[name] for name in columns) for row in pairs)
     (path,) = export(folder, "csv", tmp_path / "all.csv", grade="exact", force=True)
     assert {row[8] for row in read(path)[1:]} == {"exact"}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from made_folders import World, make_folder
+from toy_audit import World
 
 
 @pytest.fixture
@@ -31,4 +31,4 @@ def world() -> World:
 @pytest.fixture
 def audited(world: World, tmp_path: Path) -> Path:
     """Return its audit folder."""
-    return make_folder(tmp_path / "audited", world)
+    return world.write(tmp_path / "audited")

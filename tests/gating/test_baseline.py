@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from made_folders import World, digest, make_folder
+from toy_audit import World, digest
 from visleak.errors import UsageError, VisleakError
 from visleak.export import export
 from visleak.gating import named, new_leaks, read_baseline
@@ -54,7 +54,7 @@ def test_a_later_audit_may_know_a_pair_better(world: World, audited: Path, tmp_p
         world,
         pairs=[*world.pairs[:3], ("test", "c", "train", "z", 0.65, "near")],
     )
-    folder = make_folder(tmp_path / "later", later)
+    folder = later.write(tmp_path / "later")
     assert counts(folder, "near", audited) == (1, 2)
     assert counts(folder, "exact", audited) == (0, 1)
     assert counts(audited, "similar", folder) == (0, 2)
@@ -62,7 +62,7 @@ def test_a_later_audit_may_know_a_pair_better(world: World, audited: Path, tmp_p
 
 def test_what_people_judged_weaker_is_no_news(world: World, audited: Path, tmp_path: Path) -> None:
     later = replace(world, pairs=[*world.pairs, ("test", "c", "train", "y", 0.7, "near")])
-    folder = make_folder(tmp_path / "later", later)
+    folder = later.write(tmp_path / "later")
     assert counts(folder, "near", audited) == (1, 2)
     verdict = Verdict.of(str(digest(3)), str(digest(12)), "similar", "Ada")
     with Ledger(audited) as ledger:
@@ -77,7 +77,7 @@ def test_what_people_judged_weaker_is_no_news(world: World, audited: Path, tmp_p
 def test_changed_content_is_news(world: World, audited: Path, tmp_path: Path) -> None:
     """A file that was encoded again has another digest, so nobody knows it."""
     images = {**world.images, "test": [("a", 77, False), *world.images["test"][1:]]}
-    folder = make_folder(tmp_path / "later", replace(world, images=images))
+    folder = replace(world, images=images).write(tmp_path / "later")
     assert counts(folder, "near", audited) == (1, 1)
 
 
@@ -88,7 +88,7 @@ def test_renamed_images_are_known(world: World, audited: Path, tmp_path: Path) -
     }
     pairs = [("neu", f"{q}2", "alt", r, s, g) for _, q, _, r, s, g in world.pairs]
     renamed = World(images, pairs, [("neu", "alt")])
-    folder = make_folder(tmp_path / "later", renamed)
+    folder = renamed.write(tmp_path / "later")
     assert counts(folder, "near", audited) == (0, 2)
 
 
@@ -104,7 +104,7 @@ def test_a_repeat_is_not_known_as_a_leak(tmp_path: Path) -> None:
         [("test", "a", "train", "b", 0.8, "near")],
         [("test", "train")],
     )
-    folders = [make_folder(tmp_path / n, w) for n, w in (("before", before), ("after", after))]
+    folders = [w.write(tmp_path / n) for n, w in (("before", before), ("after", after))]
     assert counts(folders[1], "near", folders[0]) == (1, 0)
 
 
@@ -127,8 +127,8 @@ def test_what_another_audit_was_made_with_is_said(world: World, tmp_path: Path) 
         soft=None,
         changes={"grader": {"digest": "other", "near_at": 0.5}},
     )
-    folder = make_folder(tmp_path / "old", old)
-    new = make_folder(tmp_path / "new", world)
+    folder = old.write(tmp_path / "old")
+    new = world.write(tmp_path / "new")
     notes = list(read_baseline([folder]).notes(judged_summary(new), [Level("near"), Level("hard")]))
     assert notes == [
         f"baseline {folder}: it has no degrees, so it knows no hard pairs",
@@ -212,7 +212,7 @@ def test_no_file_does_worse_than_an_error(
 def test_formulas_are_no_formulas(world: World, tmp_path: Path) -> None:
     images = {**world.images, "test": [("=cmd()", 1, False)]}
     pairs = [("test", "=cmd()", "train", "x", 1.0, "exact")]
-    folder = make_folder(tmp_path / "a", replace(world, images=images, pairs=pairs))
+    folder = replace(world, images=images, pairs=pairs).write(tmp_path / "a")
     (out,) = export(folder, "accepted", tmp_path / "accepted.csv")
     assert ",'=cmd(),x," in out.read_text()
     assert counts(folder, "near", out) == (0, 1)
@@ -220,7 +220,7 @@ def test_formulas_are_no_formulas(world: World, tmp_path: Path) -> None:
 
 def test_vectors_cannot_be_accepted_by_content(world: World, tmp_path: Path) -> None:
     images = {**world.images, "train": [(i, None, f) for i, _, f in world.images["train"]]}
-    folder = make_folder(tmp_path / "a", replace(world, images=images))
+    folder = replace(world, images=images).write(tmp_path / "a")
     with pytest.raises(VisleakError, match="'a' and 'x' cannot be accepted by content: only vect"):
         export(folder, "accepted", tmp_path / "accepted.csv")
     # the folder itself knows them by set and id
@@ -241,7 +241,7 @@ def test_what_is_no_baseline_is_refused(
 ) -> None:
     (tmp_path / "empty").mkdir()
     for made in ("damaged", "tables"):
-        make_folder(tmp_path / made, world)
+        world.write(tmp_path / made)
     (tmp_path / "damaged" / "audit.json").write_text("{")
     (tmp_path / "tables" / "pairs.parquet").write_bytes(b"PAR1")
     with pytest.raises(kind, match=said) as error:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from made_folders import World, digest, leaking, make_folder, worlds
+from toy_audit import World, digest, worlds
 from visleak.gating import new_leaks, read_baseline
 from visleak.verdicts import (
     Ledger,
@@ -111,7 +111,7 @@ def test_what_is_new(world: World, old: World, drawn: st.DataObject, level: str)
     at_level = set(names[: names.index(level) + 1])
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        folders = [make_folder(root / "new", world), make_folder(root / "old", old)]
+        folders = [world.write(root / "new"), old.write(root / "old")]
         for folder, each in zip(folders, (world, old), strict=True):
             judge(drawn, each, folder)
         accepted = accepted_file(drawn, root / "accepted.csv")
@@ -119,9 +119,9 @@ def test_what_is_new(world: World, old: World, drawn: st.DataObject, level: str)
         summary = judged_summary(folders[0])
         (found,) = new_leaks(folders[0], summary, Level(level), baseline)
         mine, theirs = (Plain(w, f) for w, f in zip((world, old), folders, strict=True))
-        every = leaking(world, mine.rows, "test", at_level)
+        every = world.leaking(mine.rows, "test", at_level)
         fresh = [row for row in mine.rows if not known(mine, row, level, theirs, accepted)]
-        new = leaking(world, fresh, "test", at_level)
+        new = world.leaking(fresh, "test", at_level)
         assert (found.rate.count, found.known) == (len(new), len(every - new))
         assert found.rate.total == len(world.images["test"])
         assert set(found.pairs["query"].to_pylist()) | _others(found.pairs, world) == new
@@ -139,7 +139,7 @@ def _others(pairs: Any, world: World) -> set[str]:
 def test_an_audit_knows_itself(world: World, drawn: st.DataObject, level: str) -> None:
     """Nothing is new beside itself, all of it beside nothing."""
     with tempfile.TemporaryDirectory() as name:
-        folder = make_folder(Path(name), world)
+        folder = world.write(Path(name))
         judge(drawn, world, folder)
         summary = judged_summary(folder)
         (found,) = new_leaks(folder, summary, Level(level), read_baseline([folder]))

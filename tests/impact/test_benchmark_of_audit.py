@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.hand_audit import Image, Pair, digest_of, hand_audit
 
+from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.benchmark import RELATIONS, Benchmark, benchmark_of, with_subsets
 from visleak.verdicts import Ledger, Verdict
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
         pair("q3", "r3", 0.30, None, "different", "same"),
         Pair("q4", "q5", "exact", 1.0, within=True),
     ]
-    return hand_audit(tmp_path / "audit", TEST, TRAIN, pairs)
+    return split_audit(tmp_path / "audit", TEST, TRAIN, pairs)
 
 
 def test_every_row_of_the_papers_table_is_the_images_it_names(folder: Path) -> None:
@@ -73,14 +73,14 @@ def test_the_label_is_compared_with_that_of_the_most_similar_copy_that_counts(
         pair("q1", "r0", 0.8, "soft", "near", "same"),
         pair("q1", "r1", 0.7, "soft", "near", "different"),
     ]
-    benchmark = benchmark_of(hand_audit(tmp_path / "a", TEST, TRAIN, pairs))
+    benchmark = benchmark_of(split_audit(tmp_path / "a", TEST, TRAIN, pairs))
     assert leaked(benchmark, "near or exact") == {"q0": "different", "q1": "same"}
 
 
 def test_blank_pictures_and_repeats_within_the_test_set_are_no_leaks(tmp_path: Path) -> None:
     test = [Image("q0", flat=True), Image("q1"), Image("q2")]
     pairs = [Pair("q0", "r0", "exact"), Pair("q1", "q2", "exact", within=True)]
-    benchmark = benchmark_of(hand_audit(tmp_path / "a", test, TRAIN, pairs))
+    benchmark = benchmark_of(split_audit(tmp_path / "a", test, TRAIN, pairs))
     assert len(benchmark) == 3
     assert not any(leak.leaked.any() for leak in benchmark.leaks)
 
@@ -105,12 +105,12 @@ def test_what_people_say_counts_and_can_be_all_that_counts(folder: Path) -> None
 
 def test_an_audit_without_verification_has_degrees_only(tmp_path: Path) -> None:
     pairs = [Pair("q0", "r0", None)]
-    benchmark = benchmark_of(hand_audit(tmp_path / "a", TEST, TRAIN, pairs, verified=False))
+    benchmark = benchmark_of(split_audit(tmp_path / "a", TEST, TRAIN, pairs, verified=False))
     assert [leak.name for leak in benchmark.leaks] == ["hard", "hard or soft", "soft only"]
 
 
 def test_labels_are_none_where_no_image_has_one(tmp_path: Path) -> None:
-    benchmark = benchmark_of(hand_audit(tmp_path / "a", [Image("q", None)], TRAIN))
+    benchmark = benchmark_of(split_audit(tmp_path / "a", [Image("q", None)], TRAIN))
     assert benchmark.labels is None
 
 
@@ -131,7 +131,7 @@ def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
         benchmark_of(folder, references=["web"])
     with pytest.raises(UsageError, match=r"has no verdicts: leave --reviewed-only out"):
         benchmark_of(folder, judged_only=True)
-    alone = hand_audit(tmp_path / "alone", TEST, [], [])
+    alone = split_audit(tmp_path / "alone", TEST, [], [])
     with pytest.raises(UsageError, match=r"has no training side, which an impact needs"):
         benchmark_of(alone)
     listed = tmp_path / "ids.txt"

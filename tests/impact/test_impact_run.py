@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.hand_audit import Image, Pair, digest_of, hand_audit
 
+from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError
 from visleak.impact import Impact, ImpactSettings, impact
 from visleak.verdicts import Ledger, Verdict
@@ -22,7 +22,7 @@ TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     pairs = [Pair(f"q{n}", "r", label_relation="same") for n in range(8)]
-    return hand_audit(tmp_path / "audit", TEST, [Image("r", "a")], pairs)
+    return split_audit(tmp_path / "audit", TEST, [Image("r", "a")], pairs)
 
 
 def file(path: Path, seed: int, *, column: str = "correct", images: int = 40) -> Path:
@@ -103,7 +103,7 @@ def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(
 
 def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
-    audit = hand_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
+    audit = split_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
     result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
     assert (
         "near or exact: all images of 1 class leak, and the fair score excludes them"
@@ -111,7 +111,7 @@ def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     )
     two = [Image("q0", "a"), Image("q1", "c"), Image("q2", "b")]
     pairs = [Pair("q0", "r"), Pair("q1", "r")]
-    audit = hand_audit(tmp_path / "b", two, [Image("r")], pairs)
+    audit = split_audit(tmp_path / "b", two, [Image("r")], pairs)
     result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
     said = "near or exact: all images of 2 classes leak, and the fair score excludes them"
     assert said in result.notes
@@ -154,7 +154,7 @@ def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path:
         ImpactSettings(draws=1)
     with pytest.raises(UsageError, match=r"^size must be 1 or more; got 0$"):
         ImpactSettings(size=0)
-    bare = hand_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
+    bare = split_audit(tmp_path / "bare", TEST, [Image("r")], [Pair("q0", "r")])
     with pytest.raises(
         UsageError, match=r"^no leaked image of 'test' has a label that can be compared with its"
     ):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.hand_audit import Image, Pair, hand_audit
 
+from toy_audit import Image, Pair, split_audit
 from visleak.impact import ImpactSettings, impact
 from visleak.impact.results import Effect, Impact
 
@@ -39,7 +39,7 @@ def leaky_audit(folder: Path, hard: tuple[int, int], soft: tuple[int, int], imag
                 for n in range(count)
             ]
             at += count
-    return hand_audit(folder, test, [Image("r")], pairs, verified=False)
+    return split_audit(folder, test, [Image("r")], pairs, verified=False)
 
 
 def answers(path: Path, right: Iterable[tuple[int, int]], images: int) -> Path:

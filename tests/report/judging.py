@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 
-from made_audit import HOSTILE_NAME, Made
+from made_audit import HOSTILE_NAME
 
-from visleak.storage import AUDIT, write_json
 from visleak.verdicts import Ledger, Verdict, digests_of, judged_pairs
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 Row = dict[str, object]
-
-
-def as_audited(made: Made) -> Made:
-    """Give the made audit what `visleak audit` writes: rates also where a set met itself."""
-    summary = json.loads(json.dumps(made.summary))
-    rates = summary["totals"][0]["rates"]
-    for item in summary["comparisons"]:
-        item.setdefault("rates", dict.fromkeys(rates))
-    for item in summary["totals"]:
-        item["headline"] = ""
-    write_json(made.folder / AUDIT, summary)
-    return made
 
 
 def keys(folder: Path) -> list[tuple[Row, str, str]]:

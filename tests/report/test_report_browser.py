@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judging import HOSTILE, as_audited, judge
+from judging import HOSTILE, judge
 from made_audit import HOSTILE_NAME, Made, Pixels, make_audit
 
 from invoices import audited
@@ -44,7 +44,7 @@ def address(made: Made, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def reviewed(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of an audit that people judged, one of whom has a name that bites."""
-    made = as_audited(make_audit(tmp_path_factory.mktemp("reviewed"), base))
+    made = make_audit(tmp_path_factory.mktemp("reviewed"), base)
     judge(made.folder)
     return write_report(made.folder, loader=made.pictures).as_uri()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pytest
-from judging import HOSTILE, as_audited, judge, keys
+from judging import HOSTILE, judge, keys
 from made_audit import Made
 from test_report_page import Page
 
@@ -20,7 +20,7 @@ from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 @pytest.fixture
 def made(fresh: Callable[..., Made]) -> Made:
-    return as_audited(fresh())
+    return fresh()
 
 
 def test_nobody_judged_no_byte_of_it(made: Made) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hand_audit import Image, Pair, digest_of, hand_audit
+from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.storage import read_summary, write_json
@@ -33,7 +33,7 @@ PAIRS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return hand_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
+    return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
 def listed(path: Path, *rows: str, header: str = "TestID,TrainID,Distance,Judgment") -> Path:
@@ -140,7 +140,7 @@ def test_ids_that_the_audit_does_not_have(folder: Path, tmp_path: Path) -> None:
     found = import_verdicts(folder, path)
     assert (found.rows, found.added, found.unknown) == (8, 1, 7)
     assert found.missing == tuple(f"x{n}" for n in range(7))
-    other = hand_audit(tmp_path / "strict", TEST, TRAIN, PAIRS)
+    other = split_audit(tmp_path / "strict", TEST, TRAIN, PAIRS)
     with pytest.raises(VisleakError) as caught:
         import_verdicts(other, path, strict=True)
     assert str(caught.value) == (
@@ -162,10 +162,10 @@ def test_which_set_a_column_is_of(folder: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=said):
             import_verdicts(folder, path, **arguments)
-    alone = hand_audit(tmp_path / "alone", TEST, ())
+    alone = split_audit(tmp_path / "alone", TEST, ())
     with pytest.raises(UsageError, match="compared a set with itself alone; give --within"):
         import_verdicts(alone, path)
-    apart = hand_audit(tmp_path / "apart", TEST, TRAIN, within=False)
+    apart = split_audit(tmp_path / "apart", TEST, TRAIN, within=False)
     with pytest.raises(UsageError, match="did not look for repeats within the test set"):
         import_verdicts(apart, path, within=True)
     summary = read_summary(folder).as_dict()
@@ -191,7 +191,7 @@ def test_within_keeps_which_of_the_two_is_to_go(folder: Path, tmp_path: Path) ->
 
 def test_sets_of_embeddings_are_refused(tmp_path: Path) -> None:
     nothing = {("train", image.id): None for image in TRAIN}
-    folder = hand_audit(tmp_path / "audit", TEST, TRAIN, digests=nothing)
+    folder = split_audit(tmp_path / "audit", TEST, TRAIN, digests=nothing)
     with pytest.raises(UsageError, match="set 'train' holds embeddings only"):
         import_verdicts(folder, listed(tmp_path / "list.csv", "0,100,,1"))
 
@@ -199,7 +199,7 @@ def test_sets_of_embeddings_are_refused(tmp_path: Path) -> None:
 def test_verdicts_of_another_folder_under_other_names(folder: Path, tmp_path: Path) -> None:
     """Contents tell who is who: the other audit calls the images otherwise, and has more."""
     import_verdicts(folder, listed(tmp_path / "list.csv", "0,100,,2", "1,101,,3"), reviewer="Ada")
-    other = hand_audit(
+    other = split_audit(
         tmp_path / "other",
         [Image("renamed", content="test/0"), Image("b")],
         [Image("c", content="train/100")],
@@ -280,8 +280,8 @@ NAMES = ["=cmd()", "'q", "-1", 'a,"b"', "c\nd", " e ", "\N{PILE OF POO}", "7"]
 def test_what_is_exported_comes_back(said: dict[tuple[str, str, bool], str]) -> None:
     images = [Image(name) for name in NAMES]
     with tempfile.TemporaryDirectory() as place:
-        first = hand_audit(Path(place) / "a", images, images, [Pair("7", "7", "near")])
-        second = hand_audit(Path(place) / "b", images, images)
+        first = split_audit(Path(place) / "a", images, images, [Pair("7", "7", "near")])
+        second = split_audit(Path(place) / "b", images, images)
         whole = {}
         for (query, reference, within), judgment in said.items():
             other = "test" if within else "train"

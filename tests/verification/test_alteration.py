@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image
-from tests.invoices import invoice
 
+from invoices import invoice
 from visleak.verification.agreement import blurred_equally
 from visleak.verification.alteration import MOST, altered
 
