@@ -45,9 +45,7 @@ def expected(saved_models: Path) -> dict[str, Callable[[list[DecodedImage]], np.
     import transformers
     from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-    from transformers.models.convnext.image_processing_pil_convnext import (
-        ConvNextImageProcessorPil,
-    )
+    from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
     from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
     config = transformers.CLIPConfig.from_pretrained(saved_models / "clip")

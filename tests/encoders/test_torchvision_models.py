@@ -162,18 +162,10 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        (
-            "clip:ViT-B-32/best?backend=open_clip",
-            UsageError,
-            "open_clip has ViT-B-32 with openai",
-        ),
+        ("clip:ViT-B-32/best?backend=open_clip", UsageError, "open_clip has ViT-B-32 with openai"),
         ("clip:owner/model?backend=open_clip", UsageError, "open_clip takes MODEL/WEIGHTS such as"),
         ("clip:/nowhere?backend=open_clip", VisleakError, "has no open_clip_config.json; give one"),
-        (
-            "clip?backend=open_clip",
-            VisleakError,
-            "timm/vit_base_patch32_clip_224.openai' is no",
-        ),
+        ("clip?backend=open_clip", VisleakError, "timm/vit_base_patch32_clip_224.openai' is no"),
         ("clip:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
     ],
 )
@@ -259,11 +251,7 @@ def test_timms_vectors_are_its_own(timm, saved, natural):
         ("timm:resnet5000", UsageError, "has no weights named 'resnet5000'; near are resnet50"),
         ("timm:resnet50", VisleakError, "model 'timm/resnet50.a1_in1k' is not a folder and not in"),
         ("timm:hf-hub:a/b", VisleakError, "model 'a/b' is not a folder and not in the cache"),
-        (
-            "timm:/nowhere",
-            VisleakError,
-            "the folder /nowhere has no config.json; give one with",
-        ),
+        ("timm:/nowhere", VisleakError, "the folder /nowhere has no config.json; give one with"),
         ("timm", UsageError, "encoder timm needs NAME after its name: timm:NAME; got 'timm'"),
     ],
 )

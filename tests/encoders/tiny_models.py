@@ -107,9 +107,7 @@ def make_dinov2(folder: Path) -> Path:
 
 def make_resnet(folder: Path) -> Path:
     from transformers import ResNetConfig, ResNetForImageClassification
-    from transformers.models.convnext.image_processing_pil_convnext import (
-        ConvNextImageProcessorPil,
-    )
+    from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
 
     config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 24, 40], depths=[1, 1, 2, 1])
     processor = ConvNextImageProcessorPil(size={"shortest_edge": 64}, crop_pct=0.875)

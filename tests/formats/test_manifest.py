@@ -85,10 +85,7 @@ def test_a_row_without_a_name_is_missing(put, pictures):
         ("path,label\na\n", "cannot be read as CSV: .*Expected 2 columns, got 1"),
         (b"path\n\xff\xfe\n", "cannot be read as CSV"),
         ("path,label,label\na,b,c\n", "more than one column 'label'; keep one"),
-        (
-            "path,frame\na,first\n",
-            "column 'frame' must hold whole numbers, seconds or ISO",
-        ),
+        ("path,frame\na,first\n", "column 'frame' must hold whole numbers, seconds or ISO"),
         ("path,label\n", "m.csv holds no images"),
     ],
 )
@@ -102,8 +99,7 @@ def test_columns_that_are_not_there(put, pictures):
     path = put("m.csv", ROWS)
     for option in ("id", "label", "group"):
         with pytest.raises(
-            UsageError,
-            match=f"{option} 'x': .* has no such column; it has path, label, caption,",
+            UsageError, match=f"{option} 'x': .* has no such column; it has path, label, caption,"
         ):
             open_images(path, **{option: "x"})
 

@@ -55,14 +55,9 @@ def timm_encoder(request: Request) -> NetworkEncoder:
     timm = library("timm", "timm", request.called)
     running = Running.asked(request)
     module = timm_model(timm, name, request.called, num_classes=0)
-    about = {
-        "timm": str(module.pretrained_cfg.get("architecture", name)),
-        "modules": str(module),
-    }
+    about = {"timm": str(module.pretrained_cfg.get("architecture", name)), "modules": str(module)}
     tower = Tower(
-        module,
-        lambda module, inputs: module(inputs),
-        tensors_digest(module.state_dict(), about),
+        module, lambda module, inputs: module(inputs), tensors_digest(module.state_dict(), about)
     )
     preprocessing = timm_preprocessing(timm, module, name, request.called)
     return NetworkEncoder(request.named(), tower, preprocessing, running)

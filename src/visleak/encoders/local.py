@@ -162,10 +162,7 @@ def _sources() -> Mapping[str, npt.NDArray[np.int64]]:
     """
     cells = np.arange(128).reshape(4, 4, 8)
     signs = -np.arange(8) % 8
-    return {
-        "mirror": cells[::-1, :, signs].reshape(-1),
-        "inverted": cells[::-1, ::-1].reshape(-1),
-    }
+    return {"mirror": cells[::-1, :, signs].reshape(-1), "inverted": cells[::-1, ::-1].reshape(-1)}
 
 
 _SOURCES: Final = _sources()

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.encoders.libraries import library, said
-from visleak.encoders.network import (
-    RUNNING,
-    NetworkEncoder,
-    Running,
-    Tower,
-    digest,
-)
+from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, digest
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.errors import VisleakError

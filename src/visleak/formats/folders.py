@@ -202,9 +202,7 @@ def write_folder(part: OutputPart, place: Destination) -> OutputSource:
     texts = [name_text(name) for name in names]
     order = sorted(range(len(names)), key=texts.__getitem__)
     return OutputSource(
-        place.below(part),
-        ids=tuple(texts[at] for at in order),
-        order=np.array(order, np.int64),
+        place.below(part), ids=tuple(texts[at] for at in order), order=np.array(order, np.int64)
     )
 
 

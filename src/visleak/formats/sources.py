@@ -88,11 +88,7 @@ TABLE: Final = Layout("a table of files", "tables:write_table")
 _ZIP: Final = Layout("a zip archive", "archives:write_zip", files=False, mixes=False)
 _TAR: Final = Layout("a tar archive", "tars:write_tar", files=False, mixes=False)
 _SHARDS: Final = Layout(
-    "WebDataset shards",
-    "webdataset:write_webdataset",
-    holds="bytes",
-    files=False,
-    mixes=False,
+    "WebDataset shards", "webdataset:write_webdataset", holds="bytes", files=False, mixes=False
 )
 _COCO: Final = Layout("COCO", "coco:write_coco", swaps=False)
 _YOLO: Final = Layout("YOLO", "yolo:write_yolo", swaps=False, together=True)

@@ -174,12 +174,7 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
     else:
         locators = pc.fill_null(without_secrets(fetched), redacted(root))
         opener = RemoteOpener(fetched)
-    return request.image_set(
-        without_secrets(ids),
-        locators,
-        opener,
-        **columns,
-    )
+    return request.image_set(without_secrets(ids), locators, opener, **columns)
 
 
 def parquet_files(request: Request) -> list[str]:

@@ -38,13 +38,7 @@ from visleak.formats.listing import HEAD, Listing
 from visleak.formats.opening import open_image_set
 from visleak.formats.remote import StoreError, opened, redacted, size_of_file, stamp_of_file
 from visleak.formats.request import Request
-from visleak.formats.writing import (
-    Destination,
-    OutputPart,
-    OutputSource,
-    Selection,
-    file_name,
-)
+from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection, file_name
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
 #: First bytes of a packed archive, and what opens it.

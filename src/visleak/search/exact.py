@@ -95,9 +95,7 @@ def _best_views(
     exact = np.full(rough.shape, -np.inf, np.float32)
     # einsum sums each row by itself, so a pair's value does not depend on its neighbours
     exact[pair, place] = np.einsum(
-        "ij,ij->i",
-        stacked[query[pair], place].astype(np.float64),
-        vectors[pair].astype(np.float64),
+        "ij,ij->i", stacked[query[pair], place].astype(np.float64), vectors[pair].astype(np.float64)
     )
     best = exact.argmax(axis=1)
     views = np.array(sides.views, np.int8)

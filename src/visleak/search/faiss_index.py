@@ -24,11 +24,7 @@ from visleak.search.hits import Rows
 
 Kind = Literal["flat", "hnsw", "ivf", "ivfpq"]
 #: Most references -> kind of index; more than the last get an ``ivfpq``.
-SIZES: Final[tuple[tuple[int, Kind], ...]] = (
-    (20_000, "flat"),
-    (200_000, "hnsw"),
-    (999_999, "ivf"),
-)
+SIZES: Final[tuple[tuple[int, Kind], ...]] = ((20_000, "flat"), (200_000, "hnsw"), (999_999, "ivf"))
 BLOCK: Final = 1 << 14  # rows read at a time
 #: Training rows per cell; centroids of each part of a product quantiser, and its training rows.
 ROWS_PER_CELL: Final = 40
@@ -186,10 +182,7 @@ class Index:
 
 
 def build(
-    layout: Layout,
-    reference: Float32 | Rows,
-    penalty: Float32,
-    progress: Callable[[int], None],
+    layout: Layout, reference: Float32 | Rows, penalty: Float32, progress: Callable[[int], None]
 ) -> Index:
     """Return the index of the references."""
     library = faiss()

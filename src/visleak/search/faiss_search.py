@@ -16,16 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from visleak.records import Bool, Float32, Int64
 from visleak.search.exact import MARGIN, ExactSearch, Scored, chosen, joined, no_hits, rescore
-from visleak.search.faiss_index import (
-    Effort,
-    Index,
-    Kind,
-    Layout,
-    build,
-    faiss,
-    kind_for,
-    threads,
-)
+from visleak.search.faiss_index import Effort, Index, Kind, Layout, build, faiss, kind_for, threads
 from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
 from visleak.stats import Rate
 

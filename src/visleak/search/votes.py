@@ -125,10 +125,7 @@ def _mean_descriptor() -> Int64:
     five of the eight directions (0 to 180 degrees) suffice.
     """
     quarter = np.array(
-        [
-            [[36, 27, 23, 25, 31], [63, 40, 26, 25, 30]],
-            [[45, 30, 25, 30, 38], [83, 48, 29, 32, 39]],
-        ]
+        [[[36, 27, 23, 25, 31], [63, 40, 26, 25, 30]], [[45, 30, 25, 30, 38], [83, 48, 29, 32, 39]]]
     )
     directions = quarter[:, :, [0, 1, 2, 3, 4, 3, 2, 1]]
     return directions[[0, 1, 1, 0]][:, [0, 1, 1, 0]].reshape(-1)
