@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 import visleak
 from visleak.encoders import builtin
 from visleak.pipeline import candidates, chunks, fingerprints, local_features, pixels, verification
-from visleak.search import exact, rescore
+from visleak.search import exact
 from visleak.storage import IMAGES, PAIRS
 from visleak.verification import screen
 
@@ -37,7 +37,7 @@ SIZES = (
     (fingerprints, "PIXELS_WAITING"),
     (local_features, "CHUNK"),
     (pixels, "CHUNK"),
-    (rescore, "CHUNK"),
+    (exact, "CHUNK"),
     (screen, "_BATCH"),
     (verification, "CHECK_CHUNK"),
     (verification, "SCREEN_CHUNK"),

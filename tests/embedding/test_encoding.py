@@ -53,7 +53,6 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_is_written_is_what_an_audit_computes(source: Path, tmp_path: Path) -> None:
-    """Matrix, ids, sizes and digests are those of the pipeline; the layout is clip-retrieval's."""
     images = open_images(source)
     with RunContext.at(tmp_path, 1, None) as place:
         prints = fingerprint(images, load_encoder(ENCODER), place)
@@ -171,7 +170,6 @@ room.encode(open_images(sys.argv[1]), "builtin", sys.argv[2], shard=2, cache=Non
 
 
 def test_a_killed_run_goes_on_with_the_first_missing_shard(source: Path, tmp_path: Path) -> None:
-    """SIGKILL after two of four shards: the folder is refused as unfinished, then completed."""
     out = tmp_path / "out"
     child = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(source), str(out)], stdout=subprocess.PIPE, text=True
@@ -205,14 +203,7 @@ def test_a_set_in_memory_is_never_taken_for_another(tmp_path: Path) -> None:
         encode(sets[0], ENCODER, tmp_path / "out", cache=None)
 
 
-# -- anonymous -----------------------------------------------------------------------------------
-
-
 def test_an_anonymous_folder_tells_nothing_of_its_images(source: Path, tmp_path: Path) -> None:
-    """No id, name, label, path, content digest, salt or set name in any byte of any file.
-
-    Parquet pages are compressed: their values are read back and looked through as well.
-    """
     images = open_images(source)
     done = encode(images, ENCODER, tmp_path / "pub", shard=3, anonymous=True, cache=None)
     plain = encode(images, ENCODER, tmp_path / "plain", cache=None)
@@ -262,7 +253,6 @@ def test_the_owner_can_map_ids_back(source: Path, tmp_path: Path) -> None:
 
 
 def test_the_salt_is_what_the_ids_hang_on(source: Path, tmp_path: Path) -> None:
-    """The same salt gives the same ids, in another folder too; another gives others."""
     images = open_images(source)
 
     def ids(folder: Path, salt: Path | None = None) -> list[str]:
@@ -274,9 +264,6 @@ def test_the_salt_is_what_the_ids_hang_on(source: Path, tmp_path: Path) -> None:
     assert ids(tmp_path / "b", tmp_path / "a.salt") == first
     assert not set(ids(tmp_path / "c")) & set(first)
     assert encode(images, ENCODER, tmp_path / "a", anonymous=True, cache=None).reused
-
-
-# -- an audit of what was written ----------------------------------------------------------------
 
 
 def pairs(audit: visleak.Audit) -> list[dict[str, object]]:
@@ -318,10 +305,6 @@ def leaking(tmp_path: Path, natural: dict[str, np.ndarray]) -> tuple[Path, Path]
 def test_an_audit_of_embeddings_is_the_audit_of_their_pictures(
     leaking: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Every pair by threshold, its similarity, view, background and degree: the same bytes.
-
-    Images or embeddings on either side, streamed from several shards or held in memory.
-    """
     test, train = leaking
     settings = visleak.Settings(verify=False)
     expected = visleak.audit(test, train, settings=settings, cache=None)
@@ -358,7 +341,6 @@ def test_half_precision_moves_similarities_by_less_than_a_thousandth(
 def test_an_encoders_folder_is_no_part_of_an_anonymous_manifest(
     source: Path, tmp_path: Path
 ) -> None:
-    """Weights by path are named by their file; the digest says which they are."""
     weights = tmp_path / "home" / "weights"
     weights.mkdir(parents=True)
 

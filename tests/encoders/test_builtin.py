@@ -59,9 +59,6 @@ def seen(square, view):
     return square
 
 
-# -- against an independent implementation -------------------------------------------------------
-
-
 def slow_vector(square):
     """Describe one square pixel by pixel, in exact integers, after the module's description."""
     grey = [[77 * int(r) + 150 * int(g) + 29 * int(b) for r, g, b in row] for row in square]
@@ -112,7 +109,6 @@ def unit(values):
 
 
 def test_vectors_equal_an_independent_implementation(natural):
-    """The arithmetic in tables and matrix products is the described one, also at its extremes."""
     some = squares(natural)[[0, 1, 2, 9, -5, -4, -3, -2, -1]]
     vectors, flat = describe(some)
     for square, vector, blank in zip(some, vectors, flat, strict=True):
@@ -120,9 +116,6 @@ def test_vectors_equal_an_independent_implementation(natural):
         assert blank == slow_blank
         # votes at half an integer may round either way: a root may differ by one of thousands
         np.testing.assert_allclose(vector, expected, atol=2e-4)
-
-
-# -- views ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
@@ -146,7 +139,6 @@ def test_views_are_exact_for_any_square(seed, view, contrast):
 
 @pytest.mark.parametrize("view", EVERY_VIEW, ids=VIEWS)
 def test_the_inverse_view_undoes_a_view(natural, view):
-    """A pair found from its reference is told with the query's view."""
     vectors, _ = describe(squares(natural))
     there = ENCODER.view(vectors, view)
     np.testing.assert_array_equal(ENCODER.view(there, int(INVERSE_VIEW[view])), vectors)
@@ -160,11 +152,7 @@ def test_a_view_only_permutes_and_flips_signs(view):
     assert set(np.abs(sign).tolist()) == {1.0}
 
 
-# -- a vector depends on its picture alone -------------------------------------------------------
-
-
 def test_the_batch_changes_nothing(natural, monkeypatch):
-    """Order, company and batch size: the same bytes."""
     some = [*natural.values(), *noise(1, 8, 50, 41)]
     vectors, flat = encode(*some)
     order = np.random.default_rng(2).permutation(len(some))
@@ -179,14 +167,12 @@ def test_the_batch_changes_nothing(natural, monkeypatch):
 
 
 def test_no_pictures_give_no_vectors():
-    """An empty batch is a batch."""
     vectors, flat = ENCODER.encode([])
     assert vectors.shape == (0, 560)
     assert flat.shape == (0,)
 
 
 def test_vectors_have_unit_length(natural):
-    """Similarity is a plain dot product."""
     vectors, _ = encode(*natural.values(), *squares(natural))
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
     np.testing.assert_allclose(lengths, 1, atol=1e-6)
@@ -213,12 +199,8 @@ def test_a_long_thin_picture_uses_all_its_pixels():
     assert np.abs(vector[0, builtin.ORIENTATION_WIDTH :]).max() < 0.3
 
 
-# -- flat pictures -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (200, 30, 90), (127, 127, 127)])
 def test_a_blank_picture_is_flat_and_has_only_colour(colour):
-    """The edges of a blank frame are noise."""
     blank = np.full((60, 80, 3), colour, np.uint8)
     vectors, flat = encode(blank)
     assert flat[0]
@@ -229,15 +211,11 @@ def test_a_blank_picture_is_flat_and_has_only_colour(colour):
 
 
 def test_a_faint_grain_stays_flat_and_a_ramp_is_not():
-    """Sensor noise on black is blank; a slow gradient is content."""
     rng = np.random.default_rng(4)
     grain = rng.integers(0, 2, (200, 200, 3)).astype(np.uint8)
     ramp = np.repeat(np.arange(0, 256, 2, dtype=np.uint8)[None], 128, 0)[..., None].repeat(3, 2)
     _, flat = encode(grain, ramp, ramp.swapaxes(0, 1))
     assert flat.tolist() == [True, False, False]
-
-
-# -- likeness ------------------------------------------------------------------------------------
 
 
 def jpeg(pixels, quality):
@@ -257,7 +235,6 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_copies_are_alike(natural, change):
-    """Post-processing moves a vector little."""
     changed, least = CHANGES[change]
     originals, _ = encode(*natural.values())
     copies, _ = encode(*(changed(one) for one in natural.values()))
@@ -265,7 +242,6 @@ def test_changed_copies_are_alike(natural, change):
 
 
 def test_unrelated_pictures_are_not_alike(natural):
-    """In no view."""
     vectors, _ = encode(*natural.values())
     for view in EVERY_VIEW:
         likeness = vectors @ ENCODER.view(vectors, view).T
@@ -273,11 +249,7 @@ def test_unrelated_pictures_are_not_alike(natural):
         assert likeness.max() < 0.7
 
 
-# -- the digest ----------------------------------------------------------------------------------
-
-
 def test_the_digest_is_stable():
-    """The same in every process: the cache is keyed by it."""
     assert BuiltinEncoder().digest == ENCODER.digest
     assert len(bytes.fromhex(ENCODER.digest)) == 16
 
@@ -297,13 +269,11 @@ def test_the_digest_changes_with_every_constant(monkeypatch, constant):
 
 
 def test_the_digest_changes_with_the_cohort():
-    """Backgrounds depend on it."""
     one = np.eye(2, 560, dtype=np.float32)
     assert len({builtin._digest(None), builtin._digest(one), builtin._digest(one[::-1])}) == 3
 
 
 def test_what_ships_with_the_encoder():
-    """Thresholds in order, with where they come from; cohort rows of unit length."""
     assert ENCODER.thresholds["soft"] <= ENCODER.thresholds["hard"] <= 1
     assert ENCODER.thresholds["provenance"]
     if ENCODER.cohort is not None:

@@ -44,7 +44,6 @@ def images(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
 
 
 def test_vectors_are_unit_rows_of_float32(encoder, natural):
-    """One row per image, with the stated width; blank images are flat for every encoder."""
     shown = images(natural)
     vectors, blank = encoder.encode(shown)
     assert (vectors.shape, vectors.dtype) == ((len(shown), encoder.width), np.float32)
@@ -55,7 +54,6 @@ def test_vectors_are_unit_rows_of_float32(encoder, natural):
 
 
 def test_a_vector_depends_on_its_image_alone(encoder, natural):
-    """Not on the other images of its batch, nor on their order."""
     shown = images(natural)
     together = encoder.encode(shown)[0]
     alone = np.concatenate([encoder.encode([image])[0] for image in shown])
@@ -64,13 +62,11 @@ def test_a_vector_depends_on_its_image_alone(encoder, natural):
 
 
 def test_no_images_have_no_vectors(encoder):
-    """An empty set is valid."""
     vectors, blank = encoder.encode([])
     assert (vectors.shape, blank.shape) == ((0, encoder.width), (0,))
 
 
 def test_views(encoder):
-    """The first view is the original; there are no others, or all of them."""
     rows = np.eye(2, encoder.width, dtype=np.float32)
     np.testing.assert_array_equal(encoder.view(rows, 0), rows)
     assert encoder.views in (1, len(VIEWS))
@@ -80,7 +76,6 @@ def test_views(encoder):
 
 
 def test_the_preparation_is_sent_to_workers(encoder, natural):
-    """It is picklable and small, without the network."""
     if not hasattr(encoder, "preparation"):
         assert pickle.loads(pickle.dumps(encoder)).digest == encoder.digest
         return

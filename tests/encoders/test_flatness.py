@@ -15,7 +15,6 @@ def picture(pixels: np.ndarray) -> DecodedImage:
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (32, 32), (31, 200), (300, 40)])
 def test_one_colour_is_flat_and_noise_is_not(height, width):
-    """Whatever the size."""
     grey = np.full((height, width, 3), 77)
     noise = np.random.default_rng(0).integers(0, 256, (height, width, 3))
     assert flat([picture(grey), picture(noise)]).tolist() == [True, height * width == 1]
@@ -23,7 +22,6 @@ def test_one_colour_is_flat_and_noise_is_not(height, width):
 
 @pytest.mark.parametrize("slope", [FLAT_BELOW * 0.3, FLAT_BELOW * 0.9])
 def test_a_ramp_is_flat_below_the_mean_gradient(slope):
-    """A ramp of s grey levels a pixel has a gradient of 2 s over two pixels; edges half of it."""
     ramp = np.rint(np.arange(32) * slope + 100)
     pixels = np.broadcast_to(ramp[None, :, None], (32, 32, 3))
     padded = np.pad(ramp, 1, mode="edge")
@@ -32,7 +30,6 @@ def test_a_ramp_is_flat_below_the_mean_gradient(slope):
 
 
 def test_the_builtin_encoder_judges_alike():
-    """More pictures than are worked on at a time; every third one is nearly blank."""
     rng = np.random.default_rng(1)
     pictures = []
     for number in range(300):

@@ -44,7 +44,6 @@ def test_phash_is_imagehash(pixels: np.ndarray) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 70), st.integers(2, 70), st.integers(1, 256))
 def test_phash_is_imagehash_on_any_pixels(seed: int, height: int, width: int, levels: int) -> None:
-    """Few grey levels included, where many coefficients are alike."""
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, levels, (height, width, 3), np.uint8)
     expected = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
@@ -53,7 +52,6 @@ def test_phash_is_imagehash_on_any_pixels(seed: int, height: int, width: int, le
 
 @pytest.mark.parametrize("pixels", pictures(), ids=lambda pixels: str(pixels.shape))
 def test_pdq_is_pdqhash(pixels: np.ndarray) -> None:
-    """Bit for bit; views of larger arrays too."""
     expected, quality = pdqhash.compute(pixels)
     bits, telling = pdq(pixels)
     np.testing.assert_array_equal(bits, expected.astype(bool))
@@ -65,7 +63,6 @@ def test_pdq_is_pdqhash(pixels: np.ndarray) -> None:
 
 @pytest.mark.parametrize("name", ["phash", "pdq"])
 def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
-    """Exactly, in float32 and in float64, summed in any order: no rounding at a threshold."""
     encoder = load_encoder(name)
     shown = [picture(pixels) for pixels in pictures()]
     vectors, _ = encoder.encode(shown)
@@ -82,7 +79,6 @@ def test_similarity_is_one_minus_distance_over_bits(name: str) -> None:
 
 @given(st.lists(st.booleans(), min_size=64, max_size=64))
 def test_any_hash_is_a_unit_vector(bits: list[bool]) -> None:
-    """All bits set, or none, included."""
     vector = vector_of(np.array(bits))
     assert float(vector @ vector) == 1.0
 
@@ -96,7 +92,6 @@ def test_blank_pictures_are_flat(name: str) -> None:
 
 
 def test_pdq_of_low_quality_is_flat() -> None:
-    """Its authors discard such hashes: a soft ramp has edges for others, none for PDQ."""
     ramp = np.linspace(100, 220, 128).astype(np.uint8)
     soft = np.ascontiguousarray(np.broadcast_to(ramp[None, :, None], (128, 128, 3)))
     assert pdqhash.compute(soft)[1] < 50
@@ -105,7 +100,6 @@ def test_pdq_of_low_quality_is_flat() -> None:
 
 
 def test_thresholds_are_published_ones_or_none() -> None:
-    """A distance of 31 of 256 still counts for PDQ, 32 does not."""
     encoder = load_encoder("pdq")
     assert encoder.thresholds is not None
     for name in ("hard", "soft"):
@@ -115,7 +109,6 @@ def test_thresholds_are_published_ones_or_none() -> None:
 
 
 def test_one_encoder_is_not_the_other() -> None:
-    """And nothing but themselves is taken."""
     assert load_encoder("phash").digest != load_encoder("pdq").digest
     with pytest.raises(UsageError, match=r"^encoder phash has no option 'size'; it has none; got "):
         load_encoder("phash?size=16")
@@ -124,7 +117,6 @@ def test_one_encoder_is_not_the_other() -> None:
 
 
 def test_pdq_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line with what to install."""
     monkeypatch.setitem(sys.modules, "pdqhash", None)
     line = "the encoder pdq needs an extra: pip install 'visleak[pdq]'"
     with pytest.raises(MissingExtra, match=f"^{re.escape(line)}$"):

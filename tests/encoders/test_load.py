@@ -34,14 +34,12 @@ def test_the_table_names_functions(name: str) -> None:
 
 
 def test_the_builtin_encoder_has_every_part() -> None:
-    """It keeps the protocol."""
     encoder = load_encoder()
     assert encoder.name == "builtin"
     assert [part for part in PARTS if not hasattr(encoder, part)] == []
 
 
 def test_an_encoder_object_is_passed_on() -> None:
-    """Anybody's encoder is as good as a named one."""
     encoder = Whole()
     assert load_encoder(encoder) is encoder
 
@@ -84,7 +82,6 @@ def asked(text: str, name: str, argument: str = "", **options: str) -> tuple[str
     ],
 )
 def test_a_text_is_taken_apart(text: str, request_: Request) -> None:
-    """The name ends at the first colon, the options begin at the last question mark."""
     assert parse(text) == request_
 
 
@@ -109,27 +106,23 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_a_wrong_text_is_refused(text: str) -> None:
-    """In one line that says what there is."""
     with pytest.raises(UsageError, match=f"^{WRONG[text]}$"):
         load_encoder(text)
 
 
 def test_options_may_come_as_arguments() -> None:
-    """And come before those in the text."""
     with pytest.raises(UsageError, match=r"^encoder builtin has no option 'batch'"):
         load_encoder("builtin", batch=3)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "9" * 5000, "²"])
 def test_a_number_is_a_whole_number(value: str) -> None:
-    """Of bounded length: int() refuses thousands of digits in its own words."""
     said = r"^option batch of encoder x must be a whole number, 1 or more; got "
     with pytest.raises(UsageError, match=said):
         parse(f"x?batch={value}").number("batch", 32)
 
 
 def test_choices_and_arguments() -> None:
-    """What is there is returned, what is not is named."""
     request = parse("x?prep=b&batch=7")
     assert (request.choice("prep", ("a", "b"), "a"), request.choice("to", ("c",), "c")) == (
         "b",

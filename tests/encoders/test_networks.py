@@ -94,7 +94,6 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_vectors_as_the_library(kind, models, expected, natural):
-    """Preprocessing, network and feature, all together, to 1e-5."""
     text, shown = kind.format(models), pictures(natural)
     encoder = load_encoder(text)
     vectors, blank = encoder.encode(shown)
@@ -111,7 +110,6 @@ def test_the_same_vectors_as_the_library(kind, models, expected, natural):
 @pytest.mark.filterwarnings("ignore:`torch.jit.load` is:DeprecationWarning")
 @pytest.mark.parametrize("resize", ["288", "320x320"])
 def test_sscd_resizes_as_published(models, natural, resize):
-    """The short side to 288, or a square; bilinear; ImageNet's normalisation."""
     import torch
 
     shown = pictures(natural)[:5]
@@ -125,7 +123,6 @@ def test_sscd_resizes_as_published(models, natural, resize):
 
 
 def test_sscd_variants_are_two_encoders(models):
-    """Other vectors, other digest; the default is the short side."""
     path = f"sscd:{models}/sscd.torchscript.pt"
     short, same, square = (
         load_encoder(path + options) for options in ("", "?resize=288", "?resize=320x320")
@@ -136,7 +133,6 @@ def test_sscd_variants_are_two_encoders(models):
 
 @pytest.mark.parametrize("prep", ["laion", "laion-nojpeg"])
 def test_laions_resizing_comes_before_clips_own(models, natural, prep):
-    """The encoder with prep is the plain one on pictures that were resized before."""
     shown = pictures(natural)
     plain = load_encoder(f"clip:{models}/clip")
     laion = load_encoder(f"clip:{models}/clip?prep={prep}")
@@ -150,7 +146,6 @@ def test_laions_resizing_comes_before_clips_own(models, natural, prep):
 
 @pytest.mark.parametrize("kind", ["clip:{}/clip", "resnet152:{}/resnet"])
 def test_neighbours_do_not_change_a_vector(kind, models, natural):
-    """Whatever comes with a picture, wherever it stands; another batch, next to nothing."""
     encoder, shown = load_encoder(kind.format(models), batch=4), pictures(natural)
     prepared = [encoder.preparation(each) for each in shown]
     together = encoder.forward(prepared)
@@ -165,7 +160,6 @@ def test_neighbours_do_not_change_a_vector(kind, models, natural):
 
 
 def test_half_precision_is_near_and_of_the_same_digest(models, natural):
-    """The digest tells what the vectors mean; precision and device are told beside."""
     full = load_encoder(f"clip:{models}/clip?device=cpu")
     half = load_encoder(f"clip:{models}/clip?precision=bf16")
     assert (full.precision, full.device, half.precision) == ("fp32", "cpu", "bf16")
@@ -177,7 +171,6 @@ def test_half_precision_is_near_and_of_the_same_digest(models, natural):
 
 
 def test_digests_follow_weights_and_preprocessing(models, tmp_path):
-    """Equal files, equal digest; any other weight or step, another one."""
     digest = load_encoder(f"clip:{models}/clip").digest
     assert load_encoder(f"clip:{make_clip(tmp_path / 'same')}").digest == digest
     assert load_encoder(f"clip:{make_clip(tmp_path / 'other', seed=1)}").digest != digest
@@ -195,7 +188,6 @@ def test_digests_follow_weights_and_preprocessing(models, tmp_path):
 
 
 def test_the_feature_of_hf_can_be_named(models, natural):
-    """And stands in name and digest."""
     shown = pictures(natural)[:2]
     text = f"hf:{models}/dinov2"
     pooled, token, mean = (
@@ -208,7 +200,6 @@ def test_the_feature_of_hf_can_be_named(models, natural):
 
 
 def test_such_names_go_through_the_verbs(models, natural):
-    """Colons, options and paths in a name; several networks in one experiment."""
     from visleak.robustness import robustness
 
     texts = [f"clip:{models}/clip?batch=4&prep=laion", f"hf:{models}/vit?feature=mean", "builtin"]
@@ -243,7 +234,6 @@ def test_such_names_go_through_the_verbs(models, natural):
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(models, text, said):
-    """It lists what there is."""
     with pytest.raises(UsageError) as caught:
         load_encoder(text.format(models))
     assert said in str(caught.value)
@@ -265,7 +255,6 @@ def test_numbers_beyond_the_precision_are_no_vectors(models, natural, monkeypatc
 @pytest.mark.parametrize(("precision", "off"), [("fp32", 1e-5), ("auto", 5e-3)])
 @pytest.mark.parametrize("kind", ["clip:{}/clip", "resnet152:{}/resnet"])
 def test_a_gpu_makes_the_same_vectors(saved_models, natural, kind, precision, off):
-    """In full precision without TF32; half of it by default; alone as among others."""
     import torch
 
     if not torch.cuda.is_available():

@@ -110,11 +110,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-# -- numbers -------------------------------------------------------------------------------------
-
-
 def test_vectors_are_those_of_torch(made: Path) -> None:
-    """To 1e-5: the network in torch, fed by hand; and onnxruntime, fed by hand."""
     encoder = load_encoder(f"onnx:{made}")
     vectors, blank = encoder.encode(shown())
     prepared = by_hand(shown())
@@ -131,7 +127,6 @@ def test_vectors_are_those_of_torch(made: Path) -> None:
 
 
 def test_batches_change_nothing_to_speak_of(made: Path) -> None:
-    """Three at a time, one at a time, all at once; none at all."""
     several = load_encoder(f"onnx:{made}?batch=3").encode(shown(1, 7))[0]
     for batch in (1, 100):
         vectors, _ = load_encoder(f"onnx:{made}", batch=batch).encode(shown(1, 7))
@@ -140,7 +135,6 @@ def test_batches_change_nothing_to_speak_of(made: Path) -> None:
 
 
 def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
-    """Exported for four pictures: the last call is filled up and cut off."""
     path = tmp_path / "four.onnx"
     export(network(), path, fixed=4)
     write(path)
@@ -152,8 +146,6 @@ def test_a_network_of_fixed_batch(tmp_path: Path) -> None:
 
 
 def test_order_of_channels_and_axes(tmp_path: Path) -> None:
-    """BGR and NHWC are what the network sees, mean and std in its own order."""
-
     class Other(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -179,7 +171,6 @@ def test_order_of_channels_and_axes(tmp_path: Path) -> None:
 
 
 def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
-    """The aspect ratio is given up; no crop is needed."""
     path = copied(made, tmp_path, size=[16, 18], resize="-", crop="-", interpolation="bicubic")
     rows = [
         np.asarray(Image.fromarray(p.pixels).resize((18, 16), Image.Resampling.BICUBIC)) / 255
@@ -194,7 +185,6 @@ def test_squash_takes_one_number_or_two(made: Path, tmp_path: Path) -> None:
 
 
 def test_half_precision(made: Path, tmp_path: Path) -> None:
-    """A network that takes and gives fp16; its precision is part of the cache's key."""
     path = tmp_path / "half.onnx"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -223,11 +213,7 @@ def test_no_direction_is_no_number(tmp_path: Path) -> None:
     assert np.isnan(load_encoder(f"onnx:{path}").encode(shown())[0]).all()
 
 
-# -- the digest ----------------------------------------------------------------------------------
-
-
 def test_the_digest_covers_all_that_counts(made: Path, tmp_path: Path) -> None:
-    """Weights, preprocessing, thresholds; not the place, the notes, the batch or the spacing."""
     digest = load_encoder(f"onnx:{made}").digest
     same = copied(made, tmp_path, about={"trained": "here"})
     assert load_encoder(f"onnx:{same}?batch=2&device=cpu").digest == digest
@@ -262,7 +248,6 @@ def spread(made: Path, tmp_path: Path) -> Path:
 
 
 def test_weights_in_other_files_count(made: Path, spread: Path) -> None:
-    """The same vectors; another byte in one of them is another digest; a lost one is told."""
     encoder = load_encoder(f"onnx:{spread}")
     expected = load_encoder(f"onnx:{made}").encode(shown())[0]
     np.testing.assert_array_equal(encoder.encode(shown())[0], expected)
@@ -302,9 +287,6 @@ def test_weights_outside_the_folder_are_refused(made: Path, tmp_path: Path) -> N
         load_encoder(f"onnx:{path}")
 
 
-# -- what is refused -----------------------------------------------------------------------------
-
-
 def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> None:
     with pytest.raises(kind) as caught:
         load_encoder(text)
@@ -314,7 +296,6 @@ def refused(text: str, line: str, kind: type[VisleakError] = VisleakError) -> No
 
 
 def test_files_that_are_not_there(made: Path, tmp_path: Path) -> None:
-    """The network, the recipe beside it, the recipe that was named."""
     refused("onnx", r"^encoder onnx needs FILE after its name: onnx:FILE", UsageError)
     refused(f"onnx:{tmp_path}/no.onnx", r"^no such ONNX file: .*/no\.onnx$", UsageError)
     (tmp_path / "net.onnx").write_bytes(made.read_bytes())
@@ -325,7 +306,6 @@ def test_files_that_are_not_there(made: Path, tmp_path: Path) -> None:
 
 
 def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
-    """The one beside the network is then not looked at."""
     (tmp_path / "prep.json").write_text(json.dumps({**RECIPE, "interpolation": "nearest"}))
     encoder = load_encoder(f"onnx:{made}?prep={tmp_path}/prep.json")
     assert encoder.preparation.resample == 0
@@ -366,7 +346,6 @@ def test_another_recipe_can_be_named(made: Path, tmp_path: Path) -> None:
 def test_a_bad_recipe_is_told_in_a_line(
     made: Path, tmp_path: Path, text: object, line: str
 ) -> None:
-    """With the file's name, what is allowed and what came."""
     path = copied(made, tmp_path, **(text if isinstance(text, dict) else {}))
     if isinstance(text, str):
         path.with_name("net.onnx.json").write_text(text)
@@ -375,7 +354,6 @@ def test_a_bad_recipe_is_told_in_a_line(
 
 @pytest.mark.parametrize("data", [b"", b"words", b"\x3a\xff\xff\xff\xff\x0fmore", b"\0" * 99])
 def test_what_is_no_network(made: Path, tmp_path: Path, data: bytes) -> None:
-    """Refused by our reader or by onnxruntime, in one line that names the file."""
     path = copied(made, tmp_path)
     path.write_bytes(data)
     refused(f"onnx:{path}", rf"^{re.escape(str(path))} (is not an ONNX file|cannot be loaded) \(")
@@ -393,7 +371,6 @@ class Two(torch.nn.Module):
 
 
 def test_several_outputs(tmp_path: Path) -> None:
-    """One must be named, and be vectors."""
     path = tmp_path / "two.onnx"
     export(Two().eval(), path, output_names=["vectors", "map"])
     write(path)
@@ -409,7 +386,6 @@ def test_several_outputs(tmp_path: Path) -> None:
 
 
 def test_shapes_that_do_not_fit(made: Path, tmp_path: Path) -> None:
-    """Pictures of another size, another layout, another input."""
     path = copied(made, tmp_path, crop=[16, 20])
     refused(f"onnx:{path}", r"cannot be run on an image of 16 x 20 pixels \(.*; compare size, crop")
     path = copied(made, tmp_path, layout="NHWC")
@@ -421,7 +397,6 @@ def test_shapes_that_do_not_fit(made: Path, tmp_path: Path) -> None:
 
 
 def test_inputs_that_are_no_pictures(tmp_path: Path) -> None:
-    """Two of them, a vector, whole numbers."""
     value, kind = onnx.helper.make_tensor_value_info, onnx.TensorProto
     out = value("y", kind.FLOAT, ["n", 3])
 
@@ -444,7 +419,6 @@ def test_inputs_that_are_no_pictures(tmp_path: Path) -> None:
 
 
 def test_options(made: Path) -> None:
-    """Devices and batches that cannot be."""
     refused(f"onnx:{made}?device=gpu", r"must be auto, cpu, cuda or cuda:N; got 'gpu'$", UsageError)
     refused(f"onnx:{made}?batch=0", r"batch of encoder onnx must be a whole number", UsageError)
     refused(f"onnx:{made}?precision=fp16", r"^encoder onnx has no option 'precision'", UsageError)
@@ -454,22 +428,16 @@ def test_options(made: Path) -> None:
     "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="there is a GPU"
 )
 def test_a_device_that_is_not_there(made: Path) -> None:
-    """Never silently slow."""
     refused(f"onnx:{made}?device=cuda", r"^device cuda is not there: this onnxruntime", UsageError)
 
 
 def test_without_onnxruntime(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line with what to install."""
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     line = r"^the encoder onnx needs an extra: pip install 'visleak\[onnx\]'$"
     refused(f"onnx:{made}", line, MissingExtra)
 
 
-# -- writing -------------------------------------------------------------------------------------
-
-
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """For whoever exports a network: the recipe as a value, and back."""
     for recipe in (
         Recipe(size=(16, 16), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)),
         Recipe(

@@ -84,7 +84,6 @@ def by_library(open_clip: Any, folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("batch", [1, 4, 16])
 def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> None:
-    """Whatever the batch; what is cut is counted, though its tokenizer does not say."""
     tower = on_cpu(f"clip:{folder}?backend=open_clip", batch=batch)
     read = tower.encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, by_library(open_clip, folder), atol=1e-6)
@@ -94,7 +93,6 @@ def test_vectors_are_open_clips(open_clip: Any, folder: Path, batch: int) -> Non
 
 
 def test_a_tower_that_looks_behind_the_end(open_clip: Any, tmp_path: Path) -> None:
-    """Without a causal mask the padding matters: all are read at full length."""
     text = {**CONFIG["text_cfg"], "no_causal_mask": True, "pool_type": "last"}  # type: ignore[dict-item]
     config = {**CONFIG, "custom_text": True, "text_cfg": text}
     model = lively(
@@ -106,7 +104,6 @@ def test_a_tower_that_looks_behind_the_end(open_clip: Any, tmp_path: Path) -> No
 
 
 def test_the_digest_tells_models_apart(open_clip: Any, folder: Path, tmp_path: Path) -> None:
-    """Weights that differ are another model; a copy is the same."""
     digest = on_cpu(f"clip:{folder}?backend=open_clip").digest
     other = write(tmp_path / "other", lively(open_clip.CLIP(**CONFIG), seed=1), CONFIG)
     assert on_cpu(f"clip:{other}?backend=open_clip").digest != digest
@@ -114,7 +111,6 @@ def test_the_digest_tells_models_apart(open_clip: Any, folder: Path, tmp_path: P
 
 
 def test_a_tokenizer_that_is_not_there(open_clip: Any, folder: Path, tmp_path: Path) -> None:
-    """A folder whose model needs one of transformers has to bring it along."""
     content = json.loads((folder / "open_clip_config.json").read_text())
     content["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "some/tokenizer"
     other = tmp_path / "clip"

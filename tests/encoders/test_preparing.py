@@ -52,7 +52,6 @@ def pair(request, tmp_path_factory):
     ("height", "width"), [(60, 91), (301, 224), (224, 224), (500, 501), (40, 700), (5, 3), (4, 4)]
 )
 def test_every_known_kind_prepares_as_its_library(pair, height, width):
-    """With nothing but its name in the file: the defaults are the library's."""
     processor, ours = pair
     pixels = smooth(height, height, width)
     wanted = processor(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0]
@@ -68,7 +67,6 @@ def test_every_known_kind_prepares_as_its_library(pair, height, width):
     st.integers(1, 60),
 )  # fmt: skip
 def test_crops_and_short_sides_for_all_sizes(height, width, short, tall, wide):
-    """transformers' arithmetic, odd margins and pictures smaller than the crop included."""
     library = pytest.importorskip("transformers.models.clip.image_processing_pil_clip")
     processor = library.CLIPImageProcessorPil(
         size={"shortest_edge": short},
@@ -84,7 +82,6 @@ def test_crops_and_short_sides_for_all_sizes(height, width, short, tall, wide):
 
 @pytest.mark.parametrize(("side", "crop", "start"), [(9, 6, 2), (11, 6, 2), (7, 6, 0), (6, 6, 0)])
 def test_odd_crops_as_torchvision_begin_at_the_even_pixel(side, crop, start):
-    """CenterCrop rounds (side - crop) / 2 to the even number; transformers rounds it down."""
     pixels = np.arange(side, dtype=np.uint8)[None, :, None].repeat(crop, 0).repeat(3, 2)
     made = prepared(PixelPreparation((), (crop, crop), rounding="even"), pixels)
     assert made[0, 0, 0] == start
@@ -119,7 +116,6 @@ def test_a_line_of_pixels_is_not_resized_to_gigabytes():
     ("height", "width"), [(400, 300), (300, 401), (100, 80), (256, 200), (256, 256), (1, 900)]
 )
 def test_laions_resizing(height, width):
-    """img2dataset's mode border, step by step."""
     pixels = smooth(4, height, width)
     bgr = pixels[..., ::-1]
     scale = 256 / max(height, width)
@@ -140,7 +136,6 @@ def test_laions_resizing(height, width):
 
 
 def test_the_recipe_tells_all_that_matters():
-    """It becomes part of the digest."""
     plain = PixelPreparation((224,), (224, 224))
     others = [
         PixelPreparation((256,), (224, 224)),

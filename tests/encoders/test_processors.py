@@ -41,7 +41,6 @@ def folder_with(folder: Path, content: object, name: str = "preprocessor_config.
 
 
 def test_old_and_new_forms_are_one_recipe(tmp_path):
-    """Numbers, sizes by name, nested in a file of several processors."""
     new = {
         **{name: value for name, value in OLD_CLIP.items() if name != "feature_extractor_type"},
         "image_processor_type": "CLIPImageProcessorFast",
@@ -63,7 +62,6 @@ def test_old_and_new_forms_are_one_recipe(tmp_path):
 
 
 def test_convnext_resizes_beyond_and_crops(tmp_path):
-    """Below 384 the short side is size / crop_pct; from there pictures are squeezed."""
     small = read_preprocessing(folder_with(tmp_path / "a", OLD_RESNET)).pixels
     assert (small.resize, small.crop) == ((256,), (224, 224))
     large = read_preprocessing(folder_with(tmp_path / "b", OLD_RESNET | {"size": 384})).pixels
@@ -71,7 +69,6 @@ def test_convnext_resizes_beyond_and_crops(tmp_path):
 
 
 def test_steps_that_are_switched_off(tmp_path):
-    """No resize, no scaling, no normalisation."""
     off = {"do_resize": False, "do_rescale": False, "do_normalize": False, "do_center_crop": False}
     made = read_preprocessing(folder_with(tmp_path, OLD_CLIP | off))
     assert (made.pixels.resize, made.pixels.crop, made.pixels.shape) == ((), (), None)
@@ -95,7 +92,6 @@ WRONG = [
 
 @pytest.mark.parametrize(("content", "said"), WRONG)
 def test_what_is_not_understood_is_one_line(tmp_path, content, said):
-    """It names the file."""
     with pytest.raises(VisleakError) as caught:
         read_preprocessing(folder_with(tmp_path, content))
     assert said in str(caught.value)
@@ -104,6 +100,5 @@ def test_what_is_not_understood_is_one_line(tmp_path, content, said):
 
 
 def test_a_folder_without_the_file(tmp_path):
-    """What is missing, and where to get it."""
     with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how imag"):
         read_preprocessing(tmp_path)

@@ -18,7 +18,6 @@ from visleak.encoders.request import published
     ],
 )
 def test_the_papers_network_has_the_papers_thresholds(text):
-    """Ramos et al. (2025): hard 0.98, soft 0.95; LAION's vectors were part of it."""
     found = published(text)
     assert (found["hard"], found["soft"]) == (0.98, 0.95)
     assert found["provenance"].startswith("Ramos et al. 2025")
@@ -33,12 +32,10 @@ def test_the_papers_network_has_the_papers_thresholds(text):
     ],
 )
 def test_nobody_elses_are_lent(text):
-    """A folder may hold anything; other weights were not measured."""
     assert published(text) is None
 
 
 def test_they_are_read_without_heavy_libraries():
-    """An audit of vectors made elsewhere needs no torch."""
     code = (
         "import sys; from visleak.encoders.request import published; published('clip');"
         "print([m for m in ('torch', 'transformers', 'cv2', 'PIL') if m in sys.modules])"

@@ -38,7 +38,6 @@ def expected(clip_folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("batch", [1, 3, 16])
 def test_vectors_are_the_librarys(clip_folder: Path, expected: np.ndarray, batch: int) -> None:
-    """Whatever the batch, though the library reads all at full length and we do not."""
     read = on_cpu(f"clip:{clip_folder}", batch=batch).encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(read.matrix, axis=1), 1, atol=1e-6)
@@ -62,7 +61,6 @@ def test_a_vector_depends_on_its_sentence_alone(clip_folder: Path) -> None:
 
 
 def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: np.ndarray) -> None:
-    """As OpenAI's own folder on the hub has it."""
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
     words = json.loads((folder / "tokenizer.json").read_text())["model"]
     (folder / "tokenizer.json").unlink()
@@ -74,14 +72,12 @@ def test_a_tokenizer_in_two_files(clip_folder: Path, tmp_path: Path, expected: n
 
 
 def test_old_configurations_end_with_the_highest_token(tmp_path: Path) -> None:
-    """OpenAI's says that a text ends with token 2, and the library knows better."""
     folder = toy_clip.make_clip(tmp_path / "old", end=2)
     read = on_cpu(f"clip:{folder}").encode(SENTENCES)
     np.testing.assert_allclose(read.matrix, toy_clip.text_features(folder, SENTENCES), atol=1e-6)
 
 
 def test_the_digest_tells_models_apart(clip_folder: Path, tmp_path: Path) -> None:
-    """Other weights, or other words for the same weights."""
     same = shutil.copytree(clip_folder, tmp_path / "same")
     digest = on_cpu(f"clip:{clip_folder}").digest
     assert on_cpu(f"clip:{same}?batch=2").digest == digest
@@ -109,7 +105,6 @@ def test_a_folder_without_a_tokenizer(clip_folder: Path, tmp_path: Path, kind: s
 
 
 def test_a_damaged_tokenizer(clip_folder: Path, tmp_path: Path) -> None:
-    """Whatever the library's parser says of it, in one line."""
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
     (folder / "tokenizer.json").write_text("{")
     with pytest.raises(VisleakError) as caught:
@@ -131,7 +126,6 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
 
 
 def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:
-    """An encoder that is no CLIP, and half a CLIP."""
     with pytest.raises(UsageError, match="the model must be a CLIP, which has a tower for texts"):
         load_text_tower("dinov2")
     folder = shutil.copytree(clip_folder, tmp_path / "vision")
@@ -145,7 +139,6 @@ def test_models_without_texts(clip_folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_vector_without_a_direction(clip_folder: Path, tmp_path: Path) -> None:
-    """Not passed on as a similarity of nothing."""
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
@@ -160,7 +153,6 @@ def test_a_vector_without_a_direction(clip_folder: Path, tmp_path: Path) -> None
 @pytest.mark.data
 @pytest.mark.skipif("VISLEAK_DATA" not in os.environ, reason="needs VISLEAK_DATA")
 def test_clips_own_words_are_read_as_published(tmp_path: Path) -> None:
-    """With the vocabulary of 49,408 tokens: the tokens that OpenAI's notebook prints."""
     import gzip
 
     from transformers import CLIPTokenizer

@@ -48,8 +48,6 @@ def by_transform(transform: Any, network: Any, shown: list[DecodedImage]) -> np.
         return unit(network(inputs).numpy())
 
 
-# -- open_clip -----------------------------------------------------------------------------------
-
 VISION = {"image_size": 48, "layers": 2, "width": 32, "head_width": 8, "mlp_ratio": 2.0}
 TEXT = {"context_length": 8, "vocab_size": 50, "width": 16, "heads": 2, "layers": 1}
 CONFIG = {
@@ -111,7 +109,6 @@ def converted(open_clip, saved_models, tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("prep", ["", "prep=laion&"])
 def test_one_clip_through_two_libraries(converted, models, natural, prep):
-    """The same vectors and the same digest, whoever loads it."""
     shown = pictures(natural)
     through = on_cpu(f"clip:{converted}?{prep}backend=open_clip")
     direct = on_cpu(f"clip:{models}/clip?{prep}backend=transformers")
@@ -120,7 +117,6 @@ def test_one_clip_through_two_libraries(converted, models, natural, prep):
 
 
 def test_open_clips_own_vectors(open_clip, converted, natural):
-    """Its transform crops odd margins a pixel aside; elsewhere the numbers are its own."""
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{converted}")
     shown = [each for each in pictures(natural) if each.height == each.width]
     shown += [DecodedImage(np.ascontiguousarray(natural["coffee"][:100, :150]), 150, 100)]
@@ -135,7 +131,6 @@ def test_open_clips_own_vectors(open_clip, converted, natural):
     "change", [{"quick_gelu": False}, {"vision_cfg": {**CONFIG["vision_cfg"], "head_width": 16}}]
 )
 def test_what_a_clip_does_with_its_weights_is_in_the_digest(open_clip, converted, tmp_path, change):
-    """The same weights with another activation or number of heads are another network."""
     import torch
 
     config = CONFIG | change
@@ -146,7 +141,6 @@ def test_what_a_clip_does_with_its_weights_is_in_the_digest(open_clip, converted
 
 
 def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
-    """A convolutional tower: open_clip's numbers, a digest of its own."""
     config = CONFIG | {"vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8}}
     model = lively(open_clip.CLIP(**config))
     folder = write_open_clip(tmp_path / "rn", model, config)
@@ -170,7 +164,6 @@ def test_towers_that_only_open_clip_has(open_clip, tmp_path, natural):
     ],
 )
 def test_what_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind, said):
-    """One line within seconds, with what there is or how to get it."""
     no_hub(monkeypatch, tmp_path)
     with pytest.raises(kind) as caught:
         on_cpu(text)
@@ -179,7 +172,6 @@ def test_what_open_clip_cannot_load(open_clip, tmp_path, monkeypatch, text, kind
 
 
 def test_damaged_weights_of_open_clip(converted, tmp_path):
-    """Not a file of tensors."""
     folder = tmp_path / "damaged"
     folder.mkdir()
     (folder / "open_clip_config.json").write_text((converted / "open_clip_config.json").read_text())
@@ -202,7 +194,6 @@ class Trap:
 
 @pytest.mark.parametrize("library", ["open_clip", "timm"])
 def test_a_pickle_in_place_of_weights_does_nothing(library, tmp_path, request):
-    """Old weights are pickles, which could do anything: only tensors are read of them."""
     working(library)
     name, text = {
         "open_clip": ("open_clip_pytorch_model.bin", f"clip:{tmp_path}?backend=open_clip"),
@@ -217,9 +208,6 @@ def test_a_pickle_in_place_of_weights_does_nothing(library, tmp_path, request):
     assert not (tmp_path / "sprung").exists()
 
 
-# -- timm ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=[("resnet10t", {}), ("test_vit", {"crop_mode": "squash"})])
 def saved(request, timm, tmp_path_factory) -> Path:
     """Return a folder with a small model of timm."""
@@ -232,7 +220,6 @@ def saved(request, timm, tmp_path_factory) -> Path:
 
 
 def test_timms_vectors_are_its_own(timm, saved, natural):
-    """Its transform, its pooled features."""
     shown = pictures(natural)
     model = timm.create_model(f"local-dir:{saved}", pretrained=True, num_classes=0).eval()
     config = timm.data.resolve_model_data_config(model)
@@ -256,7 +243,6 @@ def test_timms_vectors_are_its_own(timm, saved, natural):
     ],
 )
 def test_what_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):
-    """One line within seconds, with what there is or how to get it."""
     no_hub(monkeypatch, tmp_path)
     with pytest.raises(kind) as caught:
         on_cpu(text)
@@ -265,7 +251,6 @@ def test_what_timm_cannot_load(timm, tmp_path, monkeypatch, text, kind, said):
 
 
 def test_timm_with_weights_from_the_cache(timm, saved, tmp_path, monkeypatch):
-    """A name of timm, its files in the hub's cache, and no hub."""
     no_hub(monkeypatch, tmp_path)
     name = timm.get_pretrained_cfg(saved.name).hf_hub_id
     there = tmp_path / f"models--{name.replace('/', '--')}"

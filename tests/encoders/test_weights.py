@@ -34,9 +34,6 @@ def refused(text: str) -> str:
     return str(caught.value)
 
 
-# -- a hub ---------------------------------------------------------------------------------------
-
-
 class Hub(BaseHTTPRequestHandler):
     """The three answers of the Hugging Face hub that fetching a model takes."""
 
@@ -103,7 +100,6 @@ def hub(models, tmp_path, monkeypatch) -> Iterator[type[Hub]]:
 
 
 def test_a_model_of_the_hub_is_fetched_once(hub, models, tmp_path, monkeypatch):
-    """What is needed of it; the second time without the hub."""
     fetched = load_encoder("clip:owner/clip")
     assert fetched.digest == load_encoder(f"clip:{models}/clip").digest
     assert (fetched.name, fetched.thresholds) == ("clip:owner/clip", None)
@@ -117,7 +113,6 @@ def test_a_model_of_the_hub_is_fetched_once(hub, models, tmp_path, monkeypatch):
 
 
 def test_another_layout_fetches_what_the_first_left_out(hub, tmp_path, monkeypatch):
-    """Who comes for the words after the pictures gets them, and no weights a second time."""
     words = tmp_path / "tokenizer.json"
     words.write_text("{}")
     monkeypatch.setattr(Hub, "files", {**Hub.files, words.name: words})
@@ -134,7 +129,6 @@ def test_another_layout_fetches_what_the_first_left_out(hub, tmp_path, monkeypat
 
 
 def test_weights_in_several_files(hub, models, tmp_path, monkeypatch):
-    """An index names them; where one is missing in the cache, the hub is asked again."""
     from safetensors.torch import load_file, save_file
 
     weights = load_file(models / "clip" / "model.safetensors")
@@ -171,12 +165,10 @@ def test_weights_in_several_files(hub, models, tmp_path, monkeypatch):
     ],
 )
 def test_what_the_hub_does_not_have(hub, name, said):
-    """It is said why."""
     assert said in refused(f"clip:{name}")
 
 
 def test_a_model_of_another_library_is_refused(hub, monkeypatch):
-    """Weights that transformers does not read are not fetched."""
     monkeypatch.setattr(Hub, "files", {"config.json": Path("x"), "flax_model.msgpack": Path("y")})
     said = refused("clip:owner/clip")
     assert "was not made for transformers: it has no config.json, or none of model.safe" in said
@@ -184,7 +176,6 @@ def test_a_model_of_another_library_is_refused(hub, monkeypatch):
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_path, monkeypatch):
-    """What was looked for, where, and how to get it."""
     no_hub(monkeypatch, tmp_path)
     began = time.monotonic()
     said = refused("clip")
@@ -203,7 +194,6 @@ def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(models, tmp_pat
 
 @pytest.mark.slow
 def test_the_command_line_says_it_in_one_line(tmp_path, natural):
-    """No traceback, no bars, no notes of the libraries; exit code 1."""
     from PIL import Image
 
     images = tmp_path / "images"
@@ -227,9 +217,6 @@ def test_the_command_line_says_it_in_one_line(tmp_path, natural):
     assert "openai/clip-vit-base-patch32" in made.stderr
 
 
-# -- folders -------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def copy(models, tmp_path) -> Path:
     """Return a copy of the small CLIP that may be damaged."""
@@ -238,14 +225,12 @@ def copy(models, tmp_path) -> Path:
 
 @pytest.mark.parametrize("text", ["clip:/no/such/folder", "clip:./nowhere", "hf:a/b/c"])
 def test_a_folder_that_is_not_there(models, text):
-    """It is not looked for on the hub."""
     said = refused(text)
     assert "there is no folder" in said
     assert "give a folder with config.json and model.safetensors" in said
 
 
 def test_a_folder_without_configuration_or_weights(copy):
-    """What is missing is named."""
     (copy / "model.safetensors").unlink()
     assert "has no weights, none of model.safetensors, " in refused(f"clip:{copy}")
     (copy / "config.json").unlink()
@@ -262,7 +247,6 @@ def test_a_folder_without_configuration_or_weights(copy):
     ],
 )
 def test_a_configuration_that_is_not_understood(copy, content, said):
-    """The file is named."""
     (copy / "config.json").write_text(content)
     assert said in refused(f"clip:{copy}")
 
@@ -279,7 +263,6 @@ def test_weights_that_are_missing_are_never_random(copy, models):
 
 
 def test_damaged_weights(copy):
-    """Half a file."""
     file = copy / "model.safetensors"
     file.write_bytes(file.read_bytes()[:1000])
     assert f"model {copy} cannot be loaded from {copy} (SafetensorError" in refused(f"clip:{copy}")
@@ -296,7 +279,6 @@ class Trap:
 
 
 def test_a_pickle_in_place_of_weights_does_nothing(copy, tmp_path):
-    """Old weights are pickles, which could do anything: only tensors are read of them."""
     (copy / "model.safetensors").unlink()
     (copy / "pytorch_model.bin").write_bytes(pickle.dumps({"x": Trap(tmp_path / "sprung")}))
     assert "cannot be loaded" in refused(f"clip:{copy}")
@@ -305,7 +287,6 @@ def test_a_pickle_in_place_of_weights_does_nothing(copy, tmp_path):
 
 @pytest.mark.parametrize("kind", ["clip", "hf"])
 def test_old_weights_are_read(copy, models, kind):
-    """Tensors in a pickle, read with weights_only: the same digest."""
     import torch
     from safetensors.torch import load_file
 
@@ -315,7 +296,6 @@ def test_old_weights_are_read(copy, models, kind):
 
 
 def test_code_of_a_model_is_never_run(copy, tmp_path):
-    """A repository may name classes of its own, in its own files."""
     sprung = tmp_path / "sprung"
     (copy / "theirs.py").write_text(f"open({str(sprung)!r}, 'w')\n")
     config = {
@@ -327,11 +307,7 @@ def test_code_of_a_model_is_never_run(copy, tmp_path):
     assert not sprung.exists()
 
 
-# -- TorchScript ---------------------------------------------------------------------------------
-
-
 def test_sscd_without_its_file(models, tmp_path):
-    """Where to get it."""
     said = refused(f"sscd:{tmp_path}/disc.pt")
     assert said == (
         f"encoder sscd: there is no file {tmp_path}/disc.pt; get sscd_disc_mixup.torchscript.pt as"
@@ -354,14 +330,10 @@ def test_sscd_from_something_else(models, tmp_path):
 
 
 def test_sscds_digest_is_the_files(models, tmp_path):
-    """Equal bytes, equal digest."""
     first = load_encoder(f"sscd:{models}/sscd.torchscript.pt").digest
     same = shutil.copy(models / "sscd.torchscript.pt", tmp_path / "same.pt")
     assert load_encoder(f"sscd:{same}").digest == first
     assert load_encoder(f"sscd:{make_sscd(tmp_path / 'other.pt', 24)}").digest != first
-
-
-# -- libraries -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -376,8 +348,6 @@ def test_sscds_digest_is_the_files(models, tmp_path):
     ],
 )
 def test_a_library_that_is_not_installed(monkeypatch, text, module, extra):
-    """The exact command that installs it."""
-
     class Nothing:
         def find_spec(self, name: str, path: object = None, target: object = None) -> None:
             if name.partition(".")[0] == module:
@@ -392,7 +362,6 @@ def test_a_library_that_is_not_installed(monkeypatch, text, module, extra):
 
 
 def test_a_library_that_cannot_be_imported(monkeypatch, tmp_path):
-    """A torchvision of another torch breaks those that import it; the cause is named."""
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator torchvision::nms')\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "timm", raising=False)

@@ -97,7 +97,6 @@ def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np
 
 @pytest.mark.parametrize("described", [True, False])
 def test_pictures_of_16_pixels(folder: Path, bare: Path, described: bool) -> None:
-    """As its file says; where there is none and that is asked for, by CLIP's own colours."""
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
     request = parse(f"clip:{folder if described else bare}?device=cpu")
     row = clip_encoder(request, assumed=True).encode([DecodedImage(pixels, SIDE, SIDE)])[0][0]

@@ -20,7 +20,6 @@ def shown(count: int = 5) -> list[DecodedImage]:
 
 
 def test_vectors_are_those_of_the_object_at_unit_length() -> None:
-    """In batches of the object's own size, of whole pictures."""
     encoder = load_encoder(Means())
     assert (encoder.name, encoder.width, encoder.views, encoder.enough) == ("Means", 6, 1, 0)
     assert encoder.thresholds is None
@@ -33,7 +32,6 @@ def test_vectors_are_those_of_the_object_at_unit_length() -> None:
 
 
 def test_what_it_says_of_itself_counts() -> None:
-    """Name, digest, thresholds, width, batch and enough; a stated width spares the first call."""
     calls = []
 
     class Told(Means):
@@ -59,13 +57,11 @@ def test_what_it_says_of_itself_counts() -> None:
 
 
 def test_a_wrapped_object_passes_again() -> None:
-    """It is an encoder now."""
     encoder = load_encoder(Means())
     assert load_encoder(encoder) is encoder
 
 
 def test_the_digest_follows_data_and_class() -> None:
-    """The same object again: the same; another value in it, or another class: another."""
     digests = [load_encoder(thing).digest for thing in (Means(), Means(), Means(2.0))]
     assert digests[0] == digests[1]
     assert digests[0] != digests[2]
@@ -129,20 +125,17 @@ NOT_FLOATS = "; it must return an array of floats, one row per image"
     ],
 )
 def test_what_is_no_vector_is_told_at_once(made, line) -> None:
-    """Before any picture of the user's is read."""
     with pytest.raises(VisleakError, match=rf"^encode of Odd returned {re.escape(line)}$"):
         load_encoder(returning(made))
 
 
 def test_an_object_that_fails_is_told_at_once() -> None:
-    """With the error's own words."""
     line = r"^encode of Odd failed on a grey image of 224 x 224 pixels \(IndexError: list index out"
     with pytest.raises(VisleakError, match=line):
         load_encoder(returning(lambda images: images[9]))
 
 
 def test_vectors_of_another_width_are_told() -> None:
-    """And too few rows."""
     encoder = load_encoder(returning(lambda images: np.ones((len(images), 3 + len(images)))))
     line = "encode of Odd returned vectors of 5 numbers; they must be of 4, as before"
     with pytest.raises(VisleakError, match=f"^{re.escape(line)}$"):
@@ -154,7 +147,6 @@ def test_vectors_of_another_width_are_told() -> None:
 
 
 def test_rows_without_a_direction_are_no_numbers() -> None:
-    """The pipeline lists such pictures."""
     encoder = load_encoder(returning(lambda images: np.zeros((len(images), 4))))
     assert np.isnan(encoder.forward([picture.pixels for picture in shown(2)])).all()
 
@@ -171,13 +163,11 @@ def test_rows_without_a_direction_are_no_numbers() -> None:
     ],
 )  # fmt: skip
 def test_attributes_that_cannot_be(attributes, line) -> None:
-    """One line that names the attribute."""
     with pytest.raises(UsageError, match=f"^{re.escape(line)}$"):
         load_encoder(returning(lambda images: np.ones((len(images), 4)), **attributes))
 
 
 def test_what_is_no_encoder_at_all() -> None:
-    """A class instead of an object, an object without the method, options for an object."""
     with pytest.raises(UsageError, match=r"^the encoder is the class Means; give an object of it$"):
         load_encoder(Means)
     line = r"^the encoder object lacks encode, the method from images to vectors; got a dict$"

@@ -38,7 +38,6 @@ def test_object_detection(detection):
 
 
 def test_parts_and_cameras_without_boxes(detection, put):
-    """Boxes are drawn in the left colour camera's pictures; the test part has none."""
     put("k/training/image_3/000000.png")
     assert boxes_of(open_images(f"kitti:{detection}#testing")) is None
     assert boxes_of(open_images(f"kitti:{detection}?camera=3")) is None

@@ -61,7 +61,6 @@ def test_without_names_classes_are_called_by_number(yolo, put):
 
 
 def test_label_files_beside_pictures(put):
-    """As darknet and Ultralytics have it where no folder is called ``images``."""
     put("train/a.png")
     put("train/a.txt", "0 .5 .5 1 1\n")
     path = put("data.yaml", "train: train\nnames: [cat]\n")
@@ -75,7 +74,6 @@ def test_no_label_file_at_all_means_no_boxes(put):
 
 
 def test_names_that_are_no_utf8(put, tmp_path):
-    """The file is found by its bytes, not by the text that stands for them."""
     put("images/train/a.png").rename(tmp_path / "images/train" / os.fsdecode(b"\xff.png"))
     put("labels/train/a.txt", "0 .5 .5 1 1\n").rename(
         tmp_path / "labels/train" / os.fsdecode(b"\xff.txt")
@@ -115,7 +113,6 @@ def test_a_damaged_row_is_refused_and_not_left_out(row, said, yolo, put):
 
 
 def test_rounding_beyond_the_picture_is_tolerated(yolo, put):
-    """As Ultralytics does, by a hundredth; corners stay as they are written."""
     put("labels/train/a.txt", "0 1.005 .5 .2 1\n")
     assert read(yolo).corners.tolist() == [pytest.approx([0.905, 0, 1.105, 1])]
 
@@ -142,7 +139,6 @@ def test_label_files_that_cannot_be_read(yolo, put, tmp_path, monkeypatch):
 @pytest.mark.data
 @pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no COCO images to look at")
 def test_real_labels():
-    """Against a plain reading by NumPy; two pictures have no file, two files no picture."""
     folder = Path(DATA) / "coco128"
     boxes = read(folder / "data.yaml")
     pictures = sorted((folder / "images" / "train2017").glob("*.jpg"))

@@ -67,7 +67,6 @@ def message(kind, source, **options):
 
 
 def test_laions_files_come_in_the_order_of_their_numbers(tmp_path):
-    """``img_emb_10`` follows ``img_emb_9``, not ``img_emb_1``; vectors stay on disk."""
     clip_retrieval(tmp_path, [2] * 12, url=lambda row: f"http://u/{row}")
     images = opened(f"emb:{tmp_path}?encoder=clip")
     assert (images.name, images.encoder_name, images.encoder) == (tmp_path.name, "clip", "")
@@ -81,7 +80,6 @@ def test_laions_files_come_in_the_order_of_their_numbers(tmp_path):
 
 
 def test_the_layout_of_clip_retrieval_with_its_columns(tmp_path):
-    """Rows of a partition are looked up in any order, over row groups."""
     clip_retrieval(
         tmp_path,
         [7, 5],
@@ -125,7 +123,6 @@ def test_ids_are_the_first_column_that_tells_all_images_apart(tmp_path, columns,
 
 
 def test_large_sets_go_by_row_number_unless_asked(tmp_path, monkeypatch):
-    """Whether hundreds of millions of texts are unique is nothing to find out at opening."""
     monkeypatch.setattr(embeddings, "CHECKED", 5)
     clip_retrieval(tmp_path, [3, 3], id=lambda row: f"i{row}")
     assert column(opened(f"emb:{tmp_path}?encoder=clip")) == list("012345")
@@ -205,7 +202,6 @@ def test_a_manifest_speaks_for_its_folder(tmp_path):
 
 
 def test_digests_of_others_mean_something_else(tmp_path):
-    """Only under our own manifest is ``digest`` the digest of the stored bytes."""
     clip_retrieval(tmp_path, [2], digest=lambda row: "ab" * 16)
     assert "digest" not in opened(f"emb:{tmp_path}?encoder=clip").partitions[0].columns()
 
@@ -227,7 +223,6 @@ def test_a_manifest_that_cannot_be_believed(tmp_path, changes, said):
 
 
 def test_what_is_refused(tmp_path):
-    """Each in one line that names the files."""
     source = f"emb:{tmp_path}?encoder=clip"
     assert "holds no vectors: emb: takes .npy files" in message(VisleakError, source)
     clip_retrieval(tmp_path, [3, 3], id=lambda row: row)
@@ -301,7 +296,6 @@ def test_null_ids_are_told(tmp_path):
 
 
 def test_laions_published_layout_is_read(tmp_path):
-    """Vectors in ``images``, tables in ``metadata``, and texts that are nobody's images."""
     clip_retrieval(tmp_path, [2, 3], url=lambda row: f"http://u/{row}")
     (tmp_path / "img_emb").rename(tmp_path / "images")
     (tmp_path / "texts").mkdir()

@@ -42,7 +42,6 @@ FIRST = datetime(2011, 9, 26, 13, 2, 25, 250_000)
     ],
 )
 def test_numbers_are_frames_and_all_else_is_time(column, values, timed):
-    """One value with a fraction makes all of a column seconds; the unit then is milliseconds."""
     found = read_frames(column, "T")
     assert (found.values.to_pylist(), found.timed) == (values, timed)
     assert found.values.type == pa.int64()
@@ -53,7 +52,6 @@ def test_numbers_are_frames_and_all_else_is_time(column, values, timed):
     [(digits, kind) for digits in (13, 16, 19) for kind in ("integers", "texts", "floats")][:-1],
 )
 def test_whole_numbers_since_1970_are_times(digits, kind):
-    """Milli-, micro- and nanoseconds, by their digits; floats hold no 19 digits."""
     instants = [FIRST.replace(tzinfo=UTC), datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)]
     milliseconds = [round(instant.timestamp() * 1000) for instant in instants]
     numbers = [value * 10 ** (digits - 13) for value in milliseconds]
@@ -81,7 +79,6 @@ def test_whole_numbers_since_1970_are_times(digits, kind):
     ],
 )
 def test_other_large_numbers_stay_numbers(values):
-    """Written dates, seconds that a counter may have reached, mixtures: nothing is guessed."""
     found = read_frames(pa.array(values), "T")
     assert (found.values.to_pylist(), found.timed, found.stamps) == (values, False, "")
 
@@ -101,14 +98,12 @@ def test_other_large_numbers_stay_numbers(values):
     ],
 )
 def test_what_is_neither_is_named(column, message):
-    """Nothing is guessed."""
     with pytest.raises(VisleakError, match=message):
         read_frames(column, "T")
 
 
 @given(st.integers(-(10**13), 10**13))
 def test_a_time_that_is_written_is_read_again(milliseconds):
-    """So a list of clean data keeps the times of its images."""
     found = read_frames(pa.array([as_iso(milliseconds)]), "T")
     assert (found.values.to_pylist(), found.timed) == ([milliseconds], True)
 
@@ -132,7 +127,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_pattern_finds_numbers_in_ids(folder):
-    """An id without a number has none; the wish is kept, so the set opens again as it was."""
     splits = open_splits(folder, group=r"/drive_(\w)/", frame=r"/_(\d+)\.png$/")
     assert splits["train"].frames.to_pylist() == [3, 12]
     assert splits["test"].frames.to_pylist() == [None, 5]
@@ -142,7 +136,6 @@ def test_a_pattern_finds_numbers_in_ids(folder):
 
 
 def test_a_pattern_that_finds_nothing_is_refused(folder):
-    """One that finds something in one set is believed."""
     sets = [open_images(folder / name, frame="/take(.)/") for name in ("train", "test")]
     with pytest.raises(UsageError, match=r"frame '/take\(\.\)/' matches no id, such as 'drive_a_0"):
         check_frames(sets, "/take(.)/")
@@ -161,13 +154,11 @@ def test_a_pattern_that_finds_nothing_is_refused(folder):
     ],
 )
 def test_what_a_folder_cannot_answer(folder, frame, error, message):
-    """One line each."""
     with pytest.raises(error, match=message):
         open_images(folder / "train", frame=frame)
 
 
 def test_columns_of_tables(folder):
-    """The usual column, another one, times of Parquet; a column that is not there."""
     table = pa.table(
         {
             "path": ["train/drive_a_000003.png", "train/drive_a_000012.png"],
@@ -187,7 +178,6 @@ def test_columns_of_tables(folder):
 
 
 def test_fields_of_webdataset(tmp_path):
-    """Numbers, floats and texts of the JSON; a field that no sample has is refused."""
     shard = tmp_path / "a.tar"
     with tarfile.open(shard, "w") as tar:
         for key, time in (("a", 1.5), ("b", 3), ("c", None)):
@@ -202,7 +192,6 @@ def test_fields_of_webdataset(tmp_path):
 
 
 def test_embeddings_have_none(tmp_path):
-    """They are not compared by time, and say so."""
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float32))
     with pytest.raises(UsageError, match=r"frame 'f': emb:.* is a set of embeddings, which has no"):
         open_images(f"emb:{tmp_path}?encoder=clip", frame="f")

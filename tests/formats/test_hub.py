@@ -55,7 +55,6 @@ def plain(blobs):
 
 
 def test_stored_bytes_not_decoded_ones(plain, blobs):
-    """The digest of a picture is that of its file, as in every other source."""
     images = open_images(plain)
     assert list(images.opener.read(range(10))) == blobs
     assert images.ids.to_pylist() == [str(i) for i in range(10)], (
@@ -70,7 +69,6 @@ def test_stored_bytes_not_decoded_ones(plain, blobs):
 
 
 def test_rows_that_were_chosen_shuffled_or_sharded(plain, blobs):
-    """The library keeps such a data set as a list of row numbers over the old one."""
     chosen = plain.select([7, 2, 5]).with_format("torch")
     images = open_images(chosen)
     assert list(images.opener.read([0, 1, 2])) == [blobs[7], blobs[2], blobs[5]]
@@ -218,7 +216,6 @@ def test_the_key_of_an_audit_follows_the_files(tmp_path, plain):
 
 @pytest.mark.parametrize("streaming", ["", "?streaming=yes"])
 def test_a_folder_that_the_library_understands(tmp_path, blobs, streaming):
-    """An image folder and Parquet, as on the hub; streamed too."""
     for i, blob in enumerate(blobs):
         path = tmp_path / "set" / ("test" if i < 3 else "train") / ("cat" if i % 2 else "dog")
         path.mkdir(parents=True, exist_ok=True)

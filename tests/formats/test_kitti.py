@@ -50,7 +50,6 @@ def test_object_detection(detection, put):
 
 @pytest.mark.parametrize("where", ["k/devkit_object/mapping", "k/mapping", "devkit/mapping"])
 def test_the_devkit_tells_the_drives(detection, put, where):
-    """Picture i is line rand[i] of the mapping, counted from 1 (devkit readme)."""
     devkit(put, where)
     images = open_images(f"kitti:{detection}")
     assert images.groups.to_pylist() == [f"2011_09_26_drive_{d:04d}_sync" for d in (2, 1, 5, 1)]

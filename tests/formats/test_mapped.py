@@ -93,7 +93,6 @@ def arrays(picture):
 
 
 def test_files_are_read_and_not_what_a_transform_makes_of_them(folder):
-    """The same ids, labels and bytes as the folder itself."""
     here = open_images(folder)
     for transform in (None, normalised):
         images = open_images(FolderSet(folder, transform))
@@ -128,8 +127,6 @@ def test_grey_tensors_as_of_mnist():
 
 
 def test_channels_first_arrays_go_through_the_items(arrays):
-    """STL10 and SVHN keep (n, 3, h, w); their items are pictures."""
-
     class First(ArraySet):
         def __getitem__(self, row):
             return Image.fromarray(self.data[row].transpose(1, 2, 0)), self.targets[row]

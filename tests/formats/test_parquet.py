@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import open_images, parquet
+from visleak.formats import open_images, tables
 from visleak.records import Unreadable
 
 
@@ -77,7 +77,7 @@ def test_only_the_needed_row_groups_are_read(tmp_path, blobs, monkeypatch):
 
 def test_a_huge_row_group_is_read_in_batches(tmp_path, blobs, monkeypatch):
     images = open_images(write(tmp_path / "a.parquet", blobs, rows=20))
-    monkeypatch.setattr(parquet, "BATCH_BYTES", 3 * len(blobs[0]))
+    monkeypatch.setattr(tables, "BATCH_BYTES", 3 * len(blobs[0]))
     assert list(images.opener.read([0, 7, 8, 19])) == [blobs[i] for i in (0, 7, 8, 19)]
 
 

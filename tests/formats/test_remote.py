@@ -67,7 +67,6 @@ KINDS = ["all.zip", "all.tar", "all.tar.gz", "all.parquet", "all.csv", "all.txt"
 @pytest.mark.parametrize("switches", [{}, {"ranges": False}, {"ranges": False, "lengths": False}])
 @pytest.mark.parametrize("kind", [*KINDS, "wds/s-{0..1}.tar", "wds/*.tar"])
 def test_remote_is_as_local(everything, kind, switches):
-    """Whatever the server can do: same ids, labels and bytes, forwards and once more."""
     packed_blind = kind == "all.tar.gz" and "lengths" in switches
     here = open_images(f"{everything}/{kind}")
     with served(everything, **switches) as (url, _):
@@ -85,7 +84,6 @@ def test_remote_is_as_local(everything, kind, switches):
 
 
 def test_the_store_in_memory(everything):
-    """Any other file system of fsspec goes the way of s3 and gs."""
     store = fsspec.filesystem("memory")
     store.put(f"{everything}/", "/box/", recursive=True)
     try:
@@ -211,7 +209,6 @@ def test_sources_that_cannot_be_had(everything):
 
 
 def test_secrets_are_shown_nowhere(everything, caplog):
-    """Password and signature reach the server, and no id, locator, error, name or log."""
     with served(everything, status={"s-1.tar": 403}) as (url, server):
         host = url.partition("//")[2]
         base = f"http://me:{SECRET}@{host}"
@@ -317,7 +314,6 @@ def test_an_object_without_end_is_not_read_to_the_end(everything, monkeypatch):
 
 
 def test_whether_a_finished_audit_may_be_used_again(everything):
-    """The key of an audit knows remote objects by their tag; without one, by nothing."""
     with served(everything) as (url, server):
         for kind in ("all.tar", "all.zip", "all.parquet", "wds/s-{0..1}.tar"):
             first = stamp_of(open_images(f"{url}/{kind}"))

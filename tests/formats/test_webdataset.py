@@ -83,7 +83,6 @@ def test_the_library_reads_the_same(shards, pattern, blobs):
 
 @leaves_files_open
 def test_odd_names_are_parted_as_the_library_parts_them(tmp_path, blobs):
-    """Dots in folders, extensions of two parts, capitals, classes, hidden and meta members."""
     path = tmp_path / "a-0.tar"
     with tarfile.open(path, "w") as archive:
         for name, data in (
@@ -109,7 +108,6 @@ def test_odd_names_are_parted_as_the_library_parts_them(tmp_path, blobs):
 
 
 def test_packed_shards_stream_forward_and_start_over(shards, tmp_path, blobs):
-    """The verification's second pass and every worker's own copy start a fresh pass."""
     for mode, ending in (("w:gz", "tar.gz"), ("w:xz", "tar.xz")):
         for shard in range(2):
             write_shard(

@@ -259,7 +259,6 @@ def test_variants_that_no_decoder_reads_are_unsupported():
 
 
 def test_a_scan_of_which_a_part_was_decoded_is_corrupt(encode, capfd):
-    """libtiff goes on after a bad code, and Pillow does not mind."""
     image = Image.fromarray(np.random.default_rng(0).integers(0, 2, (64, 64)) > 0)
     data = bytearray(encode(image, "TIFF", compression="group4"))
     assert np.array_equal(pixels(bytes(data))[..., 0] > 0, np.asarray(image))

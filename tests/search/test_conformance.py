@@ -212,7 +212,6 @@ def test_the_questions_are_worth_asking(oracle):
 @pytest.mark.parametrize("question", FULL_QUESTIONS)
 @pytest.mark.parametrize("engine", EXACT)
 def test_engines_that_find_everything(engine, question, oracle):
-    """Every column is the oracle's, bit for bit, whatever the number of workers."""
     sides, wanted, expected = oracle(question)
     for workers in (1, 2):
         assert_same(EXACT[engine]().find(sides, wanted, workers=workers), expected)
@@ -221,7 +220,6 @@ def test_engines_that_find_everything(engine, question, oracle):
 @pytest.mark.parametrize("question", PLAIN_QUESTIONS)
 @pytest.mark.parametrize("engine", PLAIN)
 def test_engines_for_partitions(engine, question, oracle):
-    """The same for those that take the references part by part."""
     sides, wanted, expected = oracle(question)
     assert_same(PLAIN[engine]().find(sides, wanted, workers=2), expected)
 
@@ -229,7 +227,6 @@ def test_engines_for_partitions(engine, question, oracle):
 @pytest.mark.parametrize("question", FULL_QUESTIONS)
 @pytest.mark.parametrize("engine", APPROXIMATE)
 def test_what_an_index_finds_is_right(engine, question, oracle):
-    """It may miss pairs, but none is wrong or there twice, and it keeps to what is asked."""
     sides, wanted, expected = oracle(question)
     found = APPROXIMATE[engine]().find(sides, wanted)
     similarity, view = similarities(sides)
@@ -262,7 +259,6 @@ def test_an_index_finds_planted_duplicates(engine, question, oracle):
 
 @pytest.mark.parametrize("engine", [*APPROXIMATE, "faiss-flat"])
 def test_an_index_says_what_it_missed(engine, oracle):
-    """Its own account, from a sample, agrees with brute force."""
     sides, wanted, expected = oracle("penalised")
     search = (APPROXIMATE | EXACT)[engine]()
     found = search.find(sides, wanted)

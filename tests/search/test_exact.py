@@ -43,8 +43,6 @@ def planted(seed, queries=30, references=90, width=GRID_WIDTH, make=grid_view, v
     return query, reference
 
 
-# -- any question, any way of working ------------------------------------------------------------
-
 ways = st.fixed_dictionaries(
     {"query_block": st.integers(1, 70), "reference_block": st.integers(1, 70)}
 )
@@ -81,7 +79,6 @@ views_and_makers = st.sampled_from(
 def test_the_answer_is_that_of_brute_force(
     seed, queries, references, views_maker, wanted, way, workers, same, penalty, pending
 ):
-    """Whatever is asked, with whatever blocks, workers and memory: every column, bit for bit."""
     rng = np.random.default_rng(seed)
     reference = units(rng, references, GRID_WIDTH, repeats=0.4 * (references > 0))
     query = reference if same else units(rng, queries, GRID_WIDTH)
@@ -101,7 +98,6 @@ def test_the_answer_is_that_of_brute_force(
 @pytest.mark.parametrize("width", [1, 2, 7, 13, 31])
 @pytest.mark.parametrize("wanted", [Wanted(0.8, best=0), Wanted(None, best=3), SOME])
 def test_any_width(width, wanted):
-    """Widths that no share of kept coordinates divides."""
     rng = np.random.default_rng(width)
     sides = sides_of(units(rng, 20, width), units(rng, 50, width), penalty=0.1)
     assert_same(ExactSearch(7, 11).find(sides, wanted, workers=2), brute_force(sides, wanted))
@@ -109,7 +105,6 @@ def test_any_width(width, wanted):
 
 @pytest.mark.parametrize("views", [(0,), (0, 4), ALL], ids=["none", "mirror", "all"])
 def test_the_built_in_views(views):
-    """At full width, with the fingerprints' own views: planted copies come first."""
     encoder = BuiltinEncoder()
     query, reference = planted(1, 24, 70, encoder.width, encoder.view, views)
     sides = sides_of(query, reference, penalty=0.01, views=views, make=encoder.view)
@@ -123,7 +118,6 @@ def test_the_built_in_views(views):
 
 
 def test_rows_of_a_larger_matrix():
-    """Sides may be selections of a memory-mapped matrix, read block by block."""
     query, reference = planted(2)
     rng = np.random.default_rng(3)
     index = [np.sort(rng.choice(len(m), 20, replace=False)) for m in (query, reference)]
@@ -134,13 +128,9 @@ def test_rows_of_a_larger_matrix():
     assert_same(ExactSearch(6, 7).find(rows, SOME), ExactSearch().find(plain, SOME))
 
 
-# -- ties, floods, boundaries --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("wanted", [Wanted(None, best=20), Wanted(0.9, best=0, cap=7), SOME])
 @pytest.mark.parametrize("make", [None, grid_view])
 def test_a_flood_of_identical_references(monkeypatch, wanted, make):
-    """All tie: the lowest in order win, the total is the truth, memory stays bounded."""
     monkeypatch.setattr(exact, "PENDING_LIMIT", 500)
     rng = np.random.default_rng(4)
     one = units(rng, 1, GRID_WIDTH)
@@ -170,7 +160,6 @@ def test_a_set_of_identical_pictures_with_itself():
 @pytest.mark.parametrize("threshold", [0.75, 0.85, 0.5, 1.0])
 @pytest.mark.parametrize("make", [None, grid_view])
 def test_a_similarity_exactly_at_the_threshold_counts(threshold, make):
-    """And the next smaller float32 does not."""
     cosine = np.array([threshold, np.nextafter(np.float32(threshold), np.float32(0))], np.float32)
     reference = np.zeros((2, GRID_WIDTH), np.float32)
     reference[:, 2 * (GRID * GRID // 2)] = cosine  # the middle of the grid, which no view moves
@@ -187,7 +176,6 @@ def test_a_similarity_exactly_at_the_threshold_counts(threshold, make):
 
 
 def test_views_that_agree_give_the_lowest():
-    """A picture with a mirror axis is not called mirrored."""
     row = np.zeros((1, GRID_WIDTH), np.float32)
     row[0, 2 * (GRID * GRID // 2)] = 1
     sides = sides_of(row, row, views=ALL, make=grid_view)
@@ -196,7 +184,6 @@ def test_views_that_agree_give_the_lowest():
 
 
 def test_a_zero_vector_is_alike_to_nothing():
-    """Blank mid-grey has no direction; the best twenty are still the first in order."""
     zero = np.zeros((3, GRID_WIDTH), np.float32)
     reference = np.concatenate([zero, units(np.random.default_rng(6), 30, GRID_WIDTH)])
     sides = sides_of(zero, reference, views=ALL, make=grid_view)
@@ -207,7 +194,6 @@ def test_a_zero_vector_is_alike_to_nothing():
 
 
 def test_the_penalty_decides_the_best_but_not_the_threshold():
-    """A reference that is alike to everything loses its place, not its threshold pair."""
     query = np.eye(1, 4, dtype=np.float32)
     reference = np.array([[0.95, 0.3122499, 0, 0], [0.9, 0, 0.43588989, 0]], np.float32)
     penalty = np.array([0.2, 0.0], np.float32)
@@ -221,7 +207,6 @@ def test_the_penalty_decides_the_best_but_not_the_threshold():
 @pytest.mark.parametrize(("queries", "references"), [(0, 0), (0, 5), (5, 0), (1, 1)])
 @pytest.mark.parametrize("same", [False, True])
 def test_small_and_empty_sides(queries, references, same):
-    """No pictures, no pairs; one total a query all the same."""
     rng = np.random.default_rng(7)
     reference = units(rng, references, GRID_WIDTH)
     query = reference if same else units(rng, queries, GRID_WIDTH)
@@ -232,7 +217,6 @@ def test_small_and_empty_sides(queries, references, same):
 
 
 def test_progress_is_told_in_references():
-    """Block by block up to the last."""
     told: list[int] = []
     sides = sides_of(*planted(8), views=ALL, make=grid_view)
     ExactSearch(10, 40, progress=told.append).find(sides, SOME)

@@ -39,7 +39,6 @@ def answer(found):
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf", "ivfpq"])
 def test_indexes_are_built_once(sets, tmp_path: Path, monkeypatch, kind):
-    """A second search loads them, finds the same and builds nothing; planted copies are found."""
     query, parts = sets
     exact = stream(query, parts, WANTED)
     first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind=kind))
@@ -61,7 +60,6 @@ def test_indexes_are_built_once(sets, tmp_path: Path, monkeypatch, kind):
 
 @pytest.mark.parametrize("damage", ["cut", "other", "described", "gone"])
 def test_a_damaged_index_is_built_again(sets, tmp_path: Path, damage):
-    """Whatever happened to the files, the answer is the same."""
     query, parts = sets
     first = stream(query, parts, WANTED, run=FaissPartitions(tmp_path, kind="ivf"))
     indexes, described = sorted(tmp_path.glob("*.faiss")), sorted(tmp_path.glob("*.json"))
@@ -78,7 +76,6 @@ def test_a_damaged_index_is_built_again(sets, tmp_path: Path, damage):
 
 
 def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path: Path):
-    """The stamp is part of the name."""
     query, parts = sets
     stream(query, parts[:1], WANTED, run=FaissPartitions(tmp_path))
     changed = Part(parts[1].rows_, parts[0].order, "p0-changed")
@@ -88,7 +85,6 @@ def test_a_changed_file_has_an_index_of_its_own(sets, tmp_path: Path):
 
 
 def test_recall_is_measured_on_some_partitions(sets):
-    """Measuring reads a partition whole, so of many only some are measured, and that is said."""
     query, parts = sets
     engine = FaissPartitions(kind="ivf", measured=2)
     stream(query, parts, WANTED, run=engine)
@@ -100,6 +96,5 @@ def test_recall_is_measured_on_some_partitions(sets):
 
 
 def test_only_engines_with_an_index_come_for_partitions(tmp_path: Path):
-    """Exact search reads them through."""
     assert load_partition_search("exact", tmp_path, 1) is None
     assert isinstance(load_partition_search("faiss", tmp_path, 1), FaissPartitions)

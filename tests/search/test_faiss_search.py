@@ -34,20 +34,15 @@ def rows(count: int) -> np.ndarray:
     return np.broadcast_to(np.float32(0), (count, GRID_WIDTH))
 
 
-# -- which index ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("references", "kind"),
     [(1, "flat"), (20_000, "flat"), (20_001, "hnsw"), (200_001, "ivf"), (10**6, "ivfpq")],
 )
 def test_the_index_is_chosen_by_size(references, kind):
-    """A million is what a partition of LAION holds: it gets codes."""
     assert kind_for(references) == kind
 
 
 def test_no_index_where_none_pays():
-    """Few queries, or all views: the exact engine answers, and that is said."""
     assert suited(sides_of(rows(401), rows(50_000)), 200) == "hnsw"
     assert suited(sides_of(rows(400), rows(50_000)), 200) is None
     views = sides_of(rows(401), rows(50_000), views=ALL, make=grid_view)
@@ -56,7 +51,6 @@ def test_no_index_where_none_pays():
 
 
 def test_exact_search_in_its_place_is_told(monkeypatch):
-    """Nothing was lost, so nothing is measured."""
     monkeypatch.setattr("visleak.search.faiss_index.SIZES", ((10, "flat"),))
     rng = np.random.default_rng(0)
     sides = sides_of(units(rng, 5, 8), units(rng, 40, 8))
@@ -66,13 +60,11 @@ def test_exact_search_in_its_place_is_told(monkeypatch):
 
 
 def test_few_rows_get_no_codes():
-    """A quantiser learns 256 centroids from at least as many rows."""
     assert Layout.of("ivfpq", 255, 16, penalised=False).key == "Flat"
     assert Layout.of("ivfpq", 256, 16, penalised=True).key == "IVF16,PQ5np"
 
 
 def test_codes_are_shorter_and_the_slack_makes_up_for_it():
-    """Without it a threshold search through codes loses most duplicates."""
     rng = np.random.default_rng(1)
     reference = units(rng, 3000, 32)
     layout = Layout.of("ivfpq", 3000, 32, penalised=False)
@@ -84,11 +76,7 @@ def test_codes_are_shorter_and_the_slack_makes_up_for_it():
         assert low <= (own[row] == found).sum() <= high
 
 
-# -- threads, floods, what is missing -------------------------------------------------------------
-
-
 def test_threads_are_as_before():
-    """Other users of faiss in the process keep theirs, after an error too."""
     before = faiss.omp_get_max_threads()
     rng = np.random.default_rng(2)
     sides = sides_of(units(rng, 5, 8), units(rng, 40, 8))
@@ -104,7 +92,6 @@ def test_threads_are_as_before():
 
 @pytest.mark.parametrize("crowd", [1, 50, 10**6])
 def test_floods_change_no_answer(monkeypatch, crowd):
-    """However few queries are worked on at a time."""
     monkeypatch.setattr(faiss_search, "CROWD", crowd)
     reference = np.repeat(units(np.random.default_rng(3), 4, GRID_WIDTH), 60, 0)
     sides = sides_of(reference[::3], reference, views=ALL, make=grid_view)
@@ -113,7 +100,6 @@ def test_floods_change_no_answer(monkeypatch, crowd):
 
 
 def test_faiss_is_an_extra(monkeypatch):
-    """One line says how to get it."""
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtra) as caught:
         load_search("faiss")
@@ -123,12 +109,8 @@ def test_faiss_is_an_extra(monkeypatch):
 
 
 def test_unknown_engines_are_refused():
-    """With the names of those that there are."""
     with pytest.raises(UsageError, match=r"search must be one of exact, faiss; got 'annoy'"):
         load_search("annoy")
-
-
-# -- recall ---------------------------------------------------------------------------------------
 
 
 def hits_of(*pairs: tuple[int, int, float], queries: int) -> Hits:
@@ -143,7 +125,6 @@ def hits_of(*pairs: tuple[int, int, float], queries: int) -> Hits:
 
 
 def test_recall_by_hand():
-    """Three pairs by threshold, of two queries; one is missed. Ties fill a place as well."""
     sides = sides_of(rows(2), rows(10))
     exact = hits_of((0, 1, 0.95), (0, 2, 0.9), (1, 3, 0.92), (1, 4, 0.5), queries=2)
     found = hits_of((0, 1, 0.95), (1, 3, 0.92), (1, 5, 0.5), queries=2)
@@ -158,7 +139,6 @@ def test_recall_by_hand():
 
 @pytest.mark.parametrize("same", [False, True])
 def test_the_answer_to_compare_with(same):
-    """That of brute force for these queries; of a set with itself, oneself left out."""
     rng = np.random.default_rng(4)
     reference = units(rng, 60, GRID_WIDTH, repeats=0.5)
     sides = sides_of(reference if same else units(rng, 60, GRID_WIDTH), reference, same=same)
@@ -180,7 +160,6 @@ def test_nobody_is_tuned_and_measured_on():
 
 
 def test_an_account_in_words():
-    """What stands in the audit's list of what was not done."""
     seen = Recall(200, Rate.of(148, 150), Rate.of(90, 90), Rate.of(3900, 4000))
     account = Account("faiss", "IVF4096,PQ128np", {"nprobe": 16}, recall=seen)
     assert str(account) == (

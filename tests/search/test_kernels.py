@@ -43,7 +43,6 @@ def test_truncated_bounds_are_never_too_low(seed, kept, views_maker, aligned):
 
 
 def test_truncated_bounds_are_of_use():
-    """With all coordinates they are the similarity, give or take the guard against rounding."""
     rng = np.random.default_rng(0)
     reference = units(rng, 50, 20)
     query = units(rng, 30, 20)
@@ -55,7 +54,6 @@ def test_truncated_bounds_are_of_use():
 
 @pytest.mark.parametrize(("width", "make"), [(GRID_WIDTH, grid_view), (560, ENCODER.view)])
 def test_dihedral_bounds_are_the_similarities(width, make):
-    """All nine views from 1.5 products, to a tenth of the margin that selects."""
     rng = np.random.default_rng(1)
     reference = units(rng, 70, width)
     query = np.concatenate([make(reference[:36], view)[view * 4 : view * 4 + 4] for view in ALL])
@@ -68,7 +66,6 @@ def test_dihedral_bounds_are_the_similarities(width, make):
 
 @pytest.mark.parametrize("view", ALL)
 def test_each_view_is_among_the_bounds(view):
-    """A reference that is exactly one view of the query has bound 1."""
     query = units(np.random.default_rng(2), 12, 560)
     reference = np.ascontiguousarray(ENCODER.view(query, view))
     got = bounds(DihedralKernel(dihedral_basis(560, ENCODER.view)), query, reference)
@@ -77,7 +74,6 @@ def test_each_view_is_among_the_bounds(view):
 
 @pytest.mark.parametrize(("width", "make"), [(GRID_WIDTH, grid_view), (560, ENCODER.view)])
 def test_the_dihedral_basis_is_orthogonal(width, make):
-    """And complete: no part of a vector is lost."""
     basis = dihedral_basis(width, make)
     np.testing.assert_allclose(basis.axes.T @ basis.axes, np.eye(width), atol=1e-5)
     assert basis.edges[0] == 0
@@ -91,9 +87,6 @@ def test_principal_axes_are_orthogonal_and_sorted():
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-9)
     strength = ((rows @ axes) ** 2).sum(axis=0)
     assert (np.diff(strength) <= 1e-6).all()
-
-
-# -- views that are not that group ---------------------------------------------------------------
 
 
 def swapped(first, second):
@@ -134,7 +127,6 @@ def test_other_views_have_no_dihedral_basis(make):
 
 
 def test_the_other_way_round_is_a_group_too():
-    """Counter-clockwise turns are as good, when all views keep to them."""
     way = (0, 3, 2, 1, 4, 7, 6, 5, 8)
 
     def make(rows, view):

@@ -30,7 +30,6 @@ def made(seed=0, views=ALL, queries=7, references=11):
 
 @pytest.mark.parametrize("views", [(0,), (0, 4), ALL])
 def test_values_are_correctly_rounded(views):
-    """Against sums without any rounding error (math.fsum)."""
     sides, query, pairs = made(views=views)
     scored = rescore(sides, query, *pairs.T)
     assert scored.similarity.dtype == np.float32
@@ -49,7 +48,6 @@ def test_values_are_correctly_rounded(views):
 
 
 def test_rows_are_sorted_whatever_the_order_they_came_in():
-    """By query and reference."""
     sides, query, pairs = made()
     scored = rescore(sides, query, *pairs.T)
     np.testing.assert_array_equal(
@@ -59,7 +57,6 @@ def test_rows_are_sorted_whatever_the_order_they_came_in():
 
 @pytest.mark.parametrize("chunk", [1, 2, 13])
 def test_chunks_and_company_change_nothing(monkeypatch, chunk):
-    """A pair's value does not depend on the pairs it is worked on with."""
     sides, query, pairs = made(seed=1)
     whole = rescore(sides, query, *pairs.T)
     monkeypatch.setattr(module, "CHUNK", chunk)
@@ -75,7 +72,6 @@ def test_chunks_and_company_change_nothing(monkeypatch, chunk):
 
 
 def test_similarity_is_symmetric():
-    """Which side is the query changes no number: an unordered pair has one similarity."""
     sides, query, pairs = made(seed=2, queries=9, references=9)
     there = rescore(sides, query, *pairs.T)
     turned = Sides(sides.reference, query, sides.penalty, sides.order, views=ALL, make=grid_view)
@@ -85,7 +81,6 @@ def test_similarity_is_symmetric():
 
 
 def test_no_pairs():
-    """Nothing in, nothing out, with the right types."""
     sides, query, _ = made()
     none = np.empty(0, np.int64)
     scored = rescore(sides, query, none, none)

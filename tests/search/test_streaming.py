@@ -161,7 +161,6 @@ def test_any_cut_answers_as_one_search_over_everything(
 
 
 def test_a_search_is_picklable_and_its_hits_survive_as_bytes():
-    """Ray sends the question to nodes and keeps answers in files: neither may change one."""
     query, reference = planted(3, 20, 200)
     partitions = shards(spoiled(reference, 3, KINDS[3]), [50, 50, 130], 3)
     wanted = Wanted(0.9, best=3, cap=4)
@@ -182,7 +181,6 @@ def test_other_bytes_are_no_hits(stored):
 
 
 def test_bytes_that_were_cut_off_are_no_hits():
-    """A full disk ends a file anywhere."""
     query, reference = planted(1, 9, 60)
     found = PartitionSearch(query, Wanted(0.5)).find(shards(reference, [])[0])
     stored = found.to_bytes()
@@ -213,7 +211,6 @@ class Box(dict):
 
 
 def test_what_is_kept_is_not_searched_again():
-    """A run that was cut off reads only the partitions it had not finished."""
     query, reference = planted(5, 20, 200)
     partitions = shards(reference, [40, 90], 5)
     for number, partition in enumerate(partitions):
@@ -230,7 +227,6 @@ def test_what_is_kept_is_not_searched_again():
 
 
 def test_progress_counts_every_row_once_wherever_it_is_done():
-    """People are told how far it is: kept partitions and those done elsewhere count too."""
     query, reference = planted(6, 5, 100)
     partitions = shards(reference, [30, 60], 6)
     for number, partition in enumerate(partitions):
@@ -260,7 +256,6 @@ def test_ids_are_asked_only_for_hits():
 @pytest.mark.parametrize("even", [True, False], ids=["even", "decaying"])
 @pytest.mark.parametrize("wanted", [Wanted(0.9, best=0), Wanted(0.97, best=2, cap=3)], ids=str)
 def test_chosen_screens_lose_nothing_at_the_edge_of_the_threshold(even, wanted, monkeypatch):
-    """Real sizes, where a part of the coordinates decides: pairs a hair above must be found."""
     rng, width = np.random.default_rng(4), 96
     spectrum = np.ones(width) if even else 1 / np.arange(1, width + 1)
     turn = np.linalg.qr(rng.normal(size=(width, width)))[0]
@@ -285,7 +280,6 @@ def test_chosen_screens_lose_nothing_at_the_edge_of_the_threshold(even, wanted, 
 
 
 def test_memory_of_a_mapped_partition_is_given_back_on_the_way(tmp_path, monkeypatch):
-    """A file may be larger than memory; what is forgotten is read again where it is needed."""
     query, reference = planted(10, 20, 400)
     (shard,) = shards(reference, [], 10)
     np.save(tmp_path / "rows.npy", reference)
@@ -305,7 +299,6 @@ def test_memory_of_a_mapped_partition_is_given_back_on_the_way(tmp_path, monkeyp
 
 
 def test_a_flood_of_equal_vectors_is_cut_by_id_and_counted():
-    """A placeholder picture may be in a crawl a million times: the cap holds, the count is true."""
     query = units(np.random.default_rng(8), 2, WIDTH)
     stored = np.repeat(query[:1], 5000, axis=0)
     partitions = shards(stored, [1000, 1500], 8)

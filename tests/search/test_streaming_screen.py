@@ -28,11 +28,7 @@ from visleak.vectors import forget, unit_rows
 WIDTH = 64
 
 
-# -- blocks ----------------------------------------------------------------------------------------
-
-
 def test_every_half_float_is_widened_as_numpy_does():
-    """All 65,536 of them; infinity and NaN become larger than any finite one."""
     every = np.arange(2**16, dtype=np.uint16).view(np.float16).reshape(256, 256)
     out = np.empty(every.shape, np.float32)
     widen(every, out)
@@ -43,7 +39,6 @@ def test_every_half_float_is_widened_as_numpy_does():
 
 @pytest.mark.parametrize("kind", [">f2", ">f4", "<f8", "f2", "i1"])
 def test_any_stored_type_and_layout_is_widened(kind):
-    """Files come from other machines, and from Fortran."""
     rows = np.random.default_rng(0).normal(size=(5, 7)) * 10
     for stored in (rows.astype(kind), np.asfortranarray(rows.astype(kind)), rows.astype(kind)[::2]):
         out = np.empty(stored.shape, np.float32)
@@ -68,7 +63,6 @@ def test_half_floats_are_widened_where_subnormals_are_switched_off():
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 def test_a_block_agrees_with_unit_rows(kind):
-    """Lengths from nothing to overflow, around the tolerance, and damaged rows."""
     rng = np.random.default_rng(1)
     lengths = np.array([1, 0, 1e-4, 0.5, 0.98999, 0.99, 0.99001, 1.00999, 1.01, 1.01001, 2, 900.0])
     if kind != "float16":
@@ -103,7 +97,6 @@ def test_only_a_length_close_to_the_tolerance_is_taken_again(monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs /proc")
 def test_memory_of_a_mapped_file_is_given_back_and_read_again(tmp_path):
-    """The file may be larger than memory; what was read comes back from the disk."""
     path = tmp_path / "rows.npy"
     np.save(path, units(np.random.default_rng(3), 5000, WIDTH))
 
@@ -127,9 +120,6 @@ def test_memory_that_is_on_no_disk_is_kept(tmp_path):
     forget(stored[5:])
     forget(np.full(3, 2.0))
     assert (stored == 2).all()
-
-
-# -- screens ---------------------------------------------------------------------------------------
 
 
 def hard_case(seed: int, width: int = WIDTH):
@@ -169,7 +159,6 @@ PARTS = [
 @pytest.mark.parametrize("part", PARTS, ids=str)
 @pytest.mark.parametrize("seed", range(3))
 def test_no_screen_loses_a_pair_that_reaches_its_floor(part, seed):
-    """Floors are similarities of the pairs themselves, so rounding alone could lose one."""
     query, stored, floor, exact = hard_case(seed)
     seen = ProductScreen(query, part).select(stored, floor)
     assert_nothing_lost(seen, floor, exact)
@@ -180,7 +169,6 @@ def test_no_screen_loses_a_pair_that_reaches_its_floor(part, seed):
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 @pytest.mark.parametrize("seed", range(3))
 def test_half_precision_loses_nothing_either(precision, seed):
-    """The bound of the module holds for what torch really computes."""
     pytest.importorskip("torch")
     query, stored, floor, exact = hard_case(seed)
     seen = DeviceScreen(query, "cpu", precision).select(stored, floor)
@@ -214,9 +202,6 @@ def test_half_error_covers_the_worst_rounding_seen():
             assert error <= half_error(width, precision)
 
 
-# -- the choice ------------------------------------------------------------------------------------
-
-
 def cloud(seed: int, count: int, width: int, spectrum: np.ndarray) -> np.ndarray:
     """Return unit rows around a mean, with variances along axes that are no coordinates."""
     rng = np.random.default_rng(4)
@@ -228,7 +213,6 @@ def cloud(seed: int, count: int, width: int, spectrum: np.ndarray) -> np.ndarray
 
 
 def test_axes_are_chosen_where_the_spectrum_decays_and_coordinates_where_it_is_even():
-    """The reason for the choice: axes hold more where there are any, and cost a product."""
     wanted, width = Wanted(0.95, best=0), 256
     decaying = 1 / np.arange(1, width + 1)
     for spectrum, axes in ((decaying, True), (np.ones(width), False)):
@@ -241,14 +225,10 @@ def test_axes_are_chosen_where_the_spectrum_decays_and_coordinates_where_it_is_e
 
 
 def test_a_hopeless_bound_is_not_tried():
-    """Where the best of all are wanted and everything is far apart, the plain product is best."""
     query, stored = (cloud(seed, 2000, 32, np.ones(32)) for seed in (7, 8))
     assert choose(query, stored, Wanted(-1.0, best=0), 10**6) == whole(32)
     nothing = np.full((2000, 32), np.nan, np.float16)
     assert choose(query, nothing, Wanted(0.95, best=0), 10**6) == whole(32)
-
-
-# -- devices ---------------------------------------------------------------------------------------
 
 
 def test_devices_are_named_or_refused_in_one_line(monkeypatch):
@@ -267,7 +247,6 @@ def test_devices_are_named_or_refused_in_one_line(monkeypatch):
 
 
 def test_without_torch_only_a_gpu_that_was_asked_for_is_missed(monkeypatch):
-    """The base install has no torch."""
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert torch_device("auto") is None
     with pytest.raises(MissingExtra, match=r"a search on cuda needs an extra: pip install"):
@@ -275,7 +254,6 @@ def test_without_torch_only_a_gpu_that_was_asked_for_is_missed(monkeypatch):
 
 
 def test_a_full_gpu_is_said_in_one_line(monkeypatch):
-    """Another program may hold its memory."""
     torch = pytest.importorskip("torch")
 
     def full(self, rows, floor):
@@ -288,7 +266,6 @@ def test_a_full_gpu_is_said_in_one_line(monkeypatch):
 
 
 def test_the_device_never_changes_a_byte():
-    """The same pairs, similarities and counts in half precision as by numpy."""
     pytest.importorskip("torch")
 
     class Shard:
@@ -342,7 +319,6 @@ def test_a_search_that_fails_stops_its_other_threads(monkeypatch):
 
 
 def test_a_seed_of_the_floor_never_cuts_a_wanted_pair():
-    """Where the sample holds the best themselves the floor begins exactly there."""
     query, stored, _, exact = hard_case(6)
     stored = stored[np.isfinite(stored).all(axis=1)]
     floor = streaming._certain_floor(query, stored, 5)

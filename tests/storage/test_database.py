@@ -88,7 +88,6 @@ class Refusing(sqlite3.Connection):
 def test_works_where_the_write_ahead_log_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Network file systems refuse it; the plain journal is safe too."""
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Refusing))
     with Database(tmp_path / "d", "CREATE TABLE t (a)", "", log=True) as database:
         with database.writing() as db:

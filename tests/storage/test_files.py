@@ -53,9 +53,6 @@ def table(count=5, start=0):
     return pa.table({"id": ids, "value": np.arange(count, dtype=np.float32)}, SMALL)
 
 
-# -- the old file or the new one -----------------------------------------------------------------
-
-
 def broken_tables():
     yield table()
     raise RuntimeError("broke")
@@ -78,7 +75,6 @@ def broken_rows():
 )
 @pytest.mark.parametrize("before", [None, "old"])
 def test_a_failing_write_changes_nothing(tmp_path: Path, write, before) -> None:
-    """The old file stays, no new one appears, nothing is left beside."""
     path = tmp_path / "file"
     if before:
         path.write_text(before)
@@ -89,7 +85,6 @@ def test_a_failing_write_changes_nothing(tmp_path: Path, write, before) -> None:
 
 
 def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
-    """Writing twice leaves the second."""
     path = tmp_path / "a" / "b.txt"
     write_text(path, "one")
     write_text(path, "two")
@@ -140,7 +135,6 @@ while True:
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
-    """While another process rewrites it, and when that one is killed."""
     path = tmp_path / "file"
     write_text(path, "a" * 200_000)
     process = subprocess.Popen([sys.executable, "-c", READER, str(path)])
@@ -154,11 +148,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     assert path.read_text() in ("a" * 200_000, "b" * 200_000)
 
 
-# -- tables --------------------------------------------------------------------------------------
-
-
 def test_tables_are_row_groups_of_one_file(tmp_path: Path) -> None:
-    """Cast to the schema, counted, read back equal."""
     path = tmp_path / "t.parquet"
     wide = pa.table({"id": pa.array(["x"]), "value": pa.array([2], pa.int64())})
     assert write_tables(path, SMALL, [table(), table(3, 5), wide]) == 9
@@ -170,7 +160,6 @@ def test_tables_are_row_groups_of_one_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schema", [PAIRS_SCHEMA, IMAGES_SCHEMA])
 def test_a_table_without_rows_has_its_columns(tmp_path: Path, schema) -> None:
-    """No pair found is an answer too."""
     assert write_tables(tmp_path / PAIRS, schema, []) == 0
     got = read_table(tmp_path, PAIRS)
     assert got.schema.equals(schema)
@@ -178,7 +167,6 @@ def test_a_table_without_rows_has_its_columns(tmp_path: Path, schema) -> None:
 
 
 def test_the_bytes_depend_on_the_tables_alone(tmp_path: Path) -> None:
-    """No time stamp, no process: equal audits are equal files."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[2]); from pathlib import Path;"
         "from test_files import *; write_tables(Path(sys.argv[1]), SMALL, [table(), table(3)])"
@@ -192,7 +180,6 @@ def test_the_bytes_depend_on_the_tables_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"words " * 50, "cut"])
 def test_a_damaged_table_is_one_line(tmp_path: Path, content) -> None:
-    """It names the file and says what to do."""
     path = tmp_path / PAIRS
     write_tables(path, SMALL, [table()])
     path.write_bytes(path.read_bytes()[:-30] if content == "cut" else content)
@@ -205,16 +192,11 @@ def test_a_damaged_table_is_one_line(tmp_path: Path, content) -> None:
 
 
 def test_a_missing_table_is_one_line(tmp_path: Path) -> None:
-    """As a damaged one."""
     with pytest.raises(VisleakError, match=r"pairs\.parquet cannot be read \(.*run the audit aga"):
         read_table(tmp_path, PAIRS)
 
 
-# -- the summary ---------------------------------------------------------------------------------
-
-
 def test_the_summary_comes_back(tmp_path: Path) -> None:
-    """Any text, lone surrogates of file names included."""
     odd = SetSummary("\u00e9\u2028\x00", "\udce9.png", ("<img src=x>",), options={"a": "b"})
     rates = {"hard": Rate.of(1, 3), "soft": Rate.of(0, 0), "near": None}
     value = AuditSummary(sets=(odd,), totals=(TotalSummary("t", "one", rates),))
@@ -244,7 +226,6 @@ def test_a_summary_of_another_form_is_refused(tmp_path: Path, content: dict[str,
 
 
 def test_no_finished_audit(tmp_path: Path) -> None:
-    """The folder is named, and how to get one; the call was wrong, so exit code 2."""
     with pytest.raises(UsageError) as caught:
         read_summary(tmp_path)
     assert str(caught.value) == (
@@ -253,7 +234,6 @@ def test_no_finished_audit(tmp_path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    """In one line that says to upgrade; an older one is read."""
     write_json(tmp_path / AUDIT, {"schema": SCHEMA + 1})
     with pytest.raises(VisleakError) as caught:
         read_summary(tmp_path)
@@ -278,7 +258,6 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_summary_is_one_line(tmp_path: Path, content: bytes, said: str) -> None:
-    """Whatever the file holds."""
     (tmp_path / AUDIT).write_bytes(content)
     with pytest.raises(VisleakError) as caught:
         read_summary(tmp_path)
@@ -287,19 +266,14 @@ def test_a_damaged_summary_is_one_line(tmp_path: Path, content: bytes, said: str
     assert "\n" not in str(caught.value)
 
 
-# -- comma-separated files -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_is_a_formula(start: str) -> None:
-    """Names are untrusted, spreadsheets run what begins like this."""
     assert csv_cell(start + "cmd|' /C calc'!A0") == f"'{start}cmd|' /C calc'!A0"
     assert csv_cell(start) == "'" + start
 
 
 @given(st.text() | st.text("'=+-@\t\rx", max_size=6))
 def test_quoting_is_undone(text: str) -> None:
-    """An id is an identity: what is read is what was written, for quotes before signs too."""
     cell = csv_cell(text)
     assert csv_text(cell) == text
     assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
@@ -320,7 +294,6 @@ HOSTILE = [
 
 
 def test_problems_come_back(tmp_path: Path) -> None:
-    """Sorted by set and id, hostile names as they are."""
     problems = [Problem("s", name, name, "corrupt", name) for name in HOSTILE]
     path = tmp_path / UNREADABLE
     write_problems(path, problems)
@@ -329,7 +302,6 @@ def test_problems_come_back(tmp_path: Path) -> None:
 
 @given(st.lists(st.text(st.characters(codec="utf-8")), max_size=5))
 def test_any_text_comes_back(texts: list[str]) -> None:
-    """Through the file, whatever it holds."""
     path = Path(os.environ["PYTEST_FOLDER"]) / UNREADABLE
     problems = tuple(Problem("s", text, text, "empty", text) for text in sorted(texts))
     write_problems(path, problems)
@@ -360,7 +332,6 @@ def test_no_problems_leave_the_header(tmp_path: Path) -> None:
 
 
 def test_any_reader_of_csv_agrees(tmp_path: Path) -> None:
-    """Plain commas and quotes, one line an entry."""
     write_csv(tmp_path / "f.csv", ("a", "b"), [("1,2", 'say "hi"'), ("=x", "y\nz")])
     with (tmp_path / "f.csv").open(newline="") as lines:
         assert list(csv.reader(lines)) == [["a", "b"], ["1,2", 'say "hi"'], ["'=x", "y\nz"]]
@@ -368,7 +339,6 @@ def test_any_reader_of_csv_agrees(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"set,id\nx,y\n", b"other\n1\n", b""])
 def test_a_damaged_list_of_problems_is_one_line(tmp_path: Path, content: bytes) -> None:
-    """It is read by the report long after it was written, by whoever edited it since."""
     path = tmp_path / UNREADABLE
     path.write_bytes(content)
     with pytest.raises(VisleakError) as caught:
@@ -378,20 +348,17 @@ def test_a_damaged_list_of_problems_is_one_line(tmp_path: Path, content: bytes) 
 
 
 def test_json_is_indented_text(tmp_path: Path) -> None:
-    """A person may read it and a diff may show what changed."""
     write_json(tmp_path / "a.json", {"b": [1], "a": None})
     assert (tmp_path / "a.json").read_text() == json.dumps({"b": [1], "a": None}, indent=1) + "\n"
 
 
 def test_replacing_cleans_up_when_nothing_was_written(tmp_path: Path) -> None:
-    """Forgetting to write is an error, not an empty file."""
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "x"):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_result_is_not_replaced_in_silence(tmp_path: Path) -> None:
-    """An hour of work may lie there."""
     (tmp_path / "result.json").write_text("{}")
     said = r"holds a result already \(result\.json\); choose another folder with -o DIR, or --force"
     with pytest.raises(UsageError, match=said):
