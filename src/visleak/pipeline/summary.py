@@ -22,6 +22,7 @@ from visleak.storage.audit_folder import (
     ComparisonSummary,
     EncoderSummary,
     GraderSummary,
+    Omission,
     SearchSummary,
     SetFiles,
     SetSummary,
@@ -37,8 +38,10 @@ PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")
 
 def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> AuditSummary:
     """Return the content of ``audit.json``, without key, command and timings."""
-    totals = tuple(_total(outcome, side) for side in outcome.queries)
-    comparisons = tuple(_comparison(outcome, each) for each in outcome.comparisons)
+    totals = tuple(total_of(outcome, side, _population(side)) for side in outcome.queries)
+    comparisons = tuple(
+        comparison_of(outcome, each, _population(each.query)) for each in outcome.comparisons
+    )
     thresholds, grader = outcome.thresholds, outcome.grader
     verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
     low = any(chance.notes(comparisons))
@@ -46,7 +49,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
     return AuditSummary(
         visleak=tool,
         headline="; ".join(total.headline for total in totals),
-        unfinished=_lost(outcome),
+        unfinished=lost_images(outcome),
         sets=tuple(_set(side, side.name in queries) for side in outcome.sides.values()),
         settings=settings,
         encoder=EncoderSummary(encoder.name, encoder.digest, encoder.width),
@@ -66,15 +69,18 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         grader=GraderSummary(grader.digest, grader.near_at, grader.provenance) if grader else None,
         comparisons=comparisons,
         totals=totals,
-        label_conflicts=sum(map(_conflicts, outcome.comparisons)),
-        skipped=(*_skipped(outcome, encoder, settings, low=low), *unverified),
+        label_conflicts=sum(map(conflicts, outcome.comparisons)),
+        skipped=tuple(
+            map(Omission.of, (*_skipped(outcome, encoder, settings, low=low), *unverified))
+        ),
         verification=verification,
         versions={name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
     )
 
 
-def _lost(outcome: Outcome) -> int:
+def lost_images(outcome: Outcome) -> int:
+    """Return how many images could be read at first, and not again."""
     return sum(len(lost(side.fingerprints.problems)) for side in outcome.sides.values())
 
 
@@ -112,12 +118,14 @@ def _set(side: Side, is_query: bool) -> SetSummary:
     )
 
 
-def _comparison(outcome: Outcome, comparison: Comparison) -> ComparisonSummary:
+def comparison_of(
+    outcome: Outcome, comparison: Comparison, population: int | None
+) -> ComparisonSummary:
+    """Return the entry of a comparison; its query set is a sample of ``population`` images."""
     query = comparison.query
     graded = comparison.grades is not None
-    found = dict(_rates(outcome, query, rates.strongest(comparison), graded))
+    found = dict(_rates(outcome, rates.strongest(comparison), graded, population))
     groups, timed = recordings.group_leak(comparison), outcome.recordings.get(comparison.names)
-    population = _population(query)
     if groups is not None:
         found["group"] = recordings.rate_of(groups.queries, population)
     if timed is not None:
@@ -138,14 +146,14 @@ def _comparison(outcome: Outcome, comparison: Comparison) -> ComparisonSummary:
 
 
 def _rates(
-    outcome: Outcome, query: Side, best: rates.Strongest, graded: bool
+    outcome: Outcome, best: rates.Strongest, graded: bool, population: int | None
 ) -> dict[str, Rate | None]:
     """Return the rates of a query set from the strongest degree and grade of each image."""
     return rates.rates(
         best,
         graded,
         outcome.thresholds.soft is not None,
-        _population(query),
+        population,
         hard=outcome.thresholds.hard is not None,
     )
 
@@ -160,30 +168,31 @@ def _population(query: Side) -> int | None:
     return whole - unreadable if len(query.fingerprints) + unreadable < whole else None
 
 
-def _total(outcome: Outcome, query: Side) -> TotalSummary:
+def total_of(outcome: Outcome, query: Side, population: int | None) -> TotalSummary:
     """Return the rates of a query set over all its references, and its headline."""
     own = [each for each in outcome.comparisons if each.query.name == query.name]
     leaks = [each for each in own if each.coverage != "within"]
     counted = leaks or own
     best = rates.union([rates.strongest(each) for each in counted])
-    total = _rates(outcome, query, best, all(each.grades is not None for each in counted))
+    graded = all(each.grades is not None for each in counted)
+    total = _rates(outcome, best, graded, population)
     names = [each.reference.name for each in counted]
     headline = rates.headline(query.name, names, total, alone=not leaks)
     headline += rates.group_sentence([rates.groups_of(each) for each in counted])
     shared = [found for each in leaks if (found := recordings.group_leak(each)) is not None]
     if (groups := recordings.union_of_groups(shared)) is not None:
-        total["group"] = recordings.rate_of(groups.queries, _population(query))
+        total["group"] = recordings.rate_of(groups.queries, population)
         headline += recordings.group_sentence(groups, query.name)
     timed = [leak for (name, _), leak in outcome.recordings.items() if name == query.name]
     if (both := recordings.union_of_recordings(timed)) is not None:
-        total["recording"] = recordings.rate_of(both[1], _population(query))
+        total["recording"] = recordings.rate_of(both[1], population)
         headline += recordings.recording_sentence(timed, query.name)
-    if count := _lost(outcome):
+    if count := lost_images(outcome):
         headline += f"; unfinished, images that could not be read again: {count:,}"
     return TotalSummary(query.name, headline, total)
 
 
-def _conflicts(comparison: Comparison) -> int:
+def conflicts(comparison: Comparison) -> int:
     """Return how many near or exact pairs of a comparison have different labels."""
     query, reference = comparison.query, comparison.reference
     own, others = query.images.labels, reference.images.labels

@@ -34,6 +34,7 @@ from visleak.storage import (
     read_table,
     refuse_sets,
 )
+from visleak.storage.audit_folder import Topic
 from visleak.verdicts import disputed, judged_pairs
 from visleak.verdicts.level import Level
 
@@ -304,11 +305,15 @@ def _caveats(summary: AuditSummary, settings: PurgeSettings, ungraded: int) -> I
             "the audit lists the one nearest training image of each test image (--candidates"
             " nearest): further copies in training stay"
         )
-    yield from (text for text in summary.skipped if text.startswith(("pairs:", "search")))
+    yield from _omissions(summary, Topic.PAIRS, Topic.SEARCH)
     if settings.degree is not None:
         yield from chance.notes(summary.comparisons)
     if settings.test_duplicates == "drop":
-        yield from (text for text in summary.skipped if text.startswith("repeats"))
+        yield from _omissions(summary, Topic.REPEATS)
+
+
+def _omissions(summary: AuditSummary, *topics: Topic) -> Iterator[str]:
+    return (each.text for each in summary.skipped if each.topic in topics)
 
 
 def _plan_set(

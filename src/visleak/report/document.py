@@ -134,7 +134,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
         if words:
             yield Fact("skipped", f"{each.name}: {words}", "caution")
     yield from _review(audit)
-    for words in content.skipped:
+    for words in (each.text for each in content.skipped):
         yield Fact("not done", words)
     seconds = sum(content.timings.values())
     # with --sample, fewer than there are

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -320,6 +321,42 @@ class ReviewSummary:
     added: int = 0  # pairs that were not listed
 
 
+class Topic(StrEnum):
+    """What an omission is about; each begins the texts of its kind."""
+
+    DEGREES = "degrees:"
+    VIEWS = "views:"
+    NO_VERIFICATION = "verification:"
+    EMBEDDINGS = "verification of"
+    SEARCH = "search for"
+    SAMPLE = "queries:"
+    REPEATS = "repeats within"
+    GROUPS = "groups of"
+    FRAMES = "frames of"
+    TIME = "time between"
+    FILES = "files of"
+    LENGTHS = "lengths:"
+    PAIRS = "pairs:"
+    OTHER = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """Something that an audit did not do, and why.
+
+    >>> Omission.of("queries: a sample of 20 images").topic is Topic.SAMPLE
+    True
+    """
+
+    topic: Topic
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Omission:
+        """Return the entry of a text of ``audit.json``."""
+        return cls(next(topic for topic in Topic if text.startswith(topic)), text)
+
+
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
     """The content of ``audit.json``. Fields that an older version did not write have defaults."""
@@ -338,7 +375,7 @@ class AuditSummary:
     comparisons: tuple[ComparisonSummary, ...] = ()
     totals: tuple[TotalSummary, ...] = ()
     label_conflicts: int = 0  # near or exact pairs whose labels differ
-    skipped: tuple[str, ...] = ()  # what the audit did not do and why, in words
+    skipped: tuple[Omission, ...] = ()  # what was not done and why; the file holds the texts
     versions: Mapping[str, str | None] = field(default_factory=dict)  # of libraries
     key: str | None = None  # digest of all that the result depends on; None if it cannot be known
     opened_in: str = "."  # folder from which relative sources count
@@ -357,7 +394,7 @@ class AuditSummary:
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the file."""
         content: dict[str, Any] = as_plain(self)
-        return content
+        return content | {"skipped": [each.text for each in self.skipped]}
 
     def save(self, folder: Path) -> None:
         """Write ``audit.json`` of an audit folder in one step."""
@@ -383,7 +420,10 @@ def read_summary(folder: Path) -> AuditSummary:
             " upgrade visleak"
         )
     try:
-        summary: AuditSummary = from_plain(AuditSummary, content)
+        skipped = tuple(map(Omission.of, from_plain(tuple[str, ...], content.get("skipped", []))))
+        summary: AuditSummary = replace(
+            from_plain(AuditSummary, content | {"skipped": []}), skipped=skipped
+        )
     except (KeyError, TypeError, ValueError, UsageError) as error:
         raise VisleakError(f"{path} is damaged ({error}); run the audit again") from error
     return summary

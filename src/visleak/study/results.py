@@ -12,6 +12,7 @@ from visleak.errors import VisleakError
 from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
 from visleak.stats import Rate, percent
 from visleak.storage import AuditSummary, SetSummary
+from visleak.storage.audit_folder import Topic
 from visleak.study.answers import together
 from visleak.study.config import Study, fits
 from visleak.study.paper import NOTHING, Paper, Values
@@ -21,8 +22,8 @@ from visleak.study.running import Run
 #: Rates by name, in the order of every table.
 RATES: Final = (*EXCLUSIVE, *CUMULATIVE)
 
-#: How notes of audits begin that a study has in words of its own.
-_SAID_HERE: Final = ("queries: a sample", "repeats within", "verification: switched off")
+#: Omissions of audits that a study has in words of its own.
+_OWN_WORDS: Final = (Topic.SAMPLE, Topic.REPEATS, Topic.NO_VERIFICATION)
 
 Rates = Mapping[str, Rate | None]
 
@@ -276,7 +277,7 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
             notes.append("repeats within the benchmarks: not looked for in a sample")
     # what every audit says of itself; two of these a study says better
     for summary in summaries:
-        notes += [said for said in summary.skipped if not said.startswith(_SAID_HERE)]
+        notes += [each.text for each in summary.skipped if each.topic not in _OWN_WORDS]
     notes = list(dict.fromkeys(notes))
     for each in run.study.sets:
         images = run.opened.get(each.name)
