@@ -17,7 +17,7 @@ from visleak.formats import files
 from visleak.records import Unreadable
 
 #: Kinds of the files that commands write by name.
-FILES = (".png", ".html", ".json")
+FILES = (".png", ".html", ".json", ".onnx", ".csv")
 
 #: How a read may fail: the file is away, cut, or another one.
 FAULTS = ("gone", "short", "other")
@@ -70,6 +70,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in names:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             picture(seed).save(place / name)
+    for seed in range(18):
+        (place / "many" / "cd"[seed % 2]).mkdir(parents=True, exist_ok=True)
+        picture(20 + seed).save(place / "many" / "cd"[seed % 2] / f"{seed}.png")
     command = ["audit", "--test", place / "test", "--train", place / "train", "-o", place / "audit"]
     assert run(*command, "--workers", 1, "--cache", "off").code == 0
     return place
@@ -79,6 +82,14 @@ def command(name: str, root: Path, out: Path) -> list[object]:
     """Return a command that reads images."""
     here = ["--workers", 1, "--cache", "off"]
     return {
+        "trace": ["memorization", "trace", root / "test", "--source", root / "train", "-o", out,
+                  *here],
+        "replace": ["replace", root / "audit", "--pool", root / "pool", "--select", "auto",
+                    "-o", out, "--format", "copy", "--apply", *here],
+        "train": ["train-encoder", root / "many", "-o", f"{out}.onnx", "--epochs", 1, "--batch", 2,
+                  "--size", 16, "--threads", 1],
+        "evaluate": ["evaluate", "classify", root / "train", "--model",
+                     f"checkpoint:{root / 'w.pt'}?arch=resnet20", "-o", f"{out}.csv", *here],
         "encode": ["encode", root / "train", "-o", out, *here],
         "find": ["find", root / "test/cat/a.jpg", "--against", root / "train", *here],
         "purge": ["purge", root / "audit", "--remove-from", "train", "-o", out, "--apply",
@@ -131,6 +142,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         *(
             pytest.param(name, fault, marks=pytest.mark.slow)
             for name, faults in {
+                "trace": ("gone", "other"),
+                "replace": ("gone", "short"),
+                "train": ("gone", "short"),
+                "evaluate": ("gone", "short"),
                 "encode": ("gone", "short"),
                 "find": ("short", "other"),
                 "purge": ("short",),
@@ -149,6 +164,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 def test_a_read_that_fails(root: Path, tmp_path: Path, reads: Reads, name: str, fault: str) -> None:
     """The answer is that of a whole source, or says what is missing, or is none at all."""
     out = tmp_path / "out"
+    if name in ("train", "evaluate"):
+        torch = pytest.importorskip("torch")
+        from visleak.impact.evaluators.cifar_resnets import CifarResNet
+
+        torch.manual_seed(0)
+        torch.save(CifarResNet(3, 2).state_dict(), root / "w.pt")
     assert run(*command(name, root, out)).code == 0
     undisturbed, total = made(out), reads.count
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}

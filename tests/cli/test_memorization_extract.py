@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from calling import refused, run
+from PIL import Image
 
 from visleak.memorization import models
 from visleak.memorization.prompt_files import read_prompts
@@ -92,6 +94,30 @@ def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: An
     )
     assert anew.out.startswith("1 of 2 prompts gave a cluster of at least 12 of 12 images")
     assert model.rows == [12, 12]
+
+
+@pytest.mark.parametrize("fault", ["gone", "short", "other"])
+def test_kept_images_that_cannot_be_read_again(fault: str, prompts: Path, tmp_path: Path) -> None:
+    """None is left out of a cluster in silence: the command ends, and names the file."""
+    out = tmp_path / "out"
+    assert run(*EXTRACT, *FEW, "--prompts", prompts, "-o", out).code == 0
+    before = (out / "extract.json").read_bytes()
+    Image.new("RGB", (32, 32)).save(tmp_path / "other.png")
+    again = ("memorization", "extract", "--recluster", "--min-cluster", 8, "--no-sheets")
+    for number, image in enumerate(sorted(out.rglob("*.png"))[::8]):
+        copy = tmp_path / f"copy{number}"
+        shutil.copytree(out, copy)
+        damaged = copy / image.relative_to(out)
+        content = damaged.read_bytes()
+        if fault == "gone":
+            damaged.unlink()
+        else:
+            short, other = content[: len(content) // 2], (tmp_path / "other.png").read_bytes()
+            damaged.write_bytes(short if fault == "short" else other)
+        code, text = refused(*again, "--similarity", "builtin", "-o", copy)
+        assert code == 1
+        assert str(damaged) in text
+        assert (copy / "extract.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("rule", ["paper", "code"])
