@@ -6,8 +6,10 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -16,7 +18,10 @@ from typer.testing import CliRunner
 import visleak
 from visleak.cli.app import app
 from visleak.errors import VisleakError
+from visleak.formats import open_images
 from visleak.integrity import check_audit
+from visleak.settings import Settings
+from visleak.storage import file_digest, write_tables
 from visleak.verdicts import Ledger, Verdict
 
 FILES = ("audit.json", "pairs.parquet", "images.parquet", "unreadable.csv")
@@ -85,16 +90,16 @@ def test_counts_that_are_not_those_of_the_tables(folder: Path) -> None:
     edit(folder, fewer)
     finding, *_ = check_audit(folder).findings
     assert "exact" in finding.what
-    assert "2 of 5 in audit.json, 3 of 5 in pairs.parquet" in finding.what
+    assert "2 of 5 in audit.json, 3 of 5 in the tables" in finding.what
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda content: content.update(headline="0 of 5 test images leak"), "headline"),
-        (lambda content: content.update(totals=[], headline=""), "not both"),
+        (lambda content: content.update(totals=[], headline=""), "totals are not those"),
         (lambda content: content.update(files={}), "is not the file"),
-        (lambda content: content.pop("comparisons"), "not both"),
+        (lambda content: content.pop("comparisons"), "lacks the comparison"),
         (lambda content: content["totals"][0]["rates"]["exact"].update(high=1.0), "interval"),
     ],
     ids=["headline", "totals", "files", "comparisons", "interval"],
@@ -105,6 +110,145 @@ def test_an_edited_summary(
     edit(folder, change)
     found = check_audit(folder, images=True)
     assert any(said in finding.what for finding in found.findings), found.findings
+
+
+def sealed(folder: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a table, and its digest in ``audit.json`` too."""
+    write_tables(folder / name, schema := pq.read_schema(folder / name), [
+        change(pq.read_table(folder / name)).cast(schema)
+    ])  # fmt: skip
+    edit(folder, lambda content: content["files"].update({name: file_digest(folder / name)}))
+
+
+def set_value(table: pa.Table, column: str, row: int, value: object) -> pa.Table:
+    values = table[column].to_pylist()
+    values[row] = value
+    at = table.schema.get_field_index(column)
+    return table.set_column(at, column, pa.array(values, table.schema.field(column).type))
+
+
+#: Of a pair: what is changed in its row, and a word of what must be found.
+PAIR_EDITS = {
+    "grade": ({"grade": "similar"}, "grade"),
+    "probability": ({"grade": "different", "probability": 0.1, "reason": "nothing"}, "equal"),
+    "no grade": ({"grade": None, "probability": None}, "equal contents"),
+    "above one": ({"probability": 1.5}, "outside"),
+    "transform": ({"transform": "mirrored"}, "transforms"),
+    "degree": ({"degree": "soft"}, "degree of 1 rows"),
+    "similarity": ({"similarity": 0.2}, "order"),
+    "background": ({"background": 0.9}, "background of 1 rows"),
+    "coverage": ({"coverage": "inter"}, "coverage of 1 rows"),
+    "modality": ({"modality": "full"}, "modality of 1 rows"),
+    "label": ({"query_label": "cat"}, "query_label of 1 rows"),
+    "relation": ({"label_relation": "same"}, "label_relation of 1 rows"),
+    "unknown set": ({"reference_set": "other"}, "does not compare"),
+    "unknown grade": ({"grade": "good"}, "not one of"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIR_EDITS)
+def test_an_edited_pair_with_its_digest(folder: Path, name: str) -> None:
+    values, said = PAIR_EDITS[name]
+    grades = pq.read_table(folder / "pairs.parquet")["grade"].to_pylist()
+
+    def change(table: pa.Table) -> pa.Table:
+        for column, value in values.items():
+            table = set_value(table, column, grades.index("exact"), value)
+        return table
+
+    sealed(folder, "pairs.parquet", change)
+    found = check_audit(folder).findings
+    assert any(said in each.what for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("pairs", lambda table: table.slice(1), "pairs"),
+        ("pairs", lambda table: table.take(list(range(len(table)))[::-1]), "order"),
+        ("images", lambda table: table.take(list(range(len(table)))[::-1]), "order"),
+        ("images", lambda table: set_value(table, "nearest_similarity", 3, 0.1), "nearest_sim"),
+        ("images", lambda table: set_value(table, "nearest", 3, "0.png"), "nearest of 1"),
+        ("images", lambda table: set_value(table, "pairs_total", 3, 0), "below the listed"),
+        ("images", lambda table: set_value(table, "flat", 3, True), "blank"),
+        ("images", lambda table: set_value(table, "digest", 3, "0" * 32), "other contents"),
+    ],
+    ids=[
+        *("fewer pairs", "order of pairs", "order of images", "similarity", "nearest", "total"),
+        *("blank", "digest"),
+    ],
+)
+def test_an_edited_table_with_its_digest(
+    folder: Path, name: str, change: Callable[[pa.Table], pa.Table], said: str
+) -> None:
+    sealed(folder, f"{name}.parquet", change)
+    found = check_audit(folder).findings
+    assert any(said in each.what for each in found), found
+
+
+def planted(content: dict[str, Any], *path: str | int) -> dict[str, Any]:
+    for step in path:
+        content = content[step]
+    return content
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("comparisons", 0, "pairs"), 1),
+        (("comparisons", 0, "queries"), 500),
+        (("comparisons", 0, "coverage"), "inter"),
+        (("comparisons", 0, "duplicate_groups", "groups"), 9),
+        (("comparisons", 0, "duplicate_groups", "largest"), [7]),
+        (("comparisons", 1, "within", "duplicate_pairs", "exact"), 4),
+        (("comparisons", 0, "rates", "hard", "count"), 0),
+        (("totals", 0, "rates", "hard", "count"), 0),
+        (("sets", 0, "images"), 500),
+        (("sets", 0, "readable"), 4),
+        (("sets", 0, "flat"), 2),
+        (("sets", 1, "distinct"), 5),
+        (("thresholds", "hard"), 0.999),
+        (("grader", "near_at"), 0.9),
+        (("label_conflicts",), 3),
+        (("unfinished",), 1),
+        (("verification", "stopped"), 77),
+    ],
+    ids=str,
+)
+def test_any_number_of_the_summary_follows_from_the_tables(
+    folder: Path, path: tuple[str | int, ...], value: object
+) -> None:
+    edit(folder, lambda content: planted(content, *path[:-1]).update({path[-1]: value}))
+    assert check_audit(folder).findings, path
+
+
+def test_a_headline_with_its_totals(folder: Path) -> None:
+    def cleaner(content: dict[str, Any]) -> None:
+        headline = content["headline"].replace("3 of 5", "0 of 5")
+        content["totals"][0]["headline"] = content["headline"] = headline
+
+    edit(folder, cleaner)
+    assert any("headline" in each.what for each in check_audit(folder).findings)
+
+
+@pytest.mark.parametrize("options", [
+    {"sample": 3}, {"verify": False}, {"group": "/(.)/"}, {"train": "again"}, {"near_at": 0.99},
+    {"candidates": "nearest"}, {"within": False}, {"hard": 0.3, "soft": 0.2}, {"soft": 0.99},
+], ids=str)  # fmt: skip
+def test_audits_of_all_kinds_are_whole(
+    audited: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    given = dict(options)
+    group, train = given.pop("group", None), given.pop("train", None)
+    sides = [
+        open_images(audited / name, name=name, dataset="one", roles=roles, group=group)
+        for name, roles in (("test", ("benchmark",)), ("train", ("training",)))
+    ]
+    if train:
+        sides.append(open_images(audited / "test", name=train, dataset="two"))
+    settings, out = Settings(**given), tmp_path / "audit"
+    visleak.audit(sides[:1], sides[1:], settings=settings, out=out, cache=None, workers=1)
+    assert check_audit(out).findings == ()
 
 
 def test_a_summary_of_another_form_is_refused(folder: Path) -> None:
@@ -123,8 +267,9 @@ def test_tables_of_another_audit_without_digests(folder: Path) -> None:
     pq.write_table(table.slice(1), folder / "pairs.parquet")
     images = pq.read_table(folder / "images.parquet")
     pq.write_table(images.slice(1), folder / "images.parquet")
-    places = {finding.where for finding in check_audit(folder).findings}
-    assert places >= {"images.parquet", "pairs.parquet"}
+    findings = check_audit(folder).findings
+    assert "images.parquet" in {each.where for each in findings}
+    assert any("pairs.parquet" in each.what for each in findings)
 
 
 def test_images_that_changed_since(audited: Path, tmp_path: Path) -> None:

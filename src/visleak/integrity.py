@@ -6,21 +6,27 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+import visleak
 from visleak.auditing import Audit
 from visleak.documents import as_plain
+from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
+from visleak.grading import load_grader
 from visleak.images import content_digest
 from visleak.pipeline.context import Progress, silent
+from visleak.pipeline.recount import recount
+from visleak.pipeline.thresholds import thresholds_of
 from visleak.records import EmbeddingSet, ImageSet, Unreadable
 from visleak.reporting import Document
+from visleak.stats import Rate
 from visleak.storage import (
     AUDIT,
     IMAGES,
@@ -36,14 +42,17 @@ from visleak.storage import (
     read_problems,
     read_table,
 )
+from visleak.storage.audit_folder import VerificationSummary
 from visleak.verdicts import read_verdicts
-from visleak.verdicts.summary import wrong_rates
 
 #: Columns that a table must have, by its file.
 SCHEMAS: Final = {PAIRS: PAIRS_SCHEMA, IMAGES: IMAGES_SCHEMA}
 
 #: Images that are read at a time.
 CHUNK: Final = 256
+
+#: Entries of ``audit.json`` that the tables give.
+Entry: TypeAlias = ComparisonSummary | TotalSummary | SetSummary | VerificationSummary
 
 #: What helps against most damage.
 AGAIN: Final = "run the audit again with --force"
@@ -154,7 +163,7 @@ class _Check:
             lost = f"{self.summary.unfinished:,} images could not be read a second time"
             self._find(AUDIT, lost, "run the same audit again when the source is whole")
         steps: list[Callable[[], None]] = [
-            self._digests, self._tables, self._sets, self._ends, self._totals, self._rates,
+            self._digests, self._tables, self._sets, self._recount, self._rates, self._methods,
             self._verdicts,
         ]  # fmt: skip
         for step in steps:
@@ -226,34 +235,85 @@ class _Check:
         if found != stored:
             self._find(file, f"holds {found:,} images of set {name!r}, {AUDIT} says {stored:,}")
 
-    def _ends(self) -> None:
-        known = _keys(read_table(self.folder, IMAGES, ["set", "id"]), "set", "id")
-        for side in ("query", "reference"):
-            pairs = read_table(self.folder, PAIRS, [f"{side}_set", side])
-            there = pc.is_in(_keys(pairs, f"{side}_set", side), known)
-            lacking = pairs.num_rows - (pc.sum(there).as_py() or 0)
-            if lacking:
-                self._find(PAIRS, f"{lacking:,} pairs have a {side} that is not in {IMAGES}")
-
-    def _totals(self) -> None:
-        """Compare the parts of the summary with each other."""
-        totals = self.summary.totals
-        if self.summary.headline != "; ".join(total.headline for total in totals):
+    def _recount(self) -> None:
+        """Compare the summary with what the tables give."""
+        known, found = self.summary, recount(self.folder)
+        for where, what in found.wrong:
+            self._find(where, what)
+        same_words = known.visleak == visleak.__version__
+        if not same_words:
+            self.notes.append(
+                f"visleak {known.visleak} wrote the audit; words that this version makes"
+                " otherwise were not compared"
+            )
+        for stored, total in zip(known.totals, found.totals, strict=False):
+            if same_words and stored.headline != total.headline:
+                self._find(AUDIT, f"its headline of {total.query_set} is not that of its tables")
+        if known.headline != "; ".join(total.headline for total in known.totals):
             self._find(AUDIT, "its headline is not that of its totals")
-        compared = {each.query_set for each in self.summary.comparisons}
-        for name in compared.symmetric_difference(total.query_set for total in totals):
-            self._find(AUDIT, f"set {name!r} has either comparisons or totals, and not both")
+        if [each.query_set for each in known.totals] != [each.query_set for each in found.totals]:
+            self._find(AUDIT, "its totals are not those of its query sets")
+        for own, counted in zip(known.comparisons, found.comparisons, strict=True):
+            self._compare(f"{own.query_set} against {own.reference_set}", own, counted)
+        for before, after in zip(known.totals, found.totals, strict=False):
+            self._compare(before.query_set, replace(before, headline=after.headline), after)
+        for about, of_tables in zip(known.sets, found.sets, strict=True):
+            self._compare(f"set {about.name}", about, of_tables)
+        for name in ("label_conflicts", "unfinished"):
+            if getattr(known, name) != getattr(found, name):
+                self._find(AUDIT, _unlike(name, getattr(known, name), getattr(found, name)))
+        if same_words and known.verification is not None and known.grader is not None:
+            own_count = replace(known.verification, rounds=found.verification.rounds)
+            self._compare("verification", own_count, found.verification)
+
+    def _compare(self, where: str, stored: Entry, found: Entry) -> None:
+        """Compare an entry of ``audit.json`` with that of the tables, value by value."""
+        for each in fields(stored):
+            before, after = getattr(stored, each.name), getattr(found, each.name)
+            if before == after:
+                continue
+            if each.name == "rates":
+                for name in sorted({*before, *after}):
+                    if before.get(name) != after.get(name):
+                        words = _unlike(name, before.get(name), after.get(name))
+                        self._find(AUDIT, f"{where}: {words}")
+            else:
+                self._find(AUDIT, f"{where}: {_unlike(each.name, before, after)}")
 
     def _rates(self) -> None:
-        for words in wrong_rates(self.folder):
-            self._find(AUDIT, words)
+        """Look for rates whose share or interval is not that of their counts."""
         stored = json.loads((self.folder / AUDIT).read_text(encoding="utf-8"))
         own: tuple[ComparisonSummary | TotalSummary, ...]
         own = (*self.summary.comparisons, *self.summary.totals)
         written = (*stored.get("comparisons", ()), *stored.get("totals", ()))
-        for known, each in zip(own, written, strict=True):
+        for known, each in zip(own, written, strict=False):
             if each.get("rates", {}) != as_plain(known.rates):
                 self._find(AUDIT, f"a rate of {known.query_set} has another share or interval")
+
+    def _methods(self) -> None:
+        """Compare thresholds and grader with the settings, and with what this version has."""
+        limits, settings, grader = (
+            self.summary.thresholds, self.summary.settings, self.summary.grader
+        )  # fmt: skip
+        builtin = load_encoder("builtin")
+        stored = {"hard": limits.hard, "soft": limits.soft}
+        kept = thresholds_of(builtin, settings, stored)
+        if {"hard": kept.hard, "soft": kept.soft} != stored:
+            self._find(AUDIT, "its thresholds are not those of its settings")
+        if self.summary.encoder.digest == builtin.digest:
+            own = thresholds_of(builtin, settings)
+            if limits.provenance == own.provenance and (limits.hard, limits.soft) != (
+                own.hard,
+                own.soft,
+            ):
+                self._find(AUDIT, "its thresholds are not those of the encoder")
+        if grader is None:
+            return
+        current = load_grader(near_at=settings.near_at)
+        if grader.near_at is not None and grader.near_at != settings.near_at:
+            self._find(AUDIT, "near_at of its grader is not that of its settings")
+        if grader.digest == current.digest and grader.provenance != current.provenance:
+            self._find(AUDIT, "the provenance of its grader is another's")
 
     def _verdicts(self) -> None:
         said = read_verdicts(self.folder)
@@ -305,8 +365,14 @@ def _read(
     progress(f"reading {images.name}", len(positions), len(positions))
 
 
-def _keys(table: pa.Table, name: str, id_: str) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(table[name], table[id_], "\0")
+def _unlike(name: str, stored: object, found: object) -> str:
+    return f"{name}: {_shown(stored)} in {AUDIT}, {_shown(found)} in the tables"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Rate):
+        return f"{value.count:,} of {value.total:,}"
+    return "nothing" if value is None else str(as_plain(value))
 
 
 def _counted(column: pa.ChunkedArray) -> dict[str, int]:

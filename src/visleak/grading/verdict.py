@@ -21,7 +21,10 @@ CHUNK: Final = 16_384
 _SCREENED: Final = "no shift of this view brings the edges together"
 _BLANK: Final = "both are blank; only the colour can be compared"
 _UNSEEN: Final = "an image could not be decoded again"
-_SKIPPED: Final = (
+EQUAL_BYTES: Final = "identical bytes"
+
+#: Reasons of pairs that were not verified, by the code of :class:`visleak.records.Evidence`.
+NOT_VERIFIED: Final = (
     "",
     "not verified: better candidates of the image were verified, and none is near",
     "not verified: the limit of verified pairs per image was reached",
@@ -119,9 +122,9 @@ def _in_words(
     transforms = [""] * len(grades)
     skipped = evidence.skipped if evidence.skipped is not None else np.zeros(len(grades), np.int8)
     for row in np.flatnonzero(grades == -1):
-        reasons[row] = _SKIPPED[skipped[row]] or _UNSEEN
+        reasons[row] = NOT_VERIFIED[skipped[row]] or _UNSEEN
     for row in np.flatnonzero(equal_bytes):
-        reasons[row] = "identical bytes"
+        reasons[row] = EQUAL_BYTES
     checked = ~np.isnan(evidence.checks["gradient"]) & ~equal_bytes & (grades >= 0)
     for row in np.flatnonzero(checked):
         check = {name: float(values[row]) for name, values in evidence.checks.items()}

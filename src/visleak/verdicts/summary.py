@@ -21,8 +21,7 @@ from visleak.pipeline.rates import (
     rates,
 )
 from visleak.records import GRADES, Int64
-from visleak.stats import Rate
-from visleak.storage import AUDIT, IMAGES, PAIRS, read_summary, read_table
+from visleak.storage import IMAGES, read_summary, read_table
 from visleak.storage.audit_folder import (
     AuditSummary,
     ComparisonSummary,
@@ -78,38 +77,6 @@ def judged_summary(folder: Path, verdicts: Iterable[Verdict] | None = None) -> A
         label_conflicts=pc.sum(conflicts).as_py() or 0,
         review=_review(said, pairs),
     )
-
-
-def wrong_rates(folder: Path) -> tuple[str, ...]:
-    """Return which rates of ``audit.json`` are not those of its tables, in words.
-
-    Verdicts are not counted: the file holds what the machine found.
-    """
-    stored = read_summary(folder)
-    pairs = judged_pairs(folder, _COLUMNS, ())
-    strongest = _Strongest(folder, pairs)
-    counted = [
-        (
-            f"{each.query_set} against {each.reference_set}",
-            each.rates,
-            _comparison(each, pairs, strongest).rates,
-        )
-        for each in stored.comparisons
-    ]
-    counted += [
-        (each.query_set, each.rates, _total(each, stored, strongest).rates)
-        for each in stored.totals
-    ]
-    return tuple(
-        f"{name} of {where}: {_count(before[name])} in {AUDIT}, {_count(after[name])} in {PAIRS}"
-        for where, before, after in counted
-        for name in before
-        if before[name] != after[name]
-    )
-
-
-def _count(rate: Rate | None) -> str:
-    return "not measured" if rate is None else f"{rate.count} of {rate.total}"
 
 
 def _review(said: Sequence[Verdict], pairs: pa.Table) -> ReviewSummary:
@@ -192,7 +159,7 @@ def _total(
     stored: TotalSummary,
     summary: AuditSummary,
     strongest: _Strongest,
-    judged: Sequence[ComparisonSummary] = (),
+    judged: Sequence[ComparisonSummary],
 ) -> TotalSummary:
     """Return a total of the summary, counted again; ``judged`` are its comparisons, the same."""
     name = stored.query_set
