@@ -206,7 +206,7 @@ def _digests(column: pa.Array, name: str) -> tuple[npt.NDArray[np.uint8], bool]:
             content = b"".join(row.to_bytes(16, "big") for row in range(len(texts)))
         return np.frombuffer(content, np.uint8).reshape(len(texts), 16), of_bytes
     except (TypeError, ValueError) as error:
-        raise VisleakError(f"{IMAGES}: the digests of set {name!r} are no digests") from error
+        raise VisleakError(f"{IMAGES}: the digests of set {name!r} are not hexadecimal") from error
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:
