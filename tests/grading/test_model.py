@@ -96,6 +96,7 @@ def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
     assert len(text) < 800_000
     shipped = load_grader()
+    assert load_grader() is shipped
     assert "CIFAR-10" in shipped.provenance
     assert "photographs" in shipped.provenance
     known = set(columns_of([{}]))

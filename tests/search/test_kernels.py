@@ -109,6 +109,11 @@ def blurred(rows, view):
     return rows[:, ::-1] if view == 8 else grid_view(rows, view)
 
 
+def test_the_basis_is_worked_out_once_for_all_built_in_encoders():
+    bases = [dihedral_basis(560, BuiltinEncoder().view) for _ in range(2)]
+    assert bases[0] is bases[1]
+
+
 @pytest.mark.parametrize(
     "make",
     [

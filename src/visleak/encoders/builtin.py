@@ -156,7 +156,9 @@ class BuiltinEncoder:
             vectors[part], flat[part] = describe(squares)
         return vectors, flat
 
-    def view(self, vectors: Float32, view: int) -> Float32:
+    # without an encoder, so that what is worked out from the views serves every instance
+    @staticmethod
+    def view(vectors: Float32, view: int) -> Float32:
         """Return the vectors of the given view (index into ``VIEWS``) of the same images."""
         order, sign = view_coordinates(view)
         return np.asarray(vectors[:, order] * sign)

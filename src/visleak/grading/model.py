@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -238,8 +239,16 @@ def load_grader(text: str | None = None, near_at: float | None = None) -> Grader
     Raises:
         VisleakError: the text is not a grader.
     """
-    if text is None:
-        text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
+    grader = _shipped() if text is None else _read(text)
+    return grader if near_at is None else replace(grader, near_at=near_at)
+
+
+@cache
+def _shipped() -> Grader:
+    return _read(resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8"))
+
+
+def _read(text: str) -> Grader:
     try:
         stored: dict[str, Any] = json.loads(text)
         tiny, large = (
@@ -247,12 +256,11 @@ def load_grader(text: str | None = None, near_at: float | None = None) -> Grader
             for size in ("tiny", "large")
         )
         screened = _scale(stored["screened"])
-        bound = float(stored["near_at"]) if near_at is None else near_at
-        provenance = str(stored["provenance"])
+        near_at, provenance = float(stored["near_at"]), str(stored["provenance"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise VisleakError(f"the grader file is not one of visleak's graders: {error!r}") from error
     digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    return Grader(tiny, large, screened, bound, digest, provenance)
+    return Grader(tiny, large, screened, near_at, digest, provenance)
 
 
 def _near(stored: Mapping[str, Any]) -> Scale | Product:
