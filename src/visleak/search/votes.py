@@ -101,8 +101,14 @@ class _Table:
 
 def _table(words: Words) -> _Table:
     rows = np.argsort(words, kind="stable").astype(np.int32)
-    counts = np.bincount(words, minlength=1 << _WORD)
-    return _Table(rows, np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+    ordered = words[rows]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    first = np.flatnonzero(new)
+    # all words from the one before to this one start at its first feature
+    ends = np.append(ordered[first].astype(np.int64), 1 << _WORD) + 1
+    starts = np.append(first, len(rows)).astype(np.int32)
+    return _Table(rows, np.repeat(starts, np.diff(ends, prepend=0)))
 
 
 def binary_codes(descriptors: Bytes8) -> tuple[Codes, Words]:
