@@ -8,7 +8,7 @@ WORKERS ?= 2
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint bench clean
+.PHONY: help demo test test-fast lint site bench clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ lint: $(VENV)/.ready-test ## check style (ruff) and types (mypy --strict)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --strict
+
+site: $(VENV)/.ready-test ## build the documentation site in build/site
+	@$(BIN)/python docs/site.py
 
 bench: $(VENV)/.ready-test ## measure again (needs VISLEAK_DATA); fit_*.py and dlede/experiment.py are run by hand
 	@set -e; for script in $(filter-out benchmarks/fit_%,$(wildcard benchmarks/*.py)) \
