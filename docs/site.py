@@ -44,7 +44,7 @@ def main() -> None:
     (reference / "python.md").write_text("\n".join(python_page()), "utf-8")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet"],
-        cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        check=False, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
     sys.exit(built.returncode)
 
