@@ -7,6 +7,7 @@ Only typer is imported here: everything else is imported by the verb that needs 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Annotated
 
 import typer
@@ -126,6 +127,9 @@ def _root(
         edges.say(context.get_help() + "\n")
 
 
+_commands = cache(partial(typer.main.get_command, app))
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command line, without the program's name, and return its exit code."""
-    return edges.run(typer.main.get_command(app), arguments)
+    return edges.run(_commands(), arguments)
