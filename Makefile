@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
+# Each worker takes a contiguous half, so that fixtures of a folder are made once; then it steals.
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 export PIP_NO_INPUT := 1
 
@@ -17,10 +19,10 @@ demo: $(VENV)/.ready-demo ## plant leaks between real photographs, audit them, c
 	@$(BIN)/python examples/demo.py demo
 
 test: lint ## check style and types, then run every test
-	@$(BIN)/python -m pytest -q -n $(WORKERS)
+	@$(PYTEST)
 
 test-fast: $(VENV)/.ready-test ## run the tests that are not slow
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+	@$(PYTEST) -m "not slow"
 
 lint: $(VENV)/.ready-test ## check style (ruff) and types (mypy --strict)
 	@$(BIN)/ruff check --quiet .
