@@ -10,10 +10,15 @@ import fit_grader
 import numpy as np
 import numpy.typing as npt
 from fit_grader import TINY_NEAR, Part, cross_validated, fit, tiny_near
+from measures import (
+    average_precision,
+    brier_score,
+    expected_calibration_error,
+    recalibration,
+    recall_at_precision,
+)
 from samples import LEFT_OUT, UNJUDGED, Found, Sample
 
-from visleak.stats.calibration import brier_score, expected_calibration_error, recalibration
-from visleak.stats.ranking import average_precision, recall_at_precision
 from visleak.stats.resampling import cluster_bootstrap
 
 TEST = 10_000
@@ -72,7 +77,7 @@ def ranking(score: Float64, queries: Queries, among: npt.NDArray[np.bool_]) -> d
     values, true = score[rows], queries.near[rows]
     result: dict[str, Any] = {"queries": len(rows), "near": int(true.sum())}
     figures = {
-        "average_precision": lambda r: average_precision(values[r], true[r]),
+        "average_precision": lambda r: float(average_precision(true[r], values[r])),
         "recall_at_95": lambda r: recall_at_precision(values[r], true[r], 0.95),
     }
     everything = np.arange(len(rows))
@@ -90,7 +95,7 @@ def calibration(probability: Float64, true: npt.NDArray[np.bool_]) -> dict[str, 
         "error": expected_calibration_error(probability, true),
         "slope": slope,
         "intercept": intercept,
-        "brier": brier_score(probability, true),
+        "brier": float(brier_score(true, probability)),
     }
 
 
@@ -185,9 +190,9 @@ def _backgrounds(found: Found, sample: Sample, queries: Queries) -> dict[str, di
         score, rows = by_query(other.query, probability), queries.counted
         alone = by_query(other.query, column)
         result[name] = {
-            "average_precision": average_precision(score[rows], queries.near[rows]),
+            "average_precision": float(average_precision(queries.near[rows], score[rows])),
             "recall_at_95": recall_at_precision(score[rows], queries.near[rows], 0.95),
-            "average_precision_alone": average_precision(alone[rows], queries.near[rows]),
+            "average_precision_alone": float(average_precision(queries.near[rows], alone[rows])),
         }
     return result
 

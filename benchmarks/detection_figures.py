@@ -8,10 +8,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import numpy.typing as npt
+from measures import reliability_bins
 from PIL import Image, ImageDraw, ImageFont
 
 from visleak.stats import wilson
-from visleak.stats.calibration import reliability_bins
 
 Pixels = npt.NDArray[np.uint8]
 

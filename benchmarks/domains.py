@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from changes import OCCLUDING, PLANTED, generator
 from domain_sets import FOLDERS, REPORTED, DomainSet, planted
+from measures import expected_calibration_error
 from record import Bar, data_folder, write
 from samples import candidates, documents_in, number_of, stored
 
@@ -37,7 +38,6 @@ from visleak.pipeline import RunContext
 from visleak.pipeline.comparison import Comparison
 from visleak.records import GRADES, Grade, ImageSet
 from visleak.settings import Settings
-from visleak.stats.calibration import expected_calibration_error
 
 EXACT, NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
 

@@ -10,9 +10,11 @@ What names classes or the same images, weights or other metrics, is simulated wi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,8 @@ from scipy.stats import binom
 
 from visleak.stats import wilson
 from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
-from visleak.stats.differences import miettinen_nurminen, newcombe, newcombe_paired
-from visleak.stats.hypergeometric import hypergeometric_sum
-from visleak.stats.permutation import permutation_test
+from visleak.stats.differences import newcombe, newcombe_paired
+from visleak.stats.permutation import hypergeometric_sum, permutation_test
 from visleak.stats.rates import score_interval
 from visleak.stats.weighted import weighted_wilson
 
@@ -86,6 +87,86 @@ def of_shares() -> list[Row]:
         covered = held([interval(int(k), n) for k in count], p)
         rows.append((name, f"share {p:.0%}", f"{n:,}", float(likely[covered].sum())))
     return rows
+
+
+def miettinen_nurminen(
+    before: tuple[int, int], after: tuple[int, int], confidence: float = 0.95
+) -> Ends:
+    """Return the score interval of the difference of two shares, after minus before.
+
+    For two independent samples: all differences that a score test does not refuse. Its variance
+    is that of the likeliest shares with just this difference, times ``N / (N - 1)``.
+
+    Returns both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+
+    Source: Miettinen & Nurminen 1985, "Comparative analysis of two rates", on the difference of
+    two risks.
+
+    >>> tuple(round(end, 4) for end in miettinen_nurminen((48, 80), (56, 70)))
+    (0.0528, 0.3382)
+    """
+    change = after[0] / after[1] - before[0] / before[1]
+    total = before[1] + after[1]
+    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    factor = z * z * total / (total - 1)
+
+    def refused(difference: float) -> bool:
+        return (change - difference) ** 2 > factor * _likeliest_variance(before, after, difference)
+
+    return _boundary(refused, change, -1.0), _boundary(refused, change, 1.0)
+
+
+def _likeliest_variance(
+    before: tuple[int, int], after: tuple[int, int], difference: float
+) -> float:
+    """Return the variance of after minus before for the likeliest shares so far apart."""
+    if difference < 0.0:
+        before, after, difference = after, before, -difference
+    share = _likeliest_share(before, after, difference)
+    if 2.0 * share + difference > 1.0:
+        # shares near 1 have few digits left: ask for those of the noes
+        before, after = (after[1] - after[0], after[1]), (before[1] - before[0], before[1])
+        share = _likeliest_share(before, after, difference)
+    other = share + difference
+    return share * (1.0 - share) / before[1] + other * (1.0 - other) / after[1]
+
+
+def _likeliest_share(smaller: tuple[int, int], larger: tuple[int, int], difference: float) -> float:
+    """Return the likeliest share of one sample if that of another is larger by so much.
+
+    ``difference``: of the true shares, in [0, 1].
+
+    Source: Miettinen & Nurminen 1985, appendix: the root of a cubic, in closed form.
+    """
+    (k, n), (j, m) = smaller, larger
+    cubic = float(n + m)
+    square = (m + 2 * n) * difference - (n + m) - (k + j)
+    linear = (n * difference - (n + m) - 2 * k) * difference + (k + j)
+    if k == 0:  # one root is 0, and the closed form of the others is exact where that is not
+        root = math.sqrt(max(0.0, square**2 - 4.0 * cubic * linear))
+        return 2.0 * linear / (root - square) if linear > 0.0 else 0.0
+    constant = k * difference * (1.0 - difference)
+    centre = square / (3.0 * cubic)
+    q = centre**3 - square * linear / (6.0 * cubic**2) + constant / (2.0 * cubic)
+    p = math.copysign(math.sqrt(max(0.0, centre**2 - linear / (3.0 * cubic))), q)
+    cosine = q / p**3 if p else 0.0
+    angle = (math.pi + math.acos(min(1.0, max(-1.0, cosine)))) / 3.0
+    return min(1.0 - difference, max(0.0, 2.0 * p * math.cos(angle) - centre))
+
+
+def _boundary(refused: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return where what is refused begins, between a point that is not and the end of the scale.
+
+    Halving, until no number lies between the two.
+    """
+    if not refused(outside):
+        return outside
+    while (middle := (inside + outside) / 2.0) not in (inside, outside):
+        if refused(middle):
+            outside = middle
+        else:
+            inside = middle
+    return inside
 
 
 def of_differences() -> list[Row]:

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from measures import average_precision
 from record import Bar, data_folder, visleak_command, write
 from samples import LEFT_OUT, judgements
 
@@ -39,7 +40,6 @@ from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Encoder
-from visleak.stats.ranking import average_precision
 from visleak.stats.resampling import cluster_bootstrap
 from visleak.training.encoder import working_folder
 
@@ -154,8 +154,8 @@ def pairs_ranked(
 def ranked(score: npt.NDArray[Any], true: npt.NDArray[np.bool_]) -> dict[str, float]:
     """Return average precision with a 95 % bootstrap interval."""
     rows = np.arange(len(score))
-    low, high = cluster_bootstrap(lambda r: average_precision(score[r], true[r]), rows)
-    return {"value": average_precision(score, true), "low": low, "high": high}
+    low, high = cluster_bootstrap(lambda r: float(average_precision(true[r], score[r])), rows)
+    return {"value": float(average_precision(true, score)), "low": low, "high": high}
 
 
 def with_interval(statistic: Any, values: npt.NDArray[Any]) -> dict[str, float]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from visleak.stats import arrangements
-from visleak.stats.arrangements import stratified_draws
+from visleak.stats import permutation as arrangements
+from visleak.stats.permutation import stratified_draws
 
 
 def drawn(sizes: list[int], taken: list[int], draws: int, seed: int = 0) -> np.ndarray:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import brentq
 from scipy.stats import binom, binomtest
-from statsmodels.stats.proportion import score_test_proportions_2indep
 
 from visleak.errors import UsageError
 from visleak.stats.differences import (
     mcnemar_exact,
-    miettinen_nurminen,
     newcombe,
     newcombe_paired,
 )
@@ -143,124 +138,13 @@ def test_nothing_is_known_of_no_pairs() -> None:
         newcombe_paired(3, 1, 0, 2, 95)
 
 
-# -- the score interval ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "low", "high"),
-    [
-        ((56, 70), (48, 80), 0.0528, 0.3382),
-        ((9, 10), (3, 10), 0.1700, 0.8406),
-        ((6, 7), (2, 7), 0.0342, 0.8534),
-        ((5, 56), (0, 29), -0.0326, 0.1933),
-        ((0, 10), (0, 20), -0.1658, 0.2844),
-        ((10, 10), (0, 20), 0.7156, 1.0),
-    ],
-)
-def test_miettinen_nurminen_gives_the_table_of_newcombe(
-    first: tuple[int, int], second: tuple[int, int], low: float, high: float
-) -> None:
-    """Table II of Newcombe 1998a, method 7, first minus second, as printed.
-
-    statsmodels is no oracle here: its cubic has a wrong coefficient (its issue 10269).
-    """
-    assert miettinen_nurminen(second, first) == pytest.approx((low, high), abs=6e-5)
-
-
-def score_of(k: int, n: int, j: int, m: int, difference: float) -> float:
-    """Return the statistic; the likeliest shares are where the likelihood's slope is 0."""
-
-    def slope(share: float) -> float:
-        other = share + difference
-        return k / share - (n - k) / (1 - share) + j / other - (m - j) / (1 - other)
-
-    low, high = max(0.0, -difference) + 1e-13, min(1.0, 1.0 - difference) - 1e-13
-    if slope(low) <= 0:
-        share = low
-    elif slope(high) >= 0:
-        share = high
-    else:
-        share = brentq(slope, low, high, xtol=1e-15)
-    other = share + difference
-    variance = share * (1 - share) / n + other * (1 - other) / m
-    change = j / m - k / n
-    return float((change - difference) / math.sqrt(variance * (n + m) / (n + m - 1)))
-
-
-@given(st.integers(2, 400), st.integers(2, 400), st.data())
-def test_at_its_ends_the_score_test_is_at_its_level(n: int, m: int, data: st.DataObject) -> None:
-    """The definition, with shares found in another way; ends at -1 and 1 are no such places."""
-    k, j = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
-    low, high = miettinen_nurminen((k, n), (j, m))
-    assert -1.0 <= low <= j / m - k / n <= high <= 1.0
-    z = 1.959963984540054
-    if low > -1.0:
-        assert score_of(k, n, j, m, low) == pytest.approx(z, rel=1e-4)
-    if high < 1.0:
-        assert score_of(k, n, j, m, high) == pytest.approx(-z, rel=1e-4)
-
-
-@pytest.mark.parametrize("sizes", [(5, 7), (30, 12), (60, 60)])
-def test_no_difference_outside_is_accepted_and_none_inside_refused(sizes: tuple[int, int]) -> None:
-    """Brute force over tables of all kinds: what the test accepts has no gap."""
-    n, m = sizes
-    for k, j in itertools.product(range(0, n + 1, 5), range(0, m + 1, 4)):
-        low, high = miettinen_nurminen((k, n), (j, m))
-        for difference in np.linspace(-0.999, 0.999, 25):
-            accepted = abs(score_of(k, n, j, m, float(difference))) <= 1.959963984540054
-            if min(abs(difference - low), abs(difference - high)) > 1e-5:
-                assert accepted == (low <= difference <= high)
-
-
-@given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_the_corners_have_closed_forms(n: int, m: int) -> None:
-    """No yes at all: the likeliest shares are 0 and the difference, and its square is solved."""
-    factor = 1.959963984540054**2 * (n + m) / (n + m - 1)
-    ends = pytest.approx((-factor / (n + factor), factor / (m + factor)), rel=1e-9)
-    assert miettinen_nurminen((0, n), (0, m)) == ends
-    low, high = miettinen_nurminen((n, n), (m, m))
-    assert (-high, -low) == pytest.approx((-factor / (n + factor), factor / (m + factor)), rel=1e-9)
-    assert miettinen_nurminen((0, n), (m, m))[1] == 1.0
-    assert miettinen_nurminen((n, n), (0, m))[0] == -1.0
-
-
-@given(st.integers(1, 10**6), st.integers(1, 10**6), st.data())
-def test_the_score_interval_turns_round(n: int, m: int, data: st.DataObject) -> None:
-    """With its samples, and with what is called yes."""
-    k, j = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
-    low, high = miettinen_nurminen((k, n), (j, m))
-    assert miettinen_nurminen((j, m), (k, n)) == pytest.approx((-high, -low), rel=1e-6, abs=1e-9)
-    mirrored = miettinen_nurminen((n - k, n), (m - j, m))
-    assert mirrored == pytest.approx((-high, -low), rel=1e-6, abs=1e-9)
-
-
-@given(st.integers(2, 2000), st.integers(2, 2000), st.data())
-def test_it_holds_no_difference_just_where_the_pooled_test_does(
-    n: int, m: int, data: st.DataObject
-) -> None:
-    """statsmodels' test of no difference, which pools the shares, is another way to ask for 0."""
-    k, j = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
-    if 0 < k + j < n + m:
-        p = score_test_proportions_2indep(j, m, k, n, value=0.0, compare="diff")[1]
-        low, high = miettinen_nurminen((k, n), (j, m))
-        assert (low <= 0.0 <= high) == (p >= 0.05)
-
-
-def test_nothing_is_known_of_an_empty_sample() -> None:
-    assert all(math.isnan(end) for end in miettinen_nurminen((0, 0), (1, 5)))
-    with pytest.raises(UsageError, match="k must lie between 0 and n = 5; got 6"):
-        miettinen_nurminen((1, 2), (6, 5))
-
-
 #: Leaked images of a benchmark, and how many they are of.
 LEAKED = [(139, 10_000), (286, 10_000), (789, 50_000), (1680, 50_000)]
 
 
-@pytest.mark.parametrize("interval", [newcombe, miettinen_nurminen])
 @pytest.mark.parametrize(("leaked", "images"), LEAKED[:2])
 @pytest.mark.parametrize("shares", [(0.99, 0.92), (0.92, 0.92), (0.3, 0.81)])
 def test_differences_of_few_and_many_are_covered(
-    interval: Callable[..., tuple[float, float]],
     leaked: int,
     images: int,
     shares: tuple[float, float],
@@ -276,6 +160,6 @@ def test_differences_of_few_and_many_are_covered(
     truth = shares[0] - shares[1]
     covered = 0.0
     for k in count[chance > 1e-4]:
-        ends = np.array([interval((int(j), others), (int(k), leaked)) for j in right])
+        ends = np.array([newcombe((int(j), others), (int(k), leaked)) for j in right])
         covered += chance[k] * np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
     assert 0.93 <= covered <= 0.98

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from visleak.stats.hypergeometric import hypergeometric_sum
+from visleak.stats.permutation import hypergeometric_sum
 
 stratum = st.integers(1, 6).flatmap(
     lambda size: st.tuples(st.just(size), st.integers(0, size), st.integers(0, size))

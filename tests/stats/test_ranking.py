@@ -22,34 +22,6 @@ def split(rows: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(score, float), np.array(true)
 
 
-def tried(score: np.ndarray, true: np.ndarray) -> list[tuple[int, int]]:
-    """Return (true, false) found at every distinct threshold, highest first."""
-    return [
-        (int((true & (score >= t)).sum()), int((~true & (score >= t)).sum()))
-        for t in sorted(set(score), reverse=True)
-    ]
-
-
-@given(MIXED)
-def test_average_precision_by_thresholds(rows: list[tuple[int, bool]]) -> None:
-    """The definition, without sorting tricks."""
-    score, true = split(rows)
-    total, before, expected = int(true.sum()), 0, 0.0
-    for found, wrong in tried(score, true):
-        expected += (found - before) / total * found / (found + wrong)
-        before = found
-    assert ranking.average_precision(score, true) == pytest.approx(expected)
-
-
-@given(MIXED, st.sampled_from([0.2, 0.5, 0.75, 0.95, 1.0]))
-def test_recall_at_precision_by_thresholds(rows: list[tuple[int, bool]], wanted: float) -> None:
-    """Any threshold may be the best one, not only the first that falls below."""
-    score, true = split(rows)
-    reached = [t for t, f in tried(score, true) if t / (t + f) >= wanted]
-    expected = max(reached, default=0) / true.sum()
-    assert ranking.recall_at_precision(score, true, wanted) == pytest.approx(expected)
-
-
 @given(MIXED)
 def test_auc_by_pairs_and_by_area(rows: list[tuple[int, bool]]) -> None:
     """Counted over all pairs, and as the area under the points."""
@@ -70,14 +42,11 @@ def test_the_order_of_rows_never_matters(rows: list[tuple[int, bool]], random: o
     """Not even among ties."""
     shuffled = list(rows)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    for function in (ranking.average_precision, ranking.auc):
-        assert function(*split(rows)) == function(*split(shuffled))
+    assert ranking.auc(*split(rows)) == ranking.auc(*split(shuffled))
 
 
 def test_nothing_to_find_is_not_a_number() -> None:
     """A rate over nothing is unknown, not 0."""
-    assert math.isnan(ranking.average_precision([1, 2], [False, False]))
-    assert math.isnan(ranking.recall_at_precision([1, 2], [False, False], 0.5))
     assert math.isnan(ranking.auc([1, 2], [True, True]))
     assert np.isnan(ranking.roc_points([1, 2], [True, True])[0][1:]).all()
 
@@ -94,9 +63,3 @@ def test_what_cannot_be_ranked_is_refused(score: object, true: object, said: str
     """A NaN would sort anywhere in silence."""
     with pytest.raises(UsageError, match=said):
         ranking.steps(score, true)  # type: ignore[arg-type]
-
-
-def test_a_precision_of_nothing_is_refused() -> None:
-    """Every threshold reaches it."""
-    with pytest.raises(UsageError, match="precision must lie between 0 and 1; got 0"):
-        ranking.recall_at_precision([1], [True], 0.0)

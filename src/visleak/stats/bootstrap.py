@@ -15,11 +15,10 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from visleak.errors import UsageError
+from visleak.records import Float64
 from visleak.stats.rates import check_confidence
 from visleak.stats.resampling import cluster_draws
 from visleak.stats.weighted import weighted_columns
-
-Float64 = npt.NDArray[np.float64]
 
 RESAMPLES: Final = 2000
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.stats.arrangements import stratified_draws
-from visleak.stats.hypergeometric import hypergeometric_sum
+from visleak.records import Bool, Float64, Int64
 
-Bool = npt.NDArray[np.bool_]
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+#: Rarer than this is left out at both ends: no sum would show it, and numbers near the smallest
+#: there are take a hundred times as long to multiply.
+LEAST: Final = 1e-280
+
+#: Rows of all draws that are made at once, together.
+BLOCK: Final = 200_000
+
+#: From so many rows a stratum on, numpy's own draw is faster than the one of many strata at once.
+CROWD: Final = 400
 
 
 def permutation_test(
@@ -131,3 +138,118 @@ def _sampled(
         beyond += int((off > seen + slack).sum())
         ties += int((np.abs(off - seen) <= slack).sum())
     return (beyond + (0.5 if mid else 1.0) * (ties + 1)) / (resamples + 1)
+
+
+# -- exact: how many of those drawn are marked ---------------------------------------------------
+# Plain products of probabilities, no Fourier transform, which would leave nothing of tails below
+# 1e-16.
+
+
+def hypergeometric_sum(
+    sizes: Sequence[int], marked: Sequence[int], drawn: Sequence[int]
+) -> tuple[int, Float64]:
+    """Return how likely each number of marked ones is among those drawn from several strata.
+
+    From stratum ``i`` of ``sizes[i]``, of whom ``marked[i]`` are marked, ``drawn[i]`` are drawn,
+    each at most once.
+
+    Returns the least number listed, and the probabilities of it and those that follow; they sum to
+    1 up to rounding. What is not listed is rarer than :data:`LEAST`.
+
+    >>> least, probability = hypergeometric_sum([4, 2], [2, 1], [2, 1])
+    >>> least, [round(float(p), 4) for p in probability]
+    (0, [0.0833, 0.4167, 0.4167, 0.0833])
+    """
+    parts = [_one(*stratum) for stratum in zip(sizes, marked, drawn, strict=True)]
+    while len(parts) > 1:
+        # neighbours first, so that only the last few products are long
+        joined = [_joined(*parts[i : i + 2]) for i in range(0, len(parts) - 1, 2)]
+        parts = joined + parts[len(joined) * 2 :]
+    return parts[0]
+
+
+def _one(size: int, marked: int, drawn: int) -> tuple[int, Float64]:
+    """Return the distribution in one stratum, from ratios of neighbours, out from the mode."""
+    least, most = max(0, drawn + marked - size), min(drawn, marked)
+    count = np.arange(least, most, dtype=np.float64)
+    ratio = (marked - count) * (drawn - count) / ((count + 1) * (size - marked - drawn + count + 1))
+    mode = min(most, max(least, (drawn + 1) * (marked + 1) // (size + 2))) - least
+    above, below = np.cumprod(ratio[mode:]), np.cumprod(1.0 / ratio[:mode][::-1])[::-1]
+    probability = np.concatenate([below, [1.0], above])
+    return _trimmed(least, probability / probability.sum())
+
+
+def _joined(first: tuple[int, Float64], second: tuple[int, Float64]) -> tuple[int, Float64]:
+    """Return the distribution of the sum of two independent counts."""
+    return _trimmed(first[0] + second[0], np.convolve(first[1], second[1]))
+
+
+def _trimmed(least: int, probability: Float64) -> tuple[int, Float64]:
+    kept = np.flatnonzero(probability > LEAST)
+    return least + int(kept[0]), probability[kept[0] : kept[-1] + 1]
+
+
+# -- sampled: rows drawn from strata --------------------------------------------------------------
+
+
+def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> Iterator[Int64]:
+    """Yield rows drawn from strata without replacement, all sets of so many being equally likely.
+
+    Best where at most half of a stratum is drawn.
+
+    ``sizes`` (strata,): rows of each; those of the first come first. ``drawn`` (strata,): how many
+    to draw of each, at most its size. Yields (block, ``drawn.sum()``): row numbers of some draws,
+    stratum by stratum, in no order within; a block has as many draws as suit.
+
+    >>> drawn = np.concatenate(list(stratified_draws(np.array([3, 2]), np.array([3, 1]), 4)))
+    >>> np.sort(drawn[:, :3]).tolist() == [[0, 1, 2]] * 4, sorted({3, 4} | set(drawn[:, 3]))
+    (True, [3, 4])
+    """
+    rng = np.random.default_rng(seed)
+    if drawn.sum() >= CROWD * len(sizes):
+        return _one_by_one(sizes, drawn, draws, rng)
+    return _all_at_once(sizes, drawn, draws, rng)
+
+
+def _one_by_one(
+    sizes: Int64, drawn: Int64, draws: int, rng: np.random.Generator
+) -> Iterator[Int64]:
+    """Draw from one stratum after the other."""
+    strata = list(zip(np.cumsum(sizes) - sizes, sizes, drawn, strict=True))
+    for _ in range(draws):
+        chosen = [
+            first + rng.choice(size, few, replace=False, shuffle=False)
+            for first, size, few in strata
+        ]
+        yield np.concatenate(chosen)[None]
+
+
+def _all_at_once(
+    sizes: Int64, drawn: Int64, draws: int, rng: np.random.Generator
+) -> Iterator[Int64]:
+    """Draw from all strata at once.
+
+    Each place is filled with a random row of its stratum. Where several places got one row, one
+    of them keeps it and the others try again. The rows of a stratum are treated equally, so all
+    sets of the same size are equally likely.
+    """
+    rows, places = int(sizes.sum()), int(drawn.sum())
+    first = np.repeat(np.cumsum(sizes) - sizes, drawn)
+    width = np.repeat(sizes, drawn)
+    block = max(1, BLOCK // rows)
+    keeper = np.full(block * rows, -1, np.int64)
+    for begin in range(0, draws, block):
+        now = min(block, draws - begin)
+        start = np.add.outer(np.arange(now) * rows, first).ravel()
+        widths = np.tile(width, now)
+        taken = np.empty(now * places, np.int64)
+        waiting = np.arange(now * places)
+        while waiting.size:
+            tried = start[waiting] + (rng.random(waiting.size) * widths[waiting]).astype(np.int64)
+            free = keeper[tried] < 0
+            # where several write to one row, one of them stands there afterwards
+            keeper[tried[free]] = waiting[free]
+            taken[waiting] = tried
+            waiting = waiting[keeper[tried] != waiting]
+        keeper[taken] = -1
+        yield taken.reshape(now, places) - (np.arange(now) * rows)[:, None]

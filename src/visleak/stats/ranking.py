@@ -1,4 +1,4 @@
-"""How well a score ranks what it should find: precision, recall, ROC. All exact, ties and all.
+"""How well a score ranks what it should find: ROC and the area under it, exact with ties.
 
 Rows with one score stand or fall together: no figure depends on the order of the rows.
 """
@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from visleak.records import Float64, Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +23,6 @@ class Steps:
     # true, false: (k,): true and false rows found so far
     true: Int64
     false: Int64
-
-    @property
-    def recall(self) -> Float64:
-        """Share of all true rows found, (k,)."""
-        return np.asarray(self.true / self.true[-1])
-
-    @property
-    def precision(self) -> Float64:
-        """Share of the found rows that are true, (k,)."""
-        return np.asarray(self.true / (self.true + self.false))
 
 
 def steps(score: npt.ArrayLike, true: npt.ArrayLike) -> Steps:
@@ -56,39 +44,6 @@ def steps(score: npt.ArrayLike, true: npt.ArrayLike) -> Steps:
     last = np.append(np.flatnonzero(np.diff(value)), len(value) - 1)
     found = np.cumsum(hit, dtype=np.int64)[last]
     return Steps(value[last], found, last + 1 - found)
-
-
-def average_precision(score: npt.ArrayLike, true: npt.ArrayLike) -> float:
-    """Return the mean precision over the true rows, in [0, 1]; NaN without a true row.
-
-    The sum over thresholds of precision times gain in recall, without interpolation
-    (Manning et al. 2008, "Introduction to Information Retrieval", section 8.4).
-
-    >>> round(average_precision([4, 3, 2, 1], [True, False, True, False]), 4)
-    0.8333
-    """
-    found = steps(score, true)
-    if not found.true[-1]:
-        return math.nan
-    gain = np.diff(found.recall, prepend=0.0)
-    return float((gain * found.precision).sum())
-
-
-def recall_at_precision(score: npt.ArrayLike, true: npt.ArrayLike, precision: float) -> float:
-    """Return the largest recall of a threshold whose precision is at least the one asked for.
-
-    0 where no threshold reaches it, NaN without a true row.
-
-    >>> recall_at_precision([4, 3, 2, 1], [True, True, False, True], 0.95)
-    0.6666666666666666
-    """
-    if not 0.0 < precision <= 1.0:
-        raise UsageError(f"precision must lie between 0 and 1; got {precision}")
-    found = steps(score, true)
-    if not found.true[-1]:
-        return math.nan
-    reached = found.precision >= precision
-    return float(found.recall[reached].max(initial=0.0))
 
 
 def roc_points(score: npt.ArrayLike, true: npt.ArrayLike) -> tuple[Float64, Float64, Float64]:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-
-Int64 = npt.NDArray[np.int64]
+from visleak.records import Int64
 
 
 def cluster_draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[Int64]:

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say."""
+"""How well probabilities rank and mean what they say: figures of several benchmarks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, logit
+from sklearn.metrics import average_precision_score, brier_score_loss
 
-from visleak.errors import UsageError
+from visleak.stats.ranking import steps
 
 Float64 = npt.NDArray[np.float64]
 
@@ -21,39 +22,42 @@ BINS: Final = 10
 #: Probabilities are kept this far from 0 and 1 where their logit is taken.
 EDGE: Final = 1e-6
 
+#: The sum over thresholds of precision times gain in recall, without interpolation.
+average_precision = average_precision_score
+
+#: Mean squared error of probabilities (Brier 1950), from outcomes and probabilities.
+brier_score = brier_score_loss
+
+
+def recall_at_precision(score: Float64, true: npt.NDArray[np.bool_], precision: float) -> float:
+    """Return the largest recall of a threshold whose precision is at least the one asked for.
+
+    >>> recall_at_precision([4, 3, 2, 1], [True, True, False, True], 0.95)
+    0.6666666666666666
+    """
+    found = steps(score, true)
+    reached = found.true / (found.true + found.false) >= precision
+    return float((found.true / found.true[-1])[reached].max(initial=0.0))
+
 
 @dataclass(frozen=True, slots=True)
 class Bin:
     """A bin of a reliability diagram."""
 
-    count: int  # rows in it
+    count: int
     predicted: float  # mean probability of its rows
     observed: float  # share of them that is true
 
 
-def brier_score(probability: npt.ArrayLike, true: npt.ArrayLike) -> float:
-    """Return the mean squared error of probabilities: 0 is perfect, lower is better.
-
-    Source: Brier 1950, "Verification of forecasts expressed in terms of probability".
-
-    >>> brier_score([1.0, 0.5], [True, False])
-    0.125
-    """
-    chance, hit = _checked(probability, true)
-    return float(((chance - hit) ** 2).mean())
-
-
 def reliability_bins(
-    probability: npt.ArrayLike, true: npt.ArrayLike, bins: int = BINS
+    chance: Float64, true: npt.NDArray[np.bool_], bins: int = BINS
 ) -> tuple[Bin, ...]:
     """Return bins of equal mass, by rising probability; their sizes differ by one at most.
 
     Equal probabilities may be cut apart; they are then ordered so that the outcomes of a run of
     equal ones are spread evenly over it, and no bin depends on the order of the rows.
     """
-    if bins < 1:
-        raise UsageError(f"bins must be 1 or more; got {bins}")
-    chance, hit = _checked(probability, true)
+    hit = true.astype(np.float64)
     order = np.lexsort((hit, _spread(chance, hit), chance))
     parts = np.array_split(order, min(bins, len(order)))
     return tuple(
@@ -73,32 +77,25 @@ def _spread(chance: Float64, hit: Float64) -> Float64:
     return place
 
 
-def expected_calibration_error(
-    probability: npt.ArrayLike, true: npt.ArrayLike, bins: int = BINS
-) -> float:
+def expected_calibration_error(chance: Float64, true: npt.NDArray[np.bool_]) -> float:
     """Return the mean distance of said and seen over bins of equal mass, in [0, 1]; 0 is perfect.
 
     Source: Naeini et al. 2015, "Obtaining well calibrated probabilities using Bayesian binning",
     with bins of equal mass (Nguyen & O'Connor 2015).
-
-    >>> expected_calibration_error([0.25] * 4, [True, False, False, False], bins=1)
-    0.0
     """
-    found = reliability_bins(probability, true, bins)
-    total = sum(each.count for each in found)
-    return sum(each.count * abs(each.predicted - each.observed) for each in found) / total
+    found = reliability_bins(chance, true)
+    return sum(b.count * abs(b.predicted - b.observed) for b in found) / len(true)
 
 
-def recalibration(probability: npt.ArrayLike, true: npt.ArrayLike) -> tuple[float, float]:
+def recalibration(chance: Float64, true: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return slope and intercept of a logistic regression on the logit of the probability.
 
-    Slope 1 and intercept 0 are perfect; a slope below 1 means too sure, above 1 too timid. NaN
-    if all outcomes are equal, because nothing can be fitted then. Probabilities nearer to 0 or 1
-    than :data:`EDGE` count as that.
+    Slope 1 and intercept 0 are perfect; a slope below 1 means too sure, above 1 too timid. NaN if
+    all outcomes are equal, because nothing can be fitted then.
 
     Source: Cox 1958, "Two further applications of a model for binary regression".
     """
-    chance, hit = _checked(probability, true)
+    hit = true.astype(np.float64)
     if hit.min() == hit.max():
         return math.nan, math.nan
     said = logit(np.clip(chance, EDGE, 1.0 - EDGE))
@@ -111,17 +108,3 @@ def recalibration(probability: npt.ArrayLike, true: npt.ArrayLike) -> tuple[floa
 
     found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="BFGS", options={"gtol": 1e-9})
     return float(found.x[0]), float(found.x[1])
-
-
-def _checked(probability: npt.ArrayLike, true: npt.ArrayLike) -> tuple[Float64, Float64]:
-    chance, hit = np.asarray(probability, np.float64), np.asarray(true, np.bool_)
-    if chance.ndim != 1 or chance.shape != hit.shape:
-        raise UsageError(
-            "probability and true must be columns of one length; got"
-            f" {chance.shape} and {hit.shape}"
-        )
-    if not len(chance):
-        raise UsageError("nothing to calibrate: probability has no rows")
-    if not ((chance >= 0) & (chance <= 1)).all():
-        raise UsageError("probability must lie between 0 and 1 in every row")
-    return chance, hit.astype(np.float64)
