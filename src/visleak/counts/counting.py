@@ -36,15 +36,11 @@ COUNTED: Final = GRADES[:3]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The duplicates of one kind: with training images, or within the test set.
+    """The duplicates of one kind: with training images, or within the test set."""
 
-    Attributes:
-        pairs: number of pairs, by grade.
-        images: number of distinct test images, by the strongest grade of each. Of a pair within
-            the test set only the image in the column ``query`` counts: one of two is to be removed.
-    """
-
-    pairs: Mapping[str, int]
+    pairs: Mapping[str, int]  # number of pairs, by grade
+    # number of distinct test images, by the strongest grade of each. Of a pair within the test set
+    # only the image in the column `query` counts: one of two is to be removed
     images: Mapping[str, int]
 
     @property
@@ -66,21 +62,13 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The duplicates of a test set under one column of grades.
+    """The duplicates of a test set under one column of grades."""
 
-    Attributes:
-        leaks: with training images; ``None`` where there are none to compare with.
-        within: within the test set; ``None`` where they were not searched.
-        pairs: of both kinds.
-        images: distinct test images of both kinds; one that is in both counts once.
-        classes: the same by label; ``None`` for images without one.
-    """
-
-    leaks: Tally | None
-    within: Tally | None
-    pairs: int
-    images: int
-    classes: Mapping[str | None, int]
+    leaks: Tally | None  # with training images; `None` where there are none to compare with
+    within: Tally | None  # within the test set; `None` where they were not searched
+    pairs: int  # of both kinds
+    images: int  # distinct test images of both kinds; one that is in both counts once
+    classes: Mapping[str | None, int]  # the same by label; `None` for images without one
 
     @property
     def kinds(self) -> dict[str, Tally]:
@@ -96,19 +84,12 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class and its test images that have a duplicate.
+    """A class and its test images that have a duplicate."""
 
-    Attributes:
-        name: the label; ``None`` for images without one.
-        images: of them with a duplicate, after review.
-        before: the same by the automatic grades.
-        size: all that can be read.
-    """
-
-    name: str | None
-    images: int
-    before: int
-    size: int
+    name: str | None  # the label; `None` for images without one
+    images: int  # of them with a duplicate, after review
+    before: int  # the same by the automatic grades
+    size: int  # all that can be read
 
 
 def state(
@@ -167,17 +148,12 @@ PERCENTILES: Final = (10, 50, 90)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An example pair of a type.
+    """An example pair of a type."""
 
-    Attributes:
-        grade: its type.
-        percentiles: of its distance among those of the type; several if there are few pairs.
-        pair: its row of ``pairs.parquet``, with verdicts.
-    """
-
-    grade: str
+    grade: str  # its type
+    # of its distance among those of the type; several if there are few pairs
     percentiles: tuple[int, ...]
-    pair: Mapping[str, Any]
+    pair: Mapping[str, Any]  # its row of `pairs.parquet`, with verdicts
 
     @property
     def distance(self) -> float:
@@ -242,19 +218,12 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The verdicts of an audit folder, counted.
+    """The verdicts of an audit folder, counted."""
 
-    Attributes:
-        agreement: pairs per reviewer, and kappa of every two.
-        judgments: reviewer to the number of each grade.
-        settled: number of pairs of each grade; disputed ones have none.
-        disputes: the disputed pairs.
-    """
-
-    agreement: Agreement
-    judgments: Mapping[str, Mapping[str, int]]
-    settled: Mapping[str, int]
-    disputes: tuple[Dispute, ...]
+    agreement: Agreement  # pairs per reviewer, and kappa of every two
+    judgments: Mapping[str, Mapping[str, int]]  # reviewer to the number of each grade
+    settled: Mapping[str, int]  # number of pairs of each grade; disputed ones have none
+    disputes: tuple[Dispute, ...]  # the disputed pairs
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``--json`` prints; a kappa that is not defined is ``None``."""
@@ -286,11 +255,7 @@ class Review:
 
 
 def review_of(verdicts: Sequence[Verdict]) -> Review:
-    """Count verdicts.
-
-    Args:
-        verdicts: in order of time.
-    """
+    """Count verdicts."""
     settled = consensus_of(verdicts)
     agreed = agreement(verdicts)
     given = Counter(
@@ -336,27 +301,16 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SetCounts:
-    """The duplicates of one test set.
+    """The duplicates of one test set."""
 
-    Attributes:
-        query_set: its name.
-        size: images that could be read.
-        after: with the verdicts of reviewers.
-        before: the automatic grades alone; the same where there are no verdicts.
-        classes: by label, most duplicates first; empty where there are no labels.
-        examples: of each type.
-        unplaced: duplicates without a similarity, which are never examples.
-        blank: duplicates of blank images, which are not counted.
-    """
-
-    query_set: str
-    size: int
-    after: State
-    before: State
-    classes: tuple[Class, ...]
-    examples: tuple[Example, ...]
-    unplaced: int
-    blank: int
+    query_set: str  # its name
+    size: int  # images that could be read
+    after: State  # with the verdicts of reviewers
+    before: State  # the automatic grades alone; the same where there are no verdicts
+    classes: tuple[Class, ...]  # by label, most duplicates first; empty where there are no labels
+    examples: tuple[Example, ...]  # of each type
+    unplaced: int  # duplicates without a similarity, which are never examples
+    blank: int  # duplicates of blank images, which are not counted
 
     @property
     def share(self) -> Rate:

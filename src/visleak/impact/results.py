@@ -30,92 +30,63 @@ ENOUGH_DRAWS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The score of a model on one part of the benchmark.
+    """The score of a model on one part of the benchmark."""
 
-    Attributes:
-        leak: in which sense of a leak; empty for the whole benchmark.
-        subset: one of :data:`SUBSETS`.
-        images: how many the part has; in each draw, where it is drawn.
-        score: mean over its images; over all draws, where it is drawn. The ends of a drawn
-            row's interval hold 95 % of the draws; of fewer than 40 there are none.
-        gain: of the score over that of the whole benchmark; for the whole, NaN.
-        deviation: standard deviation over the draws; NaN if nothing was drawn.
-        draws: how often the part was drawn, 1 where it was taken as it is.
-        overlap: share of its images that two draws have in common on average; 1 for the part
-            itself.
-        dominated: one image alone makes up most of the spread of its scores, so that no interval
-            can be given.
-    """
-
-    leak: str
-    subset: str
-    images: int
+    leak: str  # in which sense of a leak; empty for the whole benchmark
+    subset: str  # one of SUBSETS
+    images: int  # how many the part has; in each draw, where it is drawn
+    # mean over its images; over all draws, where it is drawn. The ends of a drawn row's interval
+    # hold 95 % of the draws; of fewer than 40 there are none
     score: Estimate
-    gain: Estimate
-    deviation: float = math.nan
-    draws: int = 1
+    gain: Estimate  # of the score over that of the whole benchmark; for the whole, NaN
+    deviation: float = math.nan  # standard deviation over the draws; NaN if nothing was drawn
+    draws: int = 1  # how often the part was drawn, 1 where it was taken as it is
+    # share of its images that two draws have in common on average; 1 for the part itself
     overlap: float = 1.0
+    # one image alone makes up most of the spread of its scores, so that no interval can be given
     dominated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedComparison:
-    """Leaked images against matched controls: others of their class and difficulty.
+    """Leaked images against matched controls: others of their class and difficulty."""
 
-    Attributes:
-        leaked: leaked images that have controls.
-        twins: how many each of them has.
-        alone: leaked images without controls.
-        difficulty: mean share of the images that are easier, in [0, 1]: of all leaked images, of
-            all others, of the leaked images with controls, of the controls.
-        score: of the leaked images with controls.
-        difference: their score minus that of the controls.
-        p: two-sided probability of such a difference if any image of a matched set were equally
-            likely to be the leaked one.
-        adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
-    """
-
-    leaked: int
-    twins: int
-    alone: int
+    leaked: int  # leaked images that have controls
+    twins: int  # how many each of them has
+    alone: int  # leaked images without controls
+    # mean share of the images that are easier, in [0, 1]: of all leaked images, of all others, of
+    # the leaked images with controls, of the controls
     difficulty: tuple[float, float, float, float]
-    score: float
-    difference: Estimate
+    score: float  # of the leaked images with controls
+    difference: Estimate  # their score minus that of the controls
+    # two-sided probability of such a difference if any image of a matched set were equally likely
+    # to be the leaked one
     p: float
-    adjusted: float = math.nan
+    adjusted: float = math.nan  # `p` after Holm's correction over all models, metrics and leaks
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Leaked images of a model's test set against the others.
+    """Leaked images of a model's test set against the others."""
 
-    Attributes:
-        leak: in which sense of a leak.
-        leaked, others: how many images.
-        difference: score of the leaked minus that of the others.
-        p: two-sided probability of such a difference if the leak had no effect.
-        adjusted: ``p`` after Holm's correction over all models, metrics and leaks.
-        within_classes, within_classes_adjusted: the same where images are only compared with
-            others of their class; NaN without labels.
-        fair: score on the images that do not leak, their classes weighted as in the whole
-            benchmark; without labels, as they are.
-        inflation: score of the whole benchmark minus that of the images that do not leak.
-        classes_lost: classes all of whose images leak, which ``fair`` leaves out.
-        twinned: the leaked images against others of the same difficulty; ``None`` if no
-            difficulty is given, or no image has controls.
-    """
-
-    leak: str
+    leak: str  # in which sense of a leak
+    # leaked, others: how many images
     leaked: int
     others: int
-    difference: Estimate
-    p: float
-    adjusted: float
+    difference: Estimate  # score of the leaked minus that of the others
+    p: float  # two-sided probability of such a difference if the leak had no effect
+    adjusted: float  # `p` after Holm's correction over all models, metrics and leaks
+    # within_classes, within_classes_adjusted: the same where images are only compared with others
+    # of their class; NaN without labels
     within_classes: float
     within_classes_adjusted: float
+    # score on the images that do not leak, their classes weighted as in the whole benchmark;
+    # without labels, as they are
     fair: Estimate
-    inflation: Estimate
-    classes_lost: int = 0
+    inflation: Estimate  # score of the whole benchmark minus that of the images that do not leak
+    classes_lost: int = 0  # classes all of whose images leak, which `fair` leaves out
+    # the leaked images against others of the same difficulty; `None` if no difficulty is given, or
+    # no image has controls
     twinned: MatchedComparison | None = None
 
 
@@ -125,27 +96,19 @@ PREFERRED: Final = ("near or exact", "hard or soft", "hard", "exact", "similar o
 
 @dataclass(frozen=True)
 class Effect:
-    """The leaks' effect on one metric of one model.
+    """The leaks' effect on one metric of one model."""
 
-    Attributes:
-        model, metric: their names.
-        images: of the benchmark with a prediction, and all of them.
-        percent: tables show scores times a hundred; the same for all models of a metric.
-        share: scores are 0 or 1.
-        lower: lower is better.
-        rows: the whole benchmark first, then leak by leak in the order of :data:`SUBSETS`; a
-            part without images has a row of NaN.
-        comparisons: one per leak.
-    """
-
+    # model, metric: their names
     model: str
     metric: str
-    images: tuple[int, int]
-    percent: bool
-    share: bool
-    lower: bool
+    images: tuple[int, int]  # of the benchmark with a prediction, and all of them
+    percent: bool  # tables show scores times a hundred; the same for all models of a metric
+    share: bool  # scores are 0 or 1
+    lower: bool  # lower is better
+    # the whole benchmark first, then leak by leak in the order of SUBSETS; a part without images
+    # has a row of NaN
     rows: tuple[Row, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]  # one per leak
 
     def row(self, leak: str, subset: str) -> Row | None:
         """Return the row of a part of the benchmark, if there is one."""
@@ -163,55 +126,38 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Whether two models change places where leaked images do not count.
+    """Whether two models change places where leaked images do not count."""
 
-    Attributes:
-        metric, leak: what is compared, and which images are left out.
-        first, second: models, the better one on the whole benchmark first.
-        original: score of the first minus that of the second on the whole benchmark.
-        fair: the same without the leaked images.
-        flipped: the second is better there.
-        chance: how often the two orders differ in resamples of the images, a tie counting half.
-        behind: how often the first is behind without the leaked images, a tie counting half.
-        images: with predictions of both.
-    """
-
+    # metric, leak: what is compared, and which images are left out
     metric: str
     leak: str
+    # first, second: models, the better one on the whole benchmark first
     first: str
     second: str
-    original: float
-    fair: float
-    flipped: bool
-    chance: float
-    behind: float
-    images: int
+    original: float  # score of the first minus that of the second on the whole benchmark
+    fair: float  # the same without the leaked images
+    flipped: bool  # the second is better there
+    chance: float  # how often the two orders differ in resamples of the images, a tie counting half
+    behind: float  # how often the first is behind without the leaked images, a tie counting half
+    images: int  # with predictions of both
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A model's error on a test set and on the fair one (Barz & Denzler 2020, table 2).
+    """A model's error on a test set and on the fair one (Barz & Denzler 2020, table 2)."""
 
-    Attributes:
-        model, metric: their names; the error is one minus the score, or the score itself if lower
-            is better.
-        images: of the two sets.
-        original, fair: errors, shares in [0, 1].
-        gap: fair minus original.
-        relative: gap over original error; NaN if there was none.
-        p: exact McNemar probability that as many images changed by chance.
-        changed: images whose prediction is right in one set and wrong in the other.
-    """
-
+    # model, metric: their names; the error is one minus the score, or the score itself if lower is
+    # better
     model: str
     metric: str
-    images: int
+    images: int  # of the two sets
+    # original, fair: errors, shares in [0, 1]
     original: Estimate
     fair: Estimate
-    gap: Estimate
-    relative: float
-    p: float
-    changed: tuple[int, int]
+    gap: Estimate  # fair minus original
+    relative: float  # gap over original error; NaN if there was none
+    p: float  # exact McNemar probability that as many images changed by chance
+    changed: tuple[int, int]  # images whose prediction is right in one set and wrong in the other
 
 
 @dataclass(frozen=True)

@@ -34,46 +34,29 @@ _DEFAULTS: Final = ImpactSettings()
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """One prediction file against an audit.
+    """One prediction file against an audit."""
 
-    Attributes:
-        model, file: its name, and the file as given.
-        fair: it is of the fair test set.
-        answered: images of the test set with a prediction.
-        unknown: predictions whose ids the test set lacks.
-        scores: mean of each metric over the images with a prediction.
-        checked: what could be compared with the audited labels: ``labels`` (of the file),
-            ``predictions``.
-        notes: what a reader must know, one line each.
-        doubts: why the file may be mixed up.
-    """
-
+    # model, file: its name, and the file as given
     model: str
     file: str
-    fair: bool
-    answered: int
-    unknown: int
-    scores: Mapping[str, float]
+    fair: bool  # it is of the fair test set
+    answered: int  # images of the test set with a prediction
+    unknown: int  # predictions whose ids the test set lacks
+    scores: Mapping[str, float]  # mean of each metric over the images with a prediction
+    # what could be compared with the audited labels: `labels` (of the file), `predictions`
     checked: tuple[str, ...]
-    notes: tuple[str, ...]
-    doubts: tuple[str, ...]
+    notes: tuple[str, ...]  # what a reader must know, one line each
+    doubts: tuple[str, ...]  # why the file may be mixed up
 
 
 @dataclass(frozen=True)
 class Check:
-    """Prediction files against an audit.
+    """Prediction files against an audit."""
 
-    Attributes:
-        test_set: its name.
-        images: its readable images.
-        files: each of them.
-        doubts: all reasons for doubt, those about several files last.
-    """
-
-    test_set: str
-    images: int
-    files: tuple[CheckedFile, ...]
-    doubts: tuple[str, ...]
+    test_set: str  # its name
+    images: int  # its readable images
+    files: tuple[CheckedFile, ...]  # each of them
+    doubts: tuple[str, ...]  # all reasons for doubt, those about several files last
 
 
 def impact(

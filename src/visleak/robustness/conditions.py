@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -28,97 +28,84 @@ __all__ = ["BEYOND", "CONDITIONS", "CONSTANTS", "PAPER", "Condition", "bounded",
 class Condition:
     """One way to change an image."""
 
-    name: str  # how tables and the command line call it
-    group: str  # `paper` (Ramos et al. 2025, section 6) or `beyond`
-    description: str  # one line with its constants
-    change: Change  # what is done; use apply or of
-    others: int = 0  # how many other images of the collection it needs
-    # fixed seed of its generator; `None` takes one from condition and image id
-    seed: int | None = None
-
-    def apply(
-        self, pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator
-    ) -> Bytes8 | None:
-        """Return the changed image, or ``None`` if the condition does not apply."""
-        return self.change(pixels, others, rng)
-
-    def rng(self, image_id: str) -> np.random.Generator:
-        """Return the source of chance for an image: the same whenever it is asked for."""
-        if self.seed is not None:
-            return np.random.default_rng(self.seed)
-        text = f"{self.name}\0{image_id}".encode("utf-8", "backslashreplace")
-        digest = hashlib.blake2b(text, digest_size=16).digest()
-        return np.random.default_rng(int.from_bytes(digest, "little"))
+    name: str
+    description: str
+    change: Change
+    group: str = "paper"  # Ramos et al. (2025), section 6, or `beyond`
+    others: int = 0  # images of the collection that it needs besides
+    seed: int | None = None  # of chance; `None` takes one from condition and image id
 
     def of(self, pixels: Bytes8, image_id: str, others: Sequence[Bytes8] = ()) -> Bytes8 | None:
-        """Return the changed image of an image, by its own source of chance."""
-        return self.apply(pixels, others, self.rng(image_id))
+        """Return the changed image, or ``None`` if the condition does not apply.
+
+        ``pixels`` (height, width, 3), RGB, bounded by :func:`bounded`.
+        """
+        text = f"{self.name}\0{image_id}".encode("utf-8", "backslashreplace")
+        digest = hashlib.blake2b(text, digest_size=16).digest()
+        own = int.from_bytes(digest, "little") if self.seed is None else self.seed
+        return self.change(pixels, others, np.random.default_rng(own))
 
 
-def _paper(name: str, description: str, change: Change, seed: int | None = None) -> Condition:
-    return Condition(name, "paper", description, change, seed=seed)
-
-
-def _turn(name: str, group: str, degrees: int) -> Condition:
-    said = f"turned clockwise by {degrees} degrees about the centre; canvas kept, corners black"
-    return Condition(name, group, said, plain(partial(changes.turned, degrees=degrees)))
-
-
-def _crop(border: int) -> Condition:
-    said = (
-        f"{border} pixels removed on each side; not where fewer than {changes.LEAST_LEFT} would be"
-        " left"
-    )
-    return _paper(f"crop-{border}", said, plain(partial(changes.cropped, border=border)))
-
-
-def _size(side: int) -> Condition:
-    said = f"resized to {side} x {side} pixels, aspect ratio given up"
-    change = partial(changes.resized, width=side, height=side)
-    return _paper(f"rs-{side}", said, plain(change))
-
-
-def _tint(channel: int) -> Condition:
-    name = ("red", "green", "blue")[channel]
-    said = f"luminance (ITU-R BT.601) mapped from black to {name}"
-    return _paper(name, said, plain(partial(changes.tinted, channel=channel)))
-
-
-def _jpeg(quality: int) -> Condition:
-    said = f"JPEG compression at quality {quality}, chroma at half resolution"
-    change = plain(partial(changes.compressed, quality=quality))
-    return Condition(f"jpeg-{quality}", "beyond", said, change)
+def _turn(name: str, degrees: int, group: str = "paper") -> Condition:
+    text = f"turned clockwise by {degrees} degrees about the centre; canvas kept, corners black"
+    return Condition(name, text, plain(partial(changes.turned, degrees=degrees)), group)
 
 
 #: The nineteen conditions of Ramos et al. 2025, section 6, in the order of its figure 6.
 PAPER: Final = (
-    _paper("original", "not changed", plain(lambda pixels: pixels)),
-    _paper("flip-v", "upside down", plain(partial(changes.flipped, axis=0))),
-    _paper("flip-h", "mirrored left to right", plain(partial(changes.flipped, axis=1))),
-    *(_turn(f"rot-{degrees}", "paper", degrees) for degrees in (45, 135, 225, 315)),
-    *(_crop(border) for border in (20, 50, 100)),
-    _paper("gauss", f"Gaussian blur, sigma {changes.BLUR_SIGMA:g} px", plain(changes.blurred)),
-    _paper(
+    Condition("original", "not changed", plain(lambda pixels: pixels)),
+    Condition("flip-v", "upside down", plain(partial(changes.flipped, axis=0))),
+    Condition("flip-h", "mirrored left to right", plain(partial(changes.flipped, axis=1))),
+    *(_turn(f"rot-{degrees}", degrees) for degrees in (45, 135, 225, 315)),
+    *(
+        Condition(
+            f"crop-{border}",
+            f"{border} pixels removed on each side; not where fewer than {changes.LEAST_LEFT} would"
+            " be left",
+            plain(partial(changes.cropped, border=border)),
+        )
+        for border in (20, 50, 100)
+    ),
+    Condition("gauss", f"Gaussian blur, sigma {changes.BLUR_SIGMA:g} px", plain(changes.blurred)),
+    Condition(
         "noise",
         f"Gaussian noise N(0, {changes.NOISE_SIGMA:g}) on 8 bit, clipped,"
         f" seed {changes.NOISE_SEED}",
         changes.noisy,
         seed=changes.NOISE_SEED,
     ),
-    *(_size(side) for side in (128, 256)),
-    _paper("gray", "luminance (ITU-R BT.601) in all channels", plain(changes.grey)),
-    _paper("invert", "255 minus every value", plain(changes.inverted)),
-    *(_tint(channel) for channel in range(3)),
+    *(
+        Condition(
+            f"rs-{side}",
+            f"resized to {side} x {side} pixels, aspect ratio given up",
+            plain(partial(changes.resized, width=side, height=side)),
+        )
+        for side in (128, 256)
+    ),
+    Condition("gray", "luminance (ITU-R BT.601) in all channels", plain(changes.grey)),
+    Condition("invert", "255 minus every value", plain(changes.inverted)),
+    *(
+        Condition(
+            name,
+            f"luminance (ITU-R BT.601) mapped from black to {name}",
+            plain(partial(changes.tinted, channel=channel)),
+        )
+        for channel, name in enumerate(("red", "green", "blue"))
+    ),
 )
 
-
-def _beyond(name: str, description: str, change: Change, others: int = 0) -> Condition:
-    return Condition(name, "beyond", description, change, others)
-
+_beyond = partial(Condition, group="beyond")
 
 #: Conditions beyond the paper.
 BEYOND: Final = (
-    *(_jpeg(quality) for quality in (5, 10, 30, 50, 70, 90)),
+    *(
+        _beyond(
+            f"jpeg-{quality}",
+            f"JPEG compression at quality {quality}, chroma at half resolution",
+            plain(partial(changes.compressed, quality=quality)),
+        )
+        for quality in (5, 10, 30, 50, 70, 90)
+    ),
     _beyond(
         "text",
         f"a caption of two lines, each up to {changes.CAPTION_HEIGHT:.0%} of the height",
@@ -140,14 +127,19 @@ BEYOND: Final = (
         f"stretched: width to height times {changes.STRETCH:g}, area kept",
         plain(changes.stretched),
     ),
-    _beyond("collage", "2 x 2 with three others of the collection, at half size", changes.tiled, 3),
+    _beyond(
+        "collage",
+        "2 x 2 with three others of the collection, at half size",
+        changes.tiled,
+        others=3,
+    ),
     _beyond(
         "screenshot",
         f"shown at {changes.SHOT_SCALE:.0%} in a drawn page of {changes.SHOT_PAGE:g} times"
         " its size",
         plain(changes.on_screen),
     ),
-    _turn("rot-5", "beyond", 5),
+    _turn("rot-5", 5, "beyond"),
     _beyond(
         "perspective",
         f"each corner moved inwards by up to {changes.PERSPECTIVE:.0%} of the side; the rest black",
@@ -172,23 +164,17 @@ GROUPS: Final[Mapping[str, tuple[Condition, ...]]] = {
 }
 
 #: Constants of all conditions, stored with every result.
-CONSTANTS: Final[Mapping[str, Any]] = {
-    "long_side": changes.LONG_SIDE,
-    "least_left": changes.LEAST_LEFT,
-    "blur_sigma": changes.BLUR_SIGMA,
-    "noise_sigma": changes.NOISE_SIGMA,
-    "noise_seed": changes.NOISE_SEED,
+CONSTANTS: Final[Mapping[str, float | str]] = {
+    **{
+        name.lower(): getattr(changes, name)
+        for name in (
+            *("LONG_SIDE", "LEAST_LEFT", "BLUR_SIGMA", "NOISE_SIGMA", "NOISE_SEED"),
+            *("CAPTION_HEIGHT", "LOGO_SIZE", "LOGO_OPACITY", "LETTERBOX_MARGIN", "STRETCH"),
+            *("SHOT_SCALE", "SHOT_PAGE", "PERSPECTIVE", "AREA"),
+        )
+    },
     "rotation": "clockwise, canvas kept, black fill, linear interpolation",
     "luminance": "ITU-R BT.601",
-    "caption_height": changes.CAPTION_HEIGHT,
-    "logo_size": changes.LOGO_SIZE,
-    "logo_opacity": changes.LOGO_OPACITY,
-    "letterbox_margin": changes.LETTERBOX_MARGIN,
-    "stretch": changes.STRETCH,
-    "shot_scale": changes.SHOT_SCALE,
-    "shot_page": changes.SHOT_PAGE,
-    "perspective": changes.PERSPECTIVE,
-    "area": changes.AREA,
 }
 
 

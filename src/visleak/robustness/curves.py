@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from visleak.records import Float32, Int64
+from visleak.records import Float32, Float64, Int64
 from visleak.stats import Rate
 
 #: Points of a stored curve.
@@ -38,7 +37,7 @@ class AtThreshold:
         """False-positive rate; NaN if there are no wrong pairs."""
         return self.false / self.pairs if self.pairs else math.nan
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what is stored."""
         return {
             "threshold": self.threshold,
@@ -71,9 +70,9 @@ class Curve:
         )
         return cls(roc, found)
 
-    def as_dict(self, *, points: bool = False) -> dict[str, Any]:
+    def as_dict(self, *, points: bool = False) -> dict[str, object]:
         """Return what is stored; ``points`` adds the curve, thinned."""
-        result: dict[str, Any] = {
+        result: dict[str, object] = {
             "auc": plain(self.roc.auc),
             "positives": len(self.roc.positives),
             "negatives": self.roc.total,
@@ -93,7 +92,7 @@ def plain(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def thinned(roc: Roc) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def thinned(roc: Roc) -> tuple[Float64, Float64, Float32]:
     """Return at most :data:`POINTS` corners of a curve, denser where few are wrong."""
     fpr, tpr, threshold = roc.points()
     moves = np.flatnonzero((np.diff(fpr, prepend=-1) != 0) | (np.diff(tpr, prepend=-1) != 0))
@@ -176,7 +175,7 @@ class Roc:
         place = int(np.searchsorted(self.edges, np.float32(threshold), side="right")) - 1
         return self.total if place < 0 else int(self.reached[place])
 
-    def points(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Float32]:
+    def points(self) -> tuple[Float64, Float64, Float32]:
         """Return false- and true-positive rates and thresholds, from the strictest on."""
         true = len(self.positives) - np.searchsorted(self.positives, self.edges, side="left")
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -56,37 +56,50 @@ def search(
     keep: int = 1000,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Searched:
-    """Compare all changed images with the whole collection."""
+    """Compare all changed images with the whole collection.
+
+    False positives are counted exactly at ``thresholds`` and at multiples of 0.001; ``keep`` of the
+    largest wrong pairs are kept.
+    """
     query, condition = changed.parts(queries.rows)
-    owner = changed.queries[query]
-    place = np.searchsorted(references.rows, owner)
+    place = np.searchsorted(references.rows, changed.queries[query])
     own = np.empty(len(queries), np.float32)
     for start in range(0, len(queries), QUERY_BLOCK):
         part = slice(start, start + QUERY_BLOCK)
         own[part] = _paired(encoder, queries.matrix[part], references.matrix[place[part]], views)
     edges = edges_for(own, thresholds)
-    state = _State(
-        changed, twins, references.rows, query, condition,
+    counts = _Counts(
+        changed,
+        twins,
+        references.rows,
+        query,
+        condition,
+        place,
         tallies=[Tally(edges) for _ in changed.conditions],
-        keeper=Keeper(keep), own_place=place,
+        keeper=Keeper(keep),
         best=np.full((len(queries), 2), -np.inf, np.float32),
         others=np.zeros(len(queries), np.int64),
-    )  # fmt: skip
+    )
     for start in range(0, len(queries), QUERY_BLOCK):
         rows = np.arange(start, min(start + QUERY_BLOCK, len(queries)))
-        state.meet(encoder, queries.matrix[rows], references.matrix, rows, views)
+        allowed = counts.allowed(rows)
+        seen = [seen_vectors(encoder, queries.matrix[rows], view) for view in views]
+        for first in range(0, len(references), REFERENCE_BLOCK):
+            block = np.asarray(references.matrix[first : first + REFERENCE_BLOCK], np.float64)
+            similarity = (seen[0] @ block.T).astype(np.float32)
+            for view in seen[1:]:
+                np.maximum(similarity, (view @ block.T).astype(np.float32), out=similarity)
+            counts.add(similarity, allowed[:, first : first + len(block)], rows, first)
         progress(int(rows[-1]) + 1, len(queries))
-    curves = tuple(
-        tally.roc(own[condition == number]) for number, tally in enumerate(state.tallies)
-    )
+    curves = (tally.roc(own[condition == number]) for number, tally in enumerate(counts.tallies))
     return Searched(
-        query, condition, own, state.best[:, 0], np.maximum(state.best[:, 1], own), curves,
-        state.others, state.left_out, state.keeper.largest(),
+        query, condition, own, counts.best[:, 0], np.maximum(counts.best[:, 1], own),
+        tuple(curves), counts.others, counts.left_out, counts.keeper.largest(),
     )  # fmt: skip
 
 
 @dataclass
-class _State:
+class _Counts:
     """What a search has counted so far."""
 
     changed: Changed
@@ -94,34 +107,16 @@ class _State:
     rows: Int64
     query: Int64
     condition: Int64
+    own_place: Int64
     tallies: list[Tally]
     keeper: Keeper
-    own_place: Int64
     best: Float32
     others: Int64
     left_out: int = 0
 
-    def meet(
-        self,
-        encoder: Encoder,
-        vectors: Float32,
-        references: Float32,
-        rows: Int64,
-        views: Sequence[int],
-    ) -> None:
-        """Compare a block of changed images with all references."""
-        # of the images in a block few are of one query: who is allowed is found once each
-        allowed = self._allowed(rows)
-        seen = [seen_vectors(encoder, vectors, view) for view in views]
-        for start in range(0, len(references), REFERENCE_BLOCK):
-            block = np.asarray(references[start : start + REFERENCE_BLOCK], np.float64)
-            similarity = (seen[0] @ block.T).astype(np.float32)
-            for view in seen[1:]:
-                np.maximum(similarity, (view @ block.T).astype(np.float32), out=similarity)
-            self._count(similarity, allowed[:, start : start + len(block)], rows, start)
-
-    def _allowed(self, rows: Int64) -> Bool:
+    def allowed(self, rows: Int64) -> Bool:
         """Return which references are not wrong for each changed image, (rows, references)."""
+        # few images of a block are of one query: what it shows is found once
         result = np.zeros((len(rows), len(self.rows)), np.bool_)
         known: dict[tuple[int, bool], Int64] = {}
         for row, number in enumerate(rows):
@@ -134,7 +129,7 @@ class _State:
             result[row, known[query, shows]] = True
         return result
 
-    def _count(self, similarity: Float32, allowed: Bool, rows: Int64, start: int) -> None:
+    def add(self, similarity: Float32, allowed: Bool, rows: Int64, start: int) -> None:
         """Add a block of similarities, (rows, references), to the counts."""
         self.others[rows] += (~allowed).sum(axis=1)
         wrong = np.where(allowed, np.float32(-np.inf), similarity)
@@ -142,9 +137,8 @@ class _State:
         twin = self._twins_of(allowed, rows, start)
         best_twin = np.where(twin, similarity, np.float32(-np.inf)).max(axis=1)
         self.best[rows, 1] = np.maximum(self.best[rows, 1], best_twin)
-        inside = (self.own_place[rows] >= start) & (
-            self.own_place[rows] < start + similarity.shape[1]
-        )
+        column = self.own_place[rows] - start
+        inside = (column >= 0) & (column < similarity.shape[1])
         self.left_out += int(allowed.sum()) - int(inside.sum())
         for number in np.unique(self.condition[rows]):
             mine = self.condition[rows] == number

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from visleak.robustness.curves import AtThreshold, Curve, auc_text, thinned
 from visleak.robustness.results import Direct, Judged, Robustness, Tested
 from visleak.stats import percent
 from visleak.storage import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 KIND: Final = "visleak robustness"
 RESULT: Final = "robustness.json"
@@ -292,7 +295,7 @@ def _corners(curve: Curve, floor: float) -> tuple[list[float], list[float]]:
     return [floor, *np.maximum(fpr, floor), 1.0], [0.0, *tpr, 1.0]
 
 
-def _mark(axes: Any, curve: Curve, colour: str, floor: float) -> None:
+def _mark(axes: Axes, curve: Curve, colour: str, floor: float) -> None:
     """Mark the thresholds on a curve."""
     for each in curve.at:
         at = (max(each.fpr, floor), each.true.share)
@@ -304,7 +307,7 @@ def _mark(axes: Any, curve: Curve, colour: str, floor: float) -> None:
         )
 
 
-def _axes_of_rates(axes: Any, floor: float) -> None:
+def _axes_of_rates(axes: Axes, floor: float) -> None:
     """Set up the two axes; the left end stands for a rate of zero."""
     decades = range(math.ceil(math.log10(floor) + 0.3), 1)
     axes.set_xscale("log")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,12 @@ import visleak
 from visleak import pipeline
 from visleak.auditing import open_cache, workers_for
 from visleak.encoders import load_encoder
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress
-from visleak.pipeline.encoded_set import EncodedSet, refuse_lost
+from visleak.pipeline.encoded_set import refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import GRADES, Bytes8, Encoder, Fingerprints, ImageSet, Int64, Unreadable
 from visleak.robustness.conditions import Condition, named
@@ -29,10 +30,10 @@ from visleak.robustness.direct import Searched, search
 from visleak.robustness.queries import (
     NOT_APPLICABLE,
     Changed,
+    Collection,
     Twins,
     changed_set,
     drawn,
-    find_twins,
 )
 from visleak.robustness.results import IMAGES, Direct, Robustness, Tested
 from visleak.robustness.verified import Verdicts, judge
@@ -44,7 +45,7 @@ QUERIES: Final = 200
 #: Queries of the contact sheet.
 SHEET_TRIES: Final = 10
 
-Source = str | os.PathLike[str] | ImageSet | Sequence[Any]
+Source = str | os.PathLike[str] | ImageSet | Sequence[object]
 
 
 def robustness(
@@ -84,33 +85,28 @@ def robustness(
     if (isinstance(queries, int) and queries < 0) or not encoders:
         raise UsageError("queries must be 0 (all) or more, and encoders at least one")
     chosen = named(conditions)
-    makers = _distinct([load_encoder(encoder) for encoder in encoders])
+    makers = [load_encoder(encoder) for encoder in encoders]
+    name, count = Counter(maker.name for maker in makers).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"encoder {name!r} is given twice")
     images = open_image_set(source)
     source_text = images.source
     wanted = queries if isinstance(queries, int) else len(queries)
     changes = min(wanted or len(images), len(images)) * len(chosen)
     processes = workers_for(len(images) + changes, workers)
     with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:
-        listed = fingerprint(images, makers[0], place)
-        if len(listed) < 2:
-            raise VisleakError(
-                f"set {images.name!r} has {len(listed)} readable images; at least 2 are needed to"
-                " look for one among others"
-            )
-        unreadable = len(listed.problems) + len(images.problems)
-        own = EncodedSet(images, listed).readable()
-        images, first = own.images, own.fingerprints
+        own = Collection.read(images, makers[0], place, verify=verify)
+        images, first = own.images, own.prints
         prints = {makers[0].name: first}
         prints |= {maker.name: fingerprint(images, maker, place) for maker in makers[1:]}
         for made in prints.values():
             refuse_lost(images.name, made.problems)
-        twins = find_twins(images, first, place, verify=verify)
         # a cheaper way to decode may forgive a damage that another does not
         readable = reduce(np.intersect1d, [made.rows for made in prints.values()])
         taken = _taken(images, readable, queries, seed)
         changed = changed_set(images, readable, taken, chosen)
         found = tuple(
-            tested(maker, images, changed, prints[maker.name], twins, thresholds, verify, place)
+            tested(maker, images, changed, prints[maker.name], own.twins, thresholds, verify, place)
             for maker in makers
         )
     return Robustness(
@@ -119,9 +115,9 @@ def robustness(
         references=len(first),
         queries=len(changed.queries),
         seed=seed,
-        twins=len(twins),
-        graded=twins.graded,
-        unreadable=unreadable,
+        twins=len(own.twins),
+        graded=own.twins.graded,
+        unreadable=own.unreadable,
         conditions=chosen,
         encoders=found,
         version=visleak.__version__,
@@ -157,14 +153,6 @@ def _taken(images: ImageSet, readable: Int64, queries: int | Sequence[str], seed
         which = f"{lost[0].as_py()!r} is not one" if len(lost) else "got none"
         raise UsageError(f"queries must be ids of readable images of {images.name!r}; {which}")
     return np.sort(readable[at.to_numpy()])
-
-
-def _distinct(makers: list[Encoder]) -> list[Encoder]:
-    names = [maker.name for maker in makers]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"encoder {name!r} is given twice")
-    return makers
 
 
 def thresholds_for(encoder: Encoder, asked: Sequence[float] = ()) -> dict[str, float]:
@@ -220,7 +208,7 @@ def _image_table(
     """Return what became of every changed image, one row each."""
     count = len(queries)
     names = np.array([condition.name for condition in changed.conditions], dtype=object)
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "encoder": pa.array([name] * count, pa.string()),
         "condition": pa.array(names[found.condition], pa.string()),
         "query": pa.array(changed.names, pa.string()).take(pa.array(found.query)),
@@ -245,26 +233,17 @@ def _direct(
     changed: Changed, queries: Fingerprints, found: Searched, thresholds: dict[str, float]
 ) -> list[Direct]:
     """Return the figures of each condition."""
-    gone = dict.fromkeys(range(len(changed.conditions)), 0)
-    lost = dict(gone)
-    by_name = {condition.name: number for number, condition in enumerate(changed.conditions)}
+    gone, lost = Counter[str](), Counter[str]()
     for problem in queries.problems:
         counts = gone if problem.detail == NOT_APPLICABLE else lost
-        counts[by_name[problem.id.partition("/")[0]]] += 1
+        counts[problem.id.partition("/")[0]] += 1
     result = []
     for number, condition in enumerate(changed.conditions):
         mine = found.condition == number
-        total = int(mine.sum())
-        result.append(
-            Direct(
-                condition.name,
-                total,
-                gone[number],
-                lost[number],
-                Rate.of(int(found.right[mine].sum()), total),
-                Curve.of(found.curves[number], thresholds),
-            )
-        )
+        rate = Rate.of(int(found.right[mine].sum()), int(mine.sum()))
+        curve = Curve.of(found.curves[number], thresholds)
+        name = condition.name
+        result.append(Direct(name, rate.total, gone[name], lost[name], rate, curve))
     return result
 
 
@@ -276,14 +255,9 @@ def _pooled(
     original: bool,
 ) -> Curve | None:
     """Return the curve of the untransformed images, or of the paper's transformed ones."""
-    wanted: Int64 = np.array(
-        [
-            number
-            for number, condition in enumerate(conditions)
-            if condition.group == "paper" and (condition.name == "original") == original
-        ],
-        np.int64,
-    )
-    if not len(wanted):
-        return None
-    return Curve.of(Roc.pooled([found.curves[number] for number in wanted]), thresholds)
+    wanted = [
+        curve
+        for condition, curve in zip(conditions, found.curves, strict=True)
+        if condition.group == "paper" and (condition.name == "original") == original
+    ]
+    return Curve.of(Roc.pooled(wanted), thresholds) if wanted else None

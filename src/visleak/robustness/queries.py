@@ -13,10 +13,22 @@ import pyarrow as pa
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
+from visleak.errors import VisleakError
 from visleak.images import decode
 from visleak.pipeline import RunContext
-from visleak.pipeline.encoded_set import refuse_lost
-from visleak.records import GRADES, Bytes8, Fingerprints, Grade, ImageSet, Int64, Opener, Unreadable
+from visleak.pipeline.encoded_set import EncodedSet, refuse_lost
+from visleak.pipeline.fingerprints import fingerprint
+from visleak.records import (
+    GRADES,
+    Bytes8,
+    Encoder,
+    Fingerprints,
+    Grade,
+    ImageSet,
+    Int64,
+    Opener,
+    Unreadable,
+)
 from visleak.robustness.changes import LONG_SIDE
 from visleak.robustness.conditions import CONDITIONS, Condition, bounded
 from visleak.settings import Settings
@@ -154,6 +166,31 @@ class Twins:
         found.update(map(int, self.right[np.isin(self.left, wanted)]))
         found.update(map(int, self.left[np.isin(self.right, wanted)]))
         return found
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The readable images of a set, their fingerprints, and the pairs that show one image."""
+
+    images: ImageSet
+    prints: Fingerprints
+    twins: Twins
+    unreadable: int
+
+    @classmethod
+    def read(
+        cls, images: ImageSet, encoder: Encoder, place: RunContext, *, verify: bool
+    ) -> Collection:
+        """Return the collection of a set; refuse one without a pair."""
+        prints = fingerprint(images, encoder, place)
+        if len(prints) < 2:
+            raise VisleakError(
+                f"set {images.name!r} has {len(prints)} readable images; at least 2 are needed"
+            )
+        unreadable = len(prints.problems) + len(images.problems)
+        own = EncodedSet(images, prints).readable()
+        twins = find_twins(own.images, own.fingerprints, place, verify=verify)
+        return cls(own.images, own.fingerprints, twins, unreadable)
 
 
 def find_twins(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -21,68 +21,45 @@ SCHEMA: Final = 1
 #: candidate.
 IMAGES: Final = pa.schema(
     [
-        ("encoder", pa.string()),
-        ("condition", pa.string()),
-        ("query", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("similarity", pa.float32()),
-        ("best_wrong", pa.float32()),
-        ("first", pa.bool_()),
-        ("pipeline_first", pa.bool_()),
-        ("grade", pa.string()),
-        ("probability", pa.float32()),
+        *((name, pa.string()) for name in ("encoder", "condition", "query")),
+        *(("width", pa.int32()), ("height", pa.int32())),
+        *(("similarity", pa.float32()), ("best_wrong", pa.float32())),
+        *(("first", pa.bool_()), ("pipeline_first", pa.bool_())),
+        *(("grade", pa.string()), ("probability", pa.float32())),
     ]
 )
 
 
 @dataclass(frozen=True)
 class Direct:
-    """One condition under one encoder.
+    """One condition under one encoder."""
 
-    Attributes:
-        condition: name.
-        applies: changed images.
-        not_applicable: queries to which the condition does not apply.
-        unreadable: queries that could not be read or changed.
-        r1: share whose most similar reference is the original, or a twin of it.
-        curve: true pairs against all others.
-    """
+    condition: str  # name
+    applies: int  # changed images
+    not_applicable: int  # queries to which the condition does not apply
+    unreadable: int  # queries that could not be read or changed
+    r1: Rate  # share whose most similar reference is the original, or a twin of it
+    curve: Curve  # true pairs against all others
 
-    condition: str
-    applies: int
-    not_applicable: int
-    unreadable: int
-    r1: Rate
-    curve: Curve
-
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what is stored."""
         return without_condition(self) | self.curve.as_dict()
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One condition under the whole pipeline: candidates, verification, grade.
+    """One condition under the whole pipeline: candidates, verification, grade."""
 
-    Attributes:
-        condition: name.
-        r1: share whose reference of highest probability is the original, or a twin of it.
-        near_or_exact: share whose pair with the original is graded so.
-        among_candidates: share whose original is a candidate.
-        wrong_near, wrong_exact: wrong pairs graded so.
-        wrong_candidates: wrong pairs that were candidates.
-    """
-
-    condition: str
-    r1: Rate
-    near_or_exact: Rate
-    among_candidates: Rate
+    condition: str  # name
+    r1: Rate  # share whose reference of highest probability is the original, or a twin of it
+    near_or_exact: Rate  # share whose pair with the original is graded so
+    among_candidates: Rate  # share whose original is a candidate
+    # wrong_near, wrong_exact: wrong pairs graded so
     wrong_near: int
     wrong_exact: int
-    wrong_candidates: int
+    wrong_candidates: int  # wrong pairs that were candidates
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what is stored."""
         return without_condition(self)
 
@@ -101,32 +78,24 @@ class Wrong:
 
 @dataclass(frozen=True)
 class Tested:
-    """One encoder.
+    """One encoder."""
 
-    Attributes:
-        name, digest: of the encoder.
-        thresholds: at which curves are read, by name.
-        direct: one a condition.
-        original, trans: curves of the untransformed images and of the paper's 18 transformed
-            conditions pooled; ``None`` if none of them was asked for.
-        pipeline: one a condition for the built-in encoder, else empty.
-        wrong: wrong pairs that the pipeline grades near or exact.
-        left_out: pairs of the direct search that are neither true nor wrong.
-        images: rows of ``queries.parquet``, see :data:`IMAGES`.
-    """
-
+    # name, digest: of the encoder
     name: str
     digest: str
-    thresholds: dict[str, float]
-    direct: tuple[Direct, ...]
+    thresholds: dict[str, float]  # at which curves are read, by name
+    direct: tuple[Direct, ...]  # one a condition
+    # original, trans: curves of the untransformed images and of the paper's 18 transformed
+    # conditions pooled; `None` if none of them was asked for
     original: Curve | None
     trans: Curve | None
-    pipeline: tuple[Judged, ...] = ()
-    wrong: tuple[Wrong, ...] = ()
-    left_out: int = 0
+    pipeline: tuple[Judged, ...] = ()  # one a condition for the built-in encoder, else empty
+    wrong: tuple[Wrong, ...] = ()  # wrong pairs that the pipeline grades near or exact
+    left_out: int = 0  # pairs of the direct search that are neither true nor wrong
+    # rows of `queries.parquet`, see IMAGES
     images: pa.Table = field(default_factory=IMAGES.empty_table, repr=False)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what is stored."""
         return {
             "name": self.name,
@@ -186,7 +155,7 @@ class Robustness:
             parts.append(f"{each.name} ranks the original first for {said} ({total:,} changed)")
         return "; ".join(parts)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``robustness.json`` holds."""
         return {
             "schema": SCHEMA,
@@ -215,11 +184,7 @@ def _r1(found: Sequence[Direct] | Sequence[Judged]) -> Rate:
     return Rate.of(sum(each.r1.count for each in changed), sum(each.r1.total for each in changed))
 
 
-def without_condition(record: Direct | Judged) -> dict[str, Any]:
+def without_condition(record: Direct | Judged) -> dict[str, object]:
     """Return the numbers of a condition, by which they are stored; a curve is apart."""
-    values: dict[str, Any] = {
-        each.name: as_plain(getattr(record, each.name))
-        for each in fields(record)
-        if each.name not in ("condition", "curve")
-    }
-    return values
+    names = (each.name for each in fields(record) if each.name not in ("condition", "curve"))
+    return {name: as_plain(getattr(record, name)) for name in names}

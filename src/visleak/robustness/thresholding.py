@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress
-from visleak.pipeline.encoded_set import EncodedSet, refuse_lost
+from visleak.pipeline.encoded_set import refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.thresholds import KIND, SCHEMA
 from visleak.records import Encoder, Float32, Int64
@@ -29,7 +29,7 @@ from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.curves import plain
 from visleak.robustness.direct import Searched, search
 from visleak.robustness.experiment import Source
-from visleak.robustness.queries import Changed, changed_set, drawn, find_twins
+from visleak.robustness.queries import Changed, Collection, changed_set, drawn
 from visleak.stats import Rate
 from visleak.stats.binomial import (
     CONFIDENCE,
@@ -115,7 +115,7 @@ class Calibration:
                 )
         return result
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> dict[str, object]:
         """Return what the file holds for the encoder."""
         return {
             "name": self.encoder,
@@ -141,7 +141,7 @@ class Calibration:
             },
         }
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the file: entries keyed by the encoder's digest."""
         return {"kind": KIND, "schema": SCHEMA, "encoders": {self.digest: self.entry()}}
 
@@ -193,16 +193,8 @@ def calibrate(
     source_text = images.source
     processes = workers_for(len(images) * (1 + len(chosen)), workers)
     with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:
-        prints = fingerprint(images, maker, place)
-        if len(prints) < 2:
-            raise VisleakError(
-                f"set {images.name!r} has {len(prints)} readable images; at least 2 are needed"
-                " for a pair"
-            )
-        unreadable = len(prints.problems) + len(images.problems)
-        own = EncodedSet(images, prints).readable()
-        images, prints = own.images, own.fingerprints
-        twins = find_twins(images, prints, place, verify=verify)
+        own = Collection.read(images, maker, place, verify=verify)
+        images, prints, twins = own.images, own.prints, own.twins
         changed = changed_set(images, prints.rows, drawn(prints.rows, queries, seed), chosen)
         made = fingerprint(changed.images, maker, place)
         refuse_lost(images.name, made.problems)
@@ -228,7 +220,7 @@ def calibrate(
         collection=images.name,
         source=source_text,
         images=len(prints),
-        unreadable=unreadable,
+        unreadable=own.unreadable,
         queries=len(changed.queries),
         seed=seed,
         twins=len(twins),
@@ -302,48 +294,36 @@ RESAMPLES: Final = 1000
 
 @dataclass(frozen=True)
 class Level:
-    """One threshold and what is known about it.
+    """One threshold and what is known about it."""
 
-    Attributes:
-        name: ``hard`` or ``soft``.
-        asked: false-positive rate asked for.
-        threshold: similarity.
-        supported: there are at least ``1 / asked`` pairs of different images to read the rate
-            off; if not, the threshold lies just above the largest similarity seen.
-        false, pairs: wrong pairs at or above it, of all: one pair of images counts once for
-            each condition and either way round.
-        image_pairs: pairs of different images, each counted once.
-        upper_pairs: one-sided 95 % upper bound of the rate, as if all ``pairs`` were independent
-            (Clopper & Pearson). They are not: take it as the lower end of what may be.
-        upper_independent: the same, as if the ``image_pairs`` were independent of each other.
-        upper_images: the same, however the pairs of an image depend on each other (Hoeffding).
-        interval: 95 % bootstrap interval of the rate over images; ``None`` if nothing was seen.
-        original: share of the untransformed images at or above it.
-        changed: share of the transformed ones.
-        conditions: the share by condition.
-    """
-
-    name: str
-    asked: float
-    threshold: float
+    name: str  # `hard` or `soft`
+    asked: float  # false-positive rate asked for
+    threshold: float  # similarity
+    # there are at least `1 / asked` pairs of different images to read the rate off; if not, the
+    # threshold lies just above the largest similarity seen
     supported: bool
+    # false, pairs: wrong pairs at or above it, of all: one pair of images counts once for each
+    # condition and either way round
     false: int
     pairs: int
-    image_pairs: int
+    image_pairs: int  # pairs of different images, each counted once
+    # one-sided 95 % upper bound of the rate, as if all `pairs` were independent (Clopper &
+    # Pearson). They are not: take it as the lower end of what may be
     upper_pairs: float
-    upper_independent: float
-    upper_images: float
+    upper_independent: float  # the same, as if the `image_pairs` were independent of each other
+    upper_images: float  # the same, however the pairs of an image depend on each other (Hoeffding)
+    # 95 % bootstrap interval of the rate over images; `None` if nothing was seen
     interval: tuple[float, float] | None
-    original: Rate
-    changed: Rate
-    conditions: dict[str, Rate]
+    original: Rate  # share of the untransformed images at or above it
+    changed: Rate  # share of the transformed ones
+    conditions: dict[str, Rate]  # the share by condition
 
     @property
     def rate(self) -> float:
         """False-positive rate seen."""
         return self.false / self.pairs
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what is stored."""
         return {
             "asked": self.asked,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
@@ -18,15 +18,6 @@ from visleak.settings import Settings
 from visleak.stats import Rate
 
 _EXACT, _NEAR = GRADES.index(Grade.EXACT), GRADES.index(Grade.NEAR)
-
-
-@dataclass(frozen=True)
-class _Judgement:
-    """Candidate pairs with what is true of them."""
-
-    own: Bool  # pairs with the original
-    twin: Bool  # pairs with the original or a twin of it
-    wrong: Bool  # pairs with what is neither, nor shown in a collage
 
 
 @dataclass(frozen=True)
@@ -58,69 +49,65 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
         outcome.sides[images.name].fingerprints,
     )
     query, condition = changed.parts(left.rows)
-    about = _judgement(pairs, right.rows, query, condition, changed, twins)
+    own, twin, wrong = _told_apart(pairs, right.rows, query, condition, changed, twins)
     first = _first(pairs, grades, outcome.sides[images.name].order)
-    hit = np.zeros(len(left), np.bool_)
-    hit[pairs.query[first]] = about.twin[first]
-    proposed = np.zeros(len(left), np.bool_)
-    proposed[pairs.query[about.own]] = True
+    hit, proposed = (np.zeros(len(left), np.bool_) for _ in range(2))
+    hit[pairs.query[first]] = twin[first]
+    proposed[pairs.query[own]] = True
     own_grade = np.full(len(left), -1, np.int8)
-    own_grade[pairs.query[about.own]] = grades.grade[about.own]
+    own_grade[pairs.query[own]] = grades.grade[own]
     probability = np.full(len(left), np.nan, np.float32)
-    probability[pairs.query[about.own]] = grades.probability[about.own]
+    probability[pairs.query[own]] = grades.probability[own]
     judged = []
     for number, each in enumerate(changed.conditions):
-        mine, total = condition == number, int((condition == number).sum())
-        wrong = about.wrong & mine[pairs.query]
-        judged.append(
-            Judged(
-                each.name,
-                Rate.of(int(hit[mine].sum()), total),
-                Rate.of(int(np.isin(own_grade[mine], (_EXACT, _NEAR)).sum()), total),
-                Rate.of(int(proposed[mine].sum()), total),
-                int((wrong & (grades.grade == _NEAR)).sum()),
-                int((wrong & (grades.grade == _EXACT)).sum()),
-                int(wrong.sum()),
-            )
+        mine = condition == number
+        there = wrong & mine[pairs.query]
+        near = np.isin(own_grade, (_EXACT, _NEAR))
+        r1, graded, candidates = (
+            Rate.of(int(found[mine].sum()), int(mine.sum())) for found in (hit, near, proposed)
         )
-    shown = np.flatnonzero(about.wrong & np.isin(grades.grade, (_EXACT, _NEAR)))
+        wrong_near, wrong_exact = (
+            int((there & (grades.grade == grade)).sum()) for grade in (_NEAR, _EXACT)
+        )
+        all_wrong = int(there.sum())
+        judged.append(Judged(each.name, r1, graded, candidates, wrong_near, wrong_exact, all_wrong))
+    shown = np.flatnonzero(wrong & np.isin(grades.grade, (_EXACT, _NEAR)))
     shown = shown[np.lexsort((shown, -grades.probability[shown]))]
     wrong_pairs = tuple(
-        _wrong(int(row), pairs, grades, changed, query, condition, right.ids) for row in shown
+        Wrong(
+            changed.conditions[condition[at]].name,
+            changed.names[query[at]],
+            right.ids[int(pairs.reference[row])].as_py(),
+            GRADES[grades.grade[row]],
+            round(float(grades.probability[row]), 4),
+            grades.reason[row],
+        )
+        for row, at in zip(shown, pairs.query[shown], strict=True)
     )
     return Verdicts(tuple(judged), wrong_pairs, hit, own_grade, probability)
 
 
-def _judgement(
-    pairs: Pairs,
-    rows: Int64,
-    query: Int64,
-    condition: Int64,
-    changed: Changed,
-    twins: Twins,
-) -> _Judgement:
-    """Tell true, twin and wrong pairs apart."""
+def _told_apart(
+    pairs: Pairs, rows: Int64, query: Int64, condition: Int64, changed: Changed, twins: Twins
+) -> tuple[Bool, Bool, Bool]:
+    """Return which pairs are with the original, with it or a twin of it, and which are wrong.
+
+    A pair with what is shown in a collage is neither.
+    """
     owner = changed.queries[query[pairs.query]]
     reference = rows[pairs.reference]
     own = reference == owner
     twin, allowed = own.copy(), own.copy()
-    for start, stop in _runs(pairs.query):
+    starts = np.flatnonzero(np.diff(pairs.query, prepend=-1))
+    for start, stop in pairwise([*starts, len(own)]):
         number = int(pairs.query[start])
         same = twins.of([int(owner[start])])
         twin[start:stop] = np.isin(reference[start:stop], list(same))
         company: list[int] = []
         if changed.conditions[int(condition[number])].others:
             company = changed.company[int(query[number])].tolist()
-        shown = same | twins.of(company)
-        allowed[start:stop] = np.isin(reference[start:stop], list(shown))
-    return _Judgement(own, twin, ~allowed)
-
-
-def _runs(query: Int64) -> list[tuple[int, int]]:
-    """Return where each query's pairs begin and end."""
-    starts = np.flatnonzero(np.diff(query, prepend=-1))
-    stops = [*starts[1:], len(query)]
-    return [(int(a), int(b)) for a, b in zip(starts, stops, strict=True)]
+        allowed[start:stop] = np.isin(reference[start:stop], list(same | twins.of(company)))
+    return own, twin, ~allowed
 
 
 def _first(pairs: Pairs, grades: Grades, order: Int64) -> Int64:
@@ -128,23 +115,3 @@ def _first(pairs: Pairs, grades: Grades, order: Int64) -> Int64:
     probability: Float32 = np.nan_to_num(grades.probability, nan=-1.0)
     ranked = np.lexsort((order[pairs.reference], -pairs.similarity, -probability, pairs.query))
     return np.asarray(ranked[np.flatnonzero(np.diff(pairs.query[ranked], prepend=-1))])
-
-
-def _wrong(
-    row: int,
-    pairs: Pairs,
-    grades: Grades,
-    changed: Changed,
-    query: Int64,
-    condition: Int64,
-    ids: pa.StringArray,
-) -> Wrong:
-    number = int(pairs.query[row])
-    return Wrong(
-        changed.conditions[int(condition[number])].name,
-        changed.names[int(query[number])],
-        ids[int(pairs.reference[row])].as_py(),
-        GRADES[int(grades.grade[row])],
-        round(float(grades.probability[row]), 4),
-        grades.reason[row],
-    )

@@ -45,36 +45,26 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """The result of a classifier on a set.
+    """The result of a classifier on a set."""
 
-    Attributes:
-        file: of the predictions.
-        set, model: their names.
-        images: with a prediction.
-        accuracy: share of the labelled images whose best class is theirs; ``None`` without labels.
-        top_5: share of those whose class is among the best five; ``None`` without labels, or where
-            there are no more than five classes.
-        unreadable: images without a prediction, and the file that lists them.
-        classes: their number, and how their meaning is known.
-        notes: what a reader must know, one line each.
-        seconds: of a network: reading and computing.
-        templates: of zero-shot classification: their name and number.
-        prompts, cut: number of prompts, and of those longer than the context.
-    """
-
-    file: Path
+    file: Path  # of the predictions
+    # set, model: their names
     set: str
     model: str
-    images: int
+    images: int  # with a prediction
+    # share of the labelled images whose best class is theirs; `None` without labels
     accuracy: Rate | None
+    # share of those whose class is among the best five; `None` without labels, or where there are
+    # no more than five classes
     top_5: Rate | None
-    unreadable: int
+    unreadable: int  # images without a prediction, and the file that lists them
     unreadable_file: Path | None
-    classes: int
+    classes: int  # their number, and how their meaning is known
     rule: str
-    notes: tuple[str, ...] = ()
-    seconds: float | None = None
-    templates: tuple[str, int] | None = None
+    notes: tuple[str, ...] = ()  # what a reader must know, one line each
+    seconds: float | None = None  # of a network: reading and computing
+    templates: tuple[str, int] | None = None  # of zero-shot classification: their name and number
+    # prompts, cut: number of prompts, and of those longer than the context
     prompts: int = 0
     cut: int = 0
 

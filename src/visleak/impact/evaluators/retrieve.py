@@ -45,27 +45,18 @@ from visleak.reporting import Document
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """The result of image-to-text retrieval.
+    """The result of image-to-text retrieval."""
 
-    Attributes:
-        file: of the predictions.
-        name, model: of the set and the model; empty for stored vectors.
-        queries: images with a caption of their own, which were ranked.
-        collection: captions that they were compared with.
-        recalls: at 1, 5 and 10.
-        unreadable: images without a vector, and the file that lists them.
-        notes: what a reader must know, one line each.
-    """
-
-    file: Path
+    file: Path  # of the predictions
+    # name, model: of the set and the model; empty for stored vectors
     name: str
     model: str
-    queries: int
-    collection: int
-    recalls: Sequence[Recall]
-    unreadable: int
+    queries: int  # images with a caption of their own, which were ranked
+    collection: int  # captions that they were compared with
+    recalls: Sequence[Recall]  # at 1, 5 and 10
+    unreadable: int  # images without a vector, and the file that lists them
     unreadable_file: Path | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know, one line each
 
 
 @dataclass(frozen=True)
