@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.documents import as_plain
 from visleak.errors import UsageError
 from visleak.pipeline.rates import ContentPairs
 from visleak.records import GRADES
@@ -53,11 +54,13 @@ class Tally:
         """Distinct test images in them."""
         return sum(self.images.values())
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
-        total = {"pairs": self.all_pairs, "images": self.all_images}
-        kinds = {g: {"pairs": self.pairs[g], "images": self.images[g]} for g in self.pairs}
-        return kinds | {"total": total}
+        kinds: dict[str, object] = {
+            grade: {"pairs": count, "images": self.images[grade]}
+            for grade, count in self.pairs.items()
+        }
+        return kinds | {"total": {"pairs": self.all_pairs, "images": self.all_images}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class State:
         both = {"train-test": self.leaks, "within": self.within}
         return {name: tally for name, tally in both.items() if tally is not None}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
         kinds = {name: tally.as_dict() for name, tally in self.kinds.items()}
         return {"types": kinds, "pairs": self.pairs, "images": self.images}
@@ -170,7 +173,7 @@ class Example:
         *others, last = (f"{each}th" for each in self.percentiles)
         return f"{', '.join(others)}{' and ' if others else ''}{last} percentile"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
         names = ("query_set", "query", "reference_set", "reference", "similarity", "judged")
         return {
@@ -225,32 +228,15 @@ class Review:
     settled: Mapping[str, int]  # number of pairs of each grade; disputed ones have none
     disputes: tuple[Dispute, ...]  # the disputed pairs
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints; a kappa that is not defined is ``None``."""
         return {
             "judged": self.agreement.judged,
             "disputed": self.agreement.disputed,
             "settled": dict(self.settled),
             "reviewers": {name: dict(counts) for name, counts in self.judgments.items()},
-            "kappas": [
-                {
-                    "reviewers": list(each.reviewers),
-                    "pairs": each.pairs,
-                    "agreed": each.agreed,
-                    "kappa": None if math.isnan(each.kappa) else each.kappa,
-                }
-                for each in self.agreement.kappas
-            ],
-            "disputes": [
-                {
-                    "query_set": each.query_set,
-                    "query": each.query,
-                    "reference_set": each.reference_set,
-                    "reference": each.reference,
-                    "said": dict(each.said),
-                }
-                for each in self.disputes
-            ],
+            "kappas": as_plain(self.agreement.kappas),
+            "disputes": as_plain(self.disputes),
         }
 
 
@@ -317,7 +303,7 @@ class SetCounts:
         """Distinct test images with a duplicate, of all that could be read."""
         return Rate.of(self.after.images, self.size)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
         return {
             "query_set": self.query_set,
@@ -352,7 +338,7 @@ class Counts:
     changed: int
     added: int
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints: all of it."""
         return {
             "kind": KIND,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -279,20 +279,15 @@ def _leak(name: str, level: Level, pairs: pa.Table, ids: pa.Array, *, alone: boo
     own = pairs.filter(pc.is_in(pairs[level.scale], pa.array(level.names)))
     code = pc.index_in(own[level.scale], pa.array(level.names)).to_numpy()
     place = pc.index_in(own["query"].combine_chunks(), ids).to_numpy(zero_copy_only=False)
+    place = place.astype(np.int64)
     relation = pc.index_in(own["label_relation"], pa.array(RELATIONS))
-    relation = pc.fill_null(relation, RELATIONS.index("unknown")).to_numpy()
-    leaked, kind = _of_images(len(ids), place.astype(np.int64), relation.astype(np.int8))
+    relation = pc.fill_null(relation, RELATIONS.index("unknown")).to_numpy().astype(np.int8)
+    leaked, kind = np.zeros(len(ids), np.bool_), np.full(len(ids), -1, np.int8)
+    # written from the last row to the first: the relation of the most similar pair stays
+    leaked[place], kind[place[::-1]] = True, relation[::-1]
     if alone:
         best = np.full(len(ids), len(level.names))
-        np.minimum.at(best, place.astype(np.int64), code)
+        np.minimum.at(best, place, code)
         leaked &= best == level.code
         kind[~leaked] = -1
     return Leak(name, leaked, kind)
-
-
-def _of_images(images: int, place: Any, relation: Int8) -> tuple[Bool, Int8]:
-    """Return which images leak, and the relation of their labels to the first in the rows."""
-    leaked, kind = np.zeros(images, np.bool_), np.full(images, -1, np.int8)
-    # written from the last row to the first: the most similar one stays
-    leaked[place], kind[place[::-1]] = True, relation[::-1]
-    return leaked, kind

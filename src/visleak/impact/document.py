@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,10 +23,10 @@ from visleak.impact.results import (
     Flip,
     Gap,
     Impact,
+    MatchedComparison,
     Row,
 )
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
-from visleak.stats.estimates import Estimate
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak impact"
@@ -111,59 +111,54 @@ def files(result: Impact) -> dict[str, File]:
 
 def _stored(result: Impact) -> dict[str, pa.Table]:
     """Return the tables of files: numbers as they are, in the metric's unit."""
-    effects = [
-        (
-            *(effect.model, effect.metric, effect.lower, row.leak, row.subset, row.images),
-            *(*_ends(row.score), *_ends(row.gain), row.deviation, row.draws, row.overlap),
-        )
-        for effect in result.effects
-        for row in effect.rows
-    ]
-    comparisons = [
-        (
-            *(effect.model, effect.metric, each.leak, each.leaked, each.others),
-            *(*_ends(each.difference), each.p, each.adjusted),
-            *(each.within_classes, each.within_classes_adjusted),
-            *(*_ends(each.fair), *_ends(each.inflation), each.classes_lost, *_matched(each)),
-        )
-        for effect in result.effects
-        for each in effect.comparisons
-    ]
-    flips = [
-        (
-            *(flip.metric, flip.leak, flip.first, flip.second, flip.original, flip.fair),
-            *(flip.flipped, flip.chance, flip.behind, flip.images),
-        )
-        for flip in result.flips
-    ]
-    gaps = [
-        (
-            *(gap.model, gap.metric, gap.images, *_ends(gap.original), *_ends(gap.fair)),
-            *(*_ends(gap.gap), gap.relative, gap.p, *gap.changed),
-        )
-        for gap in result.gaps
-    ]
+    effects = result.effects
     return {
-        "impact.csv": _arrow(_EFFECTS, effects),
-        "comparisons.csv": _arrow(_COMPARISONS, comparisons),
-        "flips.csv": _arrow(_FLIPS, flips),
-        "gaps.csv": _arrow(_GAPS, gaps),
+        "impact.csv": _arrow(
+            _EFFECTS,
+            [
+                # without `dominated`, which is last
+                (effect.model, effect.metric, effect.lower, *_flat(row)[:-1])
+                for effect in effects
+                for row in effect.rows
+            ],
+        ),
+        "comparisons.csv": _arrow(
+            _COMPARISONS,
+            [
+                (
+                    effect.model,
+                    effect.metric,
+                    *_flat(replace(each, twinned=None))[:-1],
+                    *_twins(each.twinned),
+                )
+                for effect in effects
+                for each in effect.comparisons
+            ],
+        ),
+        "flips.csv": _arrow(_FLIPS, [_flat(flip) for flip in result.flips]),
+        "gaps.csv": _arrow(_GAPS, [_flat(gap) for gap in result.gaps]),
     }
 
 
-def _ends(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high
+def _flat(value: object) -> tuple[object, ...]:
+    """Return the fields of a record in their order, and those of records and tuples in it."""
+    if is_dataclass(value):
+        value = tuple(getattr(value, each.name) for each in fields(value))
+    return (
+        tuple(each for part in value for each in _flat(part))
+        if isinstance(value, tuple)
+        else (value,)
+    )
 
 
-def _matched(each: Comparison) -> tuple[float, ...]:
-    twins = each.twinned
+def _twins(twins: MatchedComparison | None) -> tuple[object, ...]:
     if twins is None:
         return (0, 0, *[math.nan] * 6)
-    images = (twins.leaked, twins.leaked * twins.twins, twins.score)
-    return (*images, *_ends(twins.difference), twins.p, twins.adjusted)
+    counts = (twins.leaked, twins.leaked * twins.twins)
+    return (*counts, twins.score, *_flat(twins.difference), twins.p, twins.adjusted)
 
 
-def _arrow(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+def _arrow(names: Sequence[str], rows: Sequence[Sequence[object]]) -> pa.Table:
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
 
@@ -174,23 +169,23 @@ def document(result: Impact, medium: Medium = "files") -> Document:
     brief = medium == "terminal"
     shown = _brief(result) if brief else result
     left = [leak for leak, count in result.leaks.items() if count and leak not in shown.leaks]
+    scatter = Figure("fair", "Original against fair scores", fair_scatter(result), shown=True)
     notes = [about(result), "in parentheses: 95 % intervals", *result.notes, *_left_out(result)]
     return Document(
         title=TITLE,
         headline=first,
         lines=tuple(more),
         tables=tuple(table for table in tables(shown, brief=brief) if table.rows),
-        figures=() if brief else (*_gains(result, medium), *_scatter(result)),
+        figures=() if brief else (_gains(result, medium), scatter),
         notes=(*notes, *([f"in the files only: {', '.join(left)}"] if left else [])),
         reading=() if brief else tuple(_reading(result)),
     )
 
 
-def _gains(result: Impact, medium: Medium) -> Iterator[Figure]:
+def _gains(result: Impact, medium: Medium) -> Figure:
     title = "Gains of parts of the benchmark over the whole"
     if medium == "files":
-        yield Figure("gains", title, gains(result), shown=True)
-        return
+        return Figure("gains", title, gains(result), shown=True)
     every = [leak for leak, count in result.leaks.items() if count]
     main = result.principal
     # what is hard or soft says more than what is soft only
@@ -199,11 +194,7 @@ def _gains(result: Impact, medium: Medium) -> Iterator[Figure]:
     if len(drawn) < len(every):
         title += f"; {len(drawn)} of {len(every)} leaks, gains.svg has all"
     # one panel beneath the other, so that a phone shows them large enough
-    yield Figure("gains", title, gains(result, columns=1, only=drawn))
-
-
-def _scatter(result: Impact) -> Iterator[Figure]:
-    yield Figure("fair", "Original against fair scores", fair_scatter(result), shown=True)
+    return Figure("gains", title, gains(result, columns=1, only=drawn))
 
 
 def _brief(result: Impact) -> Impact:
@@ -306,10 +297,6 @@ def _score(heading: str, percent: bool) -> Column:
     return _number(heading, partial(score, percent=percent))
 
 
-def _signed(heading: str, percent: bool) -> Column:
-    return _number(heading, partial(signed, percent=percent))
-
-
 def _estimate(heading: str, percent: bool, *, sign: bool = False, ends: bool = True) -> Column:
     return _number(heading, partial(estimated, percent=percent, sign=sign, ends=ends))
 
@@ -318,7 +305,7 @@ def _texts(*headings: str) -> list[Column]:
     return [Column(heading=heading) for heading in headings]
 
 
-def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> Table:
+def _table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Table:
     return Table(title, tuple(columns), rows, limit=len(rows))
 
 
@@ -387,7 +374,7 @@ def _side_by_side(
     rows = []
     for leak, subset in parts(result, effects):
         found = [effect.row(leak, subset) for effect in effects]
-        cells: list[Any] = [leak, subset, _images([row for row in found if row is not None])]
+        cells: list[object] = [leak, subset, _images([row for row in found if row is not None])]
         for row in found:
             cells += [None, None] if row is None else [row, row.gain]
         rows.append(cells)
@@ -548,15 +535,22 @@ def _gap_table(result: Impact, gaps: Sequence[Gap], *, brief: bool) -> Table:
         for gap in gaps
     ]
     values = {
-        "original %": [gap.original.value for gap in gaps],
-        "fair %": [gap.fair.value for gap in gaps],
-        "gap": [abs(gap.gap.value) for gap in gaps],
-        "relative %": [abs(gap.relative) for gap in gaps],
+        f"{name}{unit}": [abs(number(gap)) for gap in gaps]
+        for (name, number), unit in zip(_GAP_NUMBERS.items(), (" %", " %", "", " %"), strict=True)
     }
     metric = gaps[0].metric
     what = "Error" if metric == "accuracy" else f"Error ({metric})"
     title = f"{what} on {result.test_set} and on its fair test set"
     return replace(_table(title, columns, rows), bold=_best(values))
+
+
+#: The numbers of a gap that are compared between models.
+_GAP_NUMBERS: Final[Mapping[str, Callable[[Gap], float]]] = {
+    "original": lambda gap: gap.original.value,
+    "fair": lambda gap: gap.fair.value,
+    "gap": lambda gap: gap.gap.value,
+    "relative": lambda gap: gap.relative,
+}
 
 
 def _best(values: Mapping[str, Sequence[float]]) -> frozenset[tuple[int, str]]:
@@ -625,7 +619,7 @@ def _models(results: Mapping[str, Impact]) -> list[str]:
 def _several_fair(results: Mapping[str, Impact]) -> Table:
     """Return scores on all images and on those that do not leak, model by model."""
     columns, named = _texts("model"), []
-    cells: dict[str, list[Any]] = {model: [model] for model in _models(results)}
+    cells: dict[str, list[object]] = {model: [model] for model in _models(results)}
     for name, result in results.items():
         effects = {effect.model: effect for effect in result.first_effects}
         first = next(iter(effects.values()), None)
@@ -635,7 +629,7 @@ def _several_fair(results: Mapping[str, Impact]) -> Table:
         columns += [
             _score(f"{name}: all", percent),
             _estimate(f"{name}: fair", percent),
-            _signed("fair - all", percent),
+            _number("fair - all", partial(signed, percent=percent)),
         ]
         for model, row in cells.items():
             effect = effects.get(model)
@@ -655,15 +649,10 @@ def _several_gaps(results: Mapping[str, Impact]) -> Table:
     columns, values = _texts("model"), {}
     for name, result in own.items():
         first = {gap.model: gap for gap in reversed(result.gaps)}
-        numbers: list[tuple[str, Callable[[Gap], float]]] = [
-            (f"{name}: error %", lambda gap: gap.original.value),
-            (f"{name}: fair %", lambda gap: gap.fair.value),
-            (f"{name}: gap", lambda gap: gap.gap.value),
-            (f"{name}: relative gap %", lambda gap: gap.relative),
-        ]
-        for heading, number in numbers:
-            columns.append(_score(heading, percent=True))
-            values[heading] = [
+        headings = ("error %", "fair %", "gap", "relative gap %")
+        for heading, number in zip(headings, _GAP_NUMBERS.values(), strict=True):
+            columns.append(_score(f"{name}: {heading}", percent=True))
+            values[f"{name}: {heading}"] = [
                 number(first[model]) if model in first else math.nan for model in _models(own)
             ]
     rows = [list(row) for row in zip(_models(own), *values.values(), strict=True)]
@@ -684,12 +673,12 @@ def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
             columns.append(_number(f"{name}: images"))
         columns.append(_score(f"{name}: {effect.model}{' %' * effect.percent}", effect.percent))
         if not brief:
-            columns.append(_signed("gain", effect.percent))
+            columns.append(_number("gain", partial(signed, percent=effect.percent)))
     known = dict.fromkeys(part for _, result, effect in effects for part in parts(result, [effect]))
     order = {leak: at for at, leak in enumerate(dict.fromkeys(leak for leak, _ in known))}
     rows = []
     for leak, subset in sorted(known, key=lambda part: order[part[0]]):
-        cells: list[Any] = [leak, subset]
+        cells: list[object] = [leak, subset]
         for _, result, effect in effects:
             row = effect.row(leak, subset)
             if result.models[0] == effect.model:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.impact.numbers import signed
 from visleak.impact.results import SUBSETS, Effect, Impact, Row
 from visleak.stats.estimates import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 #: Colours that differ for colour-blind readers too (Wong 2011), dark and light in turn for print.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
@@ -119,7 +123,7 @@ def _limits(
 
 
 def _panel(
-    axes: Any,
+    axes: Axes,
     parts: Mapping[str, Sequence[Row | None]],
     limits: tuple[float, float],
     *,
@@ -148,7 +152,7 @@ def _panel(
 
 
 def draw_bar(
-    axes: Any, y: float, gain: Estimate, colour: str, limits: tuple[float, float], *, percent: bool
+    axes: Axes, y: float, gain: Estimate, colour: str, limits: tuple[float, float], *, percent: bool
 ) -> None:
     """Draw a bar and its interval as far as the axis reaches, and its number beyond both."""
     scale = 100.0 if percent else 1.0
@@ -235,7 +239,7 @@ def _errors(estimate: Estimate, scale: float) -> list[list[float]]:
     return [[0.0 if math.isnan(each) else max(0.0, scale * each)] for each in (below, above)]
 
 
-def _legend(figure: Any, names: Sequence[str], columns: int) -> None:
+def _legend(figure: Figure, names: Sequence[str], columns: int) -> None:
     from matplotlib.patches import Patch
 
     handles = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from visleak.errors import UsageError
@@ -101,7 +101,7 @@ def _gap(result: Impact, model: str) -> Gap:
     return accuracy[0]
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_entry(entry: object) -> bool:
     if not isinstance(entry, dict):
         return False
     texts = all(isinstance(entry.get(key), str) for key in _TEXTS)

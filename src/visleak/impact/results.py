@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from visleak.stats.estimates import Estimate
 
@@ -187,7 +187,7 @@ class Impact:
     flips: tuple[Flip, ...] = ()
     gaps: tuple[Gap, ...] = ()
     notes: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     judged: bool = False
     doubts: tuple[str, ...] = ()
 

@@ -31,6 +31,12 @@ from visleak.stats.estimates import Estimate
 _NONE: Mapping[str, PathText] = {}
 _DEFAULTS: Final = ImpactSettings()
 
+#: A note where reviewed pairs alone count.
+_REVIEWED: Final = (
+    "only reviewed pairs count: images whose leaks were not reviewed are among those that do not"
+    " leak"
+)
+
 
 @dataclass(frozen=True)
 class CheckedFile:
@@ -101,28 +107,25 @@ def impact(
     )
     lists = {name: Path(each) for name, each in settings.subsets.items()}
     benchmark, about_subsets = with_subsets(benchmark, lists)
-    more: list[str] = []
     progress("reading the audit", 1, 1)
     difficulty = None
     if settings.difficulty:
         difficulty = difficulty_of(path, benchmark, settings.difficulty, settings.seed, progress)
         benchmark = replace(benchmark, difficulty=difficulty.values)
-        more.append(f"difficulty is that of {difficulty.source}")
     by_label = _by_label(benchmark, settings.by_label)
-    models = _read_models(predictions, benchmark, settings, progress)
-    on_fair = _read_models(fair, benchmark, settings, progress)
-    sampling = Sampling(
-        settings.draws, settings.size, by_label, not settings.exact_p, settings.seed
+    models, on_fair = (
+        _read_models(files, benchmark, settings, progress) for files in (predictions, fair)
     )
     effects = effects_of(
-        benchmark, models, sampling, lambda done, total: progress("comparing", done, total)
+        benchmark,
+        models,
+        Sampling(settings.draws, settings.size, by_label, not settings.exact_p, settings.seed),
+        lambda done, total: progress("comparing", done, total),
     )
-    names = dict.fromkeys(metric for scores in models for metric in scores.values)
-    if settings.reviewed_only:
-        more.append(
-            "only reviewed pairs count: images whose leaks were not reviewed are among those that"
-            " do not leak"
-        )
+    metrics = dict.fromkeys(metric for scores in models for metric in scores.values)
+    flips = (flips_of(benchmark, models, metric, settings.seed) for metric in metrics)
+    gaps = tuple(_gaps(models, on_fair))
+    source = difficulty.source if difficulty else None
     return Impact(
         audit=os.fspath(folder),
         test_set=benchmark.name,
@@ -130,29 +133,26 @@ def impact(
         images=len(benchmark),
         leaks={leak.name: int(leak.leaked.sum()) for leak in benchmark.leaks},
         effects=effects,
-        flips=tuple(
-            flip for name in names for flip in flips_of(benchmark, models, name, settings.seed)
-        ),
-        gaps=tuple(_gaps(models, on_fair)),
+        flips=tuple(flip for found in flips for flip in found),
+        gaps=gaps,
         notes=(
             *sampled(path, benchmark),
             *about_subsets,
             *(note for scores in (*models, *on_fair) for note in scores.notes),
-            *_without_gap(models, on_fair),
+            *_without_gap(models, on_fair, gaps),
             *_notes(benchmark, effects, settings.size),
-            *more,
+            *([f"difficulty is that of {source}"] if source else []),
+            *([_REVIEWED] if settings.reviewed_only else []),
         ),
         settings={
-            "draws": settings.draws,
-            "size": settings.size,
-            "seed": settings.seed,
+            **{name: getattr(settings, name) for name in ("draws", "size", "seed")},
             "p": "exact" if settings.exact_p else "mid",
             "resamples": RESAMPLES,
             "judged_only": settings.reviewed_only,
-            "difficulty": difficulty.source if difficulty else None,
+            "difficulty": source,
         },
         judged=benchmark.judged,
-        doubts=tuple(_doubts(benchmark, models, on_fair)),
+        doubts=tuple(_doubts(benchmark, models, on_fair, gaps)),
     )
 
 
@@ -174,8 +174,9 @@ def check(
         VisleakError: a file is damaged, or is of another set.
     """
     benchmark = benchmark_of(Path(folder), settings.test_set)
-    models = _read_models(predictions, benchmark, settings, progress)
-    on_fair = _read_models(fair, benchmark, settings, progress)
+    models, on_fair = (
+        _read_models(each, benchmark, settings, progress) for each in (predictions, fair)
+    )
     files = tuple(
         CheckedFile(
             scores.model,
@@ -191,8 +192,8 @@ def check(
         for is_fair, read in ((False, models), (True, on_fair))
         for scores in read
     )
-    doubts = tuple(_doubts(benchmark, models, on_fair))
-    return Check(benchmark.name, len(benchmark), files, doubts)
+    doubts = _doubts(benchmark, models, on_fair, list(_gaps(models, on_fair)))
+    return Check(benchmark.name, len(benchmark), files, tuple(doubts))
 
 
 def _read_models(
@@ -219,7 +220,7 @@ def _read_models(
 
 
 def _doubts(
-    benchmark: Benchmark, models: Sequence[Scores], on_fair: Sequence[Scores]
+    benchmark: Benchmark, models: Sequence[Scores], on_fair: Sequence[Scores], gaps: Sequence[Gap]
 ) -> Iterator[str]:
     """Yield why files may be mixed up, each for itself and compared with each other."""
     for where, every in (("", models), (" on the fair test set", on_fair)):
@@ -227,7 +228,7 @@ def _doubts(
             yield from (f"{scores.model}{where}: {doubt}" for doubt in scores.doubts)
     stems = {scores.model: Path(scores.file).stem for scores in models}
     yield from between(models, stems, benchmark.ids)
-    yield from doubtful_gaps(list(_gaps(models, on_fair)))
+    yield from doubtful_gaps(gaps)
 
 
 def _by_label(benchmark: Benchmark, wanted: bool | None) -> bool:
@@ -287,9 +288,11 @@ def gap_of(original: Scores, fair: Scores, metric: str) -> Gap:
 # -- notes ----------------------------------------------------------------------------------------
 
 
-def _without_gap(models: Sequence[Scores], on_fair: Sequence[Scores]) -> Iterator[str]:
+def _without_gap(
+    models: Sequence[Scores], on_fair: Sequence[Scores], gaps: Sequence[Gap]
+) -> Iterator[str]:
     """Yield a note per model whose fair predictions give no error to compare."""
-    compared = {gap.model for gap in _gaps(models, on_fair)}
+    compared = {gap.model for gap in gaps}
     known = {scores.model: scores for scores in models}
     for fair in on_fair:
         if fair.model not in compared:

@@ -32,7 +32,7 @@ class Condition:
     description: str
     change: Change
     group: str = "paper"  # Ramos et al. (2025), section 6, or `beyond`
-    others: int = 0  # images of the collection that it needs besides
+    others: int = 0  # further images of the collection that it needs
     seed: int | None = None  # of chance; `None` takes one from condition and image id
 
     def of(self, pixels: Bytes8, image_id: str, others: Sequence[Bytes8] = ()) -> Bytes8 | None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -203,14 +203,15 @@ def _of_json(path: Path) -> Iterable[Row]:
     raise VisleakError(f"--captions {path} holds a list; give {WRITTEN}")
 
 
-def _of_coco(content: Mapping[str, Any]) -> list[Row]:
+def _of_coco(content: Mapping[str, list[dict[str, object]]]) -> list[Row]:
     names = {image["id"]: str(image["file_name"]) for image in content["images"]}
     return [(names[row["image_id"]], str(row["caption"])) for row in content["annotations"]]
 
 
-def _texts(value: Any) -> list[str]:
-    texts = value if isinstance(value, list) else [value]
-    if not all(isinstance(text, str) for text in texts):
+def _texts(value: object) -> list[str]:
+    given = value if isinstance(value, list) else [value]
+    texts = [text for text in given if isinstance(text, str)]
+    if len(texts) < len(given):
         raise TypeError(f"{str(value)[:60]!r} is not a caption")
     return texts
 

@@ -7,7 +7,8 @@ import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from visleak.encoders.huggingface import timm_preprocessing
 from visleak.encoders.libraries import library, said
@@ -24,6 +25,9 @@ from visleak.impact.evaluators.classifiers import (
     running_of,
     torch_classifier,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 #: Keys under which checkpoints store the weights.
 WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
@@ -45,7 +49,7 @@ IMAGENET: Final = Preprocessing(
     PixelPreparation((256,), (224, 224), _BILINEAR, "even"), Scaling(1 / 255, _MEAN, _STD)
 )
 
-Weights = Mapping[str, Any]
+Weights: TypeAlias = "Mapping[str, Tensor]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Architecture:
     """A network without its weights."""
 
     of: str  # its library: `cifar`, `timm` or `torchvision`
-    build: Callable[[int], Any]  # from the number of classes to the network
+    build: Callable[[int], nn.Module]  # from the number of classes to the network
     head: str  # the name of the tensor whose first axis is the classes
     preprocessing: Callable[[], Preprocessing]  # of images by default
 
@@ -89,7 +93,7 @@ def checkpoint_classifier(request: Request) -> Classifier:
     )
 
 
-def read_weights(path: Path, what: str) -> dict[str, Any]:
+def read_weights(path: Path, what: str) -> dict[str, Tensor]:
     """Return the tensors of a file by name, without wrappers and prefixes of training code.
 
     No code in the file is run: ``safetensors``, or torch with ``weights_only``.
@@ -128,7 +132,7 @@ def read_weights(path: Path, what: str) -> dict[str, Any]:
     return _unprefixed(tensors)
 
 
-def _unprefixed(tensors: dict[str, Any]) -> dict[str, Any]:
+def _unprefixed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in tensors)), ""):
         tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
     return tensors
@@ -167,7 +171,7 @@ def _architecture(request: Request, name: str) -> Architecture:
     )
 
 
-def _of_timm(timm: Any, name: str, what: str) -> tuple[list[str], Architecture | None]:
+def _of_timm(timm: ModuleType, name: str, what: str) -> tuple[list[str], Architecture | None]:
     """Return the names that timm has, and the architecture of one of them."""
     there = timm.list_models()
     if name not in there:
@@ -184,7 +188,7 @@ def _of_timm(timm: Any, name: str, what: str) -> tuple[list[str], Architecture |
 
 
 def _of_torchvision(
-    torchvision: Any, name: str, what: str
+    torchvision: ModuleType, name: str, what: str
 ) -> tuple[list[str], Architecture | None]:
     """Return the names of classifiers that torchvision has, and the architecture of one of them."""
     models = torchvision.models
@@ -200,7 +204,7 @@ def _of_torchvision(
     )
 
 
-def _last(module: Any) -> str:
+def _last(module: nn.Module) -> str:
     """Return the last matrix of a network, by name: that of its classes."""
     names: list[str] = [name for name, value in module.state_dict().items() if value.ndim >= 2]
     return names[-1]
@@ -217,7 +221,7 @@ def _classes(weights: Weights, architecture: Architecture, name: str, path: Path
     return int(head.shape[0])
 
 
-def _fill(module: Any, weights: Weights, name: str, path: Path) -> None:
+def _fill(module: nn.Module, weights: Weights, name: str, path: Path) -> None:
     """Put weights into a network, all of them and nothing else."""
     wanted = module.state_dict()
     # counters of training steps: older checkpoints have none, and no output depends on them

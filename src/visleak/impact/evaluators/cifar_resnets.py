@@ -9,9 +9,9 @@ Imports torch: imported on use only. Tensors are named as in the widespread chec
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 #: Name -> n, blocks a stage.
@@ -41,7 +41,7 @@ class Block(nn.Module):  # type: ignore[misc]
         # half of the new channels before the old ones, half after
         self.new = (made - taken) // 2
 
-    def forward(self, inputs: Any) -> Any:
+    def forward(self, inputs: Tensor) -> Tensor:
         """Return (n, made, height / stride, width / stride)."""
         made = functional.relu(self.bn1(self.conv1(inputs)))
         made = self.bn2(self.conv2(made))
@@ -62,13 +62,13 @@ class CifarResNet(nn.Module):  # type: ignore[misc]
         self.layer3 = _stage(32, 64, blocks, 2)
         self.linear = nn.Linear(64, classes)
 
-    def forward(self, inputs: Any) -> Any:
+    def forward(self, inputs: Tensor) -> Tensor:
         """Return the logits."""
         made = functional.relu(self.bn1(self.conv1(inputs)))
         made = self.layer3(self.layer2(self.layer1(made)))
         return self.linear(made.mean(dim=(2, 3)))
 
 
-def _stage(taken: int, made: int, blocks: int, stride: int) -> Any:
+def _stage(taken: int, made: int, blocks: int, stride: int) -> nn.Sequential:
     first = Block(taken, made, stride)
     return nn.Sequential(first, *(Block(made, made, 1) for _ in range(blocks - 1)))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,10 @@ class Classes:
         """Digest of the names in their order."""
         text = json.dumps(self.names)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def about(self) -> dict[str, object]:
+        """Return their number, why they mean what they mean, and their digest."""
+        return {"count": len(self), "rule": self.rule, "digest": self.digest}
 
     @property
     def repeated(self) -> tuple[str, ...]:
@@ -154,7 +158,7 @@ def _output_lines(text: str) -> Names:
     return tuple(synonyms(line) for line in lines)
 
 
-def _output_json(content: Any) -> Names:
+def _output_json(content: object) -> Names:
     if isinstance(content, Mapping):
         numbers = list(content.values())
         if numbers and all(type(value) is int for value in numbers):
@@ -315,7 +319,7 @@ def _of_table(text: str, delimiter: str) -> Mapping[str, str]:
     )
 
 
-def _name_json(content: Any) -> Mapping[str, str] | Sequence[str]:
+def _name_json(content: object) -> Mapping[str, str] | Sequence[str]:
     if isinstance(content, Mapping) and all(isinstance(name, str) for name in content.values()):
         return _pairs((f"label {label!r}", label, name) for label, name in content.items())
     if isinstance(content, list) and all(isinstance(name, str) for name in content):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from visleak.impact.evaluators.classes import FOREIGN, UNLABELLED, Classes
 from visleak.impact.evaluators.predictions import (
+    Evaluation,
+    Values,
     about_set,
     content_of,
     document_of,
@@ -43,30 +45,21 @@ class Ranked:
     confidence: Float32  # (n,) in [0, 1]: probability of the first
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+@dataclass(frozen=True, kw_only=True)
+class Classification(Evaluation):
     """The result of a classifier on a set."""
 
-    file: Path  # of the predictions
-    # set, model: their names
     set: str
     model: str
     images: int  # with a prediction
-    # share of the labelled images whose best class is theirs; `None` without labels
-    accuracy: Rate | None
-    # share of those whose class is among the best five; `None` without labels, or where there are
-    # no more than five classes
-    top_5: Rate | None
-    unreadable: int  # images without a prediction, and the file that lists them
-    unreadable_file: Path | None
-    classes: int  # their number, and how their meaning is known
-    rule: str
-    notes: tuple[str, ...] = ()  # what a reader must know, one line each
+    accuracy: Rate | None  # of the labelled images; `None` without labels
+    top_5: Rate | None  # `None` without labels, or of no more than five classes
+    classes: int
+    rule: str  # how the meaning of the outputs is known
     seconds: float | None = None  # of a network: reading and computing
     templates: tuple[str, int] | None = None  # of zero-shot classification: their name and number
-    # prompts, cut: number of prompts, and of those longer than the context
     prompts: int = 0
-    cut: int = 0
+    cut: int = 0  # prompts longer than the context
 
 
 def ranked(outputs: Float32, allowed: Bool) -> Ranked:
@@ -118,18 +111,17 @@ def save(
     target: Path,
     *,
     model: str,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     problems: Sequence[Problem],
     allowed: Bool | None = None,
     scores: Float32 | None = None,
     notes: Sequence[str] = (),
     force: bool = False,
-    **more: Any,
 ) -> Classification:
     """Write predictions, their file last, and return the result."""
     chosen = np.arange(len(classes)) if allowed is None else np.flatnonzero(allowed)
     names = pa.array(classes.names, pa.string())
-    columns: dict[str, Any] = {}
+    columns: dict[str, Values] = {}
     right, targets = np.zeros(found.best.shape, np.bool_), np.full(len(rows), UNLABELLED)
     if images.labels is not None:
         columns["label"] = labels = images.labels.take(pa.array(rows))
@@ -171,7 +163,6 @@ def save(
         classes=len(classes),
         rule=classes.rule,
         notes=(*notes, *(_label_notes(classes, targets) if known else ())),
-        **more,
     )
 
 
@@ -221,9 +212,9 @@ def document(result: Classification) -> Document:
     return document_of(result, f"{result.images:,} images of {result.set} by {result.model}", facts)
 
 
-def content(result: Classification) -> dict[str, Any]:
+def content(result: Classification) -> dict[str, object]:
     """Return a result as plain values."""
-    more: dict[str, Any] = {}
+    more: dict[str, object] = {}
     if result.templates is not None:
         more["templates"] = dict(zip(("name", "count"), result.templates, strict=True))
         more["prompts"] = {"count": result.prompts, "cut": result.cut}

@@ -8,15 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.huggingface import matters, timm_model, timm_preprocessing
 from visleak.encoders.libraries import library, member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.network import digest as digest_of
-from visleak.encoders.onnx import Recipe, onnx_encoder, recipe_of
+from visleak.encoders.onnx import OnnxEncoder, Recipe, onnx_encoder, recipe_of
 from visleak.encoders.preprocessing import Preprocessing, Scaling, read_preprocessing
 from visleak.encoders.request import Request, parse
 from visleak.encoders.sscd import load_script
@@ -29,7 +31,10 @@ from visleak.encoders.weights import (
 )
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classes import Names, synonyms
-from visleak.records import Float32, Preparation
+from visleak.records import Float32
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 #: Name on the command line -> function from a request to the classifier, imported on use.
 MODELS: Final = {
@@ -44,33 +49,12 @@ MODELS: Final = {
 WRITTEN: Final = "hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or checkpoint:FILE?arch=NAME"
 
 
-class Computes(Protocol):
-    """A loaded network; encoders of :mod:`visleak.encoders` that run one have these parts."""
-
-    name: str
-    digest: str
-    enough: int
-    width: int
-    batch: int
-    precision: str
-    device: str
-
-    @property
-    def preparation(self) -> Preparation:
-        """Makes the network's input from an image."""
-        ...
-
-    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
-        """Return the outputs for prepared images, (n, width)."""
-        ...
-
-
 @dataclass
 class Classifier:
     """A network with an output per class; :class:`visleak.impact.evaluators.feeding.Network`."""
 
-    network: Computes  # whose outputs they are
-    prepared: Mapping[str, Any]  # everything its input depends on, as plain values
+    network: NetworkEncoder | OnnxEncoder
+    prepared: Mapping[str, object]  # everything its input depends on, as plain values
     names: Names | None = None  # of its outputs, as the model has them; `None` where it has none
 
     #: In messages.
@@ -81,7 +65,8 @@ class Classifier:
         self.name, self.digest, self.width = made.name, made.digest, made.width
         self.batch, self.preparation = made.batch, made.preparation
         self.precision, self.device = made.precision, made.device
-        self.enough = int(self.prepared.get("enough", made.enough))
+        enough = self.prepared.get("enough")
+        self.enough = enough if isinstance(enough, int) else made.enough
         if self.width < 2:
             raise VisleakError(
                 f"model {self.name} has one output; a classifier has one for each class, two or"
@@ -91,7 +76,7 @@ class Classifier:
         if self.names is not None and len(self.names) != self.width:
             self.names = None
 
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return the outputs (n, classes), larger for likelier classes."""
         return self.network.outputs(prepared)
 
@@ -125,12 +110,12 @@ PIXELS: Final = 16 * 224 * 224
 MOST: Final = 128
 
 #: From a module and its input (n, 3, height, width) to its outputs.
-Call = Callable[[Any, Any], Any]
+Call: TypeAlias = "Callable[[nn.Module, Tensor], Tensor]"
 
 
 def torch_classifier(
     request: Request,
-    module: Any,
+    module: nn.Module,
     call: Call,
     digest: str,
     preprocessing: Preprocessing,
@@ -143,7 +128,7 @@ def torch_classifier(
     """Return a module as a classifier, tried on a grey image."""
     name = request.named(*shown)
 
-    def outputs(loaded: Any, inputs: Any) -> Any:
+    def outputs(loaded: nn.Module, inputs: Tensor) -> Tensor:
         made = call(loaded, _arranged(inputs, recipe) if recipe else inputs)
         if recipe and recipe.output:
             made = _named(made, recipe.output, name)
@@ -175,7 +160,7 @@ def torch_classifier(
     return Classifier(network, prepared, names)
 
 
-def plainly(module: Any, inputs: Any) -> Any:
+def plainly(module: nn.Module, inputs: Tensor) -> Tensor:
     """Call a module with its input alone."""
     return module(inputs)
 
@@ -206,7 +191,7 @@ def of_recipe(recipe: Recipe) -> Preprocessing:
     return Preprocessing(recipe.preparation, Scaling(1 / 255, mean, std))
 
 
-def _arranged(inputs: Any, recipe: Recipe) -> Any:
+def _arranged(inputs: Tensor, recipe: Recipe) -> Tensor:
     """Return inputs (n, 3, height, width), RGB, in a recipe's order of channels and axes."""
     if recipe.channels == "BGR":
         inputs = inputs.flip(1)
@@ -221,7 +206,7 @@ def file_of(request: Request, what: str) -> Path:
     return path
 
 
-def _named(made: Any, output: str, name: str) -> Any:
+def _named(made: object, output: str, name: str) -> Tensor:
     """Return one of the outputs of a network that makes several."""
     if isinstance(made, dict) and output in made:
         return made[output]
@@ -229,7 +214,7 @@ def _named(made: Any, output: str, name: str) -> Any:
     raise VisleakError(f"model {name} has no output {output!r}; {there}")
 
 
-def _described(made: Any) -> str:
+def _described(made: object) -> str:
     """Return a description of what a network returned."""
     shape = getattr(made, "shape", None)
     return f"a {type(made).__name__}" if shape is None else f"an array {tuple(shape)}"
@@ -255,7 +240,7 @@ def hf_classifier(request: Request) -> Classifier:
     return torch_classifier(request, module, _logits, digest, preprocessing, running, names=names)
 
 
-def _logits(module: Any, inputs: Any) -> Any:
+def _logits(module: nn.Module, inputs: Tensor) -> Tensor:
     return module(pixel_values=inputs).logits
 
 
@@ -287,7 +272,7 @@ def timm_classifier(request: Request) -> Classifier:
     return torch_classifier(request, module, plainly, digest, preprocessing, running, names=names)
 
 
-def _timm_names(timm: Any, module: Any) -> Names | None:
+def _timm_names(timm: ModuleType, module: nn.Module) -> Names | None:
     """Return the names that come with the weights, or ImageNet's where they are of its classes."""
     labels = module.pretrained_cfg.get("label_names")
     if isinstance(labels, list | tuple) and labels:

@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.impact.evaluators.classes import classes_of
+from visleak.impact.evaluators.classes import Classes, classes_of
 from visleak.impact.evaluators.classification import (
     BEST,
     Classification,
@@ -99,36 +100,33 @@ def classify(
         if not rows.rows:
             raise nothing_read(images, problems)
         repeated = "names that several outputs have, which count as one class"
-        return save(
+        result = save(
             images,
             rows.mapped(),
             Ranked(best.mapped(), confidence.mapped()),
             meaning,
             target,
             model=network.name,
-            about={
-                "evaluator": "classify",
-                "model": {
-                    "name": network.name,
-                    "digest": network.digest,
-                    "precision": network.precision,
-                    "device": network.device,
-                    "preparation": dict(network.prepared),
-                },
-                "classes": {
-                    "count": len(meaning),
-                    "rule": meaning.rule,
-                    "digest": meaning.digest,
-                    "restricted": restrict,
-                },
-            },
+            about=_about(network, meaning, restrict),
             problems=problems,
             allowed=allowed,
             scores=matrix.mapped() if matrix is not None else None,
             notes=[f"{repeated}: {few(meaning.repeated)}"] if meaning.repeated else [],
             force=force,
-            seconds=time.perf_counter() - start,
         )
+        return replace(result, seconds=time.perf_counter() - start)
+
+
+def _about(network: Classifier, meaning: Classes, restrict: bool) -> dict[str, object]:
+    names = ("name", "digest", "precision", "device")
+    return {
+        "evaluator": "classify",
+        "model": {
+            **{name: getattr(network, name) for name in names},
+            "preparation": dict(network.prepared),
+        },
+        "classes": {**meaning.about(), "restricted": restrict},
+    }
 
 
 def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> None:

@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
+import numpy as np
 import numpy.typing as npt
 
 from visleak.auditing import open_cache, workers_for
@@ -43,14 +44,14 @@ class Network(Protocol):
     digest: str  # of the weights and the preparation
     enough: int  # short side in pixels at which an image may be decoded in part; 0 decodes all
     width: int  # numbers per image
-    prepared: Mapping[str, Any]  # everything its input depends on, as plain values
+    prepared: Mapping[str, object]  # everything its input depends on, as plain values
     batch: int  # images per call
     preparation: Preparation  # makes the network's input from an image; runs in the workers
     # precision, device: how and where it runs, for people
     precision: str
     device: str
 
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return the outputs (n, width); a row that is not finite is an unreadable image."""
         ...
 

@@ -6,11 +6,13 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -36,6 +38,9 @@ SCHEMA: Final = 1
 
 SUFFIXES: Final = (".parquet", ".csv")
 
+#: A column of a file.
+Values: TypeAlias = pa.Array | npt.NDArray[np.generic] | Sequence[object]
+
 #: Rows written at a time; bounds memory where a column holds a score for each of many classes.
 _ROWS: Final = 8_192
 
@@ -52,8 +57,8 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
 def write_predictions(
     path: str | os.PathLike[str],
     ids: pa.Array | Sequence[str],
-    columns: Mapping[str, Any],
-    about: Mapping[str, Any],
+    columns: Mapping[str, Values],
+    about: Mapping[str, object],
     *,
     classes: Sequence[str] = (),
     force: bool = False,
@@ -97,7 +102,7 @@ def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
     return beside
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Any], metadata: Mapping[str, str]) -> None:
+def _write_parquet(path: Path, columns: Mapping[str, Values], metadata: Mapping[str, str]) -> None:
     rows = len(columns["id"])
     parts = _slices(columns, rows)
     first = next(parts)
@@ -115,14 +120,14 @@ def _write_parquet(path: Path, columns: Mapping[str, Any], metadata: Mapping[str
         raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
-def _slices(columns: Mapping[str, Any], rows: int) -> Iterator[pa.Table]:
+def _slices(columns: Mapping[str, Values], rows: int) -> Iterator[pa.Table]:
     """Yield the rows in order, at least one table."""
     for start in range(0, max(rows, 1), _ROWS):
         part = slice(start, start + _ROWS)
         yield pa.table({name: _arrow(values[part]) for name, values in columns.items()})
 
 
-def _arrow(values: Any) -> pa.Array:
+def _arrow(values: Values) -> pa.Array:
     """Return a column as an Arrow array; a numpy array (n, k) becomes lists."""
     if isinstance(values, np.ndarray) and values.ndim == 2:
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
@@ -131,7 +136,7 @@ def _arrow(values: Any) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values)
 
 
-def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
+def _write_csv(path: Path, columns: Mapping[str, Values]) -> None:
     arrays = {name: _arrow(values) for name, values in columns.items()}
     lists = [name for name, values in arrays.items() if pa.types.is_list(values.type)]
     if lists:
@@ -157,7 +162,7 @@ LIBRARIES: Final = (
 )
 
 
-def about_set(images: ImageSet, read: int, unreadable: int) -> dict[str, Any]:
+def about_set(images: ImageSet, read: int, unreadable: int) -> dict[str, object]:
     """Return what identifies a set, as plain values."""
     return {
         "name": images.name,
@@ -183,28 +188,14 @@ def versions() -> dict[str, str]:
 # -- results --------------------------------------------------------------------------------------
 
 
-class Evaluation(Protocol):
-    """The attributes of all results of evaluators."""
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What all results of evaluators have."""
 
-    @property
-    def file(self) -> Path:
-        """The file of the predictions."""
-        ...
-
-    @property
-    def unreadable(self) -> int:
-        """Number of images without a prediction."""
-        ...
-
-    @property
-    def unreadable_file(self) -> Path | None:
-        """The file that lists them."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader must know, one line each."""
-        ...
+    file: Path  # of the predictions
+    unreadable: int  # images without a prediction
+    unreadable_file: Path | None  # lists them
+    notes: tuple[str, ...] = ()  # what a reader must know, one line each
 
 
 def document_of(result: Evaluation, headline: str, facts: Iterable[tuple[str, str]]) -> Document:
@@ -222,7 +213,7 @@ def document_of(result: Evaluation, headline: str, facts: Iterable[tuple[str, st
     )
 
 
-def content_of(result: Evaluation, **more: Any) -> dict[str, Any]:
+def content_of(result: Evaluation, **more: object) -> dict[str, object]:
     """Return a result as plain values, for JSON."""
     file = str(result.unreadable_file) if result.unreadable_file else None
     return {
@@ -239,7 +230,7 @@ def rate_text(rate: Rate) -> str:
     return f"{100 * rate.share:.2f} % ({rate.count:,} of {rate.total:,}; 95 % CI {ends})"
 
 
-def rate_numbers(rate: Rate | None) -> dict[str, Any] | None:
+def rate_numbers(rate: Rate | None) -> dict[str, object] | None:
     """Return a rate as plain values; ``None`` of no images."""
     if rate is None or not rate.total:
         return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -138,11 +138,12 @@ class Recall:
     share: Rate  # of all queries, once
     drawn: Drawn | None  # of draws of them; `None` where there are no more queries than in a draw
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """Return the numbers, for JSON."""
-        found = {"value": self.share.share, "low": self.share.low, "high": self.share.high}
-        counts = {"found": self.share.count, "queries": self.share.total}
-        return {"k": self.k, **found, **counts, "drawn": self.drawn and asdict(self.drawn)}
+        share = self.share
+        ends = {"value": share.share, "low": share.low, "high": share.high}
+        counts = {"found": share.count, "queries": share.total}
+        return {"k": self.k, **ends, **counts, "drawn": self.drawn and asdict(self.drawn)}
 
 
 def hit_columns(ranks: Int64) -> Mapping[str, Int8]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from visleak.errors import VisleakError
 from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
 from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import (
+    Evaluation,
     about_set,
     check_target,
     content_of,
@@ -43,20 +43,15 @@ from visleak.records import Float32, ImageSet, Problem
 from visleak.reporting import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
+@dataclass(frozen=True, kw_only=True)
+class Retrieved(Evaluation):
     """The result of image-to-text retrieval."""
 
-    file: Path  # of the predictions
-    # name, model: of the set and the model; empty for stored vectors
-    name: str
+    name: str  # of the set; empty for stored vectors
     model: str
     queries: int  # images with a caption of their own, which were ranked
     collection: int  # captions that they were compared with
     recalls: Sequence[Recall]  # at 1, 5 and 10
-    unreadable: int  # images without a vector, and the file that lists them
-    unreadable_file: Path | None
-    notes: tuple[str, ...] = ()  # what a reader must know, one line each
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class _Search:
     images: Float32  # (n, d), unit rows
     owners: pa.StringArray  # id of the image that each caption is of
     captions: Float32  # (m, d), unit rows
-    about: Mapping[str, Any]  # what both were made of, for the file
+    about: Mapping[str, object]  # what both were made of, for the file
     problems: tuple[Problem, ...]  # images without a vector
     notes: tuple[str, ...]  # what a reader must know of the captions
 
@@ -236,15 +231,15 @@ def _found(search: _Search, target: Path, progress: Progress, seed: int, force: 
     columns = {"rank": found.astype(np.int32), **hit_columns(found)}
     file = write_predictions(target, ids, columns, about, force=force)
     return Retrieved(
-        file,
-        search.name,
-        search.model,
-        len(ids),
-        len(sides.captions),
-        recall,
-        len(search.problems),
-        unreadable,
-        (*search.notes, *_notes(search, len(ids), foreign)),
+        file=file,
+        name=search.name,
+        model=search.model,
+        queries=len(ids),
+        collection=len(sides.captions),
+        recalls=recall,
+        unreadable=len(search.problems),
+        unreadable_file=unreadable,
+        notes=(*search.notes, *_notes(search, len(ids), foreign)),
     )
 
 
@@ -301,7 +296,7 @@ def document(result: Retrieved) -> Document:
     return document_of(result, headline, facts)
 
 
-def content(result: Retrieved) -> dict[str, Any]:
+def content(result: Retrieved) -> dict[str, object]:
     """Return a result as plain values."""
     return content_of(
         result,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from visleak.formats.embedding_files import MANIFEST, Table
 from visleak.formats.tables import read_footer
 from visleak.records import Bool, EmbeddingSet, Float32
 from visleak.vectors import check_digest, forget, unit_rows
+
+Matrix = npt.NDArray[np.floating]
 
 #: Rows that are normalised at a time.
 ROWS: Final = 65_536
@@ -131,7 +133,7 @@ def _text_column(images: EmbeddingSet) -> str | None:
     return next((name for name in TEXT_IDS if name in names), None)
 
 
-def _unit(ids: pa.StringArray, stored: Any, rows: int, source: str) -> StoredVectors:
+def _unit(ids: pa.StringArray, stored: Iterable[Matrix], rows: int, source: str) -> StoredVectors:
     """Return stored matrices, one after the other, as unit rows."""
     matrix: Float32 | None = None
     usable = np.zeros(rows, np.bool_)
@@ -149,14 +151,14 @@ def _unit(ids: pa.StringArray, stored: Any, rows: int, source: str) -> StoredVec
     return StoredVectors(ids, matrix, usable, source)
 
 
-def _blocks(stored: Any) -> Iterator[npt.NDArray[Any]]:
+def _blocks(stored: Iterable[Matrix]) -> Iterator[Matrix]:
     for matrix in stored:
         for start in range(0, len(matrix), ROWS):
             yield matrix[start : start + ROWS]
         forget(matrix)
 
 
-def about_vectors(vectors: StoredVectors) -> Mapping[str, Any]:
+def about_vectors(vectors: StoredVectors) -> Mapping[str, object]:
     """Return what identifies stored vectors, as plain values."""
     return {
         "source": vectors.source,

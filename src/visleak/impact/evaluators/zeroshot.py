@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
@@ -188,10 +188,14 @@ def zeroshot(
             f"names that several classes have: {few(names.shared)}; the first of these classes is"
             " predicted"
         )
-    count = len(sentences.sentences)
+    used = {
+        "name": sentences.name,
+        "count": len(sentences.sentences),
+        "digest": sentences.digest,
+    }
     with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.images, place)
-        return save(
+        result = save(
             images,
             prints.rows,
             predicted(prints.matrix, made.matrix, towers.texts.logit_scale),
@@ -201,26 +205,16 @@ def zeroshot(
             about={
                 "evaluator": "zeroshot",
                 "model": {**towers.about(), "logit scale": towers.texts.logit_scale},
-                "classes": {
-                    "count": len(names.classes),
-                    "rule": names.classes.rule,
-                    "digest": names.classes.digest,
-                    "names digest": names.digest,
-                },
-                "templates": {
-                    "name": sentences.name,
-                    "count": count,
-                    "digest": sentences.digest,
-                },
+                "classes": {**names.classes.about(), "names digest": names.digest},
+                "templates": used,
                 "prompts": {"count": made.prompts, "cut": made.cut},
             },
             problems=(*images.problems, *prints.problems),
             notes=notes,
             force=force,
-            templates=(sentences.name, count),
-            prompts=made.prompts,
-            cut=made.cut,
         )
+    named = (sentences.name, len(sentences.sentences))
+    return replace(result, templates=named, prompts=made.prompts, cut=made.cut)
 
 
 def class_vectors(

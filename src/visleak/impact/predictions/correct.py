@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from visleak.errors import VisleakError
 from visleak.impact.predictions.files import PredictionFile
 from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Float64, Int64
+
+Block = TypeVar("Block", pa.ListArray, tuple[Float64, Bool])
 
 #: A label is searched among this many predictions.
 TOP: Final = 5
@@ -209,7 +211,7 @@ def _class_names(file: PredictionFile, width: int) -> pa.Array:
     return names
 
 
-def _selected(blocks: Iterator[Any], rows: Int64) -> Iterator[tuple[Int64, slice, Any]]:
+def _selected(blocks: Iterator[Block], rows: Int64) -> Iterator[tuple[Int64, slice, Block]]:
     """Yield blocks of rows that hold any of the wanted ones.
 
     Yields places in the block, the same as a slice of ``rows``, and the block: an array, or a tuple

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -248,7 +248,7 @@ def _csv_scores(path: Path, names: Sequence[str]) -> Iterator[pa.Array]:
             yield _rows(values, missing == len(names))
 
 
-def _rows(values: npt.NDArray[Any], missing: Bool | None = None) -> pa.Array:
+def _rows(values: npt.NDArray[np.generic], missing: Bool | None = None) -> pa.Array:
     """Return a matrix as lists, null where a row is missing."""
     known = np.ones(len(values), np.bool_) if missing is None else ~missing
     flat = joined(pa.array(np.ascontiguousarray(values[known]).reshape(-1)))
@@ -304,7 +304,7 @@ def _parquet_classes(path: Path, schema: pa.Schema) -> pa.StringArray | None:
     if stored is None:
         return None
     try:
-        names: Any = json.loads(stored)
+        names = json.loads(stored)
         if not isinstance(names, list) or not names:
             raise ValueError("it must be a list")
         return text_of(pa.array(names), "classes")
@@ -333,7 +333,7 @@ class _Header:
     """What the header of an npz array says, before the array is read."""
 
     shape: tuple[int, ...]
-    kind: np.dtype[Any]
+    kind: np.dtype[np.generic]
     by_columns: bool
 
     @property
@@ -433,17 +433,17 @@ def _refuse_large(path: Path, sizes: Mapping[str, int]) -> None:
         )
 
 
-def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
     with archive.open(f"{name}.npy") as member:
         return _native(np.lib.format.read_array(member, allow_pickle=False))
 
 
-def _native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _native(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     """Return an array in this machine's byte order."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _npz_classes(path: Path, names: npt.NDArray[Any]) -> pa.StringArray:
+def _npz_classes(path: Path, names: npt.NDArray[np.generic]) -> pa.StringArray:
     if names.ndim != 1:
         raise VisleakError(
             f"{path}: array `classes` must be one name per class; its shape is {names.shape}"
@@ -466,7 +466,7 @@ def _npz_scores(path: Path) -> Iterator[pa.Array]:
             yield _rows(_native(np.frombuffer(data, header.kind).reshape(count, width)))
 
 
-def _slices(matrix: npt.NDArray[Any]) -> Iterator[pa.Array]:
+def _slices(matrix: npt.NDArray[np.generic]) -> Iterator[pa.Array]:
     step = max(1, BLOCK // max(1, matrix.shape[1]))
     for start in range(0, len(matrix), step):
         yield _rows(matrix[start : start + step])
