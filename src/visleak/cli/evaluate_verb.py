@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from visleak.records import ImageSet
     from visleak.reporting import Document
 
-#: The default model of ``zeroshot`` and ``retrieve``.
-CLIP: Final = "clip"
+CLIP: Final = "clip"  # the default model of `zeroshot` and `retrieve`
 
 _CLIP_HELP: Final = (
     "A CLIP model: clip (OpenAI's ViT-B/32), clip:FOLDER, clip:OWNER/NAME, or"

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from visleak.impact import Check
     from visleak.impact.run import CheckedFile
 
-#: Panel of ``--help``.
-BOARD: Final = "Leaderboard"
-
-#: Rows of a table on a terminal.
-ROWS: Final = 60
+BOARD: Final = "Leaderboard"  # panel of `--help`
+ROWS: Final = 60  # rows of a table on a terminal
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,7 @@ from visleak.verdicts import (
 )
 from visleak.verdicts.exchange import as_listed
 
-#: Grades that make a pair a duplicate, the strongest first.
-COUNTED: Final = GRADES[:3]
+COUNTED: Final = GRADES[:3]  # grades that make a pair a duplicate, the strongest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +144,7 @@ def classes_of(after: State, before: State, sizes: Mapping[str | None, int]) -> 
     return tuple(sorted(found, key=lambda c: (c.name is None, -c.images, -c.before, c.name or "")))
 
 
-#: Percentiles of distance of the examples.
-PERCENTILES: Final = (10, 50, 90)
+PERCENTILES: Final = (10, 50, 90)  # percentiles of distance of the examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +262,7 @@ def _dispute(verdicts: Sequence[Verdict]) -> Dispute:
     return Dispute(last.query_set, last.query, last.reference_set, last.reference, said)
 
 
-#: Kind of the document of counts.
-KIND: Final = "visleak counts"
+KIND: Final = "visleak counts"  # kind of the document of counts
 
 #: Columns of the pairs that counts and the cards of examples need.
 COLUMNS: Final = (

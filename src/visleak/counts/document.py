@@ -9,8 +9,7 @@ from visleak.markup import Grid
 from visleak.quantities import counted
 from visleak.reporting import Document
 
-#: Disputed pairs that are listed, at most.
-MOST_DISPUTES = 20
+MOST_DISPUTES = 20  # disputed pairs that are listed, at most
 
 
 def documents(counts: Counts) -> list[Document]:

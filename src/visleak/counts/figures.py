@@ -8,8 +8,7 @@ from typing import Final
 from visleak.counts.counting import Counts, SetCounts, State
 from visleak.reporting.charts import Bar, bar_chart
 
-#: Most classes of a drawing; the table has all.
-MOST_CLASSES: Final = 12
+MOST_CLASSES: Final = 12  # most classes of a drawing; the table has all
 
 #: What the kinds of duplicates are called.
 KINDS: Final = {"train-test": "train-test", "within": "within the set"}

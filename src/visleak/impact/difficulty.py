@@ -34,37 +34,24 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
 
-#: Names the built-in probe, instead of a file.
-PROBE: Final = "probe"
-
-#: The column of a file where none is named.
-COLUMN: Final = "difficulty"
-
-#: Share of the images whose difficulty must be known.
-LEAST: Final = 0.5
+PROBE: Final = "probe"  # names the built-in probe, instead of a file
+COLUMN: Final = "difficulty"  # the column of a file where none is named
+LEAST: Final = 0.5  # share of the images whose difficulty must be known
 
 #: Parts of the test set; each is predicted by a ridge classifier fitted on the others.
 FOLDS: Final = 5
 
-#: Random divisions into folds; scores are averaged, as they depend on the folds.
-REPEATS: Final = 3
-
-#: Weight of the ridge, on unit vectors; not tuned.
-RIDGE: Final = 1.0
+REPEATS: Final = 3  # random divisions into folds; scores are averaged, as they depend on the folds
+RIDGE: Final = 1.0  # weight of the ridge, on unit vectors; not tuned
 
 #: Neighbours that vote, of the nearest, with weight ``exp(SHARPNESS * similarity)``; not tuned.
 NEIGHBOURS: Final = 30
 NEAREST: Final = 90
 SHARPNESS: Final = 10.0
 
-#: Similarities at a time.
-_SIMILARITIES: Final = 1 << 24
-
-#: Number of the stream of random numbers.
-_FOLDS: Final = 5
-
-#: Rows of vectors in double precision at a time.
-_BLOCK: Final = 8192
+_SIMILARITIES: Final = 1 << 24  # similarities at a time
+_FOLDS: Final = 5  # number of the stream of random numbers
+_BLOCK: Final = 8192  # rows of vectors in double precision at a time
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,10 @@ KIND: Final = "visleak impact"
 
 TITLE: Final = "Impact on scores"
 
-#: File of the section among those of the audit.
-SECTION: Final = "impact.json"
+SECTION: Final = "impact.json"  # file of the section among those of the audit
+BESIDE: Final = 3  # models or metrics beside each other in a table: more would be wider than a page
 
-#: Models or metrics beside each other in a table: more would be wider than a page.
-BESIDE: Final = 3
-
-#: Rows that are drawn in any case.
-CONTROLS: Final = ("random", "class-matched")
+CONTROLS: Final = ("random", "class-matched")  # rows that are drawn in any case
 
 #: Pairs of models are listed if they change places, or may with this probability.
 MAY_FLIP: Final = 0.05

@@ -23,8 +23,7 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 INK: Final = "#1d2127"
 QUIET: Final = "#5b636d"
 
-#: Names are cut to this many characters. Tables have them whole.
-LONGEST: Final = 24
+LONGEST: Final = 24  # names are cut to this many characters. Tables have them whole
 
 #: Parts whose intervals the axis has room for, and of how many images it has room for bars.
 WHOLE: Final = ("non-leaked", "leaked")

@@ -13,11 +13,8 @@ from visleak.impact.results import Flip
 from visleak.records import Bool, Float64
 from visleak.stats.resampling import cluster_draws
 
-#: Resamples of the images.
-RESAMPLES: Final = 2000
-
-#: Numbers that a block of resamples may hold.
-_BLOCK: Final = 4_000_000
+RESAMPLES: Final = 2000  # resamples of the images
+_BLOCK: Final = 4_000_000  # numbers that a block of resamples may hold
 
 
 def flips_of(

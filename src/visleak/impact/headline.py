@@ -14,11 +14,8 @@ from visleak.impact.numbers import UNKNOWN, interval, probability, score, signed
 from visleak.impact.results import Comparison, Effect, Gap, Impact, MatchedComparison
 from visleak.stats.estimates import Estimate
 
-#: Models with a sentence each; of more there is one sentence.
-SENTENCES: Final = 3
-
-#: A difference is significant below this probability.
-ALPHA: Final = 0.05
+SENTENCES: Final = 3  # models with a sentence each; of more there is one sentence
+ALPHA: Final = 0.05  # A difference is significant below this probability
 
 #: What images without a leak have in common; ``{}`` are the references.
 _WITHOUT: Final = {
@@ -29,8 +26,7 @@ _WITHOUT: Final = {
     "hard": "without a hard leak into {}",
 }
 
-#: Of what is not significant.
-_NOT_SIGNIFICANT: Final = "not statistically significant"
+_NOT_SIGNIFICANT: Final = "not statistically significant"  # of what is not significant
 
 
 def headlines(result: Impact) -> tuple[str, ...]:

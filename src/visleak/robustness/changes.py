@@ -12,14 +12,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from visleak.records import Bytes8
 
-#: Long side to which an image is bounded before it is changed, pixels.
-LONG_SIDE: Final = 500
-
-#: A crop that leaves a shorter side than this does not apply, pixels.
-LEAST_LEFT: Final = 32
-
-#: Standard deviation of the Gaussian filter, pixels.
-BLUR_SIGMA: Final = 3.0
+LONG_SIDE: Final = 500  # long side to which an image is bounded before it is changed, pixels
+LEAST_LEFT: Final = 32  # A crop that leaves a shorter side than this does not apply, pixels
+BLUR_SIGMA: Final = 3.0  # standard deviation of the Gaussian filter, pixels
 
 #: Standard deviation of the noise, levels of 255, and the seed it is drawn with.
 NOISE_SIGMA: Final = 25.0
@@ -120,18 +115,14 @@ LOGO_OPACITY: Final = 0.9
 #: Black margin round the square of the letterbox, as a share of the square's side.
 LETTERBOX_MARGIN: Final = 0.08
 
-#: Factor on the ratio of width to height; the area is kept.
-STRETCH: Final = 1.5
+STRETCH: Final = 1.5  # factor on the ratio of width to height; the area is kept
 
 #: Scale of the image in the drawn page, and size of the page in images.
 SHOT_SCALE: Final = 0.7
 SHOT_PAGE: Final = 1.25
 
-#: How far a corner moves inwards at most, as a share of the side.
-PERSPECTIVE: Final = 0.12
-
-#: Share of the area that the small crop keeps.
-AREA: Final = 0.2
+PERSPECTIVE: Final = 0.12  # how far a corner moves inwards at most, as a share of the side
+AREA: Final = 0.2  # share of the area that the small crop keeps
 
 _Ink = tuple[int, int, int]
 _WHITE: Final = (255, 255, 255)

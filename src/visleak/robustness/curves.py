@@ -17,8 +17,7 @@ import numpy as np
 from visleak.records import Float32, Float64, Int64
 from visleak.stats import Rate
 
-#: Points of a stored curve.
-POINTS: Final = 400
+POINTS: Final = 400  # points of a stored curve
 
 
 @dataclass(frozen=True)

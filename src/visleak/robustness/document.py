@@ -29,8 +29,7 @@ TABLE: Final = "conditions.csv"
 SHEET: Final = "sheet.png"
 PAGE: Final = "report.html"
 
-#: Images of a row of the contact sheet.
-ACROSS: Final = 7
+ACROSS: Final = 7  # images of a row of the contact sheet
 
 HEADER: Final = (
     *("encoder", "condition", "group", "applies", "not_applicable", "r1", "r1_low", "r1_high"),

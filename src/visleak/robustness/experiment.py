@@ -39,11 +39,8 @@ from visleak.robustness.results import IMAGES, Direct, Robustness, Tested
 from visleak.robustness.verified import Verdicts, judge
 from visleak.stats import Rate
 
-#: Default number of queries.
-QUERIES: Final = 200
-
-#: Queries of the contact sheet.
-SHEET_TRIES: Final = 10
+QUERIES: Final = 200  # default number of queries
+SHEET_TRIES: Final = 10  # queries of the contact sheet
 
 Source = str | os.PathLike[str] | ImageSet | Sequence[object]
 

@@ -36,8 +36,7 @@ from visleak.settings import Settings
 #: Detail of what a condition does not apply to: told apart from what cannot be read.
 NOT_APPLICABLE: Final = "the condition does not apply"
 
-#: Images of others that are kept decoded.
-KEPT: Final = 64
+KEPT: Final = 64  # images of others that are kept decoded
 
 
 @dataclass(frozen=True)

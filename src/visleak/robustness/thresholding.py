@@ -44,8 +44,7 @@ from visleak.stats.resampling import cluster_draws, percentiles
 SOFT_FACTOR: Final = 100.0
 SOFT_LIMIT: Final = 0.01
 
-#: Wrong pairs that may be kept in memory, 20 bytes each.
-MOST_KEPT: Final = 20_000_000
+MOST_KEPT: Final = 20_000_000  # wrong pairs that may be kept in memory, 20 bytes each
 
 
 @dataclass(frozen=True)
@@ -285,11 +284,8 @@ def document(result: Calibration) -> Document:
     return Document("Calibration", headline, tuple(lines))
 
 
-#: Thresholds are rounded up to whole multiples of this.
-STEP: Final = 1e-4
-
-#: Resamples behind the bootstrap interval.
-RESAMPLES: Final = 1000
+STEP: Final = 1e-4  # thresholds are rounded up to whole multiples of this
+RESAMPLES: Final = 1000  # resamples behind the bootstrap interval
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,14 @@ from scipy.stats import rankdata
 
 from visleak.records import Bool, Float64, Int64
 
-#: Most controls per case; more add little where each pair differs by chance anyway.
-MOST: Final = 5
+MOST: Final = 5  # most controls per case; more add little where each pair differs by chance anyway
 
 #: Controls differ in difficulty by at most this share of the images between them. A fifth of a
 #: standard deviation is the usual limit (Austin 2011); of ranks that is 0.058.
 CALIPER: Final = 0.05
 
-#: A further control for all is worth losing this share of the cases.
-LOSS: Final = 0.05
-
-#: Number of the stream of random numbers.
-_MATCHING: Final = 4
+LOSS: Final = 0.05  # A further control for all is worth losing this share of the cases
+_MATCHING: Final = 4  # number of the stream of random numbers
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from visleak.records import Bool, Float64, Int64
 #: there are take a hundred times as long to multiply.
 LEAST: Final = 1e-280
 
-#: Rows of all draws that are made at once, together.
-BLOCK: Final = 200_000
+BLOCK: Final = 200_000  # rows of all draws that are made at once, together
 
 #: From so many rows a stratum on, numpy's own draw is faster than the one of many strata at once.
 CROWD: Final = 400

@@ -24,8 +24,7 @@ DEPTHS: Final = {
     "resnet1202": 200,
 }
 
-#: The tensor whose rows are the classes.
-HEAD: Final = "linear.weight"
+HEAD: Final = "linear.weight"  # the tensor whose rows are the classes
 
 
 class Block(nn.Module):  # type: ignore[misc]

@@ -27,11 +27,8 @@ from visleak.records import Bool, Float32, Float64, ImageSet, Int64, Problem
 from visleak.reporting import Document
 from visleak.stats import Rate
 
-#: Predictions per image.
-BEST: Final = 5
-
-#: Prediction of a place that is empty, because there are fewer classes.
-NONE: Final = -1
+BEST: Final = 5  # predictions per image
+NONE: Final = -1  # prediction of a place that is empty, because there are fewer classes
 
 #: Rows whose outputs are between 0 and 1 and add up to 1 within this are probabilities.
 _SUM: Final = 1e-3

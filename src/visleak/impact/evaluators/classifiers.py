@@ -106,8 +106,7 @@ def load_classifier(text: str, **options: object) -> Classifier:
 #: Measured on CIFAR's networks: with few pixels per call its threads mostly wait.
 PIXELS: Final = 16 * 224 * 224
 
-#: Images per call at most, without a given batch size.
-MOST: Final = 128
+MOST: Final = 128  # images per call at most, without a given batch size
 
 #: From a module and its input (n, 3, height, width) to its outputs.
 Call: TypeAlias = "Callable[[nn.Module, Tensor], Tensor]"

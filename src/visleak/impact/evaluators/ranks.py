@@ -21,8 +21,7 @@ from visleak.stats.draws import part_draws
 #: Similarities in memory at a time: 16 MB, and where all are ties, some 100 bytes each.
 CELLS: Final = 4_000_000
 
-#: Pairs that are computed exactly at a time.
-PAIRS: Final = 65_536
+PAIRS: Final = 65_536  # pairs that are computed exactly at a time
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ def _margin(width: int) -> np.float32:
     return np.float32(width * unit / (1 - width * unit) + 4 * unit)
 
 
-#: The ranks up to which a caption counts as found.
-AT: Final = (1, 5, 10)
+AT: Final = (1, 5, 10)  # the ranks up to which a caption counts as found
 
 #: The paper's protocol: number of queries, and of draws.
 DRAWN: Final = 200

@@ -22,8 +22,7 @@ from visleak.vectors import check_digest, forget, unit_rows
 
 Matrix = npt.NDArray[np.floating]
 
-#: Rows that are normalised at a time.
-ROWS: Final = 65_536
+ROWS: Final = 65_536  # rows that are normalised at a time
 
 #: Names in a .npz of the ids of images and of the vectors, in order of preference.
 NPZ_IDS: Final = ("image_id", "id", "ids")
@@ -32,8 +31,7 @@ NPZ_VECTORS: Final = ("vectors", "embeddings", "features")
 #: Columns with the id of the image that a caption is of, in order of preference.
 TEXT_IDS: Final = ("image_id", "id")
 
-#: What is given, for messages.
-WRITTEN: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"
+WRITTEN: Final = "emb:FOLDER, or a .npy, .npz or .parquet file"  # what is given, for messages
 
 
 @dataclass(frozen=True)

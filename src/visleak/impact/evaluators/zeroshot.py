@@ -34,8 +34,7 @@ from visleak.impact.evaluators.predictions import check_target
 from visleak.pipeline.context import Progress, silent
 from visleak.records import Float32, Float64, ImageSet
 
-#: Placeholder for the name of a class.
-PLACE: Final = "{}"
+PLACE: Final = "{}"  # placeholder for the name of a class
 
 #: Names of the built-in templates.
 SIMPLE: Final = "simple"
@@ -44,8 +43,7 @@ OPENAI: Final = "openai"
 #: Radford et al. (2021), section 3.1.4: a template for any data set.
 _SIMPLE: Final = ("a photo of a {}.",)
 
-#: The 80 for ImageNet, with source and licence.
-_OPENAI_FILE: Final = "openai_templates.json"
+_OPENAI_FILE: Final = "openai_templates.json"  # the 80 for ImageNet, with source and licence
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +122,7 @@ def _checked(path: Path, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
     return tuple(seen)
 
 
-#: Images compared with all classes at a time.
-BLOCK: Final = 2_048
+BLOCK: Final = 2_048  # images compared with all classes at a time
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from visleak.records import Bool, Float64, Int64
 
 Block = TypeVar("Block", pa.ListArray, tuple[Float64, Bool])
 
-#: A label is searched among this many predictions.
-TOP: Final = 5
+TOP: Final = 5  # A label is searched among this many predictions
 
 #: Classes of predictions that are not in the vocabulary, and of rows without a prediction.
 FOREIGN: Final = -1

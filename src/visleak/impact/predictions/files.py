@@ -41,11 +41,9 @@ SUFFIXES: Final = {".csv": "CSV", ".tsv": "CSV", ".parquet": "Parquet", ".npz": 
 #: Columns that may hold text; those of other names are metrics, or ignored.
 TEXTS: Final = ("id", "label", "prediction", "correct")
 
-#: Columns that hold a list per image.
-LISTS: Final = ("scores", "predictions")
+LISTS: Final = ("scores", "predictions")  # columns that hold a list per image
 
-#: Before the name of a class, in the header of a CSV with class scores.
-SCORE: Final = "score:"
+SCORE: Final = "score:"  # before the name of a class, in the header of a CSV with class scores
 
 #: Values of lists read at a time; bytes of CSV parsed at a time, which no line may exceed.
 BLOCK: Final = 1 << 20

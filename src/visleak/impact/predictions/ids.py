@@ -15,11 +15,8 @@ from visleak.impact.benchmark import Benchmark
 from visleak.impact.predictions.columns import quoted
 from visleak.records import Bool, Int64
 
-#: Share of the images that must have a prediction, unless less is allowed.
-COVERAGE: Final = 0.95
-
-#: Ids of a file that are compared in other spellings to explain a mismatch.
-_SAMPLE: Final = 10_000
+COVERAGE: Final = 0.95  # share of the images that must have a prediction, unless less is allowed
+_SAMPLE: Final = 10_000  # ids of a file that are compared in other spellings to explain a mismatch
 
 
 @dataclass(frozen=True)

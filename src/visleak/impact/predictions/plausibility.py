@@ -35,8 +35,7 @@ ENOUGH: Final = 200
 BETTER: Final = 5.0
 CHANCE: Final = 3.0
 
-#: Parts into which a file is divided, in the order of its rows.
-PARTS: Final = 4
+PARTS: Final = 4  # parts into which a file is divided, in the order of its rows
 
 #: Share of a file's own labels that must be the audited ones, if class names are the same.
 FITTING: Final = 0.8
@@ -55,8 +54,7 @@ ANSWERS: Final = 50
 #: strong model on 1,000 images have three and more.
 UNRELATED: Final = 1.5
 
-#: Level below which a fair test set with fewer errors is doubted.
-ALPHA: Final = 0.01
+ALPHA: Final = 0.01  # level below which a fair test set with fewer errors is doubted
 
 
 @dataclass(frozen=True)
