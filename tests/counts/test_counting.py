@@ -52,11 +52,11 @@ PAIRS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return split_audit(tmp_path / "audit", TEST, TRAIN, PAIRS)
 
 
-def verdict(query: str, reference: str, judgment: str, who: str = "Ada", **about: str) -> Verdict:
+def verdict(query, reference, judgment, who="Ada", **about):
     sides = {("test", image.id): image for image in TEST}
     sides |= {("train", image.id): image for image in TRAIN}
     other = "train" if reference.startswith("t") else "test"
@@ -66,7 +66,7 @@ def verdict(query: str, reference: str, judgment: str, who: str = "Ada", **about
                       reference=reference, **about)  # fmt: skip
 
 
-def test_every_number_by_hand(folder: Path) -> None:
+def test_every_number_by_hand(folder):
     counts = count(folder)
     (own,) = counts.sets
     assert counts.review is None
@@ -89,7 +89,7 @@ def test_every_number_by_hand(folder: Path) -> None:
     assert (own.share.count, own.share.total) == (4, 8)
 
 
-def test_after_review_by_hand(folder: Path) -> None:
+def test_after_review_by_hand(folder):
     with Ledger(folder) as ledger:
         ledger.add(
             verdict("c0", "t0", "near"),
@@ -124,7 +124,7 @@ def test_after_review_by_hand(folder: Path) -> None:
     assert (counts.changed, counts.added, own.unplaced) == (2, 1, 1)
 
 
-def test_judged_pairs_alone(folder: Path) -> None:
+def test_judged_pairs_alone(folder):
     with pytest.raises(UsageError, match="has no verdicts"):
         count(folder, judged=True)
     said = [
@@ -141,7 +141,7 @@ def test_judged_pairs_alone(folder: Path) -> None:
     assert (own.before.pairs, own.before.images) == (2, 2)
 
 
-def test_exact_and_near_pairs_count_by_default(folder: Path) -> None:
+def test_exact_and_near_pairs_count_by_default(folder):
     assert counts.count(folder).grades == ("exact", "near")
     (own,) = counts.count(folder).sets
     assert own.after.leaks is not None
@@ -151,7 +151,7 @@ def test_exact_and_near_pairs_count_by_default(folder: Path) -> None:
         count(folder, grade="different")
 
 
-def test_the_list_of_a_person_says_which_image_is_to_go(folder: Path) -> None:
+def test_the_list_of_a_person_says_which_image_is_to_go(folder):
     """Of a pair within the test set the first column counts; the machine has the lower id."""
     assert count(folder).sets[0].after.classes["dog"] == 0
     turned = [verdict("d1", "c2", "similar")]
@@ -161,7 +161,7 @@ def test_the_list_of_a_person_says_which_image_is_to_go(folder: Path) -> None:
     assert own.after.images == 5
 
 
-def test_examples_stand_at_percentiles(tmp_path: Path) -> None:
+def test_examples_stand_at_percentiles(tmp_path):
     """Ranks 1, 5 and 9 of eleven pairs from 0.5 to 1.0; of a lone pair the one there is."""
     test = [Image(f"q{n:02d}") for n in range(12)]
     pairs = [Pair(f"q{n:02d}", f"t{n % 8}", "near", 1.0 - 0.05 * n) for n in range(11)]
@@ -177,7 +177,7 @@ def test_examples_stand_at_percentiles(tmp_path: Path) -> None:
     assert examples[1].distance == pytest.approx(math.sqrt(0.5), abs=1e-6)
 
 
-def test_what_has_no_grades(tmp_path: Path) -> None:
+def test_what_has_no_grades(tmp_path):
     """Without verification there is nothing to count, until people judge."""
     ungraded = [Pair("c0", "t0", None)]
     folder = split_audit(tmp_path / "a", TEST, TRAIN, ungraded, verified=False)
@@ -187,7 +187,7 @@ def test_what_has_no_grades(tmp_path: Path) -> None:
     assert (own.after.images, own.before.images) == (1, 0)
 
 
-def test_sets_compared_with_themselves_alone_and_without_labels(tmp_path: Path) -> None:
+def test_sets_compared_with_themselves_alone_and_without_labels(tmp_path):
     bare = [Image(name, None) for name in ("a", "b", "c")]
     folder = split_audit(tmp_path / "a", bare, (), [Pair("a", "b", "near", within=True)])
     (own,) = count(folder).sets
@@ -195,7 +195,7 @@ def test_sets_compared_with_themselves_alone_and_without_labels(tmp_path: Path) 
     assert (own.after.pairs, own.after.images, own.classes) == (1, 1, ())
 
 
-def test_json_holds_everything(folder: Path) -> None:
+def test_json_holds_everything(folder):
     said = [verdict("e0", "t4", "near", "Ada"), verdict("e0", "t4", "near", "Ben")]
     value = json.loads(json.dumps(count(folder, verdicts=said).as_dict(), allow_nan=False))
     assert value["grades"] == ["exact", "near", "similar"]
@@ -220,9 +220,7 @@ PLACES = st.tuples(st.sampled_from([*CATS, *DOGS]), st.sampled_from([i.id for i 
     st.dictionaries(PLACES, st.sampled_from(GRADES), max_size=12),
     st.dictionaries(PLACES, st.sampled_from(GRADES), max_size=8),
 )
-def test_against_plain_loops(
-    machine: dict[tuple[str, str], str], people: dict[tuple[str, str], str]
-) -> None:
+def test_against_plain_loops(machine, people):
     with tempfile.TemporaryDirectory() as place:
         folder = split_audit(Path(place), TEST, TRAIN, [Pair(*p, g) for p, g in machine.items()])
         said = [verdict(*pair, grade) for pair, grade in people.items()]
@@ -244,7 +242,7 @@ def test_against_plain_loops(
 
 @pytest.mark.data
 @pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no lists of ciFAIR to count")
-def test_the_lists_of_cifair(tmp_path: Path) -> None:
+def test_the_lists_of_cifair(tmp_path):
     """The even half of the published lists, counted from the files and through an audit."""
     home = Path(str(DATA)) / "cifar10"
     lists = [home / "duplicates_dev.csv", home / "duplicates_within_test_dev.csv"]

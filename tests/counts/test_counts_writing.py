@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,18 +18,18 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     test = [Image("a", HOSTILE), Image("b", "=cmd()"), Image("c", None)]
     pairs = [Pair("a", "t", "near", 0.9), Pair("b", "t", "exact", 1.0)]
     return split_audit(tmp_path / "audit", test, [Image("t")], pairs)
 
 
-def pictures(name: str, ids: list[str]) -> dict[str, np.ndarray]:
+def pictures(name, ids):
     rng = np.random.default_rng(len(name))
     return {id_: rng.integers(0, 255, (40, 60, 3), np.uint8) for id_ in ids if id_ != "b"}
 
 
-def test_files(folder: Path, tmp_path: Path) -> None:
+def test_files(folder, tmp_path):
     out = tmp_path / "new" / "counts"
     counts = count(folder)
     written = write_counts(counts, out, pictures)
@@ -53,7 +52,7 @@ def test_files(folder: Path, tmp_path: Path) -> None:
         assert not [each for each in drawing.iter() if each.tag.endswith(("script", "image"))]
 
 
-def test_places_that_cannot_be_written(folder: Path, tmp_path: Path) -> None:
+def test_places_that_cannot_be_written(folder, tmp_path):
     (tmp_path / "file").write_text("")
     counts = count(folder)
     with pytest.raises(UsageError, match="is a file; choose a folder"):

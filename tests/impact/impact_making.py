@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from visleak.impact.results import Comparison, Effect, Flip, Gap, Impact, Row
@@ -79,14 +79,12 @@ ERRORS = {
 }
 
 
-def share(percent: float, images: int) -> Estimate:
+def share(percent, images):
     """Return a share with its Wilson interval."""
     return Estimate(percent / 100, *wilson(round(percent / 100 * images), images))
 
 
-def effect_of(
-    table: Table, at: int, model: str, metric: str = "accuracy", deviations: Sequence[float] = ()
-) -> Effect:
+def effect_of(table, at, model, metric="accuracy", deviations=()):
     """Return the effect in one column of a table, with the comparisons that follow from it."""
     whole = table[0][3][at] / 100
     rows = []
@@ -105,7 +103,7 @@ def effect_of(
     )  # fmt: skip
 
 
-def comparison_of(rows: Sequence[Row], leak: str) -> Comparison:
+def comparison_of(rows, leak):
     own = {row.subset: row for row in rows if row.leak == leak}
     leaked, others = own["leaked"], own["non-leaked"]
     value = leaked.score.value - others.score.value
@@ -123,7 +121,7 @@ def comparison_of(rows: Sequence[Row], leak: str) -> Comparison:
     )
 
 
-def impact_of(effects: Sequence[Effect], leaks: Mapping[str, int], **changes: object) -> Impact:
+def impact_of(effects, leaks, **changes):
     made = Impact(
         audit="visleak-audit",
         test_set="val",
@@ -136,7 +134,7 @@ def impact_of(effects: Sequence[Effect], leaks: Mapping[str, int], **changes: ob
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def table_2() -> Impact:
+def table_2():
     return impact_of(
         [effect_of(TABLE_2, 0, "ViT-B-32")],
         {"hard": 271, "hard or soft": 2_281},
@@ -144,12 +142,12 @@ def table_2() -> Impact:
     )
 
 
-def table_3() -> Impact:
+def table_3():
     effects = [effect_of(TABLE_3, at, name) for at, name in enumerate(("ResNet50", "ResNet152"))]
     return impact_of(effects, {"hard": 789, "hard or soft": 1_680})
 
 
-def table_4() -> Impact:
+def table_4():
     effects = [
         effect_of(TABLE_4, at, "ViT-B-32", metric, [row[at] for row in DEVIATIONS])
         for at, metric in enumerate(("r@1", "r@5", "r@10"))
@@ -158,7 +156,7 @@ def table_4() -> Impact:
     return impact_of(effects, {"hard": 229, "hard or soft": 2_000}, settings=settings)
 
 
-def gaps_of(first: int, models: Sequence[str] = tuple(ERRORS), images: int = 10_000) -> list[Gap]:
+def gaps_of(first, models=tuple(ERRORS), images=10_000):
     """Return the gaps of the columns of a data set that begin at ``first``."""
     found = []
     for model in models:
@@ -173,7 +171,7 @@ def gaps_of(first: int, models: Sequence[str] = tuple(ERRORS), images: int = 10_
     return found
 
 
-def cifair(first: int = 0) -> Impact:
+def cifair(first=0):
     """Return table 2 of Barz & Denzler: 0 for CIFAR-10, 2 for CIFAR-100."""
     effects = []
     for model, errors in ERRORS.items():
@@ -194,7 +192,7 @@ def cifair(first: int = 0) -> Impact:
     )  # fmt: skip
 
 
-def hostile() -> Impact:
+def hostile():
     """Return an impact all of whose names bite: sets, leaks, models and metrics."""
     table = (
         ("", "original", 1_000, [80.0]),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from visleak.impact.benchmark import Benchmark, Scores
+from visleak.impact.benchmark import Benchmark
 from visleak.impact.predictions import read_scores
 from visleak.storage import csv_cell, write_csv_rows
 
@@ -20,12 +17,12 @@ IDS = [f"test/{number:03d}.png" for number in range(20)]
 LABELS = ["cat", "dog"] * 10
 
 
-def benchmark(ids: Sequence[str] = IDS, labels: Sequence[str | None] | None = LABELS) -> Benchmark:
+def benchmark(ids=IDS, labels=LABELS):
     column = None if labels is None else pa.array(labels, pa.string())
     return Benchmark("test", ("train",), pa.array(ids, pa.string()), column, ())
 
 
-def as_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> Path:
+def as_csv(path, columns):
     """Write a CSV as visleak writes its own."""
     with path.open("w", encoding="utf-8", newline="") as file:
         write_csv_rows(file, [tuple(columns)], "\t" if path.suffix == ".tsv" else ",")
@@ -37,7 +34,7 @@ def as_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> Path:
     return path
 
 
-def as_parquet(path: Path, columns: Mapping[str, Any], classes: Sequence[str] = ()) -> Path:
+def as_parquet(path, columns, classes=()):
     table = pa.table(dict(columns))
     if classes:
         table = table.replace_schema_metadata({"classes": json.dumps(list(classes))})
@@ -45,12 +42,12 @@ def as_parquet(path: Path, columns: Mapping[str, Any], classes: Sequence[str] = 
     return path
 
 
-def as_npz(path: Path, columns: Mapping[str, Any]) -> Path:
+def as_npz(path, columns):
     np.savez(path, **{name: np.asarray(values) for name, values in columns.items()})
     return path
 
 
-def scores_of(path: Path, about: Benchmark, **options: Any) -> tuple[Scores, tuple[str, ...]]:
+def scores_of(path, about, **options):
     """Return the scores that a file gives, and the notes about it."""
     scores = read_scores(path, about, **options)
     return scores, scores.notes

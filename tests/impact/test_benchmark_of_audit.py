@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.benchmark import RELATIONS, Benchmark, benchmark_of, with_subsets
+from visleak.impact.benchmark import RELATIONS, benchmark_of, with_subsets
 from visleak.verdicts import Ledger, Verdict
 
 TEST = [Image(f"q{n}", "cat" if n % 2 else "dog") for n in range(6)]
 TRAIN = [Image(f"r{n}") for n in range(4)]
 
 
-def leaked(benchmark: Benchmark, name: str) -> dict[str, str]:
+def leaked(benchmark, name):
     """Return the leaking images of a leak with the relation of their labels."""
     leak = next(each for each in benchmark.leaks if each.name == name)
     assert ((leak.relation >= 0) == leak.leaked).all()
@@ -24,12 +22,12 @@ def leaked(benchmark: Benchmark, name: str) -> dict[str, str]:
     return {benchmark.ids[int(row)].as_py(): RELATIONS[leak.relation[row]] for row in rows}
 
 
-def pair(query: str, reference: str, s: float, degree: str | None, grade: str, same: str) -> Pair:
+def pair(query, reference, s, degree, grade, same):
     return Pair(query, reference, grade, s, degree=degree, label_relation=same)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Every kind of leak: q0 hard and exact, q1 soft and near, q2 soft and similar, q3 nothing."""
     pairs = [
         pair("q0", "r0", 0.99, "hard", "exact", "different"),
@@ -45,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     return split_audit(tmp_path / "audit", TEST, TRAIN, pairs)
 
 
-def test_every_row_of_the_papers_table_is_the_images_it_names(folder: Path) -> None:
+def test_every_row_of_the_papers_table_is_the_images_it_names(folder):
     benchmark = benchmark_of(folder)
     assert (benchmark.name, benchmark.references, len(benchmark)) == ("test", ("train",), 6)
     assert not benchmark.judged
@@ -64,8 +62,8 @@ def test_every_row_of_the_papers_table_is_the_images_it_names(folder: Path) -> N
 
 
 def test_the_label_is_compared_with_that_of_the_most_similar_copy_that_counts(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """Ramos et al. (2025), table 3; PAPERS.md B5. Ties go by the reference's id."""
     pairs = [
         pair("q0", "r2", 0.9, "soft", "near", "same"),
@@ -77,7 +75,7 @@ def test_the_label_is_compared_with_that_of_the_most_similar_copy_that_counts(
     assert leaked(benchmark, "near or exact") == {"q0": "different", "q1": "same"}
 
 
-def test_blank_pictures_and_repeats_within_the_test_set_are_no_leaks(tmp_path: Path) -> None:
+def test_blank_pictures_and_repeats_within_the_test_set_are_no_leaks(tmp_path):
     test = [Image("q0", flat=True), Image("q1"), Image("q2")]
     pairs = [Pair("q0", "r0", "exact"), Pair("q1", "q2", "exact", within=True)]
     benchmark = benchmark_of(split_audit(tmp_path / "a", test, TRAIN, pairs))
@@ -85,8 +83,8 @@ def test_blank_pictures_and_repeats_within_the_test_set_are_no_leaks(tmp_path: P
     assert not any(leak.leaked.any() for leak in benchmark.leaks)
 
 
-def test_what_people_say_counts_and_can_be_all_that_counts(folder: Path) -> None:
-    def said(query: str, reference: str, judgment: str) -> Verdict:
+def test_what_people_say_counts_and_can_be_all_that_counts(folder):
+    def said(query, reference, judgment):
         known = {f"test/{i.id}": digest_of("test", i) for i in TEST}
         known |= {f"train/{i.id}": digest_of("train", i) for i in TRAIN}
         return Verdict.of(known[f"test/{query}"], known[f"train/{reference}"], judgment, "Ada")
@@ -103,18 +101,18 @@ def test_what_people_say_counts_and_can_be_all_that_counts(folder: Path) -> None
     assert [leak.name for leak in alone.leaks if "hard" in leak.name or "soft" in leak.name] == []
 
 
-def test_an_audit_without_verification_has_degrees_only(tmp_path: Path) -> None:
+def test_an_audit_without_verification_has_degrees_only(tmp_path):
     pairs = [Pair("q0", "r0", None)]
     benchmark = benchmark_of(split_audit(tmp_path / "a", TEST, TRAIN, pairs, verified=False))
     assert [leak.name for leak in benchmark.leaks] == ["hard", "hard or soft", "soft only"]
 
 
-def test_labels_are_none_where_no_image_has_one(tmp_path: Path) -> None:
+def test_labels_are_none_where_no_image_has_one(tmp_path):
     benchmark = benchmark_of(split_audit(tmp_path / "a", [Image("q", None)], TRAIN))
     assert benchmark.labels is None
 
 
-def test_lists_of_ids_are_leaks_of_their_own(folder: Path, tmp_path: Path) -> None:
+def test_lists_of_ids_are_leaks_of_their_own(folder, tmp_path):
     listed = tmp_path / "mine.txt"
     listed.write_text("\ufeffq1\n\n q4 \nq1\nnobody\n", encoding="utf-8")
     benchmark, notes = with_subsets(benchmark_of(folder), {"mine": listed})
@@ -122,7 +120,7 @@ def test_lists_of_ids_are_leaks_of_their_own(folder: Path, tmp_path: Path) -> No
     assert notes == ("subset 'mine': 1 of its 3 ids are not readable images of 'test'",)
 
 
-def test_refusals_are_one_line(folder: Path, tmp_path: Path) -> None:
+def test_refusals_are_one_line(folder, tmp_path):
     with pytest.raises(UsageError, match=r"no finished audit \(no audit\.json\)"):
         benchmark_of(tmp_path)
     with pytest.raises(UsageError, match=r"^the test set must be one of test; got 'train'$"):

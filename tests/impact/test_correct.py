@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,15 +15,15 @@ from visleak.impact.predictions import PredictionFile
 from visleak.impact.predictions.correct import Truth, correct_ranked, correct_scores, places
 
 
-def truth_of(labels: list[str | None]) -> Truth:
+def truth_of(labels):
     column = pa.array(labels, pa.string())
     return Truth(column, column.drop_null().unique(), "a test")
 
 
-def in_blocks(values: np.ndarray, size: int, classes: list[str] | None = None) -> PredictionFile:
+def in_blocks(values, size, classes=None):
     """Return a file of class scores, or of lists, that is read in blocks of some rows."""
 
-    def blocks() -> Iterator[pa.Array]:
+    def blocks():
         for start in range(0, len(values), size):
             rows = [list(row) for row in values[start : start + size]]
             yield pa.array(rows, pa.list_(pa.float64()))
@@ -36,7 +34,7 @@ def in_blocks(values: np.ndarray, size: int, classes: list[str] | None = None) -
 
 
 @pytest.mark.parametrize("size", [1, 7, 500])
-def test_top_k_equals_scikit_learn(size: int) -> None:
+def test_top_k_equals_scikit_learn(size):
     """Without ties there is one answer, whatever the blocks."""
     random = np.random.default_rng(0)
     values = random.permuted(np.tile(np.arange(30.0), (500, 1)), axis=1)
@@ -56,7 +54,7 @@ def test_top_k_equals_scikit_learn(size: int) -> None:
         elements=st.sampled_from([0, 1, 2]),
     )
 )
-def test_places_are_those_of_a_stable_sort(values: np.ndarray) -> None:
+def test_places_are_those_of_a_stable_sort(values):
     """Ties go by the order of classes: each place is taken once, and the first is argmax's."""
     count = values.shape[1]
     found = np.stack(
@@ -67,14 +65,14 @@ def test_places_are_those_of_a_stable_sort(values: np.ndarray) -> None:
     assert (np.argmin(found, axis=1) == values.argmax(axis=1)).all()
 
 
-def test_minus_infinity_is_a_score() -> None:
+def test_minus_infinity_is_a_score():
     """Logarithms of probabilities are often so; only the order counts."""
     values = np.array([[-np.inf, 0.0], [-np.inf, -np.inf]])
     found = correct_scores(in_blocks(values, 9), np.arange(2), truth_of(["1", "0"]))
     assert found.correct.first.tolist() == [1.0, 1.0]
 
 
-def test_classes_of_one_name_are_one_class() -> None:
+def test_classes_of_one_name_are_one_class():
     """ImageNet has two classes `crane`; the better of them counts, as it does for a prediction."""
     values = np.array([[0.1, 0.2, 0.7], [0.7, 0.2, 0.1], [0.1, 0.7, 0.2]])
     scores = in_blocks(values, 2, ["crane", "dog", "Crane"])
@@ -83,7 +81,7 @@ def test_classes_of_one_name_are_one_class() -> None:
     assert found.correct.top is None  # of three classes all are among the first five
 
 
-def test_only_rows_that_are_asked_for_count() -> None:
+def test_only_rows_that_are_asked_for_count():
     """A NaN of an image that the audit lacks is nobody's business; one of another is refused."""
     values = np.array([[np.nan, 1.0], [0.0, 1.0], [1.0, 0.0]])
     scores = in_blocks(values, 2)
@@ -93,7 +91,7 @@ def test_only_rows_that_are_asked_for_count() -> None:
         correct_scores(scores, np.array([0, 1]), truth_of(["1", "1"]))
 
 
-def test_names_and_scores_must_be_as_many() -> None:
+def test_names_and_scores_must_be_as_many():
     with pytest.raises(VisleakError, match="f: 3 class names for 2 class scores per image"):
         correct_scores(in_blocks(np.eye(2), 2, ["a", "b", "c"]), np.arange(2), truth_of(["a"] * 2))
     with pytest.raises(VisleakError, match="f: its class scores have no class"):
@@ -110,13 +108,11 @@ def test_names_and_scores_must_be_as_many() -> None:
     ),
     st.integers(1, 4),
 )
-def test_ranked_lists_are_counted_as_by_hand(
-    images: list[tuple[str | None, list[str]]], size: int
-) -> None:
+def test_ranked_lists_are_counted_as_by_hand(images, size):
     """Of any lengths, in any blocks; an empty list is no answer, nor is an image without label."""
     lists = [ranked for _, ranked in images]
 
-    def blocks() -> Iterator[pa.ListArray]:
+    def blocks():
         for start in range(0, len(lists), size):
             yield pa.array(lists[start : start + size], pa.list_(pa.string()))
 
@@ -126,7 +122,7 @@ def test_ranked_lists_are_counted_as_by_hand(
     file = PredictionFile("f", ids, {}, {"predictions": blocks}, None, ())
     found = correct_ranked(file, rows, truth_of([label for label, _ in chosen]))
 
-    def right(k: int) -> list[float]:
+    def right(k):
         return [
             float(label in ranked[:k]) if label and ranked else np.nan for label, ranked in chosen
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +15,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.difficulty import probe, read_difficulty
 from visleak.impact.effects import Sampling, effects_of
-from visleak.impact.results import Comparison
-from visleak.records import Bool, Float64
+from visleak.records import Bool
 from visleak.stats.matching import CALIPER, MOST, matched_controls
 
 FEW = Sampling(draws=2)
@@ -29,9 +27,7 @@ FEW = Sampling(draws=2)
     share=st.sampled_from([0.05, 0.3, 0.8]),
     grades=st.sampled_from([0, 2, 5]),
 )
-def test_twins_are_others_of_the_class_and_used_once(
-    seed: int, count: int, share: float, grades: int
-) -> None:
+def test_twins_are_others_of_the_class_and_used_once(seed, count, share, grades):
     """Whatever the difficulty: continuous, in a few grades, or not known."""
     rng = np.random.default_rng(seed)
     difficulty = rng.integers(0, grades, count).astype(float) if grades else rng.random(count)
@@ -54,7 +50,7 @@ def test_twins_are_others_of_the_class_and_used_once(
     assert np.array_equal(found.controls, again.controls)
 
 
-def test_the_nearest_are_taken() -> None:
+def test_the_nearest_are_taken():
     """By order, not by distance: two leaked images between others, each of which serves once."""
     difficulty = np.array([0.10, 0.50, 0.11, 0.12, 0.48, 0.51, 0.9, 0.0])
     leaked = np.arange(8) < 2
@@ -64,7 +60,7 @@ def test_the_nearest_are_taken() -> None:
     assert {4, 5} <= set(found.controls[1])
 
 
-def planted(seed: int, *, remembers: bool, count: int = 3000) -> tuple[Benchmark, Scores, Float64]:
+def planted(seed, *, remembers, count=3000):
     """Return a test set whose easy images leak more, and a model that is right on easy images."""
     rng = np.random.default_rng(seed)
     hard = rng.random(count)
@@ -75,7 +71,7 @@ def planted(seed: int, *, remembers: bool, count: int = 3000) -> tuple[Benchmark
     return made(leaked, hard), Scores("m", {"accuracy": right.astype(float)}), hard
 
 
-def made(leaked: Bool, difficulty: Float64 | None, labels: list[str] | None = None) -> Benchmark:
+def made(leaked, difficulty, labels=None):
     kind = np.where(leaked, 2, -1).astype(np.int8)
     ids = pa.array([str(n) for n in range(len(leaked))], pa.string())
     named = None if labels is None else pa.array(labels, pa.string())
@@ -83,12 +79,12 @@ def made(leaked: Bool, difficulty: Float64 | None, labels: list[str] | None = No
     return Benchmark("test", ("train",), ids, named, (leak,), difficulty=difficulty)
 
 
-def compared(test: Benchmark, scores: Scores) -> Comparison:
+def compared(test, scores):
     ((each,),) = ([*effect.comparisons] for effect in effects_of(test, [scores], FEW))
     return each
 
 
-def test_a_model_that_remembers_nothing_does_no_better_than_on_twins() -> None:
+def test_a_model_that_remembers_nothing_does_no_better_than_on_twins():
     """Without twins leaked images seem to matter in every case; with them in one of twenty."""
     plain = matched = inside = 0
     for seed in range(20):
@@ -104,7 +100,7 @@ def test_a_model_that_remembers_nothing_does_no_better_than_on_twins() -> None:
     assert (plain, matched <= 3, inside >= 17) == (20, True, True)
 
 
-def test_a_model_that_remembers_does_better_than_on_twins() -> None:
+def test_a_model_that_remembers_does_better_than_on_twins():
     for seed in range(10):
         test, scores, hard = planted(seed, remembers=True)
         twinned = compared(test, scores).twinned
@@ -115,7 +111,7 @@ def test_a_model_that_remembers_does_better_than_on_twins() -> None:
         assert twinned.difference.low < gained < twinned.difference.high
 
 
-def test_nothing_is_compared_where_no_image_has_a_twin() -> None:
+def test_nothing_is_compared_where_no_image_has_a_twin():
     leaked = np.arange(40) < 20
     hard = np.where(leaked, 0.0, 1.0)
     assert compared(made(leaked, hard), Scores("m", {"accuracy": hard})).twinned is None
@@ -123,9 +119,7 @@ def test_nothing_is_compared_where_no_image_has_a_twin() -> None:
     assert compared(made(leaked, unknown), Scores("m", {"accuracy": hard})).twinned is None
 
 
-def scene(
-    seed: int, count: int, classes: int = 4, width: int = 12
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def scene(seed, count, classes=4, width=12):
     """Return unit vectors, classes, and how plain each image shows its class."""
     rng = np.random.default_rng(seed)
     centres = np.eye(width)[:classes]
@@ -135,7 +129,7 @@ def scene(
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), labels, plain
 
 
-def test_the_probe_tells_easier_from_memorized() -> None:
+def test_the_probe_tells_easier_from_memorized():
     """Ridge regression is a model of another training set; 1-NN has the copies to remember."""
     vectors, labels, plain = scene(0, 4000)
     train, names, _ = scene(1, 4000)
@@ -162,7 +156,7 @@ def test_the_probe_tells_easier_from_memorized() -> None:
     assert learnt.p < 1e-6
 
 
-def test_the_probe_learns_nothing_from_an_image_or_its_copies() -> None:
+def test_the_probe_learns_nothing_from_an_image_or_its_copies():
     """Noise in pairs of one label: only who sees the other one of a pair can name it."""
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((300, 200))
@@ -175,7 +169,7 @@ def test_the_probe_learns_nothing_from_an_image_or_its_copies() -> None:
     assert "hardly" in blind.about
 
 
-def test_images_without_a_label_have_no_difficulty() -> None:
+def test_images_without_a_label_have_no_difficulty():
     vectors, labels, _ = scene(0, 200)
     labels[:10] = -1
     found = probe(vectors.astype(np.float32), np.arange(200), labels, np.arange(200))
@@ -183,7 +177,7 @@ def test_images_without_a_label_have_no_difficulty() -> None:
     assert not np.isnan(found.difficulty[10:]).any()
 
 
-def test_difficulty_from_a_file(tmp_path: Path) -> None:
+def test_difficulty_from_a_file(tmp_path):
     """A column by its name, the one called so, or the only one of numbers; in any order of rows."""
     values = [float(n) for n in range(20)]
     file = as_csv(tmp_path / "a.csv", {"id": IDS[::-1], "loss": values, "note": ["x"] * 20})
@@ -199,7 +193,7 @@ def test_difficulty_from_a_file(tmp_path: Path) -> None:
     assert "15 of 20" in found.source
 
 
-def test_files_without_a_difficulty_are_refused(tmp_path: Path) -> None:
+def test_files_without_a_difficulty_are_refused(tmp_path):
     two = as_csv(tmp_path / "a.csv", {"id": IDS, "x": [1] * 20, "y": [2] * 20, "word": ["z"] * 20})
     few = as_csv(tmp_path / "b.csv", {"id": IDS[:9], "x": [1] * 9})
     other = as_csv(tmp_path / "c.csv", {"id": ["z1", "z2"], "x": [1, 2]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +14,11 @@ from statsmodels.stats.proportion import proportion_confint
 
 from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.effects import Sampling, classes_of, effects_of
-from visleak.impact.results import Row
 
 FEW = Sampling(draws=20)
 
 
-def made(
-    leaked: Sequence[bool], labels: Sequence[str | None] | None = None, relation: int = 2
-) -> Benchmark:
+def made(leaked, labels=None, relation=2):
     mask = np.array(leaked, bool)
     kind = np.where(mask, relation, -1).astype(np.int8)
     ids = pa.array([str(n) for n in range(len(mask))], pa.string())
@@ -30,11 +26,11 @@ def made(
     return Benchmark("test", ("train",), ids, named, (Leak("near or exact", mask, kind),))
 
 
-def scored(values: Sequence[float], model: str = "m", metric: str = "accuracy") -> Scores:
+def scored(values, model="m", metric="accuracy"):
     return Scores(model, {metric: np.array(values, float)})
 
 
-def row_of(rows: Sequence[Row], subset: str) -> Row:
+def row_of(rows, subset):
     return next(row for row in rows if row.subset == subset)
 
 
@@ -43,7 +39,7 @@ def row_of(rows: Sequence[Row], subset: str) -> Row:
         lambda rows: 0 < sum(leak for leak, _ in rows) < len(rows)
     )
 )
-def test_parts_add_up_to_the_whole(rows: list[tuple[bool, bool]]) -> None:
+def test_parts_add_up_to_the_whole(rows):
     """The weighted means that prove the papers' misprints hold of every table made here."""
     (effect,) = effects_of(made([a for a, _ in rows]), [scored([b for _, b in rows])], FEW)
     leaked, others = (row_of(effect.rows, name) for name in ("leaked", "non-leaked"))
@@ -64,7 +60,7 @@ def test_parts_add_up_to_the_whole(rows: list[tuple[bool, bool]]) -> None:
     assert 0.0 < compared.p <= 1.0
 
 
-def test_intervals_of_shares_are_wilsons() -> None:
+def test_intervals_of_shares_are_wilsons():
     values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
     (effect,) = effects_of(made(leaked), [scored(values)], FEW)
     for subset, k, n in (("original", 60, 100), ("leaked", 20, 20), ("non-leaked", 40, 80)):
@@ -75,7 +71,7 @@ def test_intervals_of_shares_are_wilsons() -> None:
     assert effect.percent
 
 
-def test_the_gains_interval_covers_in_simulation() -> None:
+def test_the_gains_interval_covers_in_simulation():
     """A part shares images with the whole; its gain's interval must hold the true gain still.
 
     Leaked images are right with .95, the others with .85: the true gain of the leaked over the
@@ -93,7 +89,7 @@ def test_the_gains_interval_covers_in_simulation() -> None:
     assert hits / 400 >= 0.93
 
 
-def test_other_metrics_are_bootstrapped_and_shown_as_they_are() -> None:
+def test_other_metrics_are_bootstrapped_and_shown_as_they_are():
     rng = np.random.default_rng(0)
     values = rng.normal(20, 5, 200)
     (effect,) = effects_of(made([n < 50 for n in range(200)]), [scored(list(values))], FEW)
@@ -106,7 +102,7 @@ def test_other_metrics_are_bootstrapped_and_shown_as_they_are() -> None:
     assert leaked.score.high == pytest.approx(values[:50].mean() + half, abs=0.3)
 
 
-def test_few_draws_have_a_deviation_and_no_interval() -> None:
+def test_few_draws_have_a_deviation_and_no_interval():
     """Between the percentiles of ten draws lie fewer than eight of ten others."""
     values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
     for draws in (10, 39, 40):
@@ -117,7 +113,7 @@ def test_few_draws_have_a_deviation_and_no_interval() -> None:
         assert [math.isnan(end) for end in ends] == [draws < 40] * 4
 
 
-def test_a_metric_has_one_unit_whoever_scores_in_it() -> None:
+def test_a_metric_has_one_unit_whoever_scores_in_it():
     """A loss that stays below 1 for one model would be percent there, and plain for another."""
     small, large = scored([0.1, 0.5, 0.9], "a", "loss"), scored([0.1, 0.5, 2.3], "b", "loss")
     for models in ([small, large], [large, small]):
@@ -127,7 +123,7 @@ def test_a_metric_has_one_unit_whoever_scores_in_it() -> None:
     assert alone.percent
 
 
-def test_classes_are_weighed_as_in_the_whole_benchmark() -> None:
+def test_classes_are_weighed_as_in_the_whole_benchmark():
     """All leaks are of the easy class: the set without them is harder, the fair score is not."""
     labels = ["easy"] * 60 + ["hard"] * 40
     values = [1.0] * 60 + [1.0] * 20 + [0.0] * 20
@@ -143,7 +139,7 @@ def test_classes_are_weighed_as_in_the_whole_benchmark() -> None:
     assert row_of(effect.rows, "random").score.value == pytest.approx(0.8, abs=0.1)
 
 
-def test_a_class_that_leaks_wholly_is_left_out_of_the_fair_score_and_counted() -> None:
+def test_a_class_that_leaks_wholly_is_left_out_of_the_fair_score_and_counted():
     labels = ["a"] * 4 + ["b"] * 4
     (effect,) = effects_of(
         made([n < 4 for n in range(8)], labels), [scored([1, 1, 1, 1, 0, 1, 0, 1])], FEW
@@ -152,7 +148,7 @@ def test_a_class_that_leaks_wholly_is_left_out_of_the_fair_score_and_counted() -
     assert (compared.fair.value, compared.classes_lost) == (0.5, 1)
 
 
-def test_holm_corrects_over_all_models_and_leaks() -> None:
+def test_holm_corrects_over_all_models_and_leaks():
     rng = np.random.default_rng(3)
     masks = [rng.random(300) < 0.2 for _ in range(2)]
     base = made(list(masks[0]))
@@ -170,7 +166,7 @@ def test_holm_corrects_over_all_models_and_leaks() -> None:
     assert all(math.isnan(each.within_classes) for e in effects for each in e.comparisons)
 
 
-def test_leaks_of_the_same_images_are_one_test() -> None:
+def test_leaks_of_the_same_images_are_one_test():
     """Or a name more would weaken every other test."""
     mask = np.arange(200) < 40
     base, kind = made(list(mask)), np.where(mask, 2, -1).astype(np.int8)
@@ -183,7 +179,7 @@ def test_leaks_of_the_same_images_are_one_test() -> None:
         assert [each.adjusted for each in effect.comparisons] == [one.comparisons[0].adjusted] * 2
 
 
-def test_rows_by_label_come_where_labels_are_known() -> None:
+def test_rows_by_label_come_where_labels_are_known():
     mask = np.array([True] * 4 + [False] * 4)
     benchmark = made(list(mask))
     kinds = np.array([0, 0, 1, 2, -1, -1, -1, -1], np.int8)
@@ -199,7 +195,7 @@ def test_rows_by_label_come_where_labels_are_known() -> None:
     assert [row.subset for row in plain.rows] == ["original", "non-leaked", "leaked", "random"]
 
 
-def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing() -> None:
+def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing():
     for leaked, empty in (([False] * 4, "leaked"), ([True] * 4, "non-leaked")):
         (effect,) = effects_of(made(leaked), [scored([1, 0, 1, 1])], FEW)
         row, (compared,) = row_of(effect.rows, empty), effect.comparisons
@@ -211,7 +207,7 @@ def test_a_leak_without_images_and_one_with_all_are_rows_of_nothing() -> None:
         assert (other.score, other.gain.value) == (effect.original.score, 0.0)
 
 
-def test_images_without_an_answer_do_not_count_and_models_stay_apart() -> None:
+def test_images_without_an_answer_do_not_count_and_models_stay_apart():
     benchmark = made([True, True, False, False])
     full, part = scored([1, 0, 1, 1], "a"), scored([1, math.nan, 0, 1], "b")
     effects = effects_of(benchmark, [part, full], FEW)
@@ -222,7 +218,7 @@ def test_images_without_an_answer_do_not_count_and_models_stay_apart() -> None:
     assert alone.rows[1:3] == effects[1].rows[1:3]
 
 
-def test_images_without_a_label_are_a_class() -> None:
+def test_images_without_a_label_are_a_class():
     classes = classes_of(pa.array(["b", None, "a", "b", None]))
     assert classes is not None
     assert classes[0] == classes[3]
@@ -231,7 +227,7 @@ def test_images_without_a_label_are_a_class() -> None:
     assert classes_of(None) is None
 
 
-def test_no_interval_where_one_image_decides() -> None:
+def test_no_interval_where_one_image_decides():
     """Resamples of 1e8 among ones give ends that are multiples of it; bounded scores do not."""
     values = np.r_[np.linspace(1, 2, 199), 1e8]
     leaked = np.arange(200) % 4 == 0

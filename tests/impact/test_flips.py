@@ -12,20 +12,19 @@ from scipy.stats import norm
 from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.flips import flips_of
 from visleak.impact.run import gap_of
-from visleak.records import Float64
 
 
-def benchmark_of(leaked: np.ndarray) -> Benchmark:
+def benchmark_of(leaked):
     ids = pa.array([str(n) for n in range(len(leaked))], pa.string())
     leak = Leak("hard", leaked, np.where(leaked, 2, -1).astype(np.int8))
     return Benchmark("test", ("train",), ids, None, (leak,))
 
 
-def scored(model: str, values: Float64, lower: bool = False) -> Scores:
+def scored(model, values, lower=False):
     return Scores(model, {"accuracy": values}, lower=frozenset({"accuracy"} if lower else set()))
 
 
-def test_a_model_that_leads_by_leaked_images_alone_falls_behind() -> None:
+def test_a_model_that_leads_by_leaked_images_alone_falls_behind():
     """Right on all 100 that leak and on 612 of 900 others, against 70 and 630."""
     place = np.arange(1000)
     leaked = place < 100
@@ -41,7 +40,7 @@ def test_a_model_that_leads_by_leaked_images_alone_falls_behind() -> None:
     assert flip.chance > 0.9
 
 
-def test_chances_agree_with_the_normal_approximation() -> None:
+def test_chances_agree_with_the_normal_approximation():
     """Differences of two models: 60 images won by one, 52 by the other, none of them leaked."""
     lead = np.zeros(5000)
     lead[:60], lead[60:112] = 1.0, -1.0
@@ -58,7 +57,7 @@ def test_chances_agree_with_the_normal_approximation() -> None:
     assert not flip.flipped
 
 
-def test_equal_models_tie_in_every_resample() -> None:
+def test_equal_models_tie_in_every_resample():
     values = np.ones(20)
     (flip,) = flips_of(
         benchmark_of(np.arange(20) < 3), [scored("a", values), scored("b", values)], "accuracy"
@@ -66,7 +65,7 @@ def test_equal_models_tie_in_every_resample() -> None:
     assert (flip.chance, flip.behind, flip.flipped) == (0.0, 0.5, False)
 
 
-def test_of_a_loss_the_lower_one_leads() -> None:
+def test_of_a_loss_the_lower_one_leads():
     low, high = np.full(10, 0.2), np.full(10, 0.7)
     models = [scored("high", high, lower=True), scored("low", low, lower=True)]
     (flip,) = flips_of(benchmark_of(np.arange(10) < 2), models, "accuracy")
@@ -74,7 +73,7 @@ def test_of_a_loss_the_lower_one_leads() -> None:
     assert flip.original == pytest.approx(-0.5)
 
 
-def test_only_images_that_both_answered_are_compared() -> None:
+def test_only_images_that_both_answered_are_compared():
     """A model that answers few images takes none from the comparison of two others."""
     some = np.array([1.0, 0.0, math.nan, 1.0])
     benchmark = benchmark_of(np.array([1, 0, 0, 0], bool))
@@ -94,7 +93,7 @@ def test_only_images_that_both_answered_are_compared() -> None:
     assert flips_of(benchmark_of(np.zeros(4, bool)), [scored("a", some)], "accuracy") == ()
 
 
-def test_the_gap_counts_images_that_changed_sides() -> None:
+def test_the_gap_counts_images_that_changed_sides():
     before = scored("m", np.array([1, 1, 1, 1, 0, 0, math.nan]))
     after = scored("m", np.array([1, 0, 0, 1, 1, 0, 1]))
     gap = gap_of(before, after, "accuracy")
@@ -107,7 +106,7 @@ def test_the_gap_counts_images_that_changed_sides() -> None:
     assert gap.gap.low < 0 < gap.gap.high
 
 
-def test_of_a_metric_of_which_less_is_better_one_is_an_error() -> None:
+def test_of_a_metric_of_which_less_is_better_one_is_an_error():
     """A column of errors says the same as one of right answers."""
     right = [np.array([1, 1, 1, 1, 0, 0, 1]), np.array([1, 0, 0, 1, 1, 0, 1])]
     told = gap_of(scored("m", right[0]), scored("m", right[1]), "accuracy")
@@ -115,6 +114,6 @@ def test_of_a_metric_of_which_less_is_better_one_is_an_error() -> None:
     assert gap_of(wrong[0], wrong[1], "accuracy") == told
 
 
-def test_no_error_before_no_relative_gap() -> None:
+def test_no_error_before_no_relative_gap():
     gap = gap_of(scored("m", np.ones(4)), scored("m", np.array([1, 1, 1, 0.0])), "accuracy")
     assert math.isnan(gap.relative)

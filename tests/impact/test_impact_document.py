@@ -6,9 +6,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -36,8 +34,7 @@ from visleak.impact import read_impact, write
 from visleak.impact.document import document, several_document, tables
 from visleak.impact.figures import draw_bar, gains, points
 from visleak.impact.numbers import estimated, probability, score, signed
-from visleak.impact.results import Effect, Flip, Impact
-from visleak.markup import Grid
+from visleak.impact.results import Effect, Flip
 from visleak.reporting import markdown, section
 from visleak.stats.estimates import Estimate
 
@@ -86,22 +83,22 @@ PRINTED_GAPS = {
 }
 
 
-def cells(text: str) -> list[list[str]]:
+def cells(text):
     return [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
 
 
-def grids(result: Impact, title: str) -> list[Grid]:
+def grids(result, title):
     """Return the tables whose titles begin with a text."""
     found = (table.grid() for table in tables(result) if table.rows)
     return [grid for grid in found if grid.title.startswith(title)]
 
 
-def plain(cell: str) -> str:
+def plain(cell):
     """Return a number without its interval."""
     return re.sub(r" \(.* to .*\)$", "", cell)
 
 
-def test_the_papers_own_means_prove_the_misprints() -> None:
+def test_the_papers_own_means_prove_the_misprints():
     """A whole is the weighted mean of its parts: with the images as printed it is not."""
     for table in (TABLE_2, TABLE_3):
         (_, _, total, whole), *rest = table
@@ -111,7 +108,7 @@ def test_the_papers_own_means_prove_the_misprints() -> None:
         assert mean == pytest.approx(whole[0], abs=0.011)
 
 
-def test_table_2_of_ramos() -> None:
+def test_table_2_of_ramos():
     (grid,) = grids(table_2(), "Scores on parts")
     assert grid.header == ["leak", "subset", "images", "ViT-B-32 %", "gain"]
     found = {(row[0], row[1]): (row[2], plain(row[3]), plain(row[4])) for row in grid.rows}
@@ -120,14 +117,14 @@ def test_table_2_of_ramos() -> None:
     assert all(" to " in row[3] for row in grid.rows)
 
 
-def test_table_3_of_ramos() -> None:
+def test_table_3_of_ramos():
     (grid,) = grids(table_3(), "Scores on parts of val: accuracy")
     assert grid.header[3:] == ["ResNet50 %", "gain", "ResNet152 %", "gain"]
     found = [[row[1], row[0], *map(plain, row[2:])] for row in grid.rows]
     assert found == cells(PRINTED_3)
 
 
-def test_table_4_of_ramos() -> None:
+def test_table_4_of_ramos():
     (grid,) = grids(table_4(), "Scores on parts")
     assert [name for name in grid.header if name != "gain"] == [
         *("leak", "subset", "images", "r@1 %", "r@5 %", "r@10 %")
@@ -137,7 +134,7 @@ def test_table_4_of_ramos() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 2])
-def test_table_2_of_cifair(first: int) -> None:
+def test_table_2_of_cifair(first):
     (grid,) = grids(cifair(first), "Error on")
     for row, (name, errors) in zip(grid.rows, ERRORS.items(), strict=True):
         before, after = errors[first : first + 2]
@@ -147,7 +144,7 @@ def test_table_2_of_cifair(first: int) -> None:
         ]
 
 
-def test_the_table_of_two_data_sets_is_the_papers() -> None:
+def test_the_table_of_two_data_sets_is_the_papers():
     """Table 2 of Barz & Denzler (2020): CIFAR-10 and CIFAR-100 side by side, the best in bold."""
     page = several_document({"C10": cifair(0), "C100": cifair(2)})
     grid = next(each for each in page.grids() if each.title.startswith("Errors"))
@@ -161,7 +158,7 @@ def test_the_table_of_two_data_sets_is_the_papers() -> None:
         assert sum(values) / len(values) == pytest.approx(mean, abs=0.01)
 
 
-def test_the_best_of_a_column_is_bold() -> None:
+def test_the_best_of_a_column_is_bold():
     """As printed: the smallest errors of ResNeXt on CIFAR-10, gap and relative gap of DenseNet."""
     (grid,) = grids(cifair(), "Error on")
     bold = {(grid.rows[row][0], plain(grid.rows[row][column])) for row, column in grid.bold}
@@ -174,7 +171,7 @@ def test_the_best_of_a_column_is_bold() -> None:
 
 
 @given(st.integers(1, 11), st.integers(1, 8))
-def test_no_table_is_wider_than_a_page(models: int, metrics: int) -> None:
+def test_no_table_is_wider_than_a_page(models, metrics):
     """Every score of every model is in one table of scores."""
     effects = [
         effect_of(TABLE_2, 0, f"m{model}", f"s{metric}")
@@ -189,7 +186,7 @@ def test_no_table_is_wider_than_a_page(models: int, metrics: int) -> None:
     assert sum(grid.header.count("gain") for grid in found) == models * metrics
 
 
-def test_a_leak_without_images_is_named_not_shown() -> None:
+def test_a_leak_without_images_is_named_not_shown():
     result = impact_of([effect_of(TABLE_2, 0, "a")], {"hard": 0, "hard or soft": 2_281})
     (grid,) = grids(result, "Scores on parts")
     assert {row[0] for row in grid.rows} == {"", "hard or soft"}
@@ -198,7 +195,7 @@ def test_a_leak_without_images_is_named_not_shown() -> None:
     )
 
 
-def test_models_with_predictions_for_other_images_share_a_table() -> None:
+def test_models_with_predictions_for_other_images_share_a_table():
     first = effect_of(TABLE_2, 0, "a")
     fewer = tuple(replace(row, images=row.images - 1) for row in first.rows[:-1])
     result = impact_of(
@@ -210,7 +207,7 @@ def test_models_with_predictions_for_other_images_share_a_table() -> None:
     assert list(map(plain, grid.rows[-1][3:])) == ["54.84", "+0.66", "", ""]
 
 
-def test_parts_without_images_have_no_score() -> None:
+def test_parts_without_images_have_no_score():
     effect = effect_of(TABLE_2, 0, "a")
     empty = replace(effect.rows[2], images=0, score=Estimate(math.nan), gain=Estimate(math.nan))
     rows = (*effect.rows[:2], empty, *effect.rows[3:])
@@ -219,7 +216,7 @@ def test_parts_without_images_have_no_score() -> None:
     assert grid.rows[2] == ["hard", "leaked", "0", "", ""]
 
 
-def test_comparisons_have_both_probabilities() -> None:
+def test_comparisons_have_both_probabilities():
     (grid,) = grids(table_3(), "Leaked images against the others")
     assert grid.header[-2:] == ["p (Holm)", "within classes"]
     assert grid.rows[0] == [
@@ -236,7 +233,7 @@ def test_comparisons_have_both_probabilities() -> None:
     assert "within classes" not in grids(result, "Leaked images against the others")[0].header
 
 
-def test_the_fair_score_and_the_inflation() -> None:
+def test_the_fair_score_and_the_inflation():
     (grid,) = grids(table_3(), "Scores of images that do not leak")
     # 80.37 on all, 81.00 on images that do not leak: the leaks lower the score
     assert list(map(plain, grid.rows[1])) == [
@@ -250,7 +247,7 @@ def test_the_fair_score_and_the_inflation() -> None:
     assert (grid.header[-1], [row[-1] for row in grid.rows]) == ("classes lost", ["2", "2"])
 
 
-def test_tables_name_metrics_of_which_lower_is_better() -> None:
+def test_tables_name_metrics_of_which_lower_is_better():
     result = cifair()
     lower = replace(result, effects=tuple(replace(e, lower=True) for e in result.effects))
     for title in ("Leaked images against the others", "Scores of images that do not leak"):
@@ -259,7 +256,7 @@ def test_tables_name_metrics_of_which_lower_is_better() -> None:
     assert grids(lower, "Models that change")[0].rows[0][0] == "accuracy (lower is better)"
 
 
-def test_models_that_keep_their_order_are_counted() -> None:
+def test_models_that_keep_their_order_are_counted():
     """On CIFAR-10 WRN and DenseNet swap; the other pair is counted in a note."""
     (grid,) = grids(cifair(), "Models that change")
     assert [row[2:7] for row in grid.rows] == [
@@ -274,7 +271,7 @@ def test_models_that_keep_their_order_are_counted() -> None:
     assert grid.rows[0][6:] == ["no", "5.00", "10.00"]
 
 
-def test_a_terminal_shows_cumulative_leaks_of_several_models() -> None:
+def test_a_terminal_shows_cumulative_leaks_of_several_models():
     """And names the others; of one score all leaks are shown."""
     rows = ("hard", "exact", "mine")
     effects = [
@@ -290,7 +287,7 @@ def test_a_terminal_shows_cumulative_leaks_of_several_models() -> None:
 
 
 @given(st.floats(-1, 1))
-def test_a_percentage_has_two_decimals_and_no_negative_zero(value: float) -> None:
+def test_a_percentage_has_two_decimals_and_no_negative_zero(value):
     text = score(value, percent=True)
     assert re.fullmatch(r"-?\d+\.\d\d", text)
     assert float(text) == pytest.approx(100 * value, abs=0.00501)
@@ -299,14 +296,14 @@ def test_a_percentage_has_two_decimals_and_no_negative_zero(value: float) -> Non
 
 
 @given(st.floats(-1e9, 1e9, allow_nan=False))
-def test_another_score_has_four_digits(value: float) -> None:
+def test_another_score_has_four_digits(value):
     text = score(value, percent=False).replace(",", "")
     assert float(text) == pytest.approx(value, rel=5.01e-4)
     digits = re.sub(r"e.*|[-.]", "", text).lstrip("0")
     assert value == 0 or len(digits) == 4 or abs(value) >= 999
 
 
-def test_what_is_not_known_is_empty() -> None:
+def test_what_is_not_known_is_empty():
     assert estimated(Estimate(0.5), percent=True) == "50.00"
     assert estimated(Estimate(math.nan), percent=True) == probability(math.nan) == ""
     assert (probability(0.00099), probability(0.001)) == ("<0.001", "0.001")
@@ -316,19 +313,19 @@ def test_what_is_not_known_is_empty() -> None:
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(tmp_path_factory):
     return write(cifair(), tmp_path_factory.mktemp("cifair"))
 
 
 @pytest.mark.parametrize("make", [table_2, table_3, table_4, cifair, hostile])
-def test_what_was_written_comes_back(make: Callable[[], Impact], tmp_path: Path) -> None:
+def test_what_was_written_comes_back(make, tmp_path):
     """NaN by NaN: numbers that are not known are null in the file."""
     made = make()
     # a NaN equals nothing, its text does
     assert repr(read_impact(write(made, tmp_path))) == repr(made)
 
 
-def test_a_damaged_file_is_refused_in_one_line(out: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_in_one_line(out, tmp_path):
     content = json.loads((out / "impact.json").read_text())
     path = tmp_path / "impact.json"
     with pytest.raises(UsageError, match="no finished result"):
@@ -339,7 +336,7 @@ def test_a_damaged_file_is_refused_in_one_line(out: Path, tmp_path: Path) -> Non
             read_impact(tmp_path)
 
 
-def test_files_of_an_earlier_result_are_removed(out: Path, tmp_path: Path) -> None:
+def test_files_of_an_earlier_result_are_removed(out, tmp_path):
     always = {"impact.json", "impact.csv", "impact.md", "impact.tex"}
     figures = {f"{name}.{kind}" for name in ("gains", "fair") for kind in ("svg", "png")}
     tables = {"comparisons.csv", "flips.csv", "gaps.csv"}
@@ -354,8 +351,8 @@ def test_files_of_an_earlier_result_are_removed(out: Path, tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir()} == always
 
 
-def test_the_csv_files_hold_every_number(out: Path) -> None:
-    def rows_of(name: str) -> list[dict[str, str]]:
+def test_the_csv_files_hold_every_number(out):
+    def rows_of(name):
         with (out / name).open(encoding="utf-8", newline="") as lines:
             return list(csv.DictReader(lines))
 
@@ -375,7 +372,7 @@ def test_the_csv_files_hold_every_number(out: Path) -> None:
     assert float(rows_of("gaps.csv")[1]["relative"]) == pytest.approx(0.0970, abs=5e-5)
 
 
-def test_names_stay_text(tmp_path: Path) -> None:
+def test_names_stay_text(tmp_path):
     """In a spreadsheet, in Markdown, and in figures, whose texts are drawn as shapes."""
     write(hostile(), tmp_path)
     with (tmp_path / "impact.csv").open(newline="", encoding="utf-8") as lines:
@@ -392,7 +389,7 @@ def test_names_stay_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gains", "fair"])
-def test_figures_have_colour_on_them(out: Path, name: str) -> None:
+def test_figures_have_colour_on_them(out, name):
     with Image.open(out / f"{name}.png") as image:
         assert image.width > 500
         colours = image.convert("RGB").getcolors(1 << 24)
@@ -401,7 +398,7 @@ def test_figures_have_colour_on_them(out: Path, name: str) -> None:
     assert any(max(c) - min(c) > 60 and count / total > 0.0005 for count, c in colours)
 
 
-def test_bars_are_as_long_as_their_gains_and_end_with_the_axis() -> None:
+def test_bars_are_as_long_as_their_gains_and_end_with_the_axis():
     with figure_of((4, 2)) as figure:
         axes = figure.subplots()
         draw_bar(axes, 0, Estimate(0.1, 0.05, 0.15), "red", (-20, 20), percent=True)
@@ -414,14 +411,14 @@ def test_bars_are_as_long_as_their_gains_and_end_with_the_axis() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-5, 123.0, 130_053.0])
-def test_gains_of_any_size_are_drawn(scale: float) -> None:
+def test_gains_of_any_size_are_drawn(scale):
     effect = effect_of(TABLE_2, 0, "m", "loss")
     rows = [replace(row, gain=Estimate(row.gain.value * scale)) for row in effect.rows]
     own = replace(effect, rows=tuple(rows), percent=False)
     assert set(gains(impact_of([own], {"hard": 9}))) == {"svg", "png"}
 
 
-def test_points_are_errors_where_both_are_known() -> None:
+def test_points_are_errors_where_both_are_known():
     found, across, up = points(cifair())
     assert (found[1][1].value, found[1][2].value) == pytest.approx((0.0526, 0.0577))
     assert (across, up) == ("error on cifar10, %", "error on its fair test set, %")
@@ -431,7 +428,7 @@ def test_points_are_errors_where_both_are_known() -> None:
     assert (across, up) == ("accuracy on all of val, %", "without leaks (hard or soft), %")
 
 
-def test_a_page_has_the_panels_of_three_leaks() -> None:
+def test_a_page_has_the_panels_of_three_leaks():
     """That of the headline among them; the title says how many there are."""
     made = cifair()
     (each,) = made.effects[0].comparisons

@@ -18,11 +18,10 @@ from impact_making import (
 )
 
 from visleak.impact.headline import headlines
-from visleak.impact.results import Effect, Impact
 from visleak.stats.estimates import Estimate
 
 
-def cifar(difference: float = 0.0521, **changes: object) -> Impact:
+def cifar(difference=0.0521, **changes):
     """Return one model on 10,000 images of which 289 leak, with a comparison of one's own."""
     table = (
         ("", "original", 10_000, [91.73]),
@@ -71,7 +70,7 @@ START = (
         ),
     ],
 )
-def test_one_model(difference: float, changes: dict[str, object], end: str) -> None:
+def test_one_model(difference, changes, end):
     assert headlines(cifar(difference, **changes)) == (START + end,)
 
 
@@ -97,9 +96,7 @@ def test_one_model(difference: float, changes: dict[str, object], end: str) -> N
         (0.05, 0.001, 0.92, "p = 0.001)"),
     ],
 )
-def test_what_classes_hide_is_said(
-    difference: float, adjusted: float, matched: float, end: str
-) -> None:
+def test_what_classes_hide_is_said(difference, adjusted, matched, end):
     """The others score 91.57 %."""
     changes = {"p": adjusted, "adjusted": adjusted, "within_classes_adjusted": 0.001}
     result = cifar(difference, **changes)
@@ -111,7 +108,7 @@ def test_what_classes_hide_is_said(
     assert line.endswith(end)
 
 
-def test_a_leak_that_lowers_the_score_is_said_to() -> None:
+def test_a_leak_that_lowers_the_score_is_said_to():
     """Table 3: conflicting labels; two models, a sentence each."""
     first, second = headlines(table_3())
     assert "on the 48,320 with neither a hard nor a soft leak into train 81.00 %" in first
@@ -119,7 +116,7 @@ def test_a_leak_that_lowers_the_score_is_said_to() -> None:
     assert "ResNet152 scores 82.83 %" in second
 
 
-def test_another_metric_is_named() -> None:
+def test_another_metric_is_named():
     (line,) = headlines(table_4())
     assert line.startswith("on all 31,783 val images ViT-B-32 scores 33.22 % in r@1, ")
     effect = replace(effect_of(TABLE_2, 0, "m", "loss"), percent=False, lower=True)
@@ -129,14 +126,14 @@ def test_another_metric_is_named() -> None:
     assert line.endswith(", lower is better)")
 
 
-def test_images_without_an_answer_are_counted() -> None:
+def test_images_without_an_answer_are_counted():
     result = cifar()
     (effect,) = result.effects
     line, *_ = headlines(replace(result, effects=(replace(effect, images=(9_600, 10_000)),)))
     assert "on the 9,600 of 10,000 test images with a prediction resnet20" in line
 
 
-def test_what_was_drawn_does_not_stand_for_all() -> None:
+def test_what_was_drawn_does_not_stand_for_all():
     """With rows of 200 images the sentence is still about all images that do not leak."""
     effect = table_4().effects[0]
     hard = [replace(each, others=31_554, inflation=Estimate(0.001)) for each in effect.comparisons]
@@ -145,7 +142,7 @@ def test_what_was_drawn_does_not_stand_for_all() -> None:
     assert "on the 31,554 with neither a hard nor a soft leak into train 33.12 %" in line
 
 
-def test_many_models_are_summed_up() -> None:
+def test_many_models_are_summed_up():
     """The Plain net and five others: no sentence each, and who changes places."""
     lines = headlines(cifair())
     assert lines == (
@@ -158,8 +155,8 @@ def test_many_models_are_summed_up() -> None:
     )
 
 
-def test_a_summary_counts_each_way_once() -> None:
-    def changed(effect: Effect, value: float, p: float) -> Effect:
+def test_a_summary_counts_each_way_once():
+    def changed(effect, value, p):
         (each,) = effect.comparisons
         own = replace(each, difference=Estimate(value), adjusted=p, inflation=Estimate(value / 9))
         return replace(effect, comparisons=(own,))
@@ -179,7 +176,7 @@ def test_a_summary_counts_each_way_once() -> None:
     assert "3 without a significant difference, lower is better; within" in line
 
 
-def test_errors_on_both_sets() -> None:
+def test_errors_on_both_sets():
     result = replace(cifar(), gaps=tuple(gaps_of(0, ["ResNet-110"])))
     assert headlines(result)[1] == (
         "the error of ResNet-110 is 5.26 % on the test set and 5.77 % on the fair one (gap 0.51"
@@ -192,7 +189,7 @@ def test_errors_on_both_sets() -> None:
     )
 
 
-def test_nothing_leaks_or_nothing_can_be_compared() -> None:
+def test_nothing_leaks_or_nothing_can_be_compared():
     result = cifar()
     (effect,) = result.effects
     (each,) = effect.comparisons
@@ -205,7 +202,7 @@ def test_nothing_leaks_or_nothing_can_be_compared() -> None:
     assert bare.principal == ""
 
 
-def test_the_sentence_is_about_the_strongest_useful_leak() -> None:
+def test_the_sentence_is_about_the_strongest_useful_leak():
     assert table_2().principal == "hard or soft"
     listed = impact_of([effect_of(TABLE_2, 0, "m")], {"hard": 271})
     renamed = replace(

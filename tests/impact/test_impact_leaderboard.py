@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from impact_making import cifair, table_2
@@ -21,7 +20,7 @@ LINKS = {
 }
 
 
-def test_entries_stand_by_their_fair_error(tmp_path: Path) -> None:
+def test_entries_stand_by_their_fair_error(tmp_path):
     path = tmp_path / "leaderboard.json"
     for model in ("Plain-11", "ResNeXt-29 (8x64d)", "WRN-28-10"):
         add_to(path, cifair(), model, **LINKS, date="2020-06-01")
@@ -35,7 +34,7 @@ def test_entries_stand_by_their_fair_error(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_the_same_model_on_the_same_set_is_replaced(tmp_path: Path) -> None:
+def test_the_same_model_on_the_same_set_is_replaced(tmp_path):
     path = tmp_path / "leaderboard.json"
     add_to(path, cifair(), "Plain-11", **LINKS)
     newer = LINKS | {"weights": "https://example.org/other.pth"}
@@ -56,9 +55,7 @@ def test_the_same_model_on_the_same_set_is_replaced(tmp_path: Path) -> None:
         ({"weights": "https://[x/"}, r"--weights must be an http"),
     ],
 )
-def test_an_entry_that_cannot_be_verified_is_refused(
-    tmp_path: Path, changes: dict[str, str], message: str
-) -> None:
+def test_an_entry_that_cannot_be_verified_is_refused(tmp_path, changes, message):
     path = tmp_path / "leaderboard.json"
     with pytest.raises(UsageError, match=message) as refused:
         add_to(path, cifair(), "Plain-11", **(LINKS | changes))
@@ -66,7 +63,7 @@ def test_an_entry_that_cannot_be_verified_is_refused(
     assert not path.exists()
 
 
-def test_only_one_model_with_fair_errors(tmp_path: Path) -> None:
+def test_only_one_model_with_fair_errors(tmp_path):
     path = tmp_path / "leaderboard.json"
     with pytest.raises(UsageError, match=r"one entry at a time: name one of the models Plain-11, "):
         add_to(path, cifair(), **LINKS)
@@ -78,7 +75,7 @@ def test_only_one_model_with_fair_errors(tmp_path: Path) -> None:
         add_to(path, table_2(), **LINKS)
 
 
-def test_errors_in_another_metric_are_not_ranked_among_those_in_accuracy(tmp_path: Path) -> None:
+def test_errors_in_another_metric_are_not_ranked_among_those_in_accuracy(tmp_path):
     path = tmp_path / "leaderboard.json"
     made = cifair()
     (right,) = [gap for gap in made.gaps if gap.model == "Plain-11"]
@@ -92,7 +89,7 @@ def test_errors_in_another_metric_are_not_ranked_among_those_in_accuracy(tmp_pat
         add_to(path, replace(made, gaps=(other,)), **LINKS)
 
 
-def test_a_damaged_file_is_refused_and_left(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_and_left(tmp_path):
     path = tmp_path / "leaderboard.json"
     (entry,) = add_to(path, cifair(), "Plain-11", **LINKS)
     whole = {"schema": 1, "kind": "visleak leaderboard"}

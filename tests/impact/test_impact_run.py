@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from toy_audit import Image, Pair, digest_of, split_audit
 from visleak.errors import UsageError
-from visleak.impact import Impact, ImpactSettings, impact
+from visleak.impact import ImpactSettings, impact
 from visleak.verdicts import Ledger, Verdict
 
 TEN, FEW = ImpactSettings(draws=10), ImpactSettings(draws=2)
@@ -20,12 +19,12 @@ TEST = [Image(f"q{n}", "ab"[n % 2]) for n in range(40)]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     pairs = [Pair(f"q{n}", "r", label_relation="same") for n in range(8)]
     return split_audit(tmp_path / "audit", TEST, [Image("r", "a")], pairs)
 
 
-def file(path: Path, seed: int, *, column: str = "correct", images: int = 40) -> Path:
+def file(path, seed, *, column="correct", images=40):
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 2, images) if column == "correct" else rng.random(images)
     lines = [f"q{n},{value}" for n, value in enumerate(values)]
@@ -34,20 +33,18 @@ def file(path: Path, seed: int, *, column: str = "correct", images: int = 40) ->
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> dict[str, Path]:
+def answers(tmp_path):
     return {name: file(tmp_path / f"{name}.csv", n) for n, name in enumerate("xyz")}
 
 
-def test_order_of_models_and_of_rows_changes_no_number(
-    folder: Path, answers: dict[str, Path], tmp_path: Path
-) -> None:
+def test_order_of_models_and_of_rows_changes_no_number(folder, answers, tmp_path):
     first = impact(folder, answers, TEN)
     header, *rows = answers["y"].read_text().splitlines()
     turned = tmp_path / "turned.csv"
     turned.write_text("\n".join([header, *reversed(rows)]) + "\n")
     again = impact(folder, {"z": answers["z"], "y": turned, "x": answers["x"]}, TEN)
 
-    def numbers(result: Impact) -> dict[str, str]:
+    def numbers(result):
         # as text, for NaN equals nothing
         return {e.model: str(asdict(e)) for e in result.effects}
 
@@ -57,7 +54,7 @@ def test_order_of_models_and_of_rows_changes_no_number(
     assert numbers(first) != numbers(impact(folder, answers, ImpactSettings(draws=10, seed=1)))
 
 
-def test_what_is_asked_stands_in_the_result(folder: Path, answers: dict[str, Path]) -> None:
+def test_what_is_asked_stands_in_the_result(folder, answers):
     listed = folder.parent / "mine.txt"
     listed.write_text("q30\nq31\n")
     result = impact(
@@ -75,7 +72,7 @@ def test_what_is_asked_stands_in_the_result(folder: Path, answers: dict[str, Pat
     assert effect.row("mine", "same label") is None
 
 
-def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
+def test_steps_are_told(folder, answers):
     told: list[tuple[str, int, int]] = []
     impact(folder, answers, FEW, progress=lambda *step: told.append(step))
     assert list(dict.fromkeys(step for step, _, _ in told)) == [
@@ -86,9 +83,7 @@ def test_steps_are_told(folder: Path, answers: dict[str, Path]) -> None:
     assert told[-1] == ("comparing", 3, 3)
 
 
-def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(
-    folder: Path, answers: dict[str, Path]
-) -> None:
+def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(folder, answers):
     result = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=10))
     # eight images leak, all with the same label, as hard, near or exact and so on
     assert any(
@@ -101,7 +96,7 @@ def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(
     assert not any("used as a whole" in note for note in drawn.notes)
 
 
-def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
+def test_a_note_says_that_all_images_of_a_class_leak(tmp_path):
     test = [Image("q0", "a"), Image("q1", "b"), Image("q2", "b")]
     audit = split_audit(tmp_path / "a", test, [Image("r")], [Pair("q0", "r")])
     result = impact(audit, {"m": file(tmp_path / "m.csv", 0, images=3)}, FEW)
@@ -117,9 +112,7 @@ def test_a_note_says_that_all_images_of_a_class_leak(tmp_path: Path) -> None:
     assert said in result.notes
 
 
-def test_a_note_says_where_images_stand_that_nobody_judged(
-    folder: Path, answers: dict[str, Path]
-) -> None:
+def test_a_note_says_where_images_stand_that_nobody_judged(folder, answers):
     known = [digest_of("test", TEST[0]), digest_of("train", Image("r", "a"))]
     with Ledger(folder) as ledger:
         ledger.add(Verdict.of(*known, "near", "Ada"))
@@ -130,7 +123,7 @@ def test_a_note_says_where_images_stand_that_nobody_judged(
     assert not any(note.startswith(told) for note in impact(folder, answers, FEW).notes)
 
 
-def test_a_note_says_that_the_audit_was_of_a_sample(folder: Path, answers: dict[str, Path]) -> None:
+def test_a_note_says_that_the_audit_was_of_a_sample(folder, answers):
     assert not any("sample" in note for note in impact(folder, answers, FEW).notes)
     file = folder / "audit.json"
     summary = json.loads(file.read_text())
@@ -143,7 +136,7 @@ def test_a_note_says_that_the_audit_was_of_a_sample(folder: Path, answers: dict[
     )
 
 
-def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path: Path) -> None:
+def test_refusals_are_one_line(folder, answers, tmp_path):
     with pytest.raises(UsageError, match=r"^no predictions: give a file per model, --predictions"):
         impact(folder, {})
     with pytest.raises(
@@ -161,7 +154,7 @@ def test_refusals_are_one_line(folder: Path, answers: dict[str, Path], tmp_path:
         impact(bare, answers, ImpactSettings(by_label=True))
 
 
-def test_metrics_of_any_kind_have_no_gap_and_no_share(folder: Path, tmp_path: Path) -> None:
+def test_metrics_of_any_kind_have_no_gap_and_no_share(folder, tmp_path):
     scores = {"m": file(tmp_path / "m.csv", 0, column="iou")}
     result = impact(folder, scores, FEW, fair=scores)
     (effect,) = result.effects

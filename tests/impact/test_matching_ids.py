@@ -11,7 +11,7 @@ from visleak.errors import VisleakError
 from visleak.impact.predictions.ids import coverage_note, match, unknown_note
 
 
-def test_rows_in_any_order_mean_their_images() -> None:
+def test_rows_in_any_order_mean_their_images():
     """The position of a row says nothing; unknown ids are counted and left out."""
     ids = pa.array(["x", *reversed(IDS), "y"])
     found = match(ids, benchmark(), "f")
@@ -45,9 +45,7 @@ def test_rows_in_any_order_mean_their_images() -> None:
         ([f"q{n}" for n in range(20)], IDS, "ids must be those of the audit (column `id`"),
     ],
 )
-def test_ids_that_match_nothing_get_the_likely_reason(
-    ids: list[str], theirs: list[str], hint: str
-) -> None:
+def test_ids_that_match_nothing_get_the_likely_reason(ids, theirs, hint):
     with pytest.raises(VisleakError) as caught:
         match(pa.array(ids), benchmark(theirs), "f.csv")
     said = str(caught.value)
@@ -58,7 +56,7 @@ def test_ids_that_match_nothing_get_the_likely_reason(
 
 
 @pytest.mark.parametrize(("size", "share"), [(19, ""), (18, "90.0"), (1, "5.0")])
-def test_below_95_percent_is_refused_unless_allowed(size: int, share: str) -> None:
+def test_below_95_percent_is_refused_unless_allowed(size, share):
     """At 95 % exactly it is said only."""
     ids = pa.array(IDS[:size])
     found = match(ids, benchmark(), "f.csv")
@@ -82,7 +80,7 @@ def test_below_95_percent_is_refused_unless_allowed(size: int, share: str) -> No
     assert note.endswith("scores, gains and leaks are those of the images with a prediction")
 
 
-def test_a_share_below_95_percent_never_looks_enough() -> None:
+def test_a_share_below_95_percent_never_looks_enough():
     """94.99 % is not shown as 95.0."""
     ids = [str(n) for n in range(10_000)]
     some = pa.array(ids[:9_499])
@@ -93,7 +91,7 @@ def test_a_share_below_95_percent_never_looks_enough() -> None:
         )
 
 
-def test_partial_answers_get_a_hint_too() -> None:
+def test_partial_answers_get_a_hint_too():
     """One id matches, the others have lost their folder."""
     ids = pa.array([IDS[0], *(i.removeprefix("test/") for i in IDS[1:])])
     found = match(ids, benchmark(), "f")
@@ -101,14 +99,14 @@ def test_partial_answers_get_a_hint_too() -> None:
         list(coverage_note(np.arange(20) < 1, found, ids, benchmark(), "f", False))
 
 
-def test_no_answer_at_all_is_refused_even_if_partial_is_allowed() -> None:
+def test_no_answer_at_all_is_refused_even_if_partial_is_allowed():
     ids = pa.array(IDS)
     found = match(ids, benchmark(), "f")
     with pytest.raises(VisleakError, match=r"only 0 of the 20 .* without a value: 20"):
         list(coverage_note(np.zeros(20, bool), found, ids, benchmark(), "f", True))
 
 
-def test_answers_for_other_images_are_said() -> None:
+def test_answers_for_other_images_are_said():
     """Louder where they are most of the file."""
     ids = pa.array([*IDS, "x"])
     (note,) = unknown_note(match(ids, benchmark(), "f"), ids, benchmark())

@@ -8,7 +8,6 @@ means; the corrected values are asked for.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,12 @@ import pytest
 
 from toy_audit import Image, Pair, split_audit
 from visleak.impact import ImpactSettings, impact
-from visleak.impact.results import Effect, Impact
 
 #: Images of ImageNet's validation set.
 IMAGES = 50_000
 
 
-def leaky_audit(folder: Path, hard: tuple[int, int], soft: tuple[int, int], images: int) -> Path:
+def leaky_audit(folder, hard, soft, images):
     """Write an audit whose first images leak: hard ones first, of each the same label first.
 
     Args:
@@ -42,7 +40,7 @@ def leaky_audit(folder: Path, hard: tuple[int, int], soft: tuple[int, int], imag
     return split_audit(folder, test, [Image("r")], pairs, verified=False)
 
 
-def answers(path: Path, right: Iterable[tuple[int, int]], images: int) -> Path:
+def answers(path, right, images):
     """Write predictions: of each run of images, how many there are and how many are right."""
     correct: list[int] = []
     for count, hits in right:
@@ -55,7 +53,7 @@ def answers(path: Path, right: Iterable[tuple[int, int]], images: int) -> Path:
     return path
 
 
-def shown(effect: Effect | None, leak: str, subset: str) -> tuple[int, str, str]:
+def shown(effect, leak, subset):
     """Return images, score and gain as the papers print them."""
     assert effect is not None
     row = effect.row(leak, subset)
@@ -64,7 +62,7 @@ def shown(effect: Effect | None, leak: str, subset: str) -> tuple[int, str, str]
     return row.images, f"{100 * row.score.value:.2f}", gain
 
 
-def test_table_2_of_ramos(tmp_path: Path) -> None:
+def test_table_2_of_ramos(tmp_path):
     """OpenCLIP trained on LAION, ImageNet val: LAION holds copies, labels are not known there."""
     audit = leaky_audit(tmp_path / "a", (271, 0), (2010, 0), IMAGES)
     file = answers(tmp_path / "clip.csv", [(271, 163), (2010, 1380), (47_719, 25_547)], IMAGES)
@@ -85,7 +83,7 @@ def test_table_2_of_ramos(tmp_path: Path) -> None:
         assert random.score.value == pytest.approx(0.5418, abs=0.005)
 
 
-def test_table_3_of_ramos(tmp_path: Path) -> None:
+def test_table_3_of_ramos(tmp_path):
     """ResNet-50 and -152 trained on ImageNet: label conflicts make the leak lower the score."""
     audit = leaky_audit(tmp_path / "a", (11, 778), (801, 90), IMAGES)
     runs = {
@@ -119,7 +117,7 @@ def test_table_3_of_ramos(tmp_path: Path) -> None:
         assert hard.adjusted < 0.001
 
 
-def test_table_4_of_ramos(tmp_path: Path) -> None:
+def test_table_4_of_ramos(tmp_path):
     """Retrieval: 200 queries of a subset, ten times, all 31,783 once."""
     queries, hard = 31_783, 229
     audit = leaky_audit(tmp_path / "a", (hard, 0), (1500, 0), queries)
@@ -177,7 +175,7 @@ CIFAIR = {
 }
 
 
-def on_both(tmp_path: Path, table: Mapping[str, tuple[float, ...]]) -> Impact:
+def on_both(tmp_path, table):
     """Return the impact of predictions on 10,000 images and on the fair set."""
     audit = leaky_audit(tmp_path / "a", (300, 0), (100, 0), 10_000)
     files: list[dict[str, Path]] = [{}, {}]
@@ -191,7 +189,7 @@ def on_both(tmp_path: Path, table: Mapping[str, tuple[float, ...]]) -> Impact:
 
 
 @pytest.mark.parametrize("data_set", CIFAIR)
-def test_table_2_of_barz_and_denzler(tmp_path: Path, data_set: str) -> None:
+def test_table_2_of_barz_and_denzler(tmp_path, data_set):
     table = CIFAIR[data_set]
     result = on_both(tmp_path, table)
     assert [gap.model for gap in result.gaps] == list(table)

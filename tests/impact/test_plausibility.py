@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,12 @@ IDS = [f"test/{number:05d}.png" for number in range(COUNT)]
 Columns = dict[str, Sequence[Any]]
 
 
-def truth(seed: int = 0, *, by_class: bool = False) -> list[str]:
+def truth(seed=0, *, by_class=False):
     labels = np.random.default_rng(seed).choice(CLASSES, COUNT)
     return [str(label) for label in (np.sort(labels) if by_class else labels)]
 
 
-def guessed(labels: Sequence[str], right: float = 0.7, seed: int = 1) -> list[str]:
+def guessed(labels, right=0.7, seed=1):
     """Return predictions of which a share is right, and the others any class."""
     rng = np.random.default_rng(seed)
     others = rng.choice(CLASSES, len(labels))
@@ -35,16 +34,16 @@ def guessed(labels: Sequence[str], right: float = 0.7, seed: int = 1) -> list[st
     return [a if hit else str(b) for a, b, hit in zip(labels, others, sure, strict=True)]
 
 
-def moved(values: Sequence[str], by: int = 1) -> list[str]:
+def moved(values, by=1):
     return [*values[by:], *values[:by]]
 
 
-def shuffled(*columns: Sequence[str]) -> list[list[str]]:
+def shuffled(*columns):
     order = np.random.default_rng(2).permutation(COUNT)
     return [[column[k] for k in order] for column in columns]
 
 
-def doubts(folder: Path, columns: Columns, labels: Sequence[str], ids: Sequence[str] = IDS) -> str:
+def doubts(folder, columns, labels, ids=IDS):
     file = as_csv(folder / "m.csv", {"id": ids, **columns})
     scores, _ = scores_of(file, benchmark(IDS, labels))
     return "; ".join(scores.doubts)
@@ -52,7 +51,7 @@ def doubts(folder: Path, columns: Columns, labels: Sequence[str], ids: Sequence[
 
 @pytest.mark.parametrize("right", [0.1, 0.7, 0.99])
 @pytest.mark.parametrize("by_class", [False, True])
-def test_a_right_file_is_not_doubted(tmp_path: Path, right: float, by_class: bool) -> None:
+def test_a_right_file_is_not_doubted(tmp_path, right, by_class):
     """Of weak and strong models, with labels in the same words or others, of sets in any order."""
     labels = truth(by_class=by_class)
     predicted = guessed(labels, right)
@@ -65,11 +64,11 @@ def test_a_right_file_is_not_doubted(tmp_path: Path, right: float, by_class: boo
         assert doubts(tmp_path, columns, labels) == ""
 
 
-def test_a_model_that_answers_always_alike_is_not_doubted(tmp_path: Path) -> None:
+def test_a_model_that_answers_always_alike_is_not_doubted(tmp_path):
     assert doubts(tmp_path, {"prediction": ["cat"] * COUNT}, truth()) == ""
 
 
-def test_ids_off_by_one(tmp_path: Path) -> None:
+def test_ids_off_by_one(tmp_path):
     """By predictions or by labels in any words; where rows are in another order, by their ids."""
     labels = truth()
     predicted = guessed(labels, 0.95)
@@ -91,7 +90,7 @@ def test_ids_off_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [300, 600, 900])
-def test_a_row_that_is_missing_moves_those_behind_it(tmp_path: Path, lost: int) -> None:
+def test_a_row_that_is_missing_moves_those_behind_it(tmp_path, lost):
     labels = truth()
     for right in (0.6, 0.95):
         predicted = guessed(labels, right)
@@ -101,7 +100,7 @@ def test_a_row_that_is_missing_moves_those_behind_it(tmp_path: Path, lost: int) 
         assert "of rows" in said or lost == 300
 
 
-def test_labels_of_which_a_part_is_mixed_up(tmp_path: Path) -> None:
+def test_labels_of_which_a_part_is_mixed_up(tmp_path):
     labels = truth()
     predicted = guessed(labels, 0.9)
     half = COUNT // 2
@@ -115,7 +114,7 @@ def test_labels_of_which_a_part_is_mixed_up(tmp_path: Path) -> None:
     assert doubts(tmp_path, {"prediction": predicted, "label": few}, labels) == ""
 
 
-def test_ids_that_count_from_one(tmp_path: Path) -> None:
+def test_ids_that_count_from_one(tmp_path):
     """Also where nothing but right or wrong is known: the first image is missing, one is new."""
     ids = [f"test/{number:05d}.png" for number in range(1, COUNT + 1)]
     assert "off by one" in doubts(tmp_path, {"correct": [0, 1] * (COUNT // 2)}, truth(), ids)
@@ -124,7 +123,7 @@ def test_ids_that_count_from_one(tmp_path: Path) -> None:
     assert doubts(tmp_path, {"correct": [0, 1] * (COUNT // 2)}, truth(), other) == ""
 
 
-def test_shuffled_rows(tmp_path: Path) -> None:
+def test_shuffled_rows(tmp_path):
     labels = truth()
     predicted, own = shuffled(guessed(labels), labels)
     assert "shuffled" in doubts(tmp_path, {"prediction": predicted}, labels)
@@ -141,7 +140,7 @@ def test_shuffled_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "turned", [CLASSES[1:] + CLASSES[:1], ("bird", "deer", "cat", *CLASSES[3:])]
 )
-def test_permuted_class_names(tmp_path: Path, turned: tuple[str, ...]) -> None:
+def test_permuted_class_names(tmp_path, turned):
     names = dict(zip(CLASSES, turned, strict=True))
     labels = truth()
     said = doubts(tmp_path, {"prediction": [names[name] for name in guessed(labels)]}, labels)
@@ -154,22 +153,22 @@ def test_permuted_class_names(tmp_path: Path, turned: tuple[str, ...]) -> None:
     assert "permuted" in doubts(tmp_path, scores, labels)
 
 
-def models(**columns: Sequence[float]) -> list[Scores]:
+def models(**columns):
     return [Scores(name, {"accuracy": np.array(v, float)}) for name, v in columns.items()]
 
 
-def said_between(made: Sequence[Scores], files: dict[str, str] | None = None) -> str:
+def said_between(made, files=None):
     ids = benchmark(IDS, None).ids
     return "; ".join(between(made, files or {each.model: each.model for each in made}, ids))
 
 
-def right_or_wrong(seed: int) -> np.ndarray:
+def right_or_wrong(seed):
     """Return which answers of a model are right, on images that are hard or easy for all."""
     ease = np.random.default_rng(0).beta(2, 1, COUNT)
     return (np.random.default_rng(seed).random(COUNT) < ease).astype(float)
 
 
-def test_models_are_compared_with_each_other() -> None:
+def test_models_are_compared_with_each_other():
     a, b, c = map(right_or_wrong, (1, 2, 3))
     assert said_between(models(a=a, b=b, c=c)) == ""
     order = np.random.default_rng(4).permutation(COUNT)
@@ -179,7 +178,7 @@ def test_models_are_compared_with_each_other() -> None:
     assert "the same predictions" in said_between(models(a=a, b=a))
 
 
-def test_swapped_files() -> None:
+def test_swapped_files():
     a, b = right_or_wrong(1), right_or_wrong(2)
     made = [
         replace(x, model=m) for x, m in zip(models(a=a, b=b), ("ResNet-20", "VGG16"), strict=True)

@@ -6,7 +6,6 @@ import io
 import random
 import tracemalloc
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from visleak.impact.predictions.columns import numbers_of, text_of
 from visleak.impact.predictions.files import read_predictions
 
 
-def refusal(path: Path) -> str:
+def refusal(path):
     """Return the one line by which a file is refused, without its path."""
     with pytest.raises(VisleakError) as caught:
         scores_of(path, benchmark())
@@ -31,7 +30,7 @@ def refusal(path: Path) -> str:
     return said.replace(str(path), "F")
 
 
-def test_a_refusal_says_how_to_write_the_file(tmp_path: Path) -> None:
+def test_a_refusal_says_how_to_write_the_file(tmp_path):
     file = tmp_path / "c.csv"
     file.write_bytes(b"id|correct\na|1\n")
     assert refusal(file).endswith("it has 'id|correct': separate the columns of a .csv by commas")
@@ -42,7 +41,7 @@ def test_a_refusal_says_how_to_write_the_file(tmp_path: Path) -> None:
     assert refusal(file).endswith("separate the columns of a .tsv by tabs")
 
 
-def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -> None:
+def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path):
     with pytest.raises(UsageError) as caught:
         read_predictions(tmp_path / "a.json")
     assert str(caught.value) == (
@@ -70,13 +69,13 @@ def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path: Path) -
         ("id,ap\na,1\n".encode("utf-16-le"), "F cannot be read as CSV: it is UTF-16 without"),
     ],
 )
-def test_a_bad_csv_is_refused(tmp_path: Path, text: bytes, said: str) -> None:
+def test_a_bad_csv_is_refused(tmp_path, text, said):
     path = tmp_path / "a.csv"
     path.write_bytes(text)
     assert refusal(path).startswith(said)
 
 
-def test_csv_as_other_programs_write_it(tmp_path: Path) -> None:
+def test_csv_as_other_programs_write_it(tmp_path):
     """A byte order mark, CRLF, quotes, a line end and the delimiter in an id, words for nothing."""
     path = tmp_path / "a.csv"
     path.write_bytes(
@@ -88,7 +87,7 @@ def test_csv_as_other_programs_write_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(numbers_of(found.columns["ap"]), [0.1, np.nan])
 
 
-def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path: Path) -> None:
+def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path):
     columns: dict[str, Any] = {"id": IDS, "score:cat": [0.5] * 20, "score:dog": [0.6] * 20}
     columns["score:cat"][4] = columns["score:dog"][4] = None
     scores, _ = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
@@ -142,13 +141,11 @@ def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path: Path) -> None:
         ({"id": pa.array([], pa.string()), "ap": pa.array([], pa.int8())}, (), "F holds no pred"),
     ],
 )
-def test_a_bad_parquet_is_refused(
-    tmp_path: Path, columns: dict[str, Any], classes: tuple[str, ...], said: str
-) -> None:
+def test_a_bad_parquet_is_refused(tmp_path, columns, classes, said):
     assert refusal(as_parquet(tmp_path / "a.parquet", columns, classes)).startswith(said)
 
 
-def test_class_names_must_be_a_list(tmp_path: Path) -> None:
+def test_class_names_must_be_a_list(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({"id": IDS, "scores": [[1.0]] * 20})
     for stored in ("{", "[]", '["a", {}]', "7"):
@@ -156,7 +153,7 @@ def test_class_names_must_be_a_list(tmp_path: Path) -> None:
         assert refusal(path) == "F: its metadata key `classes` must be a JSON list of class names"
 
 
-def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path: Path) -> None:
+def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path):
     """A data set with a column of predictions is a file of predictions; the rest is said."""
     columns = {
         "id": IDS,
@@ -173,14 +170,14 @@ def test_pictures_and_captions_beside_the_predictions_are_not_read(tmp_path: Pat
 class Boom:
     """A pickle that leaves a trace where it is loaded."""
 
-    def __init__(self, trace: Path) -> None:
+    def __init__(self, trace):
         self.trace = trace
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def __reduce__(self):
         return Path.touch, (self.trace,)
 
 
-def test_pickles_in_an_npz_are_never_loaded(tmp_path: Path) -> None:
+def test_pickles_in_an_npz_are_never_loaded(tmp_path):
     """Neither as a column nor in an array that nobody asks for."""
     trace = tmp_path / "trace"
     boom = np.array([Boom(trace)] * 20, dtype=object)
@@ -195,7 +192,7 @@ def test_pickles_in_an_npz_are_never_loaded(tmp_path: Path) -> None:
     assert trace.exists()  # it would have gone off
 
 
-def forged(path: Path, shape: tuple[int, ...], kind: str = "<f8", data: bytes = b"") -> Path:
+def forged(path, shape, kind="<f8", data=b""):
     """Write an archive whose ``id`` claims a shape."""
     header = io.BytesIO()
     about = {"descr": kind, "fortran_order": False, "shape": shape}
@@ -205,9 +202,7 @@ def forged(path: Path, shape: tuple[int, ...], kind: str = "<f8", data: bytes = 
     return path
 
 
-def test_absurd_sizes_are_refused_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_absurd_sizes_are_refused_before_anything_is_read(tmp_path, monkeypatch):
     """A lie about the size by the bytes that follow; a bomb by the bytes it says it has."""
     monkeypatch.setattr(prediction_files, "_read", lambda *_: pytest.fail("an array was read"))
     path = tmp_path / "a.npz"
@@ -243,11 +238,11 @@ def test_absurd_sizes_are_refused_before_anything_is_read(
         ({"id": np.ones(20, complex)}, "F: `id` must be a column of text or of whole numbers"),
     ],
 )
-def test_a_bad_npz_is_refused(tmp_path: Path, columns: dict[str, Any], said: str) -> None:
+def test_a_bad_npz_is_refused(tmp_path, columns, said):
     assert refusal(as_npz(tmp_path / "a.npz", columns)).startswith(said)
 
 
-def test_class_scores_are_never_held_whole(tmp_path: Path) -> None:
+def test_class_scores_are_never_held_whole(tmp_path):
     """80 MB of scores pass by in blocks, whatever the file."""
     values = np.zeros((10_000, 2_000), np.float32)
     values[:, 7] = 1
@@ -267,7 +262,7 @@ def test_class_scores_are_never_held_whole(tmp_path: Path) -> None:
         assert peak < 40e6
 
 
-def test_large_columns_come_in_one_piece(tmp_path: Path) -> None:
+def test_large_columns_come_in_one_piece(tmp_path):
     """Arrow hands over more than 16 MB of numpy's text in pieces."""
     ids = np.char.add(np.arange(20_000).astype("U5"), "x" * 1_000)
     assert isinstance(pa.array(ids), pa.ChunkedArray)
@@ -275,7 +270,7 @@ def test_large_columns_come_in_one_piece(tmp_path: Path) -> None:
     assert found.ids.to_pylist() == ids.tolist()
 
 
-def said_of(path: Path) -> str:
+def said_of(path):
     """Return how a file is refused, or an empty text."""
     try:
         scores_of(path, benchmark(), allow_partial=True)
@@ -284,7 +279,7 @@ def said_of(path: Path) -> str:
     return ""
 
 
-def test_damage_anywhere_is_one_line_or_harmless(tmp_path: Path) -> None:
+def test_damage_anywhere_is_one_line_or_harmless(tmp_path):
     """Bytes changed or cut off: never another error, never a hang."""
     scores = np.tile(np.eye(2), (10, 1))
     columns = {"id": IDS, "prediction": LABELS, "ap": [0.5] * 20}
@@ -320,7 +315,7 @@ def test_damage_anywhere_is_one_line_or_harmless(tmp_path: Path) -> None:
         (pa.array([[1]]), "F must hold text or whole numbers; its type is list<item: int64>"),
     ],
 )
-def test_what_is_no_text_is_refused(column: pa.Array, said: str) -> None:
+def test_what_is_no_text_is_refused(column, said):
     with pytest.raises(VisleakError) as caught:
         text_of(column, "F")
     assert str(caught.value) == said

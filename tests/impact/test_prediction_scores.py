@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,20 +25,18 @@ ID = st.one_of(
 )
 
 
-def accuracy(scores: Any) -> list[float]:
+def accuracy(scores):
     return scores.values["accuracy"].tolist()
 
 
-def plain(text: str) -> str:
+def plain(text):
     """Return a label as it is compared, for ASCII."""
     return text.lower().replace("_", " ").replace("-", " ").strip(" \t\n\r\x0b\x0c")
 
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_every_kind_of_file_gives_the_same_scores(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_kind_of_file_gives_the_same_scores(data, tmp_path_factory):
     """Ids and labels may hold anything; the format must not be seen in the answer."""
     ids = data.draw(st.lists(ID, min_size=1, max_size=12, unique=True))
     classes = data.draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
@@ -77,7 +74,7 @@ def test_every_kind_of_file_gives_the_same_scores(
         assert said == notes
 
 
-def test_class_scores_of_every_kind_agree(tmp_path: Path) -> None:
+def test_class_scores_of_every_kind_agree(tmp_path):
     """Blocks, gaps and the order of rows change nothing; NaN-free ties are kept by all formats."""
     random = np.random.default_rng(1)
     names = [f"class {number}" for number in range(9)]
@@ -114,7 +111,7 @@ def test_class_scores_of_every_kind_agree(tmp_path: Path) -> None:
         assert notes == ()
 
 
-def test_ranked_predictions_of_both_kinds_agree(tmp_path: Path) -> None:
+def test_ranked_predictions_of_both_kinds_agree(tmp_path):
     """Parquet has lists, npz a table; both give top-1 and top-5 of the first five."""
     ranked = [["a", "b", "c", "d", label, label] for label in LABELS]
     ranked[0] = ["cat", "b", "c", "d", "e", "f"]
@@ -131,9 +128,7 @@ def test_ranked_predictions_of_both_kinds_agree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [pa.int16(), pa.uint64(), pa.float64(), pa.large_string()])
 @pytest.mark.parametrize("dictionary", [False, True])
-def test_whole_numbers_are_ids_in_decimal(
-    tmp_path: Path, kind: pa.DataType, dictionary: bool
-) -> None:
+def test_whole_numbers_are_ids_in_decimal(tmp_path, kind, dictionary):
     """Whatever keeps them, ids read as in the audit, never as 1.0."""
     ids = pa.array([str(number) for number in range(20)]).cast(pa.int64()).cast(kind)
     column = ids.dictionary_encode() if dictionary else ids
@@ -142,7 +137,7 @@ def test_whole_numbers_are_ids_in_decimal(
     assert accuracy(scores) == [1.0] * 20
 
 
-def test_one_row(tmp_path: Path) -> None:
+def test_one_row(tmp_path):
     """A file of one wrong answer is a file."""
     for file in (
         as_csv(tmp_path / "m.csv", {"id": ["a"], "label": ["cat"], "prediction": ["dog"]}),
@@ -153,7 +148,7 @@ def test_one_row(tmp_path: Path) -> None:
         assert "1 of 1 predictions (100.0 %) are not a label of its column `label`" in notes[0]
 
 
-def test_the_model_is_called_after_its_file(tmp_path: Path) -> None:
+def test_the_model_is_called_after_its_file(tmp_path):
     """A name that is given wins; control characters never reach the notes."""
     file = as_csv(tmp_path / "res.net.csv", {"id": IDS[:19], "correct": [1] * 19})
     scores, notes = scores_of(file, benchmark())
@@ -164,7 +159,7 @@ def test_the_model_is_called_after_its_file(tmp_path: Path) -> None:
     assert notes[0].startswith(r"'a\n\x1b[1m': 19 of")
 
 
-def test_metrics_are_chosen_and_their_direction_kept(tmp_path: Path) -> None:
+def test_metrics_are_chosen_and_their_direction_kept(tmp_path):
     columns = {"id": IDS, "ap": [0.5] * 20, "loss": range(20), "confidence": [1] * 20}
     file = as_csv(tmp_path / "m.csv", {**columns, "": range(20), "correct": ["True"] * 20})
     scores, notes = scores_of(file, benchmark(), lower=["loss"])
@@ -175,14 +170,14 @@ def test_metrics_are_chosen_and_their_direction_kept(tmp_path: Path) -> None:
     assert scores.lower == frozenset()
 
 
-def test_columns_that_nothing_is_made_of_are_said(tmp_path: Path) -> None:
+def test_columns_that_nothing_is_made_of_are_said(tmp_path):
     """A cell that is no number may be a typing error, so the first is shown."""
     columns = {"id": IDS, "correct": [1] * 20, "ap": [0.5, "O.5"] * 10, "note": ["x"] * 20}
     _, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
     assert notes == ("a: columns that are not metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
 
 
-def test_an_image_that_lacks_one_metric_lacks_all(tmp_path: Path) -> None:
+def test_an_image_that_lacks_one_metric_lacks_all(tmp_path):
     """Models are compared on the same images whatever the metric; both counts are said."""
     columns = {"id": IDS, "ap": [None, *[0.5] * 19], "iou": ["NaN", *["1"] * 19]}
     file = as_csv(tmp_path / "a.csv", columns)
@@ -197,7 +192,7 @@ def test_an_image_that_lacks_one_metric_lacks_all(tmp_path: Path) -> None:
     )
 
 
-def test_labels_of_the_file_come_first(tmp_path: Path) -> None:
+def test_labels_of_the_file_come_first(tmp_path):
     """They may be in other words; where they are in the same, differences are counted."""
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "label": [0, 1] * 10, "prediction": [0] * 20})
     scores, notes = scores_of(file, benchmark())
@@ -209,14 +204,14 @@ def test_labels_of_the_file_come_first(tmp_path: Path) -> None:
     assert "`label` differs from the audited labels for 1 of 20 images" in notes[0]
 
 
-def test_an_image_without_a_label_has_no_answer(tmp_path: Path) -> None:
+def test_an_image_without_a_label_has_no_answer(tmp_path):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS})
     scores, notes = scores_of(file, benchmark(IDS, [None, *LABELS[1:]]))
     assert np.isnan(accuracy(scores)[0])
     assert "not in the file: 0, without a value: 1, such as 'test/000.png'" in notes[0]
 
 
-def test_correct_stands_where_predictions_cannot_be_compared(tmp_path: Path) -> None:
+def test_correct_stands_where_predictions_cannot_be_compared(tmp_path):
     """Class indices beside names are common; the note says that they were not looked at."""
     columns = {"id": IDS, "prediction": [0, 1] * 10, "correct": [1] * 20}
     scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
@@ -224,7 +219,7 @@ def test_correct_stands_where_predictions_cannot_be_compared(tmp_path: Path) -> 
     assert "a: not used: none of its predictions (`prediction`) is a label" in notes[0]
 
 
-def test_labels_that_are_no_class_count_as_wrong(tmp_path: Path) -> None:
+def test_labels_that_are_no_class_count_as_wrong(tmp_path):
     columns = {"id": IDS, "score:Cat": [0.5] * 20, "score:bird": [0.1] * 20}
     scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
     assert accuracy(scores) == [1.0, 0.0] * 10
@@ -234,14 +229,14 @@ def test_labels_that_are_no_class_count_as_wrong(tmp_path: Path) -> None:
     )
 
 
-def test_classes_without_names_are_called_by_number(tmp_path: Path) -> None:
+def test_classes_without_names_are_called_by_number(tmp_path):
     """As an array of logits and one of label indices are saved by most."""
     columns = {"id": IDS, "scores": np.tile(np.eye(2), (10, 1)), "label": [0, 1] * 10}
     scores, notes = scores_of(as_npz(tmp_path / "a.npz", columns), benchmark())
     assert (accuracy(scores), notes) == ([1.0] * 20, ())
 
 
-def test_percentages_are_read_as_shares(tmp_path: Path) -> None:
+def test_percentages_are_read_as_shares(tmp_path):
     cells = ["50%", "100 %", "", "0%"] * 5
     scores, notes = scores_of(
         as_csv(tmp_path / "a.csv", {"id": IDS, "ap": cells}), benchmark(), allow_partial=True
@@ -330,12 +325,12 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
 
 @pytest.mark.parametrize(("columns", "asked", "kind", "said"), REFUSED)
 def test_what_does_not_fit_is_refused_in_one_line(
-    tmp_path: Path,
-    columns: dict[str, Any],
-    asked: dict[str, Any],
-    kind: type[VisleakError],
-    said: str,
-) -> None:
+    tmp_path,
+    columns,
+    asked,
+    kind,
+    said,
+):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, **columns})
     with pytest.raises(VisleakError) as caught:
         scores_of(file, benchmark(), **asked)
@@ -345,7 +340,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_predictions_need_labels(tmp_path: Path) -> None:
+def test_predictions_need_labels(tmp_path):
     """Another metric of the file can be asked for instead."""
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
     with pytest.raises(VisleakError) as caught:
@@ -358,7 +353,7 @@ def test_predictions_need_labels(tmp_path: Path) -> None:
     assert list(scores.values) == ["ap"]
 
 
-def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path: Path) -> None:
+def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path):
     ranked = [[label, "x"] for label in LABELS]
     ranked[3] = ["Cat", "dog"]
     columns = {"id": IDS, "prediction": LABELS, "predictions": ranked}
@@ -370,7 +365,7 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path: Path) -> None:
     )
 
 
-def test_short_lists_have_no_top_five(tmp_path: Path) -> None:
+def test_short_lists_have_no_top_five(tmp_path):
     """Two guesses say nothing about five."""
     lists = [[label, str(number)] for number, label in enumerate(LABELS)]
     file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
@@ -379,7 +374,7 @@ def test_short_lists_have_no_top_five(tmp_path: Path) -> None:
     assert notes == ("a: its lists of predictions have at most 2, so there is no top-5",)
 
 
-def test_five_classes_have_no_top_five(tmp_path: Path) -> None:
+def test_five_classes_have_no_top_five(tmp_path):
     """Every label would be among them; `visleak evaluate classify` says none either."""
     lists = [[label, "a", "b", "c", "dog" if label == "cat" else "cat"] for label in LABELS]
     file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
@@ -387,7 +382,7 @@ def test_five_classes_have_no_top_five(tmp_path: Path) -> None:
     assert (list(scores.values), notes) == (["accuracy"], ())
 
 
-def test_labels_that_are_all_empty_are_no_labels(tmp_path: Path) -> None:
+def test_labels_that_are_all_empty_are_no_labels(tmp_path):
     """Of the set, the file is refused; of the file, those of the set are taken."""
     columns = {"id": IDS, "prediction": LABELS, "label": [None] * 20}
     file = as_csv(tmp_path / "a.csv", columns)

@@ -16,7 +16,6 @@ from visleak.robustness.conditions import (
     CONDITIONS,
     CONSTANTS,
     PAPER,
-    Condition,
     bounded,
     named,
 )
@@ -25,24 +24,24 @@ ALL = pytest.mark.parametrize("condition", CONDITIONS.values(), ids=list(CONDITI
 
 
 @pytest.fixture(scope="module")
-def picture(natural: dict[str, np.ndarray]) -> np.ndarray:
+def picture(natural):
     small = bounded(natural["coffee"], 300)
     small.setflags(write=False)
     return small
 
 
 @pytest.fixture(scope="module")
-def others(natural: dict[str, np.ndarray]) -> list[np.ndarray]:
+def others(natural):
     return [natural[name] for name in ("chelsea", "rocket", "astronaut")]
 
 
-def made(name: str, picture: np.ndarray, image_id: str = "a.png") -> np.ndarray:
+def made(name, picture, image_id="a.png"):
     result = CONDITIONS[name].of(picture, image_id)
     assert result is not None
     return result
 
 
-def test_the_paper_names_nineteen_conditions() -> None:
+def test_the_paper_names_nineteen_conditions():
     """Figures 1 and 6 of Ramos et al. 2025 name these."""
     names = (
         "original flip-v flip-h rot-45 rot-135 rot-225 rot-315 crop-20 crop-50 crop-100 gauss"
@@ -55,9 +54,7 @@ def test_the_paper_names_nineteen_conditions() -> None:
 
 
 @ALL
-def test_a_result_is_a_picture_and_the_input_stays(
-    condition: Condition, picture: np.ndarray, others: list[np.ndarray]
-) -> None:
+def test_a_result_is_a_picture_and_the_input_stays(condition, picture, others):
     """Whatever comes out goes into an encoder; what goes in belongs to somebody else."""
     before = hashlib.blake2b(picture.tobytes()).digest()
     result = condition.of(picture, "a.png", others)
@@ -73,9 +70,7 @@ def test_a_result_is_a_picture_and_the_input_stays(
 
 
 @ALL
-def test_chance_depends_on_condition_and_id_alone(
-    condition: Condition, picture: np.ndarray, others: list[np.ndarray]
-) -> None:
+def test_chance_depends_on_condition_and_id_alone(condition, picture, others):
     """Order and workers may never change an answer."""
     if condition.name == "crop-100":
         return
@@ -87,16 +82,14 @@ def test_chance_depends_on_condition_and_id_alone(
 
 
 @pytest.mark.parametrize("name", ["logo", "perspective", "crop-area-20", "collage"])
-def test_chance_differs_between_images(
-    name: str, picture: np.ndarray, others: list[np.ndarray]
-) -> None:
+def test_chance_differs_between_images(name, picture, others):
     """One place for all images would test that place alone."""
     made_of = [CONDITIONS[name].of(picture, str(i), others) for i in range(12)]
     assert len({part.tobytes() for part in made_of if part is not None}) > 2
 
 
 @ALL
-def test_tiny_pictures_are_changed_too(condition: Condition) -> None:
+def test_tiny_pictures_are_changed_too(condition):
     """CIFAR's 32 pixels must not break a drawing."""
     tiny = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
     result = condition.of(tiny, "7", [tiny] * 3)
@@ -104,7 +97,7 @@ def test_tiny_pictures_are_changed_too(condition: Condition) -> None:
     assert (result is None) == (condition.name in gone)
 
 
-def test_paper_changes_against_pillow(picture: np.ndarray) -> None:
+def test_paper_changes_against_pillow(picture):
     """Flips, crops and inversions by another library are the same pixels."""
     image = Image.fromarray(picture)
     height, width = picture.shape[:2]
@@ -121,7 +114,7 @@ def test_paper_changes_against_pillow(picture: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("degrees", [45, 135, 225, 315])
-def test_turns_are_clockwise_with_black_corners(degrees: int, picture: np.ndarray) -> None:
+def test_turns_are_clockwise_with_black_corners(degrees, picture):
     """Pillow turns against the clock; two interpolations agree on nearly every pixel."""
     got = made(f"rot-{degrees}", picture)
     image = Image.fromarray(picture).rotate(-degrees, Image.Resampling.BILINEAR)
@@ -132,14 +125,14 @@ def test_turns_are_clockwise_with_black_corners(degrees: int, picture: np.ndarra
     assert np.abs(got.astype(int) - np.asarray(away)).mean() > 15
 
 
-def test_a_quarter_turn_is_exact() -> None:
+def test_a_quarter_turn_is_exact():
     """The centre lies between pixels: half a pixel off would show here."""
     square = np.random.default_rng(3).integers(0, 256, (64, 64, 3), np.uint8)
     assert np.array_equal(changes.turned(square, 90)[1:-1, 1:-1], np.rot90(square, -1)[1:-1, 1:-1])
 
 
 @pytest.mark.parametrize(("side", "applies"), [(71, False), (72, True)])
-def test_a_crop_must_leave_32_pixels(side: int, applies: bool) -> None:
+def test_a_crop_must_leave_32_pixels(side, applies):
     """The limit of the issue, on the short side."""
     picture = np.zeros((side, 200, 3), np.uint8)
     result = CONDITIONS["crop-20"].of(picture, "a")
@@ -148,7 +141,7 @@ def test_a_crop_must_leave_32_pixels(side: int, applies: bool) -> None:
         assert result.shape == (32, 160, 3)
 
 
-def test_noise_has_the_stated_level_and_seed() -> None:
+def test_noise_has_the_stated_level_and_seed():
     """On mid-grey next to nothing is clipped; every image gets the same noise (seed 0)."""
     grey = np.full((200, 300, 3), 128, np.uint8)
     noisy = made("noise", grey)
@@ -158,7 +151,7 @@ def test_noise_has_the_stated_level_and_seed() -> None:
     assert np.array_equal(noisy, np.clip(np.rint(wanted), 0, 255))
 
 
-def test_gauss_has_sigma_three() -> None:
+def test_gauss_has_sigma_three():
     """The second moment of what a point becomes is sigma squared."""
     point = np.zeros((61, 61, 3), np.uint8)
     point[27:34, 27:34] = 255
@@ -168,7 +161,7 @@ def test_gauss_has_sigma_three() -> None:
     assert abs(moment - (9 + (49 - 1) / 12)) < 0.8
 
 
-def test_sizes_and_tints(picture: np.ndarray) -> None:
+def test_sizes_and_tints(picture):
     """rs-n is a square; a tint is the luminance in one channel."""
     assert made("rs-128", picture).shape == (128, 128, 3)
     assert made("rs-256", picture).shape == (256, 256, 3)
@@ -180,7 +173,7 @@ def test_sizes_and_tints(picture: np.ndarray) -> None:
     assert np.abs(made("gray", picture) - luma[..., None]).max() <= 1
 
 
-def test_jpeg_loses_more_at_lower_quality(picture: np.ndarray) -> None:
+def test_jpeg_loses_more_at_lower_quality(picture):
     """The numbers are qualities, in the right channel order."""
     errors = [
         np.abs(made(f"jpeg-{quality}", picture).astype(int) - picture).mean()
@@ -190,7 +183,7 @@ def test_jpeg_loses_more_at_lower_quality(picture: np.ndarray) -> None:
     assert errors[-1] < 4
 
 
-def test_the_picture_is_still_there(picture: np.ndarray, others: list[np.ndarray]) -> None:
+def test_the_picture_is_still_there(picture, others):
     """Every disguise keeps the image: it is found again where the change put it."""
     height, width = picture.shape[:2]
     border = made("border", picture)
@@ -215,13 +208,13 @@ def test_the_picture_is_still_there(picture: np.ndarray, others: list[np.ndarray
 
 
 @pytest.mark.parametrize(("name", "most"), [("text", 0.3), ("logo", 0.1)])
-def test_an_overlay_covers_a_part(name: str, most: float, picture: np.ndarray) -> None:
+def test_an_overlay_covers_a_part(name, most, picture):
     """Something is laid over, and most of the image is left alone."""
     changed = (made(name, picture) != picture).any(axis=2).mean()
     assert 0.02 < changed < most
 
 
-def test_aspect_keeps_the_area(picture: np.ndarray) -> None:
+def test_aspect_keeps_the_area(picture):
     """Wider by half, no larger."""
     result = made("aspect", picture)
     ratio = (result.shape[1] / result.shape[0]) / (picture.shape[1] / picture.shape[0])
@@ -229,20 +222,20 @@ def test_aspect_keeps_the_area(picture: np.ndarray) -> None:
     assert abs(result.size / picture.size - 1) < 0.01
 
 
-def test_a_collage_needs_three_others(picture: np.ndarray, others: list[np.ndarray]) -> None:
+def test_a_collage_needs_three_others(picture, others):
     """A set of two images cannot be tiled: counted, not broken."""
     assert CONDITIONS["collage"].of(picture, "a", others[:2]) is None
     assert CONDITIONS["collage"].others == 3
 
 
-def test_bounded_keeps_small_pictures() -> None:
+def test_bounded_keeps_small_pictures():
     """Nothing is enlarged."""
     small = np.zeros((40, 500, 3), np.uint8)
     assert bounded(small) is small
     assert bounded(np.zeros((2000, 400, 3), np.uint8)).shape == (500, 100, 3)
 
 
-def test_names_and_groups() -> None:
+def test_names_and_groups():
     """Groups stand for their members, in the order of the tables."""
     assert named(["all"]) == (*PAPER, *BEYOND)
     assert named(["paper", "text"]) == (*PAPER, CONDITIONS["text"])
@@ -255,7 +248,7 @@ def test_names_and_groups() -> None:
         ([], r"conditions must name at least one, or paper, beyond, all; got none"),
     ],
 )
-def test_unknown_conditions_are_refused(names: list[str], said: str) -> None:
+def test_unknown_conditions_are_refused(names, said):
     """One line that says what there is."""
     with pytest.raises(UsageError, match=said) as caught:
         named(names)

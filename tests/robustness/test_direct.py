@@ -14,8 +14,6 @@ from visleak.robustness import direct
 from visleak.robustness.conditions import named
 from visleak.robustness.queries import (
     NOT_APPLICABLE,
-    Changed,
-    Twins,
     changed_set,
     drawn,
     find_twins,
@@ -26,7 +24,7 @@ CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise"
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[TinyEncoder, Changed, Fingerprints, Fingerprints, Twins]:
+def made():
     """Fourteen images, one of them twice, one unreadable; nine queries."""
     pictures: list[object] = [*blobs(13), "no image"]
     pictures.append(pictures[4])
@@ -50,7 +48,7 @@ def made() -> tuple[TinyEncoder, Changed, Fingerprints, Fingerprints, Twins]:
     return encoder, changed, copied, whole, twins
 
 
-def test_copies_are_twins(made: tuple) -> None:
+def test_copies_are_twins(made):
     """Equal content is one image, whatever its id."""
     twins = made[4]
     assert (twins.left.tolist(), twins.right.tolist()) == ([4], [14])
@@ -58,7 +56,7 @@ def test_copies_are_twins(made: tuple) -> None:
     assert twins.of([14, 2]) == {2, 4, 14}
 
 
-def by_hand(made: tuple) -> list[dict[str, object]]:
+def by_hand(made):
     """Return for each changed image what is true, twin and wrong, by loops."""
     _, changed, queries, whole, twins = made
     rows = []
@@ -85,9 +83,7 @@ def by_hand(made: tuple) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("blocks", [(256, 4096), (5, 3), (1, 1)])
-def test_every_pair_is_counted_once(
-    made: tuple, blocks: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_pair_is_counted_once(made, blocks, monkeypatch):
     """Block sizes only bound memory."""
     monkeypatch.setattr(direct, "QUERY_BLOCK", blocks[0])
     monkeypatch.setattr(direct, "REFERENCE_BLOCK", blocks[1])
@@ -117,7 +113,7 @@ def test_every_pair_is_counted_once(
     assert found.largest.similarity == pytest.approx(every[:25], abs=1e-6)
 
 
-def test_the_largest_wrong_pairs_carry_their_names(made: tuple) -> None:
+def test_the_largest_wrong_pairs_carry_their_names(made):
     """The two images of a wrong pair can be looked at."""
     encoder, changed, queries, whole, twins = made
     found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
@@ -129,7 +125,7 @@ def test_the_largest_wrong_pairs_carry_their_names(made: tuple) -> None:
         assert value == pytest.approx(again, abs=1e-6)
 
 
-def test_what_does_not_apply_is_counted_not_lost(made: tuple) -> None:
+def test_what_does_not_apply_is_counted_not_lost(made):
     """96 x 120 less 50 on each side leaves nothing."""
     _, changed, queries, _, _ = made
     gone = [problem.id for problem in queries.problems]
@@ -137,7 +133,7 @@ def test_what_does_not_apply_is_counted_not_lost(made: tuple) -> None:
     assert gone == [f"crop-50/{name}" for name in changed.names]
 
 
-def test_a_collage_shows_three_others_of_the_set(made: tuple) -> None:
+def test_a_collage_shows_three_others_of_the_set(made):
     """Never itself, never one image twice, and the same whatever else is asked."""
     _, changed, _, whole, _ = made
     assert changed.company.shape == (len(changed.queries), 3)
@@ -146,7 +142,7 @@ def test_a_collage_shows_three_others_of_the_set(made: tuple) -> None:
         assert set(company) <= set(whole.rows)
 
 
-def test_the_draw_is_seeded() -> None:
+def test_the_draw_is_seeded():
     """And takes all where there are few."""
     rows = np.arange(50)
     assert drawn(rows, 10, 1).tolist() == drawn(rows, 10, 1).tolist()

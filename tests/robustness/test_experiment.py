@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,14 +17,13 @@ from visleak.formats import open_images
 from visleak.robustness import robustness
 from visleak.robustness.curves import POINTS, Tally, edges_for, thinned
 from visleak.robustness.document import HEADER, write
-from visleak.robustness.results import Robustness
 
 CONDITIONS = ["original", "flip-h", "rot-45", "crop-100", "red", "collage"]
 HOSTILE = "<img src=x onerror=alert(1)>|$x$.png"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def folder(tmp_path_factory, natural):
     root = tmp_path_factory.mktemp("pictures")
     for name in ("astronaut", "chelsea", "coffee", "rocket", "coins", "camera"):
         small = Image.fromarray(natural[name])
@@ -36,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarr
 
 
 @pytest.fixture(scope="module")
-def result(folder: Path) -> Robustness:
+def result(folder):
     images = open_images(folder, name=f"猫 {HOSTILE}")
     return robustness(
         images, ["builtin", TinyEncoder()], conditions=CONDITIONS, cache=None, workers=1
@@ -44,11 +42,11 @@ def result(folder: Path) -> Robustness:
 
 
 @pytest.fixture(scope="module")
-def written(result: Robustness, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written(result, tmp_path_factory):
     return write(result, tmp_path_factory.mktemp("out") / "rob")
 
 
-def test_what_applies_is_counted(result: Robustness) -> None:
+def test_what_applies_is_counted(result):
     """240 pixels less 200 leave 40 on the long side, too little on the short one."""
     assert (result.references, result.queries, result.unreadable) == (6, 6, 1)
     builtin = {each.condition: each for each in result.encoders[0].direct}
@@ -61,7 +59,7 @@ def test_what_applies_is_counted(result: Robustness) -> None:
     assert result.encoders[0].left_out == 6 * 3
 
 
-def test_the_pipeline_finds_what_a_fingerprint_cannot(result: Robustness) -> None:
+def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
     """Turned by 45 degrees, only local features and verification see it."""
     builtin, tiny = result.encoders
     direct = {each.condition: each for each in builtin.direct}
@@ -82,7 +80,7 @@ def test_the_pipeline_finds_what_a_fingerprint_cannot(result: Robustness) -> Non
     )
 
 
-def test_order_and_share_do_not_change_a_picture(folder: Path, result: Robustness) -> None:
+def test_order_and_share_do_not_change_a_picture(folder, result):
     """Fewer queries, other conditions beside: the figures of a pair stay."""
     fewer = robustness(
         folder, [TinyEncoder()], conditions=["red"], queries=3, seed=5, verify=False, cache=None
@@ -93,7 +91,7 @@ def test_order_and_share_do_not_change_a_picture(folder: Path, result: Robustnes
     assert set(own) <= set(whole["red"].curve.roc.positives)
 
 
-def test_workers_never_change_an_answer(folder: Path) -> None:
+def test_workers_never_change_an_answer(folder):
     """Openers travel to processes; chance goes by image, not by process."""
     runs = [
         robustness(
@@ -106,7 +104,7 @@ def test_workers_never_change_an_answer(folder: Path) -> None:
     assert runs[0].encoders[0].images.equals(runs[1].encoders[0].images)
 
 
-def test_json_tables_and_plots(written: Path, result: Robustness) -> None:
+def test_json_tables_and_plots(written, result):
     """Everything is there, well-formed, and says the same."""
     content = json.loads((written / "robustness.json").read_text())
     assert content["schema"] == 1
@@ -127,7 +125,7 @@ def test_json_tables_and_plots(written: Path, result: Robustness) -> None:
         assert sheet.width > 700
 
 
-def test_every_changed_picture_has_its_row(written: Path, result: Robustness) -> None:
+def test_every_changed_picture_has_its_row(written, result):
     """The figures are counts of these rows; sizes are of the changed images."""
     table = pq.read_table(written / "queries.parquet").to_pylist()
     assert len(table) == 2 * (5 * 6 + 2)
@@ -152,7 +150,7 @@ def test_every_changed_picture_has_its_row(written: Path, result: Robustness) ->
     assert set(left) == {40}
 
 
-def test_queries_may_be_named(folder: Path) -> None:
+def test_queries_may_be_named(folder):
     """A benchmark names the half it reports; the rest of the set stays among the references."""
     call = {"encoders": [TinyEncoder()], "conditions": ["red"], "verify": False, "cache": None}
     found = robustness(folder, queries=["coins.png", "astronaut.png"], **call)
@@ -163,7 +161,7 @@ def test_queries_may_be_named(folder: Path) -> None:
             robustness(folder, queries=wrong, **call)
 
 
-def test_the_same_result_gives_the_same_bytes(written: Path, result: Robustness) -> None:
+def test_the_same_result_gives_the_same_bytes(written, result):
     """No date, no random ids."""
     again = write(result, written.parent / "again")
     for path in sorted(written.iterdir()):
@@ -182,7 +180,7 @@ def test_the_same_result_gives_the_same_bytes(written: Path, result: Robustness)
         ({"source": blobs(1)}, VisleakError, "has 1 readable images; at least 2 are needed"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict, kind: type[VisleakError], said: str) -> None:
+def test_what_cannot_be_is_refused(given, kind, said):
     """One line that says what, where, what to do."""
     call = {"source": blobs(3), "encoders": [TinyEncoder()], "conditions": ["original"]} | given
     with pytest.raises(kind) as caught:
@@ -191,7 +189,7 @@ def test_what_cannot_be_is_refused(given: dict, kind: type[VisleakError], said: 
     assert "\n" not in str(caught.value)
 
 
-def test_an_encoder_that_sees_nothing_finds_nothing() -> None:
+def test_an_encoder_that_sees_nothing_finds_nothing():
     """Equal similarities are no find: R@1 is 0 and AUC one half, not luck of the order."""
     found = robustness(
         blobs(5), [BlindEncoder()], conditions=["original"], verify=False, cache=None
@@ -201,7 +199,7 @@ def test_an_encoder_that_sees_nothing_finds_nothing() -> None:
     assert original.curve.roc.auc == 0.5
 
 
-def test_a_thinned_curve_keeps_its_ends() -> None:
+def test_a_thinned_curve_keeps_its_ends():
     """Thousands of corners become hundreds, the strictest and the loosest among them."""
     rng = np.random.default_rng(0)
     positives = rng.uniform(-1, 1, 3000).astype(np.float32)

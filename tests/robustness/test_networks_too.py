@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tiny_encoder import TinyEncoder, TinyNetwork, blobs
 
@@ -15,12 +14,12 @@ CONDITIONS = ("original", "flip-h", "jpeg-10", "crop-50")
 
 
 @pytest.fixture(scope="module")
-def pictures() -> list[np.ndarray]:
+def pictures():
     return blobs(24)
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_calibration_is_that_of_single_pictures(pictures, monkeypatch, workers: int) -> None:
+def test_calibration_is_that_of_single_pictures(pictures, monkeypatch, workers):
     """Thresholds, counts and bounds; the network stays here, its preparation travels."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     found = [
@@ -36,7 +35,7 @@ def test_calibration_is_that_of_single_pictures(pictures, monkeypatch, workers: 
     assert found[1].hard.pairs == 24 * 23 * 3
 
 
-def test_robustness_is_that_of_single_pictures(pictures) -> None:
+def test_robustness_is_that_of_single_pictures(pictures):
     """Both encoders in one experiment: one row of figures twice."""
     found = robustness(
         open_images(pictures, name="blobs"), [TinyEncoder(), TinyNetwork()], queries=6,

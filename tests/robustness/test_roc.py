@@ -21,7 +21,7 @@ VALUES = st.lists(
 ).map(lambda values: np.array(values, np.float32))
 
 
-def streamed(positives: np.ndarray, others: np.ndarray, *thresholds: float) -> Roc:
+def streamed(positives, others, *thresholds):
     tally = Tally(edges_for(positives, thresholds))
     for part in np.array_split(others, 3):
         tally.add(part)
@@ -29,7 +29,7 @@ def streamed(positives: np.ndarray, others: np.ndarray, *thresholds: float) -> R
 
 
 @given(VALUES, VALUES)
-def test_auc_is_that_of_all_pairs(positives: np.ndarray, others: np.ndarray) -> None:
+def test_auc_is_that_of_all_pairs(positives, others):
     """Ties count half; the order of the stream does not matter."""
     found = streamed(positives, others)
     score = np.concatenate([positives, others])
@@ -40,7 +40,7 @@ def test_auc_is_that_of_all_pairs(positives: np.ndarray, others: np.ndarray) -> 
 
 
 @given(VALUES, VALUES, st.floats(-1, 1, width=32))
-def test_counts_at_thresholds(positives: np.ndarray, others: np.ndarray, asked: float) -> None:
+def test_counts_at_thresholds(positives, others, asked):
     """Exact where asked for, at true pairs and on the grid; in between never too few."""
     found = streamed(positives, others, asked)
     for threshold in (asked, 0.25, 0.751, float(positives[0])):
@@ -51,7 +51,7 @@ def test_counts_at_thresholds(positives: np.ndarray, others: np.ndarray, asked: 
 
 
 @given(VALUES, VALUES)
-def test_points_are_the_exact_ones(positives: np.ndarray, others: np.ndarray) -> None:
+def test_points_are_the_exact_ones(positives, others):
     """At every true pair the two rates are counts."""
     fpr, tpr, threshold = streamed(positives, others).points()
     for x, y, at in zip(fpr, tpr, threshold, strict=True):
@@ -59,7 +59,7 @@ def test_points_are_the_exact_ones(positives: np.ndarray, others: np.ndarray) ->
         assert y == (positives >= at).mean()
 
 
-def test_pooled_is_as_if_counted_together() -> None:
+def test_pooled_is_as_if_counted_together():
     """`trans` pools eighteen conditions."""
     rng = np.random.default_rng(0)
     parts = [(rng.normal(0.5, 0.2, 30), rng.normal(0, 0.2, 500)) for _ in range(3)]
@@ -78,7 +78,7 @@ def test_pooled_is_as_if_counted_together() -> None:
         Roc.pooled([curves[0], whole])
 
 
-def test_nothing_to_compare_is_unknown() -> None:
+def test_nothing_to_compare_is_unknown():
     """A set of one image and its twins has no wrong pairs."""
     found = streamed(np.array([0.5], np.float32), np.empty(0, np.float32))
     assert math.isnan(found.auc)
@@ -89,7 +89,7 @@ def test_nothing_to_compare_is_unknown() -> None:
     st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.3]), st.integers(0, 9)), max_size=60),
     st.integers(1, 12),
 )
-def test_the_keeper_keeps_the_largest(rows: list[tuple[float, int]], count: int) -> None:
+def test_the_keeper_keeps_the_largest(rows, count):
     """Of equal ones those of the lowest rows, however they come in."""
     keeper = Keeper(count)
     numbered = [(np.float32(s), q, r) for r, (s, q) in enumerate(rows)]

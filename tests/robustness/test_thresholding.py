@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,21 +19,21 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.thresholds import read_thresholds
 from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS
-from visleak.robustness.thresholding import STEP, Calibration, rates, threshold_at
+from visleak.robustness.thresholding import STEP, rates, threshold_at
 from visleak.storage import write_json
 
 NAMES = ("original", "flip-h", "gauss", "red")
 
 
 @pytest.fixture(scope="module")
-def found() -> Calibration:
+def found():
     return calibrate(
         blobs(30), TinyEncoder(), fpr=(0.003, 0.05), conditions=NAMES, verify=False, cache=None
     )
 
 
 @pytest.fixture(scope="module")
-def wrong() -> list[tuple[int, int, float]]:
+def wrong():
     """All wrong pairs of the same experiment by loops: query, reference, similarity."""
     encoder, pictures = TinyEncoder(), blobs(30)
     with RunContext.at(None, 1, None) as place:
@@ -50,9 +49,7 @@ def wrong() -> list[tuple[int, int, float]]:
     return result
 
 
-def test_as_many_wrong_pairs_as_asked_for(
-    found: Calibration, wrong: list[tuple[int, int, float]]
-) -> None:
+def test_as_many_wrong_pairs_as_asked_for(found, wrong):
     """Counted again by loops; the next lower threshold would let too many through."""
     assert found.hard.pairs == found.soft.pairs == len(wrong) == 30 * 29 * 4
     assert found.hard.image_pairs == 30 * 29 // 2
@@ -65,9 +62,7 @@ def test_as_many_wrong_pairs_as_asked_for(
     assert found.hard.threshold > found.soft.threshold
 
 
-def test_the_bounds_are_those_of_the_books(
-    found: Calibration, wrong: list[tuple[int, int, float]]
-) -> None:
+def test_the_bounds_are_those_of_the_books(found, wrong):
     """Clopper and Pearson over all pairs; wider as fewer cases count as independent."""
     level = found.soft
     k, n = level.false, level.pairs
@@ -82,7 +77,7 @@ def test_the_bounds_are_those_of_the_books(
     assert 0 <= level.interval[0] <= level.rate <= level.interval[1]
 
 
-def test_true_pairs_are_counted_by_condition(found: Calibration) -> None:
+def test_true_pairs_are_counted_by_condition(found):
     """A mirrored blob is lost to an encoder without views; the original never is."""
     assert found.hard.original.share == 1.0
     assert found.hard.conditions["flip-h"].share < 0.5
@@ -91,7 +86,7 @@ def test_true_pairs_are_counted_by_condition(found: Calibration) -> None:
     assert total == found.hard.changed.count
 
 
-def test_a_rate_out_of_reach_is_said_in_one_line() -> None:
+def test_a_rate_out_of_reach_is_said_in_one_line():
     """435 pairs of images cannot speak of one in a million."""
     found = calibrate(
         blobs(30), TinyEncoder(), fpr=[1e-6], conditions=NAMES, verify=False, cache=None
@@ -107,7 +102,7 @@ def test_a_rate_out_of_reach_is_said_in_one_line() -> None:
     assert found.hard.interval is None
 
 
-def test_twins_are_no_errors(wrong: list[tuple[int, int, float]]) -> None:
+def test_twins_are_no_errors(wrong):
     """An image that is in the set twice would push the threshold to 1."""
     pictures = blobs(30)
     twice = calibrate(
@@ -123,7 +118,7 @@ def test_twins_are_no_errors(wrong: list[tuple[int, int, float]]) -> None:
     assert twice.hard.threshold < 0.99
 
 
-def test_near_copies_are_found_by_looking(natural: dict[str, np.ndarray]) -> None:
+def test_near_copies_are_found_by_looking(natural):
     """Re-saved in another way, the bytes differ: verification sees that it is one image."""
     from visleak.robustness.changes import compressed
 
@@ -137,7 +132,7 @@ def test_near_copies_are_found_by_looking(natural: dict[str, np.ndarray]) -> Non
     assert blind.hard.threshold > 0.9
 
 
-def test_the_file_serves_its_encoder_only(found: Calibration, tmp_path: Path) -> None:
+def test_the_file_serves_its_encoder_only(found, tmp_path):
     """Keyed by digest, with all that a reader may ask."""
     path = tmp_path / "thresholds.json"
     write_json(path, found.as_dict())
@@ -155,7 +150,7 @@ def test_the_file_serves_its_encoder_only(found: Calibration, tmp_path: Path) ->
 
 
 @given(st.lists(st.floats(-1, 0.9375, width=32), min_size=1, max_size=50), st.integers(0, 60))
-def test_the_lowest_step_that_leaves_few_enough(values: list[float], allowed: int) -> None:
+def test_the_lowest_step_that_leaves_few_enough(values, allowed):
     """Whatever the ties: at most so many reach it, and more reach the step below."""
     largest = np.sort(np.array(values, np.float32))[::-1]
     threshold = threshold_at(largest, allowed)
@@ -174,14 +169,14 @@ def test_the_lowest_step_that_leaves_few_enough(values: list[float], allowed: in
         ([1e-3, 1e-4], "fpr must name the hard threshold's rate first: 0.001 is above 0.0001"),
     ],
 )
-def test_rates_that_cannot_be_are_refused(given: list[float], said: str) -> None:
+def test_rates_that_cannot_be_are_refused(given, said):
     """One line each."""
     with pytest.raises(UsageError) as caught:
         rates(given)
     assert said in str(caught.value)
 
 
-def test_an_encoder_that_sees_nothing_is_refused() -> None:
+def test_an_encoder_that_sees_nothing_is_refused():
     """No threshold tells equal similarities apart."""
     with pytest.raises(
         VisleakError, match=r"no threshold leaves so few: .* cannot tell them apart"
@@ -189,7 +184,7 @@ def test_an_encoder_that_sees_nothing_is_refused() -> None:
         calibrate(blobs(6), BlindEncoder(), fpr=[0.01], verify=False, cache=None)
 
 
-def test_a_set_without_pairs_is_refused() -> None:
+def test_a_set_without_pairs_is_refused():
     """One image, or one image many times over."""
     one = blobs(1)
     with pytest.raises(VisleakError, match="has 1 readable images; at least 2 are needed"):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import cv2
 import numpy as np
 
-from visleak.records import DecodedImage
 
-
-def thumbnail(picture: DecodedImage) -> np.ndarray:
+def thumbnail(picture):
     """Return what the tiny encoder sees."""
     return cv2.resize(picture.pixels, (6, 6), interpolation=cv2.INTER_AREA)
 
@@ -26,14 +22,14 @@ class TinyEncoder:
     thresholds = {"hard": 0.95, "soft": 0.8, "provenance": "made up"}  # noqa: RUF012
     cohort = None
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pictures):
         rows = []
         for picture in pictures:
             row = thumbnail(picture).astype(np.float32).ravel() - 127.5
             rows.append(row / max(1e-6, float(np.linalg.norm(row))))
         return np.asarray(rows, np.float32), np.zeros(len(rows), bool)
 
-    def view(self, vectors: np.ndarray, view: int) -> np.ndarray:
+    def view(self, vectors, view):
         return vectors
 
 
@@ -43,13 +39,13 @@ class BlindEncoder(TinyEncoder):
     name = "blind"
     digest = "blind-1"
 
-    def encode(self, pictures: Sequence[DecodedImage]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, pictures):
         rows = np.zeros((len(pictures), self.width), np.float32)
         rows[:, 0] = 1.0
         return rows, np.zeros(len(pictures), bool)
 
 
-def blobs(count: int, seed: int = 0, side: tuple[int, int] = (96, 120)) -> list[np.ndarray]:
+def blobs(count, seed=0, side=(96, 120)):
     """Return smooth random images, all different."""
     rng = np.random.default_rng(seed)
     made = []
@@ -71,10 +67,10 @@ class TinyNetwork(TinyEncoder):
     device = "cpu"
     preparation = staticmethod(thumbnail)
 
-    def forward(self, prepared: Sequence[np.ndarray]) -> np.ndarray:
+    def forward(self, prepared):
         rows = np.stack(prepared).reshape(len(prepared), -1).astype(np.float32) - 127.5
         norms = [max(1e-6, float(np.linalg.norm(row))) for row in rows]
         return rows / np.array(norms, np.float32)[:, None]
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self):
         raise TypeError("the network must not travel")

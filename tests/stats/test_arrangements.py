@@ -13,13 +13,13 @@ from visleak.stats import permutation as arrangements
 from visleak.stats.permutation import stratified_draws
 
 
-def drawn(sizes: list[int], taken: list[int], draws: int, seed: int = 0) -> np.ndarray:
+def drawn(sizes, taken, draws, seed=0):
     """Return all draws, (draws, rows)."""
     return np.concatenate(list(stratified_draws(np.array(sizes), np.array(taken), draws, seed)))
 
 
 @pytest.fixture(params=["one by one", "all at once"], name="way")
-def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _way(request, monkeypatch):
     """Both ways to draw, whatever the sizes."""
     monkeypatch.setattr(arrangements, "CROWD", 0 if request.param == "one by one" else math.inf)
     monkeypatch.setattr(arrangements, "BLOCK", 40)
@@ -30,7 +30,7 @@ def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     ("sizes", "taken"),
     [([6], [3]), ([5], [1]), ([4, 3], [2, 2]), ([3, 1, 4], [2, 0, 1]), ([4], [4])],
 )
-def test_all_choices_are_equally_likely(sizes: list[int], taken: list[int]) -> None:
+def test_all_choices_are_equally_likely(sizes, taken):
     """Every set of rows that may be drawn is listed, and counted over 20,000 draws."""
     first = np.cumsum(sizes) - sizes
     choices = [
@@ -46,7 +46,7 @@ def test_all_choices_are_equally_likely(sizes: list[int], taken: list[int]) -> N
 
 
 @pytest.mark.usefixtures("way")
-def test_draws_of_a_block_do_not_depend_on_each_other() -> None:
+def test_draws_of_a_block_do_not_depend_on_each_other():
     """Draws share a table of who has which row: the overlap of neighbours must be chance."""
     found = np.sort(drawn([30], [10], 6000), axis=1)
     overlap = [len(np.intersect1d(*pair)) for pair in itertools.pairwise(found[:3000])]
@@ -55,7 +55,7 @@ def test_draws_of_a_block_do_not_depend_on_each_other() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "taken"), [([2000, 30], [900, 4]), ([3] * 500, [1] * 500)])
-def test_the_seed_decides_and_nothing_comes_twice(sizes: list[int], taken: list[int]) -> None:
+def test_the_seed_decides_and_nothing_comes_twice(sizes, taken):
     """Large strata and many small ones take different ways."""
     once, again = (drawn(sizes, taken, 300, seed=4) for _ in range(2))
     assert (once == again).all()

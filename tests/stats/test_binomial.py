@@ -13,7 +13,7 @@ from visleak.stats.binomial import clopper_pearson_upper, clustered_upper
 
 
 @given(st.data())
-def test_clopper_pearson_agrees_with_scipy(data: st.DataObject) -> None:
+def test_clopper_pearson_agrees_with_scipy(data):
     """scipy's interval is two-sided: its one-sided form is that of the test `less`."""
     n = data.draw(st.integers(1, 10_000_000))
     k = data.draw(st.integers(0, min(n, 200)))
@@ -22,13 +22,13 @@ def test_clopper_pearson_agrees_with_scipy(data: st.DataObject) -> None:
 
 
 @given(st.integers(1, 5000), st.integers(0, 40))
-def test_at_the_bound_so_few_come_once_in_twenty(n: int, k: int) -> None:
+def test_at_the_bound_so_few_come_once_in_twenty(n, k):
     """The definition, by the binomial distribution itself."""
     if k < n:
         assert binom.cdf(k, n, clopper_pearson_upper(k, n)) == pytest.approx(0.05, rel=1e-6)
 
 
-def test_knowing_nothing_bounds_nothing() -> None:
+def test_knowing_nothing_bounds_nothing():
     """And one image makes no pair."""
     assert clopper_pearson_upper(0, 0) == 1.0
     assert clopper_pearson_upper(5, 5) == 1.0
@@ -37,7 +37,7 @@ def test_knowing_nothing_bounds_nothing() -> None:
 
 
 @given(st.integers(2, 3000), st.floats(0, 1))
-def test_the_clustered_bound_is_above_the_exact_one(images: int, rate: float) -> None:
+def test_the_clustered_bound_is_above_the_exact_one(images, rate):
     """Chernoff's bound for n // 2 independent cases is never below Clopper and Pearson's."""
     cases = images // 2
     k = int(rate * cases)
@@ -45,13 +45,13 @@ def test_the_clustered_bound_is_above_the_exact_one(images: int, rate: float) ->
 
 
 @given(st.integers(2, 3000), st.floats(0, 0.5), st.floats(0, 0.5))
-def test_the_clustered_bound_rises_with_the_rate(images: int, a: float, b: float) -> None:
+def test_the_clustered_bound_rises_with_the_rate(images, a, b):
     """And never lies below the rate itself."""
     low, high = sorted((a, b))
     assert low <= clustered_upper(low, images) <= clustered_upper(high, images) + 1e-12
 
 
-def dependent_pairs(rng: np.random.Generator, images: int, hubs: float, rate: float) -> float:
+def dependent_pairs(rng, images, hubs, rate):
     """Return the share of false pairs where some images are alike to everything."""
     hub = rng.random(images) < hubs
     base = rng.random((images, images)) < rate
@@ -60,7 +60,7 @@ def dependent_pairs(rng: np.random.Generator, images: int, hubs: float, rate: fl
 
 
 @pytest.mark.parametrize(("hubs", "rate"), [(0.0, 0.002), (0.01, 0.0), (0.03, 0.001), (0.2, 0.0)])
-def test_the_clustered_bound_covers_where_the_plain_one_does_not(hubs: float, rate: float) -> None:
+def test_the_clustered_bound_covers_where_the_plain_one_does_not(hubs, rate):
     """Planted dependence: 95 % of the bounds must lie above the truth."""
     rng = np.random.default_rng(11)
     images, runs = 60, 2000
@@ -83,7 +83,7 @@ def test_the_clustered_bound_covers_where_the_plain_one_does_not(hubs: float, ra
         (lambda: clustered_upper(0.5, 9, 0.0), "confidence must lie between 0 and 1; got 0"),
     ],
 )
-def test_nonsense_is_refused(call: object, said: str) -> None:
+def test_nonsense_is_refused(call, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

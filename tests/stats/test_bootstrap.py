@@ -15,7 +15,7 @@ from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
 RESAMPLES = 8000
 
 
-def made(kind: str, n: int, seed: int = 0) -> np.ndarray:
+def made(kind, n, seed=0):
     """Return scores such as metrics give: near 1, skewed, rounded to tenths, or heavy-tailed."""
     rng = np.random.default_rng(seed)
     return {
@@ -26,7 +26,7 @@ def made(kind: str, n: int, seed: int = 0) -> np.ndarray:
     }[kind]()
 
 
-def scipys(data: tuple[np.ndarray, ...], statistic: object) -> tuple[float, float]:
+def scipys(data, statistic):
     """Return scipy's BCa interval, which draws rows and leaves out each row in turn."""
     found = scipy_bootstrap(
         data, statistic, method="BCa", n_resamples=RESAMPLES, batch=500, rng=1, vectorized=True
@@ -34,7 +34,7 @@ def scipys(data: tuple[np.ndarray, ...], statistic: object) -> tuple[float, floa
     return float(found.low), float(found.high)
 
 
-def near(ends: tuple[float, float]) -> object:
+def near(ends):
     """Return what agrees with an interval, but for chance.
 
     Of 8,000 draws the quantile of level 0.025 and the correction for bias move an end by 1 % of
@@ -45,13 +45,13 @@ def near(ends: tuple[float, float]) -> object:
 
 @pytest.mark.parametrize("kind", ["near one", "tenths", "losses", "even"])
 @pytest.mark.parametrize("n", [12, 139])
-def test_a_mean_agrees_with_scipy(kind: str, n: int) -> None:
+def test_a_mean_agrees_with_scipy(kind, n):
     """Rounded scores of 139 images take the way of few distinct values, the others that of rows."""
     values = made(kind, n)
     assert bca_mean(values, resamples=RESAMPLES) == near(scipys((values,), np.mean))
 
 
-def test_the_correction_is_worth_it() -> None:
+def test_the_correction_is_worth_it():
     """The interval of skewed scores is not the percentile one: that would not agree with scipy."""
     values = made("near one", 139)
     rng = np.random.default_rng(0)
@@ -59,10 +59,10 @@ def test_the_correction_is_worth_it() -> None:
     assert plain != near(bca_mean(values, resamples=RESAMPLES))
 
 
-def test_a_difference_agrees_with_scipy() -> None:
+def test_a_difference_agrees_with_scipy():
     """Few and many, skewed and not."""
 
-    def between(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+    def between(a, b, axis):
         return np.asarray(a.mean(axis=axis) - b.mean(axis=axis))
 
     for first, second in (("near one", "tenths"), ("tenths", "losses")):
@@ -70,11 +70,11 @@ def test_a_difference_agrees_with_scipy() -> None:
         assert bca_difference(*data, resamples=RESAMPLES) == near(scipys(data, between))
 
 
-def test_a_weighted_mean_agrees_with_scipy() -> None:
+def test_a_weighted_mean_agrees_with_scipy():
     """Rows are drawn with their weights; scipy draws row numbers."""
     values, weights = made("losses", 200), np.random.default_rng(2).gamma(2.0, size=200)
 
-    def weighted(rows: np.ndarray, axis: int) -> np.ndarray:
+    def weighted(rows, axis):
         chosen = rows.astype(int)
         return np.asarray((weights[chosen] * values[chosen]).sum(axis) / weights[chosen].sum(axis))
 
@@ -84,7 +84,7 @@ def test_a_weighted_mean_agrees_with_scipy() -> None:
     assert equal == near(bca_mean(values, resamples=RESAMPLES))
 
 
-def test_both_ways_to_draw_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_ways_to_draw_agree(monkeypatch):
     """How often each value comes, or rows one by one: one distribution."""
     values = made("tenths", 400)
     by_value = bca_mean(values, resamples=RESAMPLES)
@@ -92,7 +92,7 @@ def test_both_ways_to_draw_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bca_mean(values, resamples=RESAMPLES) == near(by_value)
 
 
-def test_order_and_seed() -> None:
+def test_order_and_seed():
     """The order of the rows changes nothing, the seed a little, and inputs are left alone."""
     values, weights = made("near one", 90), np.arange(1.0, 91.0)
     kept = values.copy()
@@ -109,14 +109,14 @@ def test_order_and_seed() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e-9, 1.0, 1e6])
-def test_the_unit_does_not_matter(scale: float) -> None:
+def test_the_unit_does_not_matter(scale):
     """Scores in seconds or in years; 2 to the power of them, so that rounding is the same."""
     values, unit = made("losses", 50), 2.0 ** round(math.log2(scale))
     low, high = bca_mean(values)
     assert bca_mean(values * unit) == pytest.approx((low * unit, high * unit), rel=1e-12)
 
 
-def test_the_ends_lie_within_the_values() -> None:
+def test_the_ends_lie_within_the_values():
     """However few there are."""
     for n in range(2, 12):
         values = made("near one", n, seed=n)
@@ -139,19 +139,19 @@ def test_the_ends_lie_within_the_values() -> None:
         bca_weighted_mean([0.1, 0.1, 0.5], [1.0, 2.0, 0.0]),
     ],
 )
-def test_where_nothing_varies_nothing_is_known(ends: tuple[float, float]) -> None:
+def test_where_nothing_varies_nothing_is_known(ends):
     """No warning either: warnings are errors here."""
     assert all(map(math.isnan, ends))
 
 
-def test_one_of_two_samples_may_be_constant() -> None:
+def test_one_of_two_samples_may_be_constant():
     """All leaked images found: the others still vary."""
     others = made("tenths", 400)
     low, high = bca_difference([1.0] * 30, others, resamples=RESAMPLES)
     assert (1.0 - high, 1.0 - low) == near(bca_mean(others, resamples=RESAMPLES))
 
 
-def test_a_row_that_outweighs_all_others() -> None:
+def test_a_row_that_outweighs_all_others():
     """Rounding must not divide by nothing."""
     low, high = bca_weighted_mean([1.0, 0.0, 0.5], [1.0, 1e-20, 1e-20])
     assert math.isnan(low) == math.isnan(high)
@@ -159,7 +159,7 @@ def test_a_row_that_outweighs_all_others() -> None:
 
 
 @pytest.mark.parametrize(("n", "least"), [(139, 0.93), (1000, 0.93)])
-def test_it_covers_the_mean_of_skewed_scores(n: int, least: float) -> None:
+def test_it_covers_the_mean_of_skewed_scores(n, least):
     """Average precisions near 1: a beta distribution, whose mean is known.
 
     benchmarks/impact_statistics.py asks more often, and of more metrics.
@@ -174,7 +174,7 @@ def test_it_covers_the_mean_of_skewed_scores(n: int, least: float) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_thousand_scores_take_a_second() -> None:
+def test_fifty_thousand_scores_take_a_second():
     """The larger of the sets of the papers; memory is that of one draw."""
     values = made("near one", 50_000)
     begun = time.process_time()
@@ -192,7 +192,7 @@ def test_fifty_thousand_scores_take_a_second() -> None:
         (lambda: bca_weighted_mean([1.0], [1.0, 2.0]), "columns of one length; got .1,. and .2,."),
     ],
 )
-def test_nonsense_is_refused(call: object, said: str) -> None:
+def test_nonsense_is_refused(call, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

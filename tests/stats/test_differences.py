@@ -21,7 +21,7 @@ counts = st.integers(0, 300)
 
 
 @given(counts, counts)
-def test_mcnemar_is_the_two_sided_test_of_a_fair_coin(before: int, after: int) -> None:
+def test_mcnemar_is_the_two_sided_test_of_a_fair_coin(before, after):
     """scipy adds up all outcomes no likelier than the one seen: another way to the same."""
     expected = binomtest(before, before + after, 0.5).pvalue if before + after else 1.0
     assert mcnemar_exact(before, after) == pytest.approx(expected, rel=1e-9)
@@ -39,14 +39,12 @@ def test_mcnemar_is_the_two_sided_test_of_a_fair_coin(before: int, after: int) -
         ((10, 10), (0, 20), 0.6791, 1.0),
     ],
 )
-def test_newcombe_gives_the_table_of_the_paper(
-    first: tuple[int, int], second: tuple[int, int], low: float, high: float
-) -> None:
+def test_newcombe_gives_the_table_of_the_paper(first, second, low, high):
     """Table II of Newcombe 1998, method 10, first minus second, as printed."""
     assert newcombe(second, first) == pytest.approx((low, high), abs=6e-5)
 
 
-def test_the_interval_covers_as_often_as_it_says() -> None:
+def test_the_interval_covers_as_often_as_it_says():
     """Simulated samples with known shares: near 95 % of the intervals hold the difference."""
     rng = np.random.default_rng(5)
     for p, q, n, m in ((0.03, 0.001, 400, 380), (0.3, 0.5, 60, 90)):
@@ -57,14 +55,14 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
 
 
 @given(st.integers(1, 500), st.integers(1, 500), st.data())
-def test_the_interval_turns_round_with_its_samples(n: int, m: int, data: st.DataObject) -> None:
+def test_the_interval_turns_round_with_its_samples(n, m, data):
     k, j = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
     low, high = newcombe((k, n), (j, m))
     assert low <= j / m - k / n <= high
     assert newcombe((j, m), (k, n)) == pytest.approx((-high, -low), abs=1e-12)
 
 
-def test_nothing_is_known_of_nothing() -> None:
+def test_nothing_is_known_of_nothing():
     assert all(math.isnan(end) for end in newcombe((0, 0), (1, 5)))
     with pytest.raises(UsageError, match="counts must be 0 or more; got -1 and 2"):
         mcnemar_exact(-1, 2)
@@ -97,9 +95,7 @@ PAIRED = [
 
 
 @pytest.mark.parametrize(("cells", "ends"), PAIRED)
-def test_newcombe_paired_gives_the_table_of_the_paper(
-    cells: tuple[int, int, int, int], ends: tuple[float, float]
-) -> None:
+def test_newcombe_paired_gives_the_table_of_the_paper(cells, ends):
     """One printed limit, of (1, 97, 1, 1), is a digit off: it is 0.87367, as under method 8."""
     both, first, second, neither = cells
     assert newcombe_paired(both, second, first, neither) == pytest.approx(ends, abs=1.1e-4)
@@ -108,7 +104,7 @@ def test_newcombe_paired_gives_the_table_of_the_paper(
 
 
 @given(counts, counts, counts, counts)
-def test_the_paired_interval_turns_round_with_its_answers(a: int, b: int, c: int, d: int) -> None:
+def test_the_paired_interval_turns_round_with_its_answers(a, b, c, d):
     """Which of the two times came first, and which answer is called yes, changes the sign only."""
     n = a + b + c + d
     if n:
@@ -119,7 +115,7 @@ def test_the_paired_interval_turns_round_with_its_answers(a: int, b: int, c: int
 
 
 @pytest.mark.parametrize("shares", [(0.9, 0.01, 0.05, 0.04), (0.4, 0.1, 0.2, 0.3)])
-def test_the_paired_interval_covers_and_is_narrower(shares: tuple[float, ...]) -> None:
+def test_the_paired_interval_covers_and_is_narrower(shares):
     """Simulated images that answer both times much alike, as under two versions of a test set."""
     rng = np.random.default_rng(3)
     drawn = rng.multinomial(500, shares, size=2000).tolist()
@@ -130,7 +126,7 @@ def test_the_paired_interval_covers_and_is_narrower(shares: tuple[float, ...]) -
     assert np.mean(ends[:, 1] - ends[:, 0]) < 0.8 * np.mean(plain[:, 1] - plain[:, 0])
 
 
-def test_nothing_is_known_of_no_pairs() -> None:
+def test_nothing_is_known_of_no_pairs():
     assert all(math.isnan(end) for end in newcombe_paired(0, 0, 0, 0))
     with pytest.raises(UsageError, match="counts must be 0 or more; got 3, -1, 0 and 2"):
         newcombe_paired(3, -1, 0, 2)
@@ -145,10 +141,10 @@ LEAKED = [(139, 10_000), (286, 10_000), (789, 50_000), (1680, 50_000)]
 @pytest.mark.parametrize(("leaked", "images"), LEAKED[:2])
 @pytest.mark.parametrize("shares", [(0.99, 0.92), (0.92, 0.92), (0.3, 0.81)])
 def test_differences_of_few_and_many_are_covered(
-    leaked: int,
-    images: int,
-    shares: tuple[float, float],
-) -> None:
+    leaked,
+    images,
+    shares,
+):
     """Over all counts of the leaked images; those of the many others at 15 quantiles.
 
     benchmarks/impact_statistics.py does without this grid.

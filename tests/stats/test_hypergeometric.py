@@ -20,7 +20,7 @@ stratum = st.integers(1, 6).flatmap(
 
 
 @given(st.data())
-def test_one_stratum_is_scipys(data: st.DataObject) -> None:
+def test_one_stratum_is_scipys(data):
     """Also in tails that no Fourier transform would find: relative errors are small throughout."""
     size = data.draw(st.integers(1, 50_000))
     marked, drawn = data.draw(st.integers(0, size)), data.draw(st.integers(0, size))
@@ -33,7 +33,7 @@ def test_one_stratum_is_scipys(data: st.DataObject) -> None:
 
 
 @given(st.lists(stratum, min_size=1, max_size=3))
-def test_a_sum_counts_all_choices(strata: list[tuple[int, int, int]]) -> None:
+def test_a_sum_counts_all_choices(strata):
     """Every choice is made, and the marked ones in it are counted."""
     tallies = []
     for size, marked, drawn in strata:
@@ -46,7 +46,7 @@ def test_a_sum_counts_all_choices(strata: list[tuple[int, int, int]]) -> None:
     assert probability == pytest.approx(counts[least:] / len(sums), rel=1e-12)
 
 
-def test_many_strata_have_the_moments_of_their_sum() -> None:
+def test_many_strata_have_the_moments_of_their_sum():
     """A thousand classes: mean and variance add up; and it takes a moment."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(10, 90, 1000)
@@ -63,7 +63,7 @@ def test_many_strata_have_the_moments_of_their_sum() -> None:
     assert probability @ (counts - mean) ** 2 == pytest.approx(variance, rel=1e-8)
 
 
-def test_rare_counts_keep_their_digits() -> None:
+def test_rare_counts_keep_their_digits():
     """All 150 marked ones of 3,000, drawn as 75 and 75 of two strata: once in 1e254."""
     least, probability = hypergeometric_sum([1500, 1500], [75, 75], [75, 75])
     assert least + len(probability) == 151

@@ -18,12 +18,12 @@ probabilities = st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.02, 0.05, 1.0])
 
 @settings(max_examples=15)  # statsmodels takes 50 ms
 @given(st.lists(probabilities, min_size=1, max_size=40))
-def test_holm_agrees_with_statsmodels(p: list[float]) -> None:
+def test_holm_agrees_with_statsmodels(p):
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], rel=1e-12, abs=1e-300)
 
 
 @given(st.lists(probabilities | st.just(math.nan), max_size=20))
-def test_what_was_not_tested_does_not_count(p: list[float]) -> None:
+def test_what_was_not_tested_does_not_count(p):
     """NaN stays where it is, and the others are corrected as if it were not there."""
     given_p = np.array(p)
     known = ~np.isnan(given_p)
@@ -33,14 +33,14 @@ def test_what_was_not_tested_does_not_count(p: list[float]) -> None:
     assert (found[known] >= given_p[known]).all()
 
 
-def test_the_example_by_hand() -> None:
+def test_the_example_by_hand():
     """4 x 0.005, 3 x 0.01, 2 x 0.03, and 0.04 does not overtake it."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([]).shape == (0,)
     assert np.isnan(holm([math.nan])).all()
 
 
-def test_false_alarms_of_a_family_are_rare() -> None:
+def test_false_alarms_of_a_family_are_rare():
     """Twelve tests of nothing, of which neighbours are the same test: 5 % of families alarm."""
     rng = np.random.default_rng(0)
     families = np.repeat(rng.random((4000, 6)), 2, axis=1)
@@ -56,7 +56,7 @@ def test_false_alarms_of_a_family_are_rare() -> None:
         ([[0.5]], r"p must be a column; got the shape \(1, 1\)"),
     ],
 )
-def test_nonsense_is_refused(p: list[float], said: str) -> None:
+def test_nonsense_is_refused(p, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
         holm(p)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,18 +18,14 @@ from visleak.stats import permutation
 from visleak.stats.permutation import permutation_test
 
 
-def of_counts(
-    right: int, leaked: int, others_right: int, others: int
-) -> tuple[list[int], list[bool]]:
+def of_counts(right, leaked, others_right, others):
     """Return values and choice of so many leaked images right, and of so many others."""
     values = [1] * right + [0] * (leaked - right)
     values += [1] * others_right + [0] * (others - others_right)
     return values, [True] * leaked + [False] * others
 
 
-def enumerated(
-    values: Sequence[float], chosen: Sequence[bool], strata: Sequence[int], mid: bool
-) -> float:
+def enumerated(values, chosen, strata, mid):
     """Return the probability from every choice there is, by differences of means.
 
     Integer values: the differences, times the numbers of rows, are compared as whole numbers.
@@ -40,7 +35,7 @@ def enumerated(
     choices = [itertools.combinations(p.tolist(), int(inside[p].sum())) for p in places]
     k, n = int(inside.sum()), len(column)
 
-    def difference(rows: Sequence[int]) -> int:
+    def difference(rows):
         picked = int(column[list(rows)].sum())
         return picked * (n - k) - (int(column.sum()) - picked) * k
 
@@ -59,9 +54,7 @@ small = st.lists(
 
 @settings(max_examples=150)
 @given(small, st.booleans(), st.booleans())
-def test_right_and_wrong_are_counted_over_all_choices(
-    rows: list[tuple[int, bool, int]], mid: bool, stratified: bool
-) -> None:
+def test_right_and_wrong_are_counted_over_all_choices(rows, mid, stratified):
     """With and without strata; where one choice only was possible, nothing can be said."""
     values, chosen, strata = zip(*rows, strict=True)
     groups = strata if stratified else (0,) * len(rows)
@@ -83,7 +76,7 @@ def test_right_and_wrong_are_counted_over_all_choices(
     ),
     st.booleans(),
 )
-def test_draws_agree_with_all_choices(rows: list[tuple[int, bool, int]], mid: bool) -> None:
+def test_draws_agree_with_all_choices(rows, mid):
     """Any other values: 9,999 draws know the probability to 0.005 (standard error)."""
     values, chosen, strata = zip(*rows, strict=True)
     found = permutation_test(values, chosen, strata, mid=mid)
@@ -92,9 +85,7 @@ def test_draws_agree_with_all_choices(rows: list[tuple[int, bool, int]], mid: bo
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.data())
-def test_it_is_fishers_where_both_groups_are_of_one_size(
-    n: int, m: int, data: st.DataObject
-) -> None:
+def test_it_is_fishers_where_both_groups_are_of_one_size(n, m, data):
     """Then equal distances are equal probabilities, and scipy sums those that are no likelier."""
     a, b = data.draw(st.integers(0, n)), data.draw(st.integers(0, n))
     expected = fisher_exact([[a, n - a], [b, n - b]]).pvalue
@@ -107,13 +98,13 @@ def test_it_is_fishers_where_both_groups_are_of_one_size(
     assert permutation_test(*of_counts(a, n, c, m)) == pytest.approx(expected, rel=1e-7)
 
 
-def test_real_scores_agree_with_scipy() -> None:
+def test_real_scores_agree_with_scipy():
     """Its two-sided test doubles the smaller tail, which for even scores is the same."""
     rng = np.random.default_rng(0)
     values, chosen = rng.normal(size=300), np.arange(300) < 40
     values[:40] += 0.3
 
-    def between(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+    def between(a, b, axis):
         return np.asarray(a.mean(axis=axis) - b.mean(axis=axis))
 
     expected = scipy_permutation_test(
@@ -125,7 +116,7 @@ def test_real_scores_agree_with_scipy() -> None:
 
 
 @pytest.mark.parametrize("mid", [False, True])
-def test_draws_agree_with_the_exact_way(mid: bool) -> None:
+def test_draws_agree_with_the_exact_way(mid):
     """Right and wrong images, ties and all, taken for scores of any kind."""
     rng = np.random.default_rng(1)
     values, strata = (rng.random(400) < 0.8).astype(float), rng.integers(0, 20, 400)
@@ -136,7 +127,7 @@ def test_draws_agree_with_the_exact_way(mid: bool) -> None:
         assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 9999))
 
 
-def test_strata_remove_what_classes_explain() -> None:
+def test_strata_remove_what_classes_explain():
     """Leaked images of an easy class: better than the others, and not better than their class."""
     easy = of_counts(99, 100, 891, 900)
     hard = of_counts(0, 0, 500, 1000)
@@ -146,7 +137,7 @@ def test_strata_remove_what_classes_explain() -> None:
     assert permutation_test(values, chosen, strata) > 0.5
 
 
-def test_strata_without_a_choice_do_not_count() -> None:
+def test_strata_without_a_choice_do_not_count():
     """A class that leaks whole, and one that does not leak at all."""
     values, chosen = of_counts(9, 10, 20, 40)
     strata = [0] * 50
@@ -160,7 +151,7 @@ def test_strata_without_a_choice_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("metric", ["right or wrong", "a score"])
-def test_what_does_not_matter(metric: str) -> None:
+def test_what_does_not_matter(metric):
     """The order of rows, names of strata, the unit of a score, and which way it counts."""
     rng = np.random.default_rng(2)
     values = rng.random(200) if metric == "a score" else (rng.random(200) < 0.7).astype(float)
@@ -175,7 +166,7 @@ def test_what_does_not_matter(metric: str) -> None:
     assert other == pytest.approx(expected, abs=0.05 if metric == "a score" else 1e-12)
 
 
-def test_nothing_is_impossible() -> None:
+def test_nothing_is_impossible():
     """The seen choice counts as one of those drawn: half of a tie, or all of it."""
     values, chosen = np.append(np.arange(200.0), 1e6 + np.arange(20.0)), np.arange(220) >= 200
     assert permutation_test(values, chosen) == 0.5 / 10_000
@@ -183,12 +174,12 @@ def test_nothing_is_impossible() -> None:
     assert permutation_test(values, chosen, resamples=1, mid=False) == 0.5
 
 
-def test_where_all_are_alike_every_choice_is_a_tie() -> None:
+def test_where_all_are_alike_every_choice_is_a_tie():
     assert permutation_test([1.0] * 9, [True] * 3 + [False] * 6) == 0.5
     assert permutation_test([1.0] * 9, [True] * 3 + [False] * 6, mid=False) == 1.0
 
 
-def test_classes_of_one_score_each_are_ties_too() -> None:
+def test_classes_of_one_score_each_are_ties_too():
     """Means of tenths are not tenths to the last digit; rounding must not count."""
     strata, chosen = (
         np.repeat([0, 1, 2], 7),
@@ -201,11 +192,11 @@ def test_classes_of_one_score_each_are_ties_too() -> None:
 
 
 @pytest.mark.parametrize("chosen", [[], [False] * 4, [True] * 4])
-def test_one_choice_is_no_test(chosen: list[bool]) -> None:
+def test_one_choice_is_no_test(chosen):
     assert math.isnan(permutation_test([0.1, 0.2, 0.3, 0.4][: len(chosen)], chosen))
 
 
-def test_ties_are_decided_in_whole_numbers() -> None:
+def test_ties_are_decided_in_whole_numbers():
     """49 of 98 chosen, 7 of 14 and so on: the tails mirror each other, and all count twice."""
     values, chosen, strata = [], [], []
     for stratum, (right, leaked, others_right, others) in enumerate(
@@ -221,7 +212,7 @@ def test_ties_are_decided_in_whole_numbers() -> None:
     assert 0.5 * one_sided < mid < one_sided
 
 
-def test_a_thousand_classes_take_a_moment() -> None:
+def test_a_thousand_classes_take_a_moment():
     """ImageNet's, of 50 images: exact, no draws."""
     rng = np.random.default_rng(3)
     strata = np.repeat(np.arange(1000), 50)
@@ -231,7 +222,7 @@ def test_a_thousand_classes_take_a_moment() -> None:
     assert time.process_time() - begun < 2.0
 
 
-def size(images: int, leaked: int, share: float, mid: bool) -> float:
+def size(images, leaked, share, mid):
     """Return the exact chance of a false alarm at 5 %, over all tables that chance may bring."""
     right = np.arange(images + 1)
     chance = binom.pmf(right, images, share)
@@ -253,14 +244,14 @@ def size(images: int, leaked: int, share: float, mid: bool) -> float:
 
 
 @pytest.mark.parametrize("share", [0.99, pytest.param(0.92, marks=pytest.mark.slow)])
-def test_false_alarms_are_as_rare_as_claimed(share: float) -> None:
+def test_false_alarms_are_as_rare_as_claimed(share):
     """139 leaked of 1,000, exactly: at most 6.5 %, and the mid-p value at least 3.5 %."""
     assert 0.035 <= size(1000, 139, share, mid=True) <= 0.065
     assert size(1000, 139, share, mid=False) <= 0.05
 
 
 @pytest.mark.parametrize("stratified", [False, True])
-def test_false_alarms_of_drawn_choices(stratified: bool) -> None:
+def test_false_alarms_of_drawn_choices(stratified):
     """Scores that know nothing of leaks: 5 % of 300 tests, with 999 draws each."""
     rng = np.random.default_rng(4)
     strata = np.repeat(np.arange(10), 30) if stratified else None
@@ -295,7 +286,7 @@ def test_false_alarms_of_drawn_choices(stratified: bool) -> None:
         ),
     ],
 )
-def test_nonsense_is_refused(call: object, said: str) -> None:
+def test_nonsense_is_refused(call, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

@@ -8,7 +8,7 @@ import pytest
 from visleak.stats.draws import matched_draws, part_draws, random_draws
 
 
-def test_random_draws_have_mean_and_spread_of_drawing_without_replacement() -> None:
+def test_random_draws_have_mean_and_spread_of_drawing_without_replacement():
     """By the closed form: variance s^2/k (1 - k/n), Cochran 1977, theorem 2.2."""
     values = np.random.default_rng(1).random((400, 1))
     (drawn,) = random_draws(values, [100], 4000, seed=0)
@@ -19,13 +19,13 @@ def test_random_draws_have_mean_and_spread_of_drawing_without_replacement() -> N
     assert (drawn.images, drawn.overlap) == (100, 0.25)
 
 
-def test_all_images_drawn_are_the_whole() -> None:
+def test_all_images_drawn_are_the_whole():
     values = np.random.default_rng(1).random((30, 2))
     (drawn,) = random_draws(values, [30], 5, seed=3)
     np.testing.assert_allclose(drawn.scores, np.tile(values.mean(axis=0), (5, 1)))
 
 
-def test_a_draw_is_the_same_images_for_every_column_and_whatever_else_is_drawn() -> None:
+def test_a_draw_is_the_same_images_for_every_column_and_whatever_else_is_drawn():
     values = np.random.default_rng(1).random((50, 1))
     alone = random_draws(values, [10], 20, seed=5)[0].scores
     both, other = random_draws(np.hstack([values, 2 * values]), [10, 20], 20, seed=5)
@@ -35,7 +35,7 @@ def test_a_draw_is_the_same_images_for_every_column_and_whatever_else_is_drawn()
     assert not np.allclose(random_draws(values, [10], 20, seed=6)[0].scores, alone)
 
 
-def test_matched_draws_have_the_classes_of_the_leaked_images() -> None:
+def test_matched_draws_have_the_classes_of_the_leaked_images():
     """Scores that tell the class show the mix itself."""
     classes = np.repeat([0, 1, 2], [50, 30, 20])
     columns = np.stack([classes == c for c in range(3)], axis=1).astype(float)
@@ -47,7 +47,7 @@ def test_matched_draws_have_the_classes_of_the_leaked_images() -> None:
     assert drawn.overlap == pytest.approx((9 / 50 + 4 / 30 + 1 / 20) / 6)
 
 
-def test_matched_draws_take_every_image_of_a_class_alike_and_none_twice() -> None:
+def test_matched_draws_take_every_image_of_a_class_alike_and_none_twice():
     classes = np.repeat([0, 1], [5, 4])
     leaked = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0], bool)
     columns = np.eye(9)
@@ -58,7 +58,7 @@ def test_matched_draws_take_every_image_of_a_class_alike_and_none_twice() -> Non
     np.testing.assert_allclose(drawn.scores[:, 5:].mean(axis=0) * 6, 0.25, atol=0.02)
 
 
-def test_matched_draws_of_a_size_follow_the_mix_on_average() -> None:
+def test_matched_draws_of_a_size_follow_the_mix_on_average():
     classes = np.repeat([0, 1], [60, 40])
     leaked = np.zeros(100, bool)
     leaked[:5], leaked[60:80] = True, True
@@ -68,7 +68,7 @@ def test_matched_draws_of_a_size_follow_the_mix_on_average() -> None:
     assert drawn.scores.mean() == pytest.approx(20 / 25, abs=0.01)
 
 
-def test_nothing_leaks_nothing_is_drawn() -> None:
+def test_nothing_leaks_nothing_is_drawn():
     columns, nothing = np.ones((4, 1)), np.zeros(4, bool)
     (by_class,) = matched_draws(columns, np.zeros(4, np.int64), [nothing], 3, seed=0)
     (by_lot,) = random_draws(columns, [0], 3, seed=0)
@@ -77,7 +77,7 @@ def test_nothing_leaks_nothing_is_drawn() -> None:
     assert np.isnan(by_lot.scores).all()
 
 
-def test_a_part_no_larger_than_the_draw_is_taken_once_as_it_is() -> None:
+def test_a_part_no_larger_than_the_draw_is_taken_once_as_it_is():
     columns = np.arange(6.0)[:, None]
     part = np.array([1, 1, 1, 0, 0, 0], bool)
     whole = part_draws(columns, part, 3, 10, seed=0)

@@ -17,13 +17,13 @@ ROWS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_si
 MIXED = ROWS.filter(lambda rows: len({true for _, true in rows}) == 2)
 
 
-def split(rows: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
+def split(rows):
     score, true = zip(*rows, strict=True)
     return np.array(score, float), np.array(true)
 
 
 @given(MIXED)
-def test_auc_by_pairs_and_by_area(rows: list[tuple[int, bool]]) -> None:
+def test_auc_by_pairs_and_by_area(rows):
     """Counted over all pairs, and as the area under the points."""
     score, true = split(rows)
     difference = score[true][:, None] - score[~true][None, :]
@@ -38,14 +38,14 @@ def test_auc_by_pairs_and_by_area(rows: list[tuple[int, bool]]) -> None:
 
 
 @given(MIXED, st.randoms(use_true_random=False))
-def test_the_order_of_rows_never_matters(rows: list[tuple[int, bool]], random: object) -> None:
+def test_the_order_of_rows_never_matters(rows, random):
     """Not even among ties."""
     shuffled = list(rows)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert ranking.auc(*split(rows)) == ranking.auc(*split(shuffled))
 
 
-def test_nothing_to_find_is_not_a_number() -> None:
+def test_nothing_to_find_is_not_a_number():
     """A rate over nothing is unknown, not 0."""
     assert math.isnan(ranking.auc([1, 2], [True, True]))
     assert np.isnan(ranking.roc_points([1, 2], [True, True])[0][1:]).all()
@@ -59,7 +59,7 @@ def test_nothing_to_find_is_not_a_number() -> None:
         ([1.0, math.nan], [True, False], "score must be numbers; row 1 is not one"),
     ],
 )
-def test_what_cannot_be_ranked_is_refused(score: object, true: object, said: str) -> None:
+def test_what_cannot_be_ranked_is_refused(score, true, said):
     """A NaN would sort anywhere in silence."""
     with pytest.raises(UsageError, match=said):
         ranking.steps(score, true)  # type: ignore[arg-type]

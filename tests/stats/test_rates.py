@@ -14,7 +14,7 @@ from visleak.stats import Rate, percent, wilson
 
 
 @given(st.data())
-def test_wilson_agrees_with_scipy(data: st.DataObject) -> None:
+def test_wilson_agrees_with_scipy(data):
     n = data.draw(st.integers(1, 200_000))
     k = data.draw(st.integers(0, n))
     confidence = data.draw(st.sampled_from([0.5, 0.9, 0.95, 0.99]))
@@ -23,7 +23,7 @@ def test_wilson_agrees_with_scipy(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_wilson_holds_the_share_and_mirrors(data: st.DataObject) -> None:
+def test_wilson_holds_the_share_and_mirrors(data):
     n = data.draw(st.integers(1, 10**9))
     k = data.draw(st.integers(0, n))
     low, high = wilson(k, n)
@@ -31,48 +31,48 @@ def test_wilson_holds_the_share_and_mirrors(data: st.DataObject) -> None:
     assert wilson(n - k, n) == pytest.approx((1.0 - high, 1.0 - low), abs=1e-12)
 
 
-def test_wilson_solves_the_score_equation() -> None:
+def test_wilson_solves_the_score_equation():
     # By definition the ends p solve (share - p)^2 = z^2 p (1 - p) / n.
     k, n, z = 7, 60, 1.959963984540054
     for end in wilson(k, n):
         assert (k / n - end) ** 2 == pytest.approx(z * z * end * (1.0 - end) / n, rel=1e-9)
 
 
-def test_wilson_of_no_leak_and_of_all() -> None:
+def test_wilson_of_no_leak_and_of_all():
     z2 = 1.959963984540054**2
     assert wilson(0, 50) == (0.0, pytest.approx(z2 / (50 + z2)))
     assert wilson(50, 50) == (pytest.approx(50 / (50 + z2)), 1.0)
 
 
-def test_wilson_of_nothing_knows_nothing() -> None:
+def test_wilson_of_nothing_knows_nothing():
     assert all(math.isnan(end) for end in wilson(0, 0))
 
 
 @pytest.mark.parametrize(("k", "n"), [(-1, 5), (6, 5), (1, 0)])
-def test_wilson_refuses_impossible_counts(k: int, n: int) -> None:
+def test_wilson_refuses_impossible_counts(k, n):
     with pytest.raises(UsageError, match=f"k must lie between 0 and n = {n}; got {k}"):
         wilson(k, n)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
-def test_wilson_refuses_impossible_confidence(confidence: float) -> None:
+def test_wilson_refuses_impossible_confidence(confidence):
     with pytest.raises(UsageError, match="confidence must lie between 0 and 1; got"):
         wilson(1, 2, confidence)
 
 
-def test_rate_reads_as_a_sentence() -> None:
+def test_rate_reads_as_a_sentence():
     assert str(Rate.of(289, 10_000)) == "289 of 10,000 (2.89 %, 95 % CI 2.58-3.24)"
     assert "25.00 %, 90 % CI " in str(Rate.of(1, 4, 0.9))
 
 
-def test_rate_goes_through_json() -> None:
+def test_rate_goes_through_json():
     for rate in (Rate.of(3, 9), Rate.of(0, 9)):
         stored = json.loads(json.dumps(rate.as_dict(), allow_nan=False))
         assert Rate.from_dict(stored) == rate
     assert json.loads(json.dumps(Rate.of(0, 0).as_dict(), allow_nan=False))["low"] is None
 
 
-def test_percent_never_rounds_something_to_nothing() -> None:
+def test_percent_never_rounds_something_to_nothing():
     assert percent(1e-9) == "<0.01"
     assert percent(1.0 - 1e-9) == ">99.99"
     assert (percent(0.0), percent(1.0), percent(math.nan)) == ("0.00", "100.00", "-")
@@ -82,7 +82,7 @@ def test_percent_never_rounds_something_to_nothing() -> None:
 
 
 @given(st.data())
-def test_a_sample_says_more_of_a_small_set(data: st.DataObject) -> None:
+def test_a_sample_says_more_of_a_small_set(data):
     """The interval lies within the plain one, holds the share, and allows what was seen."""
     population = data.draw(st.integers(1, 10**7))
     n = data.draw(st.integers(1, population))
@@ -95,21 +95,21 @@ def test_a_sample_says_more_of_a_small_set(data: st.DataObject) -> None:
     assert population * high <= population - (n - k) + 1e-6
 
 
-def test_all_drawn_is_all_known() -> None:
+def test_all_drawn_is_all_known():
     """Nothing is left to guess; and one short of all, next to nothing."""
     assert wilson(3, 40, population=40) == (3 / 40, 3 / 40)
     assert Rate.of(3, 40, population=40).expected == (3, 3)
     assert Rate.of(3, 39, population=40).expected == (3, 4)
 
 
-def test_a_set_without_end_is_the_plain_interval() -> None:
+def test_a_set_without_end_is_the_plain_interval():
     """The correction fades."""
     assert wilson(14, 500, population=10**12) == pytest.approx(wilson(14, 500), abs=1e-9)
 
 
 @pytest.mark.parametrize("population", [200, 1_000, 10_000])
 @pytest.mark.parametrize("n", [50, 150])
-def test_the_interval_covers_by_enumeration(population: int, n: int) -> None:
+def test_the_interval_covers_by_enumeration(population, n):
     """Over all samples there are: 95 % on average over the true counts, and never far below.
 
     An approximate interval of whole counts cannot cover 95 % of every true count; Wilson's own
@@ -127,7 +127,7 @@ def test_the_interval_covers_by_enumeration(population: int, n: int) -> None:
     assert covered[usual].min() > 0.90
 
 
-def test_the_interval_covers_in_simulated_audits() -> None:
+def test_the_interval_covers_in_simulated_audits():
     """Draws without replacement from sets in which 3 % leak: the true count is within 95 %."""
     rng = np.random.default_rng(0)
     population, n = 4_000, 600
@@ -144,13 +144,13 @@ def test_the_interval_covers_in_simulated_audits() -> None:
     assert narrower == 2_000
 
 
-def test_a_sample_larger_than_its_set_is_refused() -> None:
+def test_a_sample_larger_than_its_set_is_refused():
     """In one line."""
     with pytest.raises(UsageError, match=r"^population must be at least n = 9; got 8$"):
         wilson(1, 9, population=8)
 
 
-def test_a_rate_of_a_sample_goes_through_json() -> None:
+def test_a_rate_of_a_sample_goes_through_json():
     """With what it was drawn from; other rates are stored as they always were."""
     rate = Rate.of(3, 9, population=50)
     assert Rate.from_dict(json.loads(json.dumps(rate.as_dict()))) == rate
@@ -161,27 +161,27 @@ def test_a_rate_of_a_sample_goes_through_json() -> None:
 # -- of as many images as the papers' duplicates --------------------------------------------------
 
 
-def coverage(n: int, p: float, ends: np.ndarray) -> float:
+def coverage(n, p, ends):
     """Return how often the intervals of 0 to ``n``, (n + 1, 2), hold ``p``: summed, not drawn."""
     inside = (ends[:, 0] <= p) & (p <= ends[:, 1])
     return float(binom.pmf(np.arange(n + 1), n, p)[inside].sum())
 
 
 @pytest.mark.parametrize(("n", "p", "most"), [(139, 0.99, 1), (286, 0.99, 1), (1000, 0.92, 0.97)])
-def test_wilson_covers_scores_of_few_images(n: int, p: float, most: float) -> None:
+def test_wilson_covers_scores_of_few_images(n, p, most):
     """As many duplicates as Barz & Denzler 2020 found, and a score near 1."""
     ends = np.array([wilson(k, n) for k in range(n + 1)])
     assert 0.93 <= coverage(n, p, ends) <= most
 
 
-def test_a_percentile_bootstrap_would_not_cover() -> None:
+def test_a_percentile_bootstrap_would_not_cover():
     """Resamples of 139 right answers are 139 right answers: the reason why it is not used."""
     k = np.arange(140)
     ends = np.column_stack([binom.ppf(level, 139, k / 139) / 139 for level in (0.025, 0.975)])
     assert coverage(139, 0.99, ends) == pytest.approx(0.75, abs=0.005)
 
 
-def test_rates_need_no_array_library() -> None:
+def test_rates_need_no_array_library():
     """What prints rates must not wait for numpy and scipy."""
     script = "import sys, visleak.stats; print(*({'numpy', 'scipy'} & set(sys.modules)))"
     found = subprocess.run(

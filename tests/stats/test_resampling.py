@@ -11,7 +11,7 @@ from visleak.errors import UsageError
 from visleak.stats.resampling import cluster_bootstrap, cluster_draws, percentiles
 
 
-def test_the_seed_decides() -> None:
+def test_the_seed_decides():
     """Two runs of one audit must print one interval."""
     value = np.random.default_rng(0).normal(size=200)
     clusters = np.arange(200) // 4
@@ -23,7 +23,7 @@ def test_the_seed_decides() -> None:
     assert ends[0] != ends[2]
 
 
-def test_the_width_is_that_of_theory() -> None:
+def test_the_width_is_that_of_theory():
     """The mean of n normal values has a standard error of 1 / sqrt(n)."""
     value = np.random.default_rng(1).normal(size=900)
     low, high = cluster_bootstrap(lambda rows: value[rows].mean(), np.arange(900))
@@ -31,26 +31,26 @@ def test_the_width_is_that_of_theory() -> None:
     assert low < value.mean() < high
 
 
-def test_copies_of_a_row_do_not_make_it_surer() -> None:
+def test_copies_of_a_row_do_not_make_it_surer():
     """Nine rows of one image say as much as one: clusters widen the interval threefold."""
     once = np.random.default_rng(2).normal(size=100)
     value, clusters = np.repeat(once, 9), np.repeat(np.arange(100), 9)
 
-    def mean(rows: np.ndarray) -> float:
+    def mean(rows):
         return float(value[rows].mean())
 
-    def width(of: np.ndarray) -> float:
+    def width(of):
         low, high = cluster_bootstrap(mean, of, resamples=400)
         return high - low
 
     assert width(clusters) == pytest.approx(3 * width(np.arange(900)), rel=0.2)
 
 
-def test_rows_of_a_cluster_stay_together() -> None:
+def test_rows_of_a_cluster_stay_together():
     """Clusters of any names and sizes, in any order of rows."""
     clusters = np.array(["b", "a", "b", "c", "a", "b"])
 
-    def check(rows: np.ndarray) -> float:
+    def check(rows):
         counts = np.bincount(rows, minlength=6)
         for name in "abc":
             assert len(set(counts[clusters == name])) == 1
@@ -59,7 +59,7 @@ def test_rows_of_a_cluster_stay_together() -> None:
     assert cluster_bootstrap(check, clusters, resamples=20) == (0.0, 0.0)
 
 
-def test_undefined_resamples_are_left_out() -> None:
+def test_undefined_resamples_are_left_out():
     """A precision may have nothing to divide by."""
     low, high = cluster_bootstrap(lambda rows: 1.0 if 0 in rows else math.nan, [0, 1], resamples=40)
     assert (low, high) == (1.0, 1.0)
@@ -75,7 +75,7 @@ def test_undefined_resamples_are_left_out() -> None:
         (lambda: next(cluster_draws(0, 5)), "clusters and resamples must be 1 or more; got 0"),
     ],
 )
-def test_nonsense_is_refused(call: object, said: str) -> None:
+def test_nonsense_is_refused(call, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

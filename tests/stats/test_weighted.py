@@ -18,16 +18,14 @@ rows = st.lists(st.booleans(), min_size=1, max_size=80)
 
 
 @given(rows, st.floats(1e-9, 1e9), st.sampled_from([0.5, 0.9, 0.95]))
-def test_equal_weights_are_no_weights(values: list[bool], weight: float, confidence: float) -> None:
+def test_equal_weights_are_no_weights(values, weight, confidence):
     """Whatever the weight is."""
     found = weighted_wilson(values, [weight] * len(values), confidence)
     assert found == pytest.approx(wilson(sum(values), len(values), confidence), abs=1e-12)
 
 
 @given(rows, st.data())
-def test_whole_weights_are_never_surer_than_so_many_rows(
-    values: list[bool], data: st.DataObject
-) -> None:
+def test_whole_weights_are_never_surer_than_so_many_rows(values, data):
     """A row of weight 3 says what three rows would say, but not as surely."""
     weights = data.draw(st.lists(st.integers(0, 4), min_size=len(values), max_size=len(values)))
     if sum(weights):
@@ -40,7 +38,7 @@ def test_whole_weights_are_never_surer_than_so_many_rows(
         assert k / n - 1e-12 <= high <= 1.0
 
 
-def test_rows_of_no_weight_do_not_count() -> None:
+def test_rows_of_no_weight_do_not_count():
     """They change nothing; and none at all is no knowledge."""
     values, weights = [1, 0, 1, 1, 0], [2.0, 1.0, 1.0, 0.0, 0.0]
     assert weighted_wilson(values, weights) == weighted_wilson(values[:3], weights[:3])
@@ -50,7 +48,7 @@ def test_rows_of_no_weight_do_not_count() -> None:
     assert weighted_wilson([0, 1], [1.0, 1e-200]) == pytest.approx(wilson(0, 1))
 
 
-def test_the_effective_size_by_hand() -> None:
+def test_the_effective_size_by_hand():
     """Half of the rows count three times: Kish's (4 + 12)^2 / (4 + 36) = 6.4 of 8 rows.
 
     As many 0 as 1 among both halves: what the rows show is the same.
@@ -63,7 +61,7 @@ def test_the_effective_size_by_hand() -> None:
     assert high - low == pytest.approx(math.sqrt(z2 / (6.4 + z2)))
 
 
-def test_where_the_heavy_rows_vary_fewer_are_known() -> None:
+def test_where_the_heavy_rows_vary_fewer_are_known():
     """Light rows all right, heavy ones half: the share 0.625 by the definition of its variance."""
     values = np.array([1, 1, 1, 1, 1, 0, 1, 0])
     weights = np.repeat([1, 3], 4)
@@ -77,7 +75,7 @@ def test_where_the_heavy_rows_vary_fewer_are_known() -> None:
     "shares",
     [(0.92, 0.92, 0.92), (0.99, 0.99, 0.99), (0.99, 0.95, 0.8), (0.999, 0.98, 0.6), (0.6, 0.8, 1)],
 )
-def test_it_covers_a_poststratified_share(shares: tuple[float, ...]) -> None:
+def test_it_covers_a_poststratified_share(shares):
     """Three classes, of which one is drawn too seldom and weighs more; it may vary most or least.
 
     Never far below 95 %; where light rows vary most it covers more.
@@ -104,7 +102,7 @@ def test_it_covers_a_poststratified_share(shares: tuple[float, ...]) -> None:
         (lambda: weighted_wilson([1], [1], 2), "confidence must lie between 0 and 1; got 2"),
     ],
 )
-def test_nonsense_is_refused(call: object, said: str) -> None:
+def test_nonsense_is_refused(call, said):
     """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

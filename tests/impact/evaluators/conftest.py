@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import small_classifiers as small
 
@@ -12,20 +9,20 @@ import toy_clip
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_torch_thread() -> None:
+def _one_torch_thread():
     """Both cores are busy with tests already: threads of torch would only wait for each other."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
-def labelled(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
+def labelled(tmp_path_factory, natural):
     """Return a folder of 36 pictures in 9 folders, the names of which are their labels."""
     return small.write_pictures(tmp_path_factory.mktemp("labelled") / "pictures", natural)
 
 
 @pytest.fixture(scope="session")
-def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def networks(tmp_path_factory):
     """Return a folder with one ResNet-20 of 9 classes in every kind of file, and its recipe."""
     import torch
     from safetensors.torch import save_file
@@ -41,7 +38,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clip_folder(tmp_path_factory):
     """Return the folder of a small CLIP with its tokenizer and processor."""
     pytest.importorskip("transformers")
     return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -24,11 +21,11 @@ RECIPE = {
 
 
 def write_pictures(
-    folder: Path,
-    natural: Mapping[str, np.ndarray],
-    count: int = 4,
-    sides: tuple[int, int] = (40, 52),
-) -> Path:
+    folder,
+    natural,
+    count=4,
+    sides=(40, 52),
+):
     """Write crops of each natural picture into a folder of its name, as PNG."""
     for number, (name, picture) in enumerate(natural.items()):
         rng = np.random.default_rng(number)
@@ -42,7 +39,7 @@ def write_pictures(
     return folder
 
 
-def lively(module: Any, seed: int = 0) -> Any:
+def lively(module, seed=0):
     """Give a network random weights that tell pictures apart, and statistics of batches."""
     import torch
 
@@ -61,7 +58,7 @@ def lively(module: Any, seed: int = 0) -> Any:
     return module.eval()
 
 
-def cifar_resnet(classes: int, seed: int = 0) -> Any:
+def cifar_resnet(classes, seed=0):
     """Return a ResNet-20 that gives different pictures different classes."""
     import torch
 
@@ -82,12 +79,12 @@ def cifar_resnet(classes: int, seed: int = 0) -> Any:
     return module
 
 
-def write_recipe(path: Path, **changed: object) -> Path:
+def write_recipe(path, **changed):
     path.write_text(json.dumps(RECIPE | changed))
     return path
 
 
-def write_onnx(path: Path, module: Any, side: int = 32, **recipe: object) -> Path:
+def write_onnx(path, module, side=32, **recipe):
     """Write a network as ONNX with its recipe beside it."""
     import torch
 
@@ -107,7 +104,7 @@ def write_onnx(path: Path, module: Any, side: int = 32, **recipe: object) -> Pat
     return path
 
 
-def write_script(path: Path, module: Any, side: int = 32, **recipe: object) -> Path:
+def write_script(path, module, side=32, **recipe):
     """Write a network as TorchScript with its recipe beside it."""
     import torch
 
@@ -119,7 +116,7 @@ def write_script(path: Path, module: Any, side: int = 32, **recipe: object) -> P
     return path
 
 
-def write_hf(folder: Path, names: list[str], seed: int = 0) -> Path:
+def write_hf(folder, names, seed=0):
     """Write a small ResNet of transformers, with the names of its classes."""
     from transformers import ResNetConfig, ResNetForImageClassification
     from transformers.models.convnext.image_processing_pil_convnext import (

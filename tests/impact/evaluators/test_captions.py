@@ -17,11 +17,11 @@ from visleak.records import ImageSet
 ROWS = [("a.jpg", "Two dogs, running."), ("b.jpg", "A tree."), ("a.jpg", "Dogs on grass")]
 
 
-def pairs(captions: Captions) -> list[tuple[str, str]]:
+def pairs(captions):
     return list(zip(captions.ids, captions.texts, strict=True))
 
 
-def write(path: Path, kind: str) -> None:
+def write(path, kind):
     """Write :data:`ROWS` in one of the forms."""
     ids, texts = zip(*ROWS, strict=True)
     if kind == "csv":
@@ -43,7 +43,7 @@ def write(path: Path, kind: str) -> None:
         path.write_text(json.dumps(documents()[kind]))
 
 
-def documents() -> dict[str, object]:
+def documents():
     sentences = {"a.jpg": [ROWS[0][1], ROWS[2][1]], "b.jpg": [ROWS[1][1]]}
     karpathy = [
         {"filename": name, "split": "test", "sentences": [{"raw": text} for text in texts]}
@@ -66,7 +66,7 @@ def documents() -> dict[str, object]:
         *[("karpathy", ".json"), ("coco", ".json"), ("plain", ".json")],
     ],
 )
-def test_every_form_says_the_same(tmp_path: Path, kind: str, ending: str) -> None:
+def test_every_form_says_the_same(tmp_path, kind, ending):
     """The captions of an image keep their order, by which the first is the first."""
     write(tmp_path / f"c{ending}", kind)
     captions = read_captions(tmp_path / f"c{ending}")
@@ -76,7 +76,7 @@ def test_every_form_says_the_same(tmp_path: Path, kind: str, ending: str) -> Non
     assert captions.chosen("all") is captions
 
 
-def test_captions_that_are_empty_are_counted(tmp_path: Path) -> None:
+def test_captions_that_are_empty_are_counted(tmp_path):
     """And spaces are no text; the others are told without line ends."""
     path = tmp_path / "c.csv"
     path.write_text('id,caption\na,\nb,"  "\nc,"two\nlines"\n')
@@ -85,14 +85,14 @@ def test_captions_that_are_empty_are_counted(tmp_path: Path) -> None:
     assert captions.empty == 2
 
 
-def test_captions_of_several_images_are_counted() -> None:
+def test_captions_of_several_images_are_counted():
     """Those of one image may be equal: none of them is foreign to it."""
     made = Captions(("a", "a", "b", "c"), ("x", "x", "y", "y"), 0, "here")
     assert made.repeated == 2
     assert Captions(("a", "a"), ("x", "x"), 0, "here").repeated == 0
 
 
-def test_captions_of_a_set() -> None:
+def test_captions_of_a_set():
     """Where an image has none, that is no empty caption."""
     ids = pa.array(["a", "b", "c"])
     texts = pa.array(["one", None, ""], pa.string())
@@ -119,9 +119,7 @@ def test_captions_of_a_set() -> None:
         ("c.xml", "<x/>", UsageError, "c.xml has an unknown format"),
     ],
 )
-def test_files_that_are_refused(
-    tmp_path: Path, name: str, content: str, kind: type[Exception], said: str
-) -> None:
+def test_files_that_are_refused(tmp_path, name, content, kind, said):
     """In one line that names the file."""
     (tmp_path / name).write_text(content)
     with pytest.raises(kind) as caught:
@@ -131,7 +129,7 @@ def test_files_that_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_choices_that_cannot_be() -> None:
+def test_choices_that_cannot_be():
     """No such file, no such word, no image with so many."""
     with pytest.raises(UsageError, match=r"there is no such file; give a \.csv"):
         read_captions(Path("nowhere.csv"))

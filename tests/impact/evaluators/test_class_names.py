@@ -14,7 +14,7 @@ from visleak.impact.evaluators.classes import class_names
 LABELS = pa.array(["n02123045", "n02124075", "n02123045", None])
 
 
-def test_the_sets_labels_are_names() -> None:
+def test_the_sets_labels_are_names():
     """Underscores are spaces; the label stays as it is, for it is what is predicted."""
     made = class_names(pa.array(["tiger_cat", "dog", "tiger_cat"]), None)
     assert made.names == ("dog", "tiger cat")
@@ -34,7 +34,7 @@ def test_the_sets_labels_are_names() -> None:
         ),
     ],
 )
-def test_names_by_label(tmp_path: Path, name: str, content: str) -> None:
+def test_names_by_label(tmp_path, name, content):
     """Classes that the set has no images of are answers all the same."""
     (tmp_path / name).write_text(content)
     made = class_names(LABELS, tmp_path / name)
@@ -43,7 +43,7 @@ def test_names_by_label(tmp_path: Path, name: str, content: str) -> None:
     assert made.classes.targets(LABELS).tolist() == [0, 1, 0, -2]
 
 
-def test_names_that_are_labels(tmp_path: Path) -> None:
+def test_names_that_are_labels(tmp_path):
     """Compared as labels are elsewhere: without case, underscores as spaces."""
     (tmp_path / "c.txt").write_text("Tiger Cat\ndog\nbird\n")
     made = class_names(pa.array(["tiger_cat", "dog", "horse"]), tmp_path / "c.txt")
@@ -52,7 +52,7 @@ def test_names_that_are_labels(tmp_path: Path) -> None:
     assert made.classes.foreign == ("horse",)
 
 
-def test_names_by_number(tmp_path: Path) -> None:
+def test_names_by_number(tmp_path):
     """Labels that are numbers count the lines; equal names are two classes then, and told."""
     (tmp_path / "c.json").write_text(json.dumps(["crane", "dog", "crane"]))
     made = class_names(pa.array(["2", "0"]), tmp_path / "c.json")
@@ -62,7 +62,7 @@ def test_names_by_number(tmp_path: Path) -> None:
     assert made.classes.rule == "labels are the numbers of the lines"
 
 
-def test_a_set_without_labels(tmp_path: Path) -> None:
+def test_a_set_without_labels(tmp_path):
     """Can be answered for, not judged."""
     (tmp_path / "c.txt").write_text("cat\ndog\n")
     assert class_names(None, tmp_path / "c.txt").classes.names == ("cat", "dog")
@@ -77,7 +77,7 @@ def test_a_set_without_labels(tmp_path: Path) -> None:
         (pa.array(["0", "1"]), "labels are '0', '1', which are not names"),
     ],
 )
-def test_labels_that_are_no_names(labels: pa.Array | None, said: str) -> None:
+def test_labels_that_are_no_names(labels, said):
     """A photo of a n02123045 would be answered, and mean nothing."""
     with pytest.raises(UsageError) as caught:
         class_names(labels, None)
@@ -99,7 +99,7 @@ def test_labels_that_are_no_names(labels: pa.Array | None, said: str) -> None:
         ("c.json", '["a", " "]', "name 2 is empty"),
     ],
 )
-def test_files_that_are_refused(tmp_path: Path, name: str, content: str, said: str) -> None:
+def test_files_that_are_refused(tmp_path, name, content, said):
     """In one line that names the file."""
     (tmp_path / name).write_text(content)
     with pytest.raises(VisleakError) as caught:
@@ -109,7 +109,7 @@ def test_files_that_are_refused(tmp_path: Path, name: str, content: str, said: s
     assert "\n" not in str(caught.value)
 
 
-def test_no_such_file() -> None:
+def test_no_such_file():
     """Said with what it should be."""
     with pytest.raises(UsageError, match=r"--classes no\.txt: file not found"):
         class_names(LABELS, Path("no.txt"))

@@ -29,7 +29,7 @@ ROUTES = (
 )
 
 
-def shown(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
+def shown(natural):
     """Return pictures of several shapes."""
     sides = [(32, 32), (50, 40), (33, 90), (7, 5)]
     found = []
@@ -39,14 +39,12 @@ def shown(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
     return found
 
 
-def logits(text: str, pictures: list[DecodedImage], **options: object) -> np.ndarray:
+def logits(text, pictures, **options):
     model = load_classifier(text, device="cpu", **options)
     return model.forward([model.preparation(each) for each in pictures])
 
 
-def by_torch(
-    module: torch.nn.Module, pictures: list[DecodedImage], bgr: bool = False
-) -> np.ndarray:
+def by_torch(module, pictures, bgr=False):
     """Return what a module makes of pictures, prepared without visleak."""
     made = []
     mean, std = (torch.tensor(small.RECIPE[k]).view(1, 3, 1, 1) for k in ("mean", "std"))
@@ -127,11 +125,11 @@ def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
     """Blue first and channels last, with means in the network's order."""
 
     class Turned(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.inner = small.cifar_resnet(9)
 
-        def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        def forward(self, inputs):
             return {
                 "features": inputs.mean(dim=(1, 2)),
                 "logits": self.inner(inputs.permute(0, 3, 1, 2)),
@@ -199,7 +197,7 @@ def test_wrapped_and_prefixed_weights(tmp_path):
         assert set(read_weights(tmp_path / f"{name}.pt", "model checkpoint")) == set(state)
 
 
-def refusal(text: str, **options: object) -> str:
+def refusal(text, **options):
     with pytest.raises(VisleakError) as caught:
         load_classifier(text, **options)
     assert "\n" not in str(caught.value)
@@ -312,7 +310,7 @@ def test_what_does_not_answer_by_class(tmp_path):
 def test_what_needs_an_extra(networks, monkeypatch):
     """One line says what to install; every kind of model knows its own."""
 
-    def gone(name: str) -> object:
+    def gone(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 
     import visleak.encoders.libraries as libraries

@@ -7,7 +7,6 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -27,7 +26,7 @@ pytest.importorskip("torchmetrics")
 DATA = os.environ.get("VISLEAK_DATA")
 
 
-def directly(module: torch.nn.Module, files: list[Path]) -> np.ndarray:
+def directly(module, files):
     """Return logits of picture files, by Pillow and torch alone."""
     mean, std = (torch.tensor(small.RECIPE[k]).view(3, 1, 1) for k in ("mean", "std"))
     rows = []
@@ -122,16 +121,16 @@ class Odd:
     name, digest, enough, width, batch = "odd", "d", 0, 3, 4
     precision, device = "fp16", "cpu"
 
-    def preparation(self, picture: Any) -> np.ndarray:
+    def preparation(self, picture):
         return picture.pixels[:4, :4]
 
-    def outputs(self, prepared: Any) -> np.ndarray:
+    def outputs(self, prepared):
         made = np.stack([each.mean(axis=(0, 1)) for each in prepared]).astype(np.float32)
         made[made.sum(axis=1) < 60] = np.nan
         return made
 
 
-def grey(folder: Path, *levels: int) -> Path:
+def grey(folder, *levels):
     folder.mkdir()
     for level in levels:
         Image.fromarray(np.full((8, 8, 3), level, np.uint8)).save(folder / f"{level}.png")
@@ -152,7 +151,7 @@ def test_a_network_that_fails(tmp_path):
     """One line that says which model, and nothing is written."""
 
     class Failing(Odd):
-        def outputs(self, prepared: Any) -> np.ndarray:
+        def outputs(self, prepared):
             raise RuntimeError("out of memory\nat line 3")
 
     images = open_image_set(str(grey(tmp_path / "set", 100)))
@@ -231,7 +230,7 @@ def test_a_killed_run_leaves_nothing(networks, labelled, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 
-    def killed(step: str, done: int, total: int) -> None:
+    def killed(step, done, total):
         if not step.startswith("reading"):
             return
         assert any(tmp_path.glob(".visleak-scratch-*"))
@@ -265,7 +264,7 @@ def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path,
     calls = []
     forward = Classifier.forward
 
-    def counted(self: Classifier, prepared: Any) -> Any:
+    def counted(self, prepared):
         calls.append(len(prepared))
         return forward(self, prepared)
 
@@ -298,14 +297,14 @@ def test_a_published_network_on_cifar10(tmp_path):
     stored = torch.load(weights, map_location="cpu", weights_only=True)["state_dict"]
     w = {name.removeprefix("module."): value for name, value in stored.items()}
 
-    def normed(x: torch.Tensor, at: str) -> torch.Tensor:
+    def normed(x, at):
         mean, var, scale, shift = (
             w[f"{at}.{part}"].view(1, -1, 1, 1)
             for part in ("running_mean", "running_var", "weight", "bias")
         )
         return (x - mean) / (var + 1e-5).sqrt() * scale + shift
 
-    def logits(x: torch.Tensor) -> torch.Tensor:
+    def logits(x):
         x = normed(torch.conv2d(x, w["conv1.weight"], padding=1), "bn1").clamp(min=0)
         for stage in (1, 2, 3):
             for block in (0, 1, 2):

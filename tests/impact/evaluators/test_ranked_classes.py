@@ -14,7 +14,7 @@ from visleak.impact.evaluators.classification import NONE, hits, ranked
 pytest.importorskip("torchmetrics")
 
 
-def outputs(seed: int, images: int, classes: int) -> np.ndarray:
+def outputs(seed, images, classes):
     return np.random.default_rng(seed).normal(0, 3, (images, classes)).astype(np.float32)
 
 

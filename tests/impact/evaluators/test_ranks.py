@@ -13,10 +13,10 @@ from visleak.impact.evaluators.ranks import Sides, best_own, ranks
 from visleak.vectors import unit_rows
 
 
-def counted(sides: Sides) -> list[int]:
+def counted(sides):
     """Return the ranks by the definition, with sums in exact arithmetic."""
 
-    def similarity(one: np.ndarray, other: np.ndarray) -> np.float32:
+    def similarity(one, other):
         return np.float32(math.fsum(map(float, one.astype(float) * other.astype(float))))
 
     found = []
@@ -28,7 +28,7 @@ def counted(sides: Sides) -> list[int]:
     return found
 
 
-def made(seed: int, images: int, captions: int, width: int, kinds: int) -> Sides:
+def made(seed, images, captions, width, kinds):
     """Return unit vectors of which ``kinds`` differ, so that ties are many."""
     rng = np.random.default_rng(seed)
     pool = unit_rows(rng.standard_normal((kinds, width))).matrix
@@ -46,15 +46,13 @@ def made(seed: int, images: int, captions: int, width: int, kinds: int) -> Sides
     kinds=st.sampled_from([1, 2, 4, 1000]),
     block=st.sampled_from([1, 2, 3, 7, None]),
 )
-def test_ranks_are_those_of_the_definition(
-    seed: int, images: int, captions: int, width: int, kinds: int, block: int | None
-) -> None:
+def test_ranks_are_those_of_the_definition(seed, images, captions, width, kinds, block):
     """With ties, several captions or none an image, and blocks of any size."""
     sides = made(seed, images, captions, width, kinds)
     assert ranks(sides, block).tolist() == counted(sides)
 
 
-def test_blocks_and_order_of_captions_change_no_rank() -> None:
+def test_blocks_and_order_of_captions_change_no_rank():
     """What a rank depends on is the collection, not how it lies in memory."""
     sides = made(1, 150, 700, 64, 300)
     found = ranks(sides)
@@ -64,7 +62,7 @@ def test_blocks_and_order_of_captions_change_no_rank() -> None:
         np.testing.assert_array_equal(ranks(shuffled, block), found)
 
 
-def test_a_rank_depends_on_no_other_query() -> None:
+def test_a_rank_depends_on_no_other_query():
     """Or draws of the file's rows would not be the paper's draws of queries."""
     sides = made(3, 40, 200, 32, 100)
     chosen = np.array([3, 17, 25])
@@ -75,7 +73,7 @@ def test_a_rank_depends_on_no_other_query() -> None:
     np.testing.assert_array_equal(alone, ranks(sides)[chosen])
 
 
-def test_nearly_equal_similarities_are_told_apart_exactly() -> None:
+def test_nearly_equal_similarities_are_told_apart_exactly():
     """By less than a product in float32 could: sums of 512 numbers that differ in the last ones."""
     rng = np.random.default_rng(4)
     image = unit_rows(rng.standard_normal((1, 512))).matrix
@@ -93,13 +91,13 @@ def test_nearly_equal_similarities_are_told_apart_exactly() -> None:
     assert ranks(sides).tolist() == [int((exact >= exact[7]).sum())]
 
 
-def test_a_model_that_tells_nothing_apart_finds_nothing() -> None:
+def test_a_model_that_tells_nothing_apart_finds_nothing():
     """Ties count against the query: the best of 30 equal captions is the 30th."""
     vectors = np.tile(np.float32([[0.6, 0.8]]), (30, 1))
     assert set(ranks(Sides(vectors, vectors, np.arange(30)))) == {30}
 
 
-def test_the_best_of_several_captions_counts() -> None:
+def test_the_best_of_several_captions_counts():
     """Own captions never stand in each other's way."""
     images = np.float32([[1, 0], [0, 1]])
     captions = np.float32([[0.6, 0.8], [1, 0], [0.8, 0.6], [0.6, 0.8]])
@@ -108,7 +106,7 @@ def test_the_best_of_several_captions_counts() -> None:
     assert ranks(sides).tolist() == [1, 2]
 
 
-def test_owners_that_cannot_be() -> None:
+def test_owners_that_cannot_be():
     """A record refuses to be born wrong."""
     row = np.float32([[1, 0]])
     with pytest.raises(ValueError, match="1 captions must have 1 owners"):

@@ -10,7 +10,7 @@ from visleak.impact.evaluators.ranks import AT, DRAWN, DRAWS, Sides, hit_columns
 from visleak.vectors import unit_rows
 
 
-def test_recall_is_the_hit_rate_of_torchmetrics() -> None:
+def test_recall_is_the_hit_rate_of_torchmetrics():
     """Of every query, at every k, with several own captions."""
     torch = pytest.importorskip("torch")
     metric = pytest.importorskip("torchmetrics.functional.retrieval").retrieval_hit_rate
@@ -30,7 +30,7 @@ def test_recall_is_the_hit_rate_of_torchmetrics() -> None:
         assert 0 < sum(expected) < 60
 
 
-def test_recall_of_all_queries_has_wilsons_interval() -> None:
+def test_recall_of_all_queries_has_wilsons_interval():
     """Shares by count, ends by statsmodels."""
     found = recalls(np.array([1] * 30 + [5] * 20 + [10] * 10 + [11] * 40))
     assert [(each.k, each.share.count) for each in found] == [(1, 30), (5, 50), (10, 60)]
@@ -40,7 +40,7 @@ def test_recall_of_all_queries_has_wilsons_interval() -> None:
     assert all(each.drawn is None for each in found), "100 queries are no population of 200"
 
 
-def test_draws_are_the_papers_protocol() -> None:
+def test_draws_are_the_papers_protocol():
     """Ten draws of 200: mean near that of all, deviation near the hypergeometric one."""
     rng = np.random.default_rng(1)
     found = recalls(np.where(rng.random(31_783) < 0.33, 1, 30), seed=5)
@@ -56,7 +56,7 @@ def test_draws_are_the_papers_protocol() -> None:
     assert recalls(np.ones(300, int))[0].drawn.deviation == 0  # type: ignore[union-attr]
 
 
-def test_draws_go_by_the_seed() -> None:
+def test_draws_go_by_the_seed():
     """The same seed, the same numbers; another one, others."""
     rows = np.random.default_rng(2).integers(1, 30, 1000)
     assert recalls(rows, seed=3) == recalls(rows, seed=3)

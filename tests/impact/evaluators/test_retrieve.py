@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -23,11 +21,11 @@ from visleak.impact.evaluators import retrieve as module
 retrieve = partial(module.retrieve, options={"device": "cpu"}, cache=None, workers=1)
 
 
-def rows_of(file: Path) -> list[dict[str, Any]]:
+def rows_of(file):
     return pq.read_table(file).to_pylist()
 
 
-def captions_for(ids: list[str], path: Path) -> list[tuple[str, str]]:
+def captions_for(ids, path):
     """Write two captions an image, and one of an image that no set has."""
     told = [(id_, f"{word} {id_.removesuffix('.png')}") for word in ("1", "of") for id_ in ids]
     told.append(("elsewhere.png", "nothing"))
@@ -35,7 +33,7 @@ def captions_for(ids: list[str], path: Path) -> list[tuple[str, str]]:
     return told
 
 
-def by_library(folder: Path, labelled: Path, ids: list[str], told: list[tuple[str, str]]) -> Any:
+def by_library(folder, labelled, ids, told):
     """Return ranks by the definition, with the texts of transformers alone."""
     pictures = [decode((labelled / id_).read_bytes()) for id_ in ids]
     images = load_encoder(f"clip:{folder}", device="cpu").encode(pictures)[0].astype(np.float64)
@@ -48,9 +46,7 @@ def by_library(folder: Path, labelled: Path, ids: list[str], told: list[tuple[st
 
 
 @pytest.mark.parametrize("which", ["first", "2", "all"])
-def test_ranks_are_those_of_the_library(
-    clip_folder: Path, labelled: Path, tmp_path: Path, which: str
-) -> None:
+def test_ranks_are_those_of_the_library(clip_folder, labelled, tmp_path, which):
     """Every picture among all captions that are used, foreign images' among them."""
     images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
@@ -78,7 +74,7 @@ def test_ranks_are_those_of_the_library(
     ]
 
 
-def test_what_a_reader_must_know(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+def test_what_a_reader_must_know(clip_folder, labelled, tmp_path):
     """What has no rank, what is in the way of all, what was not read to its end."""
     images = open_image_set(str(labelled))
     ids = images.ids.to_pylist()
@@ -110,7 +106,7 @@ def test_what_a_reader_must_know(clip_folder: Path, labelled: Path, tmp_path: Pa
     assert [each["k"] for each in about["recall"]] == [1, 5, 10]
 
 
-def test_captions_of_the_set_itself(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+def test_captions_of_the_set_itself(clip_folder, labelled, tmp_path):
     """A manifest with a column of captions needs no other file; the answers are the same."""
     ids = open_image_set(str(labelled)).ids.to_pylist()
     captions_for(ids, tmp_path / "c.csv")
@@ -125,7 +121,7 @@ def test_captions_of_the_set_itself(clip_folder: Path, labelled: Path, tmp_path:
     assert pq.read_table(own.file).equals(pq.read_table(other.file))
 
 
-def test_captions_of_other_images_alone(labelled: Path, tmp_path: Path) -> None:
+def test_captions_of_other_images_alone(labelled, tmp_path):
     """Ids of another form are the usual reason; said before a model is loaded."""
     (tmp_path / "c.csv").write_text("id,caption\n1.jpg,a dog\n")
     with pytest.raises(VisleakError) as caught:
@@ -141,7 +137,7 @@ def test_captions_of_other_images_alone(labelled: Path, tmp_path: Path) -> None:
     )
 
 
-def stored(folder: Path, width: int = 8) -> tuple[str, str, list[int]]:
+def stored(folder, width=8):
     """Write vectors of 40 images and 90 captions; return both and the ranks."""
     rng = np.random.default_rng(0)
     images, owner = rng.standard_normal((40, 8)), rng.integers(0, 44, 90)
@@ -159,7 +155,7 @@ def stored(folder: Path, width: int = 8) -> tuple[str, str, list[int]]:
     return str(folder / "i.npz"), str(folder / "t.npz"), ranks
 
 
-def test_vectors_alone(tmp_path: Path) -> None:
+def test_vectors_alone(tmp_path):
     """No model, no network: ranks of what was computed elsewhere."""
     images, texts, expected = stored(tmp_path)
     done = module.retrieve_stored(images, texts, tmp_path / "p.parquet")
@@ -170,7 +166,7 @@ def test_vectors_alone(tmp_path: Path) -> None:
     assert (about["images"]["rows"], about["texts"]["width"]) == (40, 8)
 
 
-def test_vectors_that_have_no_direction(tmp_path: Path) -> None:
+def test_vectors_that_have_no_direction(tmp_path):
     """An image without one is listed, a caption without one is out of the collection."""
     images, texts, _ = stored(tmp_path)
     for file, row in ((images, 3), (texts, 5)):
@@ -185,7 +181,7 @@ def test_vectors_that_have_no_direction(tmp_path: Path) -> None:
     assert "captions whose vector has no direction, which are ignored: 1" in done.notes
 
 
-def test_vectors_that_do_not_fit_together(tmp_path: Path) -> None:
+def test_vectors_that_do_not_fit_together(tmp_path):
     """Of two widths, of no common image."""
     images, texts, _ = stored(tmp_path, width=5)
     with pytest.raises(VisleakError) as caught:
@@ -199,7 +195,7 @@ def test_vectors_that_do_not_fit_together(tmp_path: Path) -> None:
         module.retrieve_stored(images, texts, tmp_path / "p.json")
 
 
-def test_vectors_need_no_torch(tmp_path: Path) -> None:
+def test_vectors_need_no_torch(tmp_path):
     """The base install ranks them."""
     images, texts, expected = stored(tmp_path)
     script = (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +9,6 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.stored_vectors import (
-    StoredVectors,
     read_caption_vectors,
     read_image_vectors,
 )
@@ -21,24 +17,24 @@ IDS = ["b.jpg", "a.jpg", "b.jpg"]
 MATRIX = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
 
 
-def npy(folder: Path) -> str:
+def npy(folder):
     np.save(folder / "t.npy", MATRIX)
     (folder / "t.ids.txt").write_text("".join(f"{id_}\n" for id_ in IDS))
     return str(folder / "t.npy")
 
 
-def npz(folder: Path) -> str:
+def npz(folder):
     np.savez(folder / "t.npz", vectors=MATRIX.astype(np.float64), image_id=np.array(IDS))
     return str(folder / "t.npz")
 
 
-def parquet(folder: Path) -> str:
+def parquet(folder):
     table = pa.table({"id": [1, 2, 3], "image_id": IDS, "embedding": MATRIX.tolist()})
     pq.write_table(table, folder / "t.parquet", row_group_size=2)
     return str(folder / "t.parquet")
 
 
-def folder_of_shards(folder: Path) -> str:
+def folder_of_shards(folder):
     place = folder / "emb"
     (place / "img_emb").mkdir(parents=True)
     (place / "metadata").mkdir()
@@ -50,7 +46,7 @@ def folder_of_shards(folder: Path) -> str:
     return f"emb:{place}"
 
 
-def check(found: StoredVectors, tolerance: float) -> None:
+def check(found, tolerance):
     assert found.ids.to_pylist() == IDS
     unit = MATRIX / np.linalg.norm(MATRIX, axis=1, keepdims=True)
     np.testing.assert_allclose(found.matrix, unit, atol=tolerance)
@@ -58,20 +54,20 @@ def check(found: StoredVectors, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("write", [npy, npz, parquet, folder_of_shards])
-def test_captions_of_one_image_may_be_several(tmp_path: Path, write: Callable[[Path], str]) -> None:
+def test_captions_of_one_image_may_be_several(tmp_path, write):
     """In every form the id of the image repeats, and the vectors are brought to unit length."""
     text = write(tmp_path)
     check(read_caption_vectors(text), 2e-3 if write is folder_of_shards else 1e-6)
 
 
 @pytest.mark.parametrize("write", [npy, npz])
-def test_images_are_there_once(tmp_path: Path, write: Callable[[Path], str]) -> None:
+def test_images_are_there_once(tmp_path, write):
     """Two vectors of one image would leave open which of them asks."""
     with pytest.raises(VisleakError, match=r"id 'b\.jpg' occurs more than once; give one vector"):
         read_image_vectors(write(tmp_path))
 
 
-def test_rows_without_ids_are_numbered(tmp_path: Path) -> None:
+def test_rows_without_ids_are_numbered(tmp_path):
     """Two plain matrices belong together row by row."""
     np.save(tmp_path / "i.npy", MATRIX)
     np.save(tmp_path / "t.npy", MATRIX[::-1])
@@ -79,13 +75,13 @@ def test_rows_without_ids_are_numbered(tmp_path: Path) -> None:
     assert read_caption_vectors(f"emb:{tmp_path}/t.npy").ids.to_pylist() == ["0", "1", "2"]
 
 
-def test_numbers_are_ids_as_decimal_text(tmp_path: Path) -> None:
+def test_numbers_are_ids_as_decimal_text(tmp_path):
     """As everywhere else."""
     np.savez(tmp_path / "i.npz", id=np.array([7, 10, 2]), features=MATRIX)
     assert read_image_vectors(str(tmp_path / "i.npz")).ids.to_pylist() == ["7", "10", "2"]
 
 
-def test_vectors_without_a_direction_are_marked(tmp_path: Path) -> None:
+def test_vectors_without_a_direction_are_marked(tmp_path):
     """NaN and nothing but zeros, of a failed network."""
     matrix = MATRIX.copy()
     matrix[0, 3], matrix[2] = np.nan, 0
@@ -96,7 +92,7 @@ def test_vectors_without_a_direction_are_marked(tmp_path: Path) -> None:
         read_image_vectors(str(tmp_path / "i.npy"))
 
 
-def test_the_digest_is_of_ids_and_vectors(tmp_path: Path) -> None:
+def test_the_digest_is_of_ids_and_vectors(tmp_path):
     """Not of the form they were stored in."""
     one = read_caption_vectors(npy(tmp_path))
     assert read_caption_vectors(npz(tmp_path)).digest == one.digest
@@ -120,9 +116,7 @@ def test_the_digest_is_of_ids_and_vectors(tmp_path: Path) -> None:
         ({"id": np.array(IDS, object), "vectors": MATRIX}, "cannot be read as .npz (Object arrays"),
     ],
 )
-def test_archives_that_are_refused(
-    tmp_path: Path, arrays: dict[str, np.ndarray], said: str
-) -> None:
+def test_archives_that_are_refused(tmp_path, arrays, said):
     """In one line; what only a pickle could hold is never loaded."""
     np.savez(tmp_path / "i.npz", **arrays)
     with pytest.raises(VisleakError) as caught:
@@ -131,7 +125,7 @@ def test_archives_that_are_refused(
     assert said in str(caught.value)
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_none(tmp_path):
     """Missing, damaged, of another kind."""
     for name in ("i.npz", "i.npy", "folder"):
         with pytest.raises(UsageError, match=f"--texts {tmp_path / name}: there is no"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from visleak.impact.evaluators.zeroshot import Templates, load_templates
 PUBLISHED = "4f976686fb651bb5803d4689dcd849f75efe0ef19a3c801355bc9a6f03c8a5af"
 
 
-def test_openais_templates_are_the_published_ones() -> None:
+def test_openais_templates_are_the_published_ones():
     """One word off would be another classifier, and nothing would tell."""
     sentences = load_templates("openai").sentences
     assert len(sentences) == len(set(sentences)) == 80
@@ -29,7 +28,7 @@ def test_openais_templates_are_the_published_ones() -> None:
     assert {"a {} in a video game.", "a photo of the small {}."} <= set(sentences)
 
 
-def test_source_and_licence_come_along() -> None:
+def test_source_and_licence_come_along():
     """The MIT licence asks for its notice in every copy."""
     folder = files("visleak.impact.evaluators")
     content = json.loads(folder.joinpath("openai_templates.json").read_text(encoding="utf-8"))
@@ -39,7 +38,7 @@ def test_source_and_licence_come_along() -> None:
     assert content["permission"][0].startswith("Permission is hereby granted, free of charge")
 
 
-def test_open_clip_has_the_same() -> None:
+def test_open_clip_has_the_same():
     """A copy of another library, where it is installed."""
     try:
         from open_clip import OPENAI_IMAGENET_TEMPLATES
@@ -50,13 +49,13 @@ def test_open_clip_has_the_same() -> None:
     )
 
 
-def test_a_name_is_put_in_as_it_is() -> None:
+def test_a_name_is_put_in_as_it_is():
     """Braces in a name or a template are no fields of Python's format."""
     made = Templates("x", ("{} {0} {x.__class__}", "{}, {}")).prompts("a {} b")
     assert made == ["a {} b {0} {x.__class__}", "a {} b, a {} b"]
 
 
-def test_a_file_of_templates(tmp_path: Path) -> None:
+def test_a_file_of_templates(tmp_path):
     """Blank lines, a mark of UTF-8 and Windows line ends are no templates."""
     path = tmp_path / "mine.txt"
     path.write_bytes("\ufeffa drawing of a {}.\r\n\r\n  das {}  \r\n".encode())
@@ -73,7 +72,7 @@ def test_a_file_of_templates(tmp_path: Path) -> None:
         ("\n", "the file is empty; write one per line, such as a photo of a {}."),
     ],
 )
-def test_files_that_are_refused(tmp_path: Path, content: str, said: str) -> None:
+def test_files_that_are_refused(tmp_path, content, said):
     """In one line, with the line of the file."""
     path = tmp_path / "t.txt"
     path.write_text(content)
@@ -83,7 +82,7 @@ def test_files_that_are_refused(tmp_path: Path, content: str, said: str) -> None
     assert said in str(caught.value)
 
 
-def test_no_such_templates(tmp_path: Path) -> None:
+def test_no_such_templates(tmp_path):
     """A name that is none, and a file that is no text."""
     with pytest.raises(
         UsageError, match=r"must be openai, simple or a text file .* got 'imagenet'"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from visleak.records import DecodedImage
 torch = pytest.importorskip("torch")
 
 
-def working(name: str) -> Any:
+def working(name):
     """Return a library, or skip: it is installed nowhere but beside a fitting torchvision."""
     try:
         return import_module(name)
@@ -27,16 +26,16 @@ def working(name: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def timm() -> Any:
+def timm():
     return working("timm")
 
 
 @pytest.fixture(scope="module")
-def torchvision() -> Any:
+def torchvision():
     return working("torchvision")
 
 
-def checked(text: str, module: Any, transform: Any, natural: dict[str, np.ndarray]) -> None:
+def checked(text, module, transform, natural):
     """Compare a classifier with a library's own transform and network."""
     pictures = [np.ascontiguousarray(natural[name][:220, :300]) for name in ("coffee", "rocket")]
     with torch.inference_mode():

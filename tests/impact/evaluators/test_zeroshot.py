@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -26,9 +23,7 @@ zeroshot = partial(module.zeroshot, options={"device": "cpu"}, cache=None, worke
 TEMPLATES = ("a photo of a {}.", "the {}", "{}")
 
 
-def by_library(
-    folder: Path, files: Sequence[Path], names: Sequence[str], templates: Sequence[str]
-) -> np.ndarray:
+def by_library(folder, files, names, templates):
     """Return the logits (files, classes) by transformers alone, as OpenAI's notebook has it."""
     import torch
     from transformers import CLIPModel
@@ -54,11 +49,11 @@ def by_library(
     return float(model.logit_scale.detach().exp()) * rows @ np.stack(classes).T
 
 
-def rows_of(file: Path) -> list[dict[str, Any]]:
+def rows_of(file):
     return pq.read_table(file).to_pylist()
 
 
-def test_answers_are_the_librarys(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+def test_answers_are_the_librarys(clip_folder, labelled, tmp_path):
     """Every rank and probability, and the accuracy, of 36 pictures and 9 names."""
     (tmp_path / "t.txt").write_text("\n".join(TEMPLATES))
     images = open_image_set(str(labelled))
@@ -91,9 +86,7 @@ def test_answers_are_the_librarys(clip_folder: Path, labelled: Path, tmp_path: P
     assert len({row["prediction"] for row in rows}) > 1
 
 
-def test_what_made_them_stands_in_the_file(
-    clip_folder: Path, labelled: Path, tmp_path: Path
-) -> None:
+def test_what_made_them_stands_in_the_file(clip_folder, labelled, tmp_path):
     """Model, names, templates, cut prompts and set, with digests."""
     model = f"clip:{clip_folder}"
     done = zeroshot(
@@ -117,11 +110,11 @@ def test_what_made_them_stands_in_the_file(
     )
 
 
-def sorted_names(folder: Path) -> list[str]:
+def sorted_names(folder):
     return sorted(place.name.replace("_", " ") for place in folder.iterdir())
 
 
-def test_blocks_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_no_answer(monkeypatch):
     """Nor does the order of the classes, where no two are equal."""
     rng = np.random.default_rng(0)
     pictures = rng.standard_normal((50, 12)).astype(np.float32)
@@ -135,7 +128,7 @@ def test_blocks_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(6 - turned.best, whole.best)
 
 
-def test_few_classes_and_equal_ones() -> None:
+def test_few_classes_and_equal_ones():
     """Of equal classes the first is first; places that are not there are marked."""
     found = module.predicted(
         np.float32([[1, 0]]), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), 2.0
@@ -144,9 +137,7 @@ def test_few_classes_and_equal_ones() -> None:
     assert found.confidence[0] == pytest.approx(1 / (2 + np.exp(-2.0)))
 
 
-def test_names_by_label_and_pictures_that_cannot_be_read(
-    clip_folder: Path, labelled: Path, tmp_path: Path
-) -> None:
+def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, tmp_path):
     """Predictions are labels, whatever the names; two names of one kind are said."""
     folder = tmp_path / "set"
     for name in ("moon", "coins", "grass"):
@@ -169,7 +160,7 @@ def test_names_by_label_and_pictures_that_cannot_be_read(
     )
 
 
-def test_vectors_come_from_the_cache(clip_folder: Path, labelled: Path, tmp_path: Path) -> None:
+def test_vectors_come_from_the_cache(clip_folder, labelled, tmp_path):
     """An audit by this CLIP has made them; the answers are the same bytes."""
     images = open_image_set(str(labelled))
     model, kept = f"clip:{clip_folder}", tmp_path / "cache"
@@ -179,7 +170,7 @@ def test_vectors_come_from_the_cache(clip_folder: Path, labelled: Path, tmp_path
     assert again.file.read_bytes() == first.file.read_bytes()
 
 
-def test_what_is_refused_before_a_model_is_loaded(labelled: Path, tmp_path: Path) -> None:
+def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path):
     """A wrong file is said at once, not after the weights have been fetched."""
     images = open_image_set(str(labelled))
     for arguments, said in (
@@ -192,7 +183,7 @@ def test_what_is_refused_before_a_model_is_loaded(labelled: Path, tmp_path: Path
         zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.txt")
 
 
-def test_a_set_of_which_nothing_can_be_read(clip_folder: Path, tmp_path: Path) -> None:
+def test_a_set_of_which_nothing_can_be_read(clip_folder, tmp_path):
     """No file is left behind."""
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "a.png").write_bytes(b"no picture")
