@@ -72,8 +72,6 @@ def test_every_number_by_hand(folder):
     assert counts.review is None
     assert own.after == own.before
     leaks, within = own.after.leaks, own.after.within
-    assert leaks is not None
-    assert within is not None
     assert leaks.pairs == {"exact": 1, "near": 3, "similar": 1}
     # c0 by its exact pair, c1 and e0 near, c2 similar
     assert leaks.images == {"exact": 1, "near": 2, "similar": 1}
@@ -83,7 +81,7 @@ def test_every_number_by_hand(folder):
     # c0 and c2 are in both lists; d1 is the other of a pair, and stays
     assert (own.after.pairs, own.after.images) == (7, 4)
     assert [(c.name, c.images, c.size) for c in own.classes] == [
-        *(("cat", 3, 4), ("dog", 0, 3), (None, 1, 1)),
+        *(("cat", 3, 4), ("dog", 0, 3), (None, 1, 1))
     ]
     assert (own.size, own.blank, own.unplaced) == (8, 1, 0)
     assert (own.share.count, own.share.total) == (4, 8)
@@ -104,15 +102,13 @@ def test_after_review_by_hand(folder):
     (own,) = counts.sets
     assert own.before == count(folder, verdicts=()).sets[0].after
     leaks = own.after.leaks
-    assert leaks is not None
     assert leaks.pairs == {"exact": 1, "near": 3, "similar": 1}
     assert leaks.images == {"exact": 1, "near": 2, "similar": 1}
     assert (own.after.pairs, own.after.images) == (7, 4)
     assert [(c.name, c.images, c.before) for c in own.classes] == [
-        *(("cat", 2, 3), ("dog", 1, 0), (None, 1, 1)),
+        *(("cat", 2, 3), ("dog", 1, 0), (None, 1, 1))
     ]
     review = counts.review
-    assert review is not None
     assert (review.agreement.judged, review.agreement.disputed) == (5, 1)
     assert review.judgments == {
         "Ada": {"exact": 1, "near": 2, "similar": 1, "different": 1},
@@ -134,7 +130,6 @@ def test_judged_pairs_alone(folder):
         verdict("e0", "t4", "different", "Ben"),
     ]
     (own,) = count(folder, verdicts=said, judged=True).sets
-    assert own.after.leaks is not None
     assert own.after.leaks.pairs == {"exact": 0, "near": 1, "similar": 0}
     assert (own.after.pairs, own.after.images) == (1, 1)
     # the machine, of the same pairs
@@ -144,7 +139,6 @@ def test_judged_pairs_alone(folder):
 def test_exact_and_near_pairs_count_by_default(folder):
     assert counts.count(folder).grades == ("exact", "near")
     (own,) = counts.count(folder).sets
-    assert own.after.leaks is not None
     assert own.after.leaks.pairs == {"exact": 1, "near": 3}
     assert own.after.images == 3
     with pytest.raises(UsageError, match="grade must be one of exact, near, similar; got 'differ"):
@@ -230,7 +224,6 @@ def test_against_plain_loops(machine, people):
         best: dict[str, int] = {}
         for (query, _), grade in found.items():
             best[query] = min(best.get(query, 9), GRADES.index(grade))
-        assert state.leaks is not None
         assert state.leaks.pairs == {
             g: sum(grade == g for grade in found.values()) for g in GRADES[:3]
         }
@@ -262,8 +255,6 @@ def test_the_lists_of_cifair(tmp_path):
     assert import_verdicts(folder, lists[0], reviewer="Barz").added == len(rows[0]) == 139
     assert import_verdicts(folder, lists[1], reviewer="Barz", within=True).added == 19
     (own,) = count(folder).sets
-    assert own.after.leaks is not None
-    assert own.after.within is not None
     for tally, of in zip((own.after.leaks, own.after.within), rows, strict=True):
         said = Counter(GRADES[int(row["Judgment"])] for row in of)
         assert tally.pairs == {grade: said[grade] for grade in GRADES[:3]}

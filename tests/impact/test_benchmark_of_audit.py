@@ -61,9 +61,7 @@ def test_every_row_of_the_papers_table_is_the_images_it_names(folder):
     assert leaked(benchmark, "similar only") == {"q2": "unknown"}
 
 
-def test_the_label_is_compared_with_that_of_the_most_similar_copy_that_counts(
-    tmp_path,
-):
+def test_the_label_is_compared_with_that_of_the_most_similar_copy_that_counts(tmp_path):
     """Ramos et al. (2025), table 3; PAPERS.md B5. Ties go by the reference's id."""
     pairs = [
         pair("q0", "r2", 0.9, "soft", "near", "same"),

@@ -220,7 +220,6 @@ def test_images_without_an_answer_do_not_count_and_models_stay_apart():
 
 def test_images_without_a_label_are_a_class():
     classes = classes_of(pa.array(["b", None, "a", "b", None]))
-    assert classes is not None
     assert classes[0] == classes[3]
     assert classes[1] == classes[4]
     assert len(set(classes.tolist())) == 3

@@ -6,16 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from impact_making import (
-    TABLE_2,
-    cifair,
-    effect_of,
-    gaps_of,
-    impact_of,
-    table_2,
-    table_3,
-    table_4,
-)
+from impact_making import TABLE_2, cifair, effect_of, gaps_of, impact_of, table_2, table_3, table_4
 
 from visleak.impact.headline import headlines
 from visleak.stats.estimates import Estimate
@@ -206,8 +197,7 @@ def test_the_sentence_is_about_the_strongest_useful_leak():
     assert table_2().principal == "hard or soft"
     listed = impact_of([effect_of(TABLE_2, 0, "m")], {"hard": 271})
     renamed = replace(
-        listed.effects[0],
-        comparisons=(replace(listed.effects[0].comparisons[0], leak="my list"),),
+        listed.effects[0], comparisons=(replace(listed.effects[0].comparisons[0], leak="my list"),)
     )
     result = impact_of([renamed], {"my list": 271})
     assert result.principal == "my list"

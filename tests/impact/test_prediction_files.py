@@ -106,11 +106,7 @@ def test_scores_of_a_csv_are_numbers_or_a_row_of_none(tmp_path):
     ("columns", "classes", "said"),
     [
         ({"id": [0.5] * 20, "ap": [1] * 20}, (), "F: column `id` must hold text or whole numbers;"),
-        (
-            {"id": [b"\xff"] * 20, "ap": [1] * 20},
-            (),
-            "F: column `id` of type binary is not",
-        ),
+        ({"id": [b"\xff"] * 20, "ap": [1] * 20}, (), "F: column `id` of type binary is not"),
         (
             {"id": pa.array(range(20), pa.timestamp("s")), "ap": [1] * 20},
             (),

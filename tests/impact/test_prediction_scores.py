@@ -324,13 +324,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], type[VisleakError], str]] = 
 
 
 @pytest.mark.parametrize(("columns", "asked", "kind", "said"), REFUSED)
-def test_what_does_not_fit_is_refused_in_one_line(
-    tmp_path,
-    columns,
-    asked,
-    kind,
-    said,
-):
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path, columns, asked, kind, said):
     file = as_csv(tmp_path / "a.csv", {"id": IDS, **columns})
     with pytest.raises(VisleakError) as caught:
         scores_of(file, benchmark(), **asked)

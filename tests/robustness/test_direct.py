@@ -12,12 +12,7 @@ from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Fingerprints
 from visleak.robustness import direct
 from visleak.robustness.conditions import named
-from visleak.robustness.queries import (
-    NOT_APPLICABLE,
-    changed_set,
-    drawn,
-    find_twins,
-)
+from visleak.robustness.queries import NOT_APPLICABLE, changed_set, drawn, find_twins
 from visleak.stats import ranking
 
 CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise", "collage"])

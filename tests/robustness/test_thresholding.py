@@ -73,7 +73,6 @@ def test_the_bounds_are_those_of_the_books(found, wrong):
         divergence = share * math.log(share / bound)
         divergence += (1 - share) * math.log((1 - share) / (1 - bound))
         assert cases * divergence == pytest.approx(math.log(20), rel=1e-6)
-    assert level.interval is not None
     assert 0 <= level.interval[0] <= level.rate <= level.interval[1]
 
 

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from visleak.errors import UsageError
-from visleak.stats.differences import (
-    mcnemar_exact,
-    newcombe,
-    newcombe_paired,
-)
+from visleak.stats.differences import mcnemar_exact, newcombe, newcombe_paired
 
 counts = st.integers(0, 300)
 
@@ -140,11 +136,7 @@ LEAKED = [(139, 10_000), (286, 10_000), (789, 50_000), (1680, 50_000)]
 
 @pytest.mark.parametrize(("leaked", "images"), LEAKED[:2])
 @pytest.mark.parametrize("shares", [(0.99, 0.92), (0.92, 0.92), (0.3, 0.81)])
-def test_differences_of_few_and_many_are_covered(
-    leaked,
-    images,
-    shares,
-):
+def test_differences_of_few_and_many_are_covered(leaked, images, shares):
     """Over all counts of the leaked images; those of the many others at 15 quantiles.
 
     benchmarks/impact_statistics.py does without this grid.

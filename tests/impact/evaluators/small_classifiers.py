@@ -20,12 +20,7 @@ RECIPE = {
 }
 
 
-def write_pictures(
-    folder,
-    natural,
-    count=4,
-    sides=(40, 52),
-):
+def write_pictures(folder, natural, count=4, sides=(40, 52)):
     """Write crops of each natural picture into a folder of its name, as PNG."""
     for number, (name, picture) in enumerate(natural.items()):
         rng = np.random.default_rng(number)
@@ -119,9 +114,7 @@ def write_script(path, module, side=32, **recipe):
 def write_hf(folder, names, seed=0):
     """Write a small ResNet of transformers, with the names of its classes."""
     from transformers import ResNetConfig, ResNetForImageClassification
-    from transformers.models.convnext.image_processing_pil_convnext import (
-        ConvNextImageProcessorPil,
-    )
+    from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
 
     from visleak.encoders.weights import quiet
 

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.classes import (
-    FOREIGN,
-    UNLABELLED,
-    classes_of,
-    read_names,
-    synonyms,
-)
+from visleak.impact.evaluators.classes import FOREIGN, UNLABELLED, classes_of, read_names, synonyms
 
 
 def labels(*told):

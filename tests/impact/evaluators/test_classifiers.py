@@ -89,9 +89,7 @@ def test_option_a_shortcuts_have_no_weights():
 def test_logits_of_transformers(tmp_path, natural):
     """Its processor and its model, one picture at a time; names of outputs come along."""
     from transformers import ResNetForImageClassification
-    from transformers.models.convnext.image_processing_pil_convnext import (
-        ConvNextImageProcessorPil,
-    )
+    from transformers.models.convnext.image_processing_pil_convnext import ConvNextImageProcessorPil
 
     from visleak.encoders.weights import quiet
 

@@ -46,7 +46,6 @@ def test_draws_are_the_papers_protocol():
     found = recalls(np.where(rng.random(31_783) < 0.33, 1, 30), seed=5)
     assert (DRAWN, DRAWS) == (200, 10)
     drawn = found[0].drawn
-    assert drawn is not None
     share = found[0].share.share
     expected = np.sqrt(share * (1 - share) / DRAWN)
     assert abs(drawn.mean - share) < 4 * expected / np.sqrt(DRAWS)
