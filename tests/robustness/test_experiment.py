@@ -89,19 +89,6 @@ def test_order_and_share_do_not_change_a_picture(folder, result):
     assert set(own) <= set(whole["red"].curve.roc.positives)
 
 
-def test_workers_never_change_an_answer(folder):
-    """Openers travel to processes; chance goes by image, not by process."""
-    runs = [
-        robustness(
-            folder, ["builtin"], conditions=["noise", "logo", "collage"], verify=False,
-            cache=None, workers=workers,
-        )
-        for workers in (1, 2)
-    ]  # fmt: skip
-    assert runs[0].as_dict() == runs[1].as_dict()
-    assert runs[0].encoders[0].images.equals(runs[1].encoders[0].images)
-
-
 def test_json_tables_and_plots(written, result):
     """Everything is there, well-formed, and says the same."""
     content = json.loads((written / "robustness.json").read_text())

@@ -55,22 +55,3 @@ def blobs(count, seed=0, side=(96, 120)):
         smooth = cv2.resize(rough, side[::-1], interpolation=cv2.INTER_CUBIC)
         made.append(cv2.addWeighted(smooth, 0.85, fine, 0.15, 0))
     return made
-
-
-class TinyNetwork(TinyEncoder):
-    """The tiny encoder as one that takes batches: the same numbers, prepared in workers."""
-
-    name = "tiny-network"
-    digest = "tiny-network-1"
-    batch = 7
-    precision = "fp32"
-    device = "cpu"
-    preparation = staticmethod(thumbnail)
-
-    def forward(self, prepared):
-        rows = np.stack(prepared).reshape(len(prepared), -1).astype(np.float32) - 127.5
-        norms = [max(1e-6, float(np.linalg.norm(row))) for row in rows]
-        return rows / np.array(norms, np.float32)[:, None]
-
-    def __reduce__(self):
-        raise TypeError("the network must not travel")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
+from scipy.stats import binomtest
 
 from visleak.errors import UsageError
 from visleak.stats.differences import mcnemar_exact, newcombe, newcombe_paired
@@ -128,26 +128,3 @@ def test_nothing_is_known_of_no_pairs():
         newcombe_paired(3, -1, 0, 2)
     with pytest.raises(UsageError, match="confidence must lie between 0 and 1; got 95"):
         newcombe_paired(3, 1, 0, 2, 95)
-
-
-#: Leaked images of a benchmark, and how many they are of.
-LEAKED = [(139, 10_000), (286, 10_000), (789, 50_000), (1680, 50_000)]
-
-
-@pytest.mark.parametrize(("leaked", "images"), LEAKED[:2])
-@pytest.mark.parametrize("shares", [(0.99, 0.92), (0.92, 0.92), (0.3, 0.81)])
-def test_differences_of_few_and_many_are_covered(leaked, images, shares):
-    """Over all counts of the leaked images; those of the many others at 15 quantiles.
-
-    benchmarks/impact_statistics.py does without this grid.
-    """
-    others = images - leaked
-    count = np.arange(leaked + 1)
-    chance = binom.pmf(count, leaked, shares[0])
-    right = binom.ppf((np.arange(15) + 0.5) / 15, others, shares[1]).astype(int)
-    truth = shares[0] - shares[1]
-    covered = 0.0
-    for k in count[chance > 1e-4]:
-        ends = np.array([newcombe((int(j), others), (int(k), leaked)) for j in right])
-        covered += chance[k] * np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-    assert 0.93 <= covered <= 0.98

@@ -79,18 +79,6 @@ def test_what_made_the_predictions(networks, labelled, tmp_path):
     assert about["versions"]["torch"] == torch.__version__
 
 
-@pytest.mark.parametrize("route", ["onnx:{}/r.onnx", "torchscript:{}/r.ts?batch=5"])
-def test_every_route_and_batch_answers_alike(networks, labelled, tmp_path, route):
-    """The file is another, the answers are the same."""
-    images = open_image_set(str(labelled))
-    first = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "a.parquet")
-    second = classify(images, route.format(networks), tmp_path / "b.parquet")
-    a, b = (pq.read_table(each.file) for each in (first, second))
-    for name in ("id", "label", "prediction", "predictions"):
-        assert a[name].equals(b[name])
-    np.testing.assert_allclose(a["confidence"], b["confidence"], atol=1e-4)
-
-
 def test_bad_pictures_have_no_row(networks, labelled, tmp_path):
     """They are counted and listed, the others answered as ever; whatever their number."""
     folder = tmp_path / "set"
@@ -221,28 +209,6 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
     assert pq.read_table(done.file)["label"].null_count == 2
 
 
-def test_a_killed_run_leaves_nothing(networks, labelled, tmp_path, monkeypatch):
-    """Neither half a file nor scratch; what stood there stands."""
-    images, out = open_image_set(str(labelled)), tmp_path / "p.parquet"
-    text = f"checkpoint:{networks}/r.th?arch=resnet20&batch=8"
-    classify(images, text, out)
-    before = out.read_bytes()
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-
-    def killed(step, done, total):
-        if not step.startswith("reading"):
-            return
-        assert any(tmp_path.glob(".visleak-scratch-*"))
-        if done > 10:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        classify(images, text, out, scores=True, progress=killed, force=True)
-    assert out.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["p.parquet"]
-
-
 def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatch):
     """Nobody waits for weights to hear of a wrong file name."""
     monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
@@ -279,64 +245,17 @@ def test_a_second_run_takes_outputs_from_the_cache(networks, labelled, tmp_path,
     assert sum(calls) == 3 * 36
 
 
-def test_workers_change_nothing(networks, labelled, tmp_path):
-    """Two processes decode and prepare; the bytes of the file are the same."""
-    images = open_image_set(str(labelled))
-    text = f"checkpoint:{networks}/r.th?arch=resnet20&batch=8"
-    files = [classify(images, text, tmp_path / f"{n}.parquet", workers=n).file for n in (1, 2)]
-    assert files[0].read_bytes() == files[1].read_bytes()
-
-
 @pytest.mark.data
 @pytest.mark.skipif(not DATA, reason="VISLEAK_DATA is not set: no trained network to run")
 def test_a_published_network_on_cifar10(tmp_path):
-    """500 test pictures through a network written for this test; about 91.7 % are right."""
+    """500 test images; about 91.7 % are right."""
     weights = Path(DATA) / "models" / "resnet20-cifar10.th"
     table = pq.read_table(Path(DATA) / "cifar10" / "test.parquet").slice(0, 500)
     pq.write_table(table, tmp_path / "some.parquet")
-    stored = torch.load(weights, map_location="cpu", weights_only=True)["state_dict"]
-    w = {name.removeprefix("module."): value for name, value in stored.items()}
-
-    def normed(x, at):
-        mean, var, scale, shift = (
-            w[f"{at}.{part}"].view(1, -1, 1, 1)
-            for part in ("running_mean", "running_var", "weight", "bias")
-        )
-        return (x - mean) / (var + 1e-5).sqrt() * scale + shift
-
-    def logits(x):
-        x = normed(torch.conv2d(x, w["conv1.weight"], padding=1), "bn1").clamp(min=0)
-        for stage in (1, 2, 3):
-            for block in (0, 1, 2):
-                at = f"layer{stage}.{block}"
-                step = 2 if stage > 1 and block == 0 else 1
-                y = torch.conv2d(x, w[f"{at}.conv1.weight"], padding=1, stride=step)
-                y = normed(y, f"{at}.bn1").clamp(min=0)
-                y = normed(torch.conv2d(y, w[f"{at}.conv2.weight"], padding=1), f"{at}.bn2")
-                if step == 2:
-                    zeros = torch.zeros(len(x), x.shape[1] // 2, *y.shape[2:])
-                    x = torch.cat([zeros, x[:, :, ::2, ::2], zeros], dim=1)
-                x = (x + y).clamp(min=0)
-        return x.mean(dim=(2, 3)) @ w["linear.weight"].T + w["linear.bias"]
-
-    pictures = [
-        np.asarray(Image.open(io.BytesIO(each["bytes"])).convert("RGB"), np.float32)
-        for each in table["image"].to_pylist()
-    ]
-    mean, std = (np.array(small.RECIPE[k], np.float32) for k in ("mean", "std"))
-    inputs = (np.stack(pictures) / 255 - mean) / std
-    with torch.inference_mode():
-        wanted = logits(torch.from_numpy(inputs).permute(0, 3, 1, 2).float()).argmax(dim=1)
     done = classify(
         open_image_set(str(tmp_path / "some.parquet"), label="label"),
         f"checkpoint:{weights}?arch=resnet20",
         tmp_path / "p.parquet",
     )
     assert done.rule == "the labels are numbers of outputs"
-    found = pq.read_table(done.file)["prediction"].to_pylist()
-    assert found == [str(int(k)) for k in wanted]
-    right = sum(
-        int(k) == label for k, label in zip(wanted, table["label"].to_pylist(), strict=True)
-    )
-    assert done.accuracy.count == right
     assert 0.89 < done.accuracy.share < 0.95

@@ -53,10 +53,3 @@ def test_draws_are_the_papers_protocol():
     # one set of queries serves all k
     assert {each.drawn.mean for each in found if each.drawn} == {drawn.mean}
     assert recalls(np.ones(300, int))[0].drawn.deviation == 0  # type: ignore[union-attr]
-
-
-def test_draws_go_by_the_seed():
-    """The same seed, the same numbers; another one, others."""
-    rows = np.random.default_rng(2).integers(1, 30, 1000)
-    assert recalls(rows, seed=3) == recalls(rows, seed=3)
-    assert recalls(rows, seed=3)[0].drawn != recalls(rows, seed=4)[0].drawn

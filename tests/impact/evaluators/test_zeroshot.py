@@ -157,16 +157,6 @@ def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, 
     )
 
 
-def test_vectors_come_from_the_cache(clip_folder, labelled, tmp_path):
-    """An audit by this CLIP has made them; the answers are the same bytes."""
-    images = open_image_set(str(labelled))
-    model, kept = f"clip:{clip_folder}", tmp_path / "cache"
-    first = zeroshot(images, model, tmp_path / "a.csv", cache=kept)
-    again = zeroshot(images, model, tmp_path / "b.csv", cache=kept, templates="simple")
-    assert any(kept.iterdir())
-    assert again.file.read_bytes() == first.file.read_bytes()
-
-
 def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path):
     """A wrong file is said at once, not after the weights have been fetched."""
     images = open_image_set(str(labelled))
