@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -216,10 +216,11 @@ def _by_ridge(vectors: Float32, rows: Int64, classes: Int64, groups: Int64, seed
     for repeat in range(REPEATS):
         order = np.random.default_rng([seed, _FOLDS, repeat]).permutation(int(groups.max()) + 1)
         folds = (order % FOLDS)[groups]
-        parts = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
-        sums = [_Sums.of(vectors, rows[part], classes[part], count) for part in parts]
-        for fold, judged in enumerate(parts):
-            others = _Sums.total([own for at, own in enumerate(sums) if at != fold])
+        members = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
+        sums = [_Sums.of(vectors, rows[part], classes[part], count) for part in members]
+        for fold, judged in enumerate(members):
+            kept = (own for at, own in enumerate(sums) if at != fold)
+            others = _Sums(*(np.sum(parts, axis=0) for parts in zip(*kept, strict=True)))
             if not len(judged) or not others.images:
                 continue
             weights, offset = others.classifier()
@@ -271,8 +272,7 @@ def _behind(scores: Float64, classes: Int64) -> Float64:
     return np.asarray(others.max(axis=1) - own, np.float64)
 
 
-@dataclass
-class _Sums:
+class _Sums(NamedTuple):
     """The statistics of some images for a ridge classifier, which add up over folds."""
 
     images: int
@@ -294,24 +294,12 @@ class _Sums:
         counts = np.bincount(classes, minlength=count).astype(np.float64)
         return cls(len(rows), by_class.sum(axis=0), products, counts, by_class)
 
-    @classmethod
-    def total(cls, parts: list[_Sums]) -> _Sums:
-        """Return the sums of all parts together."""
-        return cls(
-            sum(part.images for part in parts),
-            np.sum([part.vector for part in parts], axis=0),
-            np.sum([part.products for part in parts], axis=0),
-            np.sum([part.counts for part in parts], axis=0),
-            np.sum([part.by_class for part in parts], axis=0),
-        )
-
     def classifier(self) -> tuple[Float64, Float64]:
         """Return weights (d, classes) and offsets of a ridge regression on one-hot classes."""
         mean, share = self.vector / self.images, self.counts / self.images
         inner = self.products - self.images * np.outer(mean, mean)
         across = self.by_class.T - np.outer(self.vector, share)
-        solved = np.linalg.solve(inner + RIDGE * np.eye(len(mean)), across)
-        weights = np.asarray(solved, np.float64)
+        weights = np.asarray(np.linalg.solve(inner + RIDGE * np.eye(len(mean)), across), np.float64)
         return weights, np.asarray(share - mean @ weights)
 
 

@@ -60,15 +60,6 @@ class _Column:
     percent: bool
 
 
-@dataclass(frozen=True)
-class _Part:
-    """One row of the table before it is scored."""
-
-    leak: str
-    subset: str
-    images: Bool
-
-
 def effects_of(
     benchmark: Benchmark,
     models: Sequence[Scores],
@@ -77,42 +68,35 @@ def effects_of(
 ) -> tuple[Effect, ...]:
     """Return the effect of each metric of each model, in their order, corrected by Holm."""
     total = sum(len(scores.values) for scores in models)
-    percent = _in_percent(models)
-    found: dict[tuple[int, str], Effect] = {}
-    for answered, places in _by_images(models):
-        part = _only(benchmark, answered)
-        columns = [
-            _Column(
-                models[at], metric, values[answered], models[at].is_share(metric), percent[metric]
-            )
-            for at in places
-            for metric, values in models[at].values.items()
-        ]
-        owners = [at for at in places for _ in models[at].values]
-        table = _Table(part, columns, sampling)
-        for number, (at, column) in enumerate(zip(owners, columns, strict=True)):
-            found[at, column.metric] = table.effect(number, (len(part), len(benchmark)))
-            progress(len(found), total)
-    ordered = [found[at, metric] for at, scores in enumerate(models) for metric in scores.values]
-    return _corrected(ordered, benchmark.leaks)
-
-
-def _in_percent(models: Sequence[Scores]) -> dict[str, bool]:
-    """Return by metric whether it is shown times a hundred: one table has one unit."""
-    found: dict[str, bool] = {}
-    for scores in models:
-        for metric in scores.values:
-            found[metric] = found.get(metric, True) and scores.in_percent(metric)
-    return found
-
-
-def _by_images(models: Sequence[Scores]) -> Iterator[tuple[Bool, list[int]]]:
-    """Yield models with predictions for the same images together: they share draws."""
+    # a metric has one unit in all tables
+    percent: dict[str, bool] = {}
+    # models with predictions for the same images share draws
     groups: dict[bytes, list[int]] = {}
     for at, scores in enumerate(models):
         groups.setdefault(scores.answered.tobytes(), []).append(at)
+        for metric in scores.values:
+            percent[metric] = percent.get(metric, True) and scores.in_percent(metric)
+    found: dict[tuple[int, str], Effect] = {}
     for places in groups.values():
-        yield models[places[0]].answered, places
+        answered = models[places[0]].answered
+        part = _only(benchmark, answered)
+        owners = [(at, metric) for at in places for metric in models[at].values]
+        columns = [
+            _Column(
+                models[at],
+                metric,
+                models[at].values[metric][answered],
+                models[at].is_share(metric),
+                percent[metric],
+            )
+            for at, metric in owners
+        ]
+        table = _Table(part, columns, sampling)
+        for number, owner in enumerate(owners):
+            found[owner] = table.effect(number, (len(part), len(benchmark)))
+            progress(len(found), total)
+    ordered = [found[at, metric] for at, scores in enumerate(models) for metric in scores.values]
+    return _corrected(ordered, benchmark.leaks)
 
 
 def _only(benchmark: Benchmark, kept: Bool) -> Benchmark:
@@ -148,96 +132,79 @@ class _Table:
         self._differences: dict[tuple[int, bytes], Estimate] = {}
         self.matrix = np.stack([column.values for column in columns], axis=1)
         leaked = [leak.leaked for leak in benchmark.leaks]
-        sizes = [self._drawn(int(each.sum())) for each in leaked]
+        most = len(benchmark) if sampling.size is None else sampling.size
+        sizes = [min(most, int(each.sum())) for each in leaked]
         self.random = random_draws(self.matrix, sizes, sampling.draws, sampling.seed)
         self.matched: list[Draws] | None = None
         if self.classes is not None:
             self.matched = matched_draws(
                 self.matrix, self.classes, leaked, sampling.draws, sampling.seed, sampling.size
             )
-
-        self.controls = [self._matched_controls(each) for each in leaked]
-
-    def _matched_controls(self, leaked: Bool) -> Matched | None:
-        """Return the matched controls of leaked images, where difficulty is known."""
-        if self.benchmark.difficulty is None:
-            return None
-        found = matched_controls(
-            self.benchmark.difficulty, self.classes, leaked, self.sampling.seed
-        )
-        return found if len(found.leaked) else None
-
-    def _drawn(self, leaked: int) -> int:
-        """Return how many images a control of some leaked ones has."""
-        return leaked if self.sampling.size is None else min(self.sampling.size, leaked)
+        self.controls: list[Matched | None] = [None] * len(leaked)
+        if benchmark.difficulty is not None:
+            found = (
+                matched_controls(benchmark.difficulty, self.classes, each, sampling.seed)
+                for each in leaked
+            )
+            self.controls = [each if len(each.leaked) else None for each in found]
 
     def effect(self, number: int, images: tuple[int, int]) -> Effect:
         """Return the effect on a column."""
         column = self.columns[number]
-        whole = self._whole(column)
+        share = column.share
+        score = score_of(column.values, share=share, seed=self.sampling.seed)
+        dominated = not share and is_dominated(column.values)
+        whole = Row("", "original", len(column.values), score, NOTHING, dominated=dominated)
         rows, comparisons = [whole], []
         for at, leak in enumerate(self.benchmark.leaks):
-            rows += [self._row(number, part, whole) for part in self._parts(leak)]
-            rows += self._random_rows(number, at, whole)
+            rows += [self._row(number, leak.name, *part, whole) for part in self._parts(leak)]
+            rows.append(_drawn_row(leak.name, "random", self.random[at], number, whole))
+            if self.matched is not None:
+                rows.append(_drawn_row(leak.name, "class-matched", self.matched[at], number, whole))
             controls = self.controls[at]
             if controls is not None:
                 part = np.zeros(len(self.benchmark), np.bool_)
                 part[controls.controls] = True
-                rows.append(self._row(number, _Part(leak.name, MATCHED, part), whole))
+                rows.append(self._row(number, leak.name, MATCHED, part, whole))
             comparisons.append(self._comparison(number, leak, controls))
         return Effect(
             column.scores.model,
             column.metric,
             images,
             percent=column.percent,
-            share=column.share,
+            share=share,
             lower=column.metric in column.scores.lower,
             rows=tuple(rows),
             comparisons=tuple(comparisons),
         )
 
-    def _whole(self, column: _Column) -> Row:
-        score = score_of(column.values, share=column.share, seed=self.sampling.seed)
-        dominated = not column.share and is_dominated(column.values)
-        return Row("", "original", len(column.values), score, NOTHING, dominated=dominated)
+    def _parts(self, leak: Leak) -> Iterator[tuple[str, Bool]]:
+        yield "non-leaked", ~leak.leaked
+        yield "leaked", leak.leaked
+        if self.sampling.by_label and leak.compared:
+            for code, subset in enumerate(_BY_LABEL):
+                images = leak.relation == code
+                # images without a label are a row only where there are some
+                if images.any() or code != RELATIONS.index("unknown"):
+                    yield subset, images
 
-    def _parts(self, leak: Leak) -> Iterator[_Part]:
-        yield _Part(leak.name, "non-leaked", ~leak.leaked)
-        yield _Part(leak.name, "leaked", leak.leaked)
-        if not (self.sampling.by_label and leak.compared):
-            return
-        for code, subset in enumerate(_BY_LABEL):
-            images = leak.relation == code
-            # images without a label are a row only where there are some
-            if images.any() or code != RELATIONS.index("unknown"):
-                yield _Part(leak.name, subset, images)
-
-    def _row(self, number: int, part: _Part, whole: Row) -> Row:
+    def _row(self, number: int, leak: str, subset: str, images: Bool, whole: Row) -> Row:
         """Return the row of a part: of all its images, or of draws of them."""
-        column, count = self.columns[number], int(part.images.sum())
+        column, count, sampling = self.columns[number], int(images.sum()), self.sampling
         if not count:
-            return Row(part.leak, part.subset, 0, NOTHING, NOTHING)
-        if self.sampling.size is not None:
+            return Row(leak, subset, 0, NOTHING, NOTHING)
+        if sampling.size is not None:
             own = self.matrix[:, [number]]
-            draws = part_draws(
-                own, part.images, self.sampling.size, self.sampling.draws, self.sampling.seed
-            )
+            draws = part_draws(own, images, sampling.size, sampling.draws, sampling.seed)
             if len(draws.scores) > 1:
-                return _drawn_row(part.leak, part.subset, draws, 0, whole)
-        share, seed = column.share, self.sampling.seed
+                return _drawn_row(leak, subset, draws, 0, whole)
         if count == whole.images:
-            return replace(whole, leak=part.leak, subset=part.subset, gain=Estimate(0.0, 0.0, 0.0))
-        values = column.values[part.images]
-        score = score_of(values, share=share, seed=seed)
-        gain = gain_of(self._difference(number, part.images), count, whole.images)
-        dominated = not share and is_dominated(values)
-        return Row(part.leak, part.subset, count, score, gain, dominated=dominated)
-
-    def _random_rows(self, number: int, at: int, whole: Row) -> Iterator[Row]:
-        name = self.benchmark.leaks[at].name
-        yield _drawn_row(name, "random", self.random[at], number, whole)
-        if self.matched is not None:
-            yield _drawn_row(name, "class-matched", self.matched[at], number, whole)
+            return replace(whole, leak=leak, subset=subset, gain=Estimate(0.0, 0.0, 0.0))
+        values = column.values[images]
+        score = score_of(values, share=column.share, seed=sampling.seed)
+        gain = gain_of(self._difference(number, images), count, whole.images)
+        dominated = not column.share and is_dominated(values)
+        return Row(leak, subset, count, score, gain, dominated=dominated)
 
     def _difference(self, number: int, part: Bool) -> Estimate:
         """Return the score of a part minus that of the rest; a bootstrap is made once."""
@@ -256,7 +223,6 @@ class _Table:
         seed, mid = self.sampling.seed, self.sampling.mid
         others = int((~leaked).sum())
         difference = self._difference(number, leaked)
-        p = permutation_test(values, leaked, mid=mid, seed=seed)
         inside = math.nan
         if self.classes is not None:
             inside = permutation_test(values, leaked, self.classes, mid=mid, seed=seed)
@@ -266,7 +232,7 @@ class _Table:
             leaked=len(values) - others,
             others=others,
             difference=difference,
-            p=p,
+            p=permutation_test(values, leaked, mid=mid, seed=seed),
             adjusted=math.nan,
             within_classes=inside,
             within_classes_adjusted=math.nan,

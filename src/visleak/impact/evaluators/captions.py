@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,8 @@ class Captions:
         """Return those captions that are used."""
         if which == ALL:
             return self
-        number = 1 if which == FIRST else int(which) if _is_number(which) else 0
+        digits = which.isascii() and which.isdecimal() and len(which) < 6
+        number = 1 if which == FIRST else int(which) if digits else 0
         if number < 1:
             raise UsageError(f"--caption must be {FIRST}, {ALL} or a number from 1; got {which!r}")
         seen: Counter[str] = Counter()
@@ -92,10 +93,6 @@ class Captions:
             )
         ids, texts = (tuple(column[place] for place in kept) for column in (self.ids, self.texts))
         return Captions(ids, texts, self.empty, self.source)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 6
 
 
 def captions_of(images: ImageSet) -> Captions:
@@ -143,8 +140,7 @@ def _collected(rows: Iterable[Row], source: str) -> Captions:
 
 
 def _of_csv(path: Path) -> Iterable[Row]:
-    table = read_csv(path)
-    return _of_columns(path, table)
+    return _of_columns(path, read_csv(path))
 
 
 def _of_parquet(path: Path) -> Iterable[Row]:
@@ -163,12 +159,11 @@ def _of_columns(path: Path, table: pa.Table) -> Iterable[Row]:
     return zip(ids.to_pylist(), text_column(texts, names[1]).to_pylist(), strict=True)
 
 
-def _column(path: Path, names: Iterable[str], usual: tuple[str, ...]) -> str:
-    there = list(names)
-    found = next((name for name in usual if name in there), None)
+def _column(path: Path, names: Sequence[str], usual: tuple[str, ...]) -> str:
+    found = next((name for name in usual if name in names), None)
     if found is None:
         raise VisleakError(
-            f"--captions {path} has no column {usual[0]!r}; it has {', '.join(there)}"
+            f"--captions {path} has no column {usual[0]!r}; it has {', '.join(names)}"
         )
     return found
 

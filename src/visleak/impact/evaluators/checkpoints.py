@@ -129,10 +129,6 @@ def read_weights(path: Path, what: str) -> dict[str, Tensor]:
         raise VisleakError(
             f"{what}: {path} holds no tensors by name; save the state_dict of the network"
         )
-    return _unprefixed(tensors)
-
-
-def _unprefixed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in tensors)), ""):
         tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
     return tensors

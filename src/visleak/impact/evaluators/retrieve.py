@@ -110,7 +110,9 @@ def retrieve(
     refuse_embeddings(images)
     given = captions_of(images) if captions is None else read_captions(Path(captions))
     kept = given.chosen(caption)
-    _refuse_strangers(kept, images.ids)
+    # before a model is loaded
+    if set(kept.ids).isdisjoint(images.ids.to_pylist()):
+        raise _strangers(kept.ids[0], images.ids)
     towers = load_vision_language(model, **options)
     read = towers.texts.encode(
         kept.texts, lambda done, total: progress("reading captions", done, total)
@@ -189,12 +191,6 @@ def retrieve_stored(
         tuple(_lost(captions)),
     )
     return _found(search, target, progress, seed, force)
-
-
-def _refuse_strangers(captions: Captions, ids: pa.StringArray) -> None:
-    """Refuse captions of other images only, before a model is loaded."""
-    if set(captions.ids).isdisjoint(ids.to_pylist()):
-        raise _strangers(captions.ids[0], ids)
 
 
 def _strangers(owner: str, ids: pa.StringArray) -> VisleakError:

@@ -214,15 +214,11 @@ def _translated(own: Labels, mine: Int64, known: Bool) -> tuple[Int64, Bool]:
     if not fitted.any():
         return mine, held_out
     size = int(mine[known].max()) + 1
-    counts = _confusion(mine[fitted], own.theirs[fitted], size)
+    width = int(own.theirs[fitted].max()) + 1
+    cells = np.bincount(mine[fitted] * width + own.theirs[fitted], minlength=size * width)
+    counts = cells.reshape(size, width)
     matched = counts.argmax(axis=1)[np.where(known, mine, 0)]
     return np.asarray(np.where(known, matched, -1)), held_out
-
-
-def _confusion(one: Int64, other: Int64, rows: int) -> Int64:
-    """Return how often each two classes co-occur, (rows, classes of the other)."""
-    width = int(other.max()) + 1
-    return np.bincount(one * width + other, minlength=rows * width).reshape(rows, width)
 
 
 def _exceeds(moved: Bool, right: Bool) -> float:
