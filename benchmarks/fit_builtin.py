@@ -86,7 +86,7 @@ def make_thresholds(data: Path) -> dict:
         found = calibrate(images, BuiltinEncoder(), fpr=(HARD_RATE, SOFT_RATE))
     for note in found.notes:
         print(note)
-    entry = found.entry()
+    (entry,) = found.as_dict()["encoders"].values()
     # a path of the machine it was made on says nothing
     del entry["name"], entry["calibration"]["source"]
     return entry

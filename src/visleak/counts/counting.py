@@ -266,19 +266,8 @@ KIND: Final = "visleak counts"  # kind of the document of counts
 
 #: Columns of the pairs that counts and the cards of examples need.
 COLUMNS: Final = (
-    "query_set",
-    "query",
-    "reference_set",
-    "reference",
-    "similarity",
-    "view",
-    "matrix",
-    "grade",
-    "query_label",
-    "reference_label",
-    "coverage",
-    "machine_grade",
-    "judged",
+    *("query_set", "query", "reference_set", "reference", "similarity", "view", "matrix"),
+    *("grade", "query_label", "reference_label", "coverage", "machine_grade", "judged"),
 )
 
 

@@ -6,17 +6,22 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from visleak.counts.counting import Counts, Example
-from visleak.counts.figures import classes_figure, types_figure
+from visleak.counts.counting import Counts, Example, SetCounts, State
 from visleak.errors import UsageError, VisleakError
 from visleak.gallery import ImageLoader, decoded, relation, write_card
 from visleak.records import Bytes8
+from visleak.reporting.charts import Bar, bar_chart
 from visleak.storage import write_bytes, write_csv, write_json
 
 COUNTS: Final = "counts.json"
 EXAMPLE: Final = "example"
 TYPES: Final = ("set", "kind", "grade", "pairs", "images", "machine_pairs", "machine_images")
 CLASSES: Final = ("set", "class", "images", "machine_images", "of")
+
+MOST_CLASSES: Final = 12  # most classes of a drawing; the table has all
+
+#: What the kinds of duplicates are called.
+KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
 def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tuple[Path, ...]:
@@ -74,13 +79,8 @@ def _types(counts: Counts) -> Iterator[tuple[str, ...]]:
         for kind, after in own.after.kinds.items():
             before = own.before.kinds[kind]
             for grade in counts.grades:
-                numbers = (
-                    after.pairs[grade],
-                    after.images[grade],
-                    before.pairs[grade],
-                    before.images[grade],
-                )
-                yield own.query_set, kind, grade, *map(str, numbers)
+                counted = (after.pairs, after.images, before.pairs, before.images)
+                yield own.query_set, kind, grade, *(str(each[grade]) for each in counted)
 
 
 def _classes(counts: Counts) -> Iterator[tuple[str, ...]]:
@@ -101,3 +101,37 @@ def _draw(example: Example, path: Path, pixels: Mapping[tuple[str, str], Bytes8]
     line = f"{row['query_set']}: {row['query']}   {row['reference_set']}: {row['reference']}"
     write_card(path, query, reference, relation(row), title=title, lines=[line])
     return True
+
+
+# -- figures: per type (figure 4 of the paper) and per class (table 1) ----------------------------
+
+
+def types_figure(counts: Counts) -> bytes:
+    """Draw the pairs of each kind by type, automatic grades above those after review."""
+    bars = [_bar(*row) for own in counts.sets for row in _rows(own, counts)]
+    return bar_chart(bars, "types", label="pairs", legend=counts.grades)["svg"]
+
+
+def _bar(name: str, counted: Mapping[str, int]) -> Bar:
+    note = " + ".join(f"{count:,}" for count in counted.values())
+    note += f" = {sum(counted.values()):,}" if len(counted) > 1 else ""
+    return Bar(name, note, tuple(counted.items()))
+
+
+def _rows(own: SetCounts, counts: Counts) -> Iterator[tuple[str, dict[str, int]]]:
+    before = f"{own.query_set}: " if len(counts.sets) > 1 else ""
+    states: list[tuple[str, State]] = [("", own.after)]
+    if counts.review is not None:
+        states = [(", machine alone", own.before), (", after review", own.after)]
+    for kind in own.after.kinds:
+        for words, state in states:
+            yield f"{before}{KINDS[kind]}{words}", dict(state.kinds[kind].pairs)
+
+
+def classes_figure(own: SetCounts) -> bytes | None:
+    """Draw a test set's images with a duplicate by class; ``None`` where no class has any."""
+    rows = [(c.name or "(no label)", {"total": c.images}) for c in own.classes if c.images]
+    if not rows:
+        return None
+    bars = [_bar(*row) for row in rows[:MOST_CLASSES]]
+    return bar_chart(bars, f"classes {own.query_set}", label="images with a duplicate")["svg"]

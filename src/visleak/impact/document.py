@@ -61,10 +61,6 @@ _COMPARISONS: Final = (
     *("twinned", "twins", "twinned_score", "twinned_difference", "twinned_difference_low"),
     *("twinned_difference_high", "p_twinned", "p_twinned_holm"),
 )
-_FLIPS: Final = (
-    *("metric", "leak", "first", "second", "original", "fair"),
-    *("flipped", "chance", "behind", "images"),
-)
 _GAPS: Final = (
     *("model", "metric", "images", "original", "original_low", "original_high"),
     *("fair", "fair_low", "fair_high", "gap", "gap_low", "gap_high"),
@@ -107,32 +103,19 @@ def files(result: Impact) -> dict[str, File]:
 
 def _stored(result: Impact) -> dict[str, pa.Table]:
     """Return the tables of files: numbers as they are, in the metric's unit."""
-    effects = result.effects
+    rows = [(effect, row) for effect in result.effects for row in effect.rows]
+    compared = [(effect, each) for effect in result.effects for each in effect.comparisons]
+    # without `dominated` and `twinned`, which are last
+    effects = [(e.model, e.metric, e.lower, *_flat(row)[:-1]) for e, row in rows]
+    comparisons = [
+        (e.model, e.metric, *_flat(replace(each, twinned=None))[:-1], *_twins(each.twinned))
+        for e, each in compared
+    ]
     return {
-        "impact.csv": _arrow(
-            _EFFECTS,
-            [
-                # without `dominated`, which is last
-                (effect.model, effect.metric, effect.lower, *_flat(row)[:-1])
-                for effect in effects
-                for row in effect.rows
-            ],
-        ),
-        "comparisons.csv": _arrow(
-            _COMPARISONS,
-            [
-                (
-                    effect.model,
-                    effect.metric,
-                    *_flat(replace(each, twinned=None))[:-1],
-                    *_twins(each.twinned),
-                )
-                for effect in effects
-                for each in effect.comparisons
-            ],
-        ),
-        "flips.csv": _arrow(_FLIPS, [_flat(flip) for flip in result.flips]),
-        "gaps.csv": _arrow(_GAPS, [_flat(gap) for gap in result.gaps]),
+        "impact.csv": _arrow(_EFFECTS, effects),
+        "comparisons.csv": _arrow(_COMPARISONS, comparisons),
+        "flips.csv": _arrow([each.name for each in fields(Flip)], list(map(_flat, result.flips))),
+        "gaps.csv": _arrow(_GAPS, list(map(_flat, result.gaps))),
     }
 
 
@@ -140,11 +123,9 @@ def _flat(value: object) -> tuple[object, ...]:
     """Return the fields of a record in their order, and those of records and tuples in it."""
     if is_dataclass(value):
         value = tuple(getattr(value, each.name) for each in fields(value))
-    return (
-        tuple(each for part in value for each in _flat(part))
-        if isinstance(value, tuple)
-        else (value,)
-    )
+    if not isinstance(value, tuple):
+        return (value,)
+    return tuple(each for part in value for each in _flat(part))
 
 
 def _twins(twins: MatchedComparison | None) -> tuple[object, ...]:

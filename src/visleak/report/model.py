@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from visleak.counts import Counts, Example, count
-from visleak.counts.figures import classes_figure, types_figure
+from visleak.counts.writing import classes_figure, types_figure
 from visleak.formats.listing import describe_skipped
 from visleak.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.pipeline import chance

@@ -157,19 +157,13 @@ class Robustness:
 
     def as_dict(self) -> dict[str, object]:
         """Return what ``robustness.json`` holds."""
+        same = ("version", "headline", "source", "references", "queries", "seed", "twins")
         return {
             "schema": SCHEMA,
             "kind": "robustness",
-            "version": self.version,
-            "headline": self.headline,
+            **{name: getattr(self, name) for name in (*same, "unreadable")},
             "set": self.collection,
-            "source": self.source,
-            "references": self.references,
-            "queries": self.queries,
-            "seed": self.seed,
-            "twins": self.twins,
             "twins_by_pictures": self.graded,
-            "unreadable": self.unreadable,
             "constants": dict(CONSTANTS),
             "conditions": {
                 c.name: {"group": c.group, "what": c.description} for c in self.conditions

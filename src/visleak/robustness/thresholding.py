@@ -114,35 +114,28 @@ class Calibration:
                 )
         return result
 
-    def entry(self) -> dict[str, object]:
-        """Return what the file holds for the encoder."""
-        return {
+    def as_dict(self) -> dict[str, object]:
+        """Return the file: entries keyed by the encoder's digest."""
+        same = ("source", "images", "unreadable", "queries", "seed", "version", "date")
+        about = {
+            **{name: getattr(self, name) for name in same},
+            "set": self.collection,
+            "twins_left_out": self.twins,
+            "twins_by_pictures": self.graded,
+            "conditions": [condition.name for condition in self.conditions],
+            "constants": dict(CONSTANTS),
+            "confidence": CONFIDENCE,
+            "hard": self.hard.as_dict(),
+            "soft": self.soft.as_dict(),
+        }
+        entry = {
             "name": self.encoder,
             "hard": self.hard.threshold,
             "soft": self.soft.threshold,
             "provenance": self.provenance,
-            "calibration": {
-                "set": self.collection,
-                "source": self.source,
-                "images": self.images,
-                "unreadable": self.unreadable,
-                "queries": self.queries,
-                "seed": self.seed,
-                "twins_left_out": self.twins,
-                "twins_by_pictures": self.graded,
-                "conditions": [condition.name for condition in self.conditions],
-                "constants": dict(CONSTANTS),
-                "confidence": CONFIDENCE,
-                "hard": self.hard.as_dict(),
-                "soft": self.soft.as_dict(),
-                "version": self.version,
-                "date": self.date,
-            },
+            "calibration": about,
         }
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the file: entries keyed by the encoder's digest."""
-        return {"kind": KIND, "schema": SCHEMA, "encoders": {self.digest: self.entry()}}
+        return {"kind": KIND, "schema": SCHEMA, "encoders": {self.digest: entry}}
 
 
 def _rate(level: Level) -> str:
