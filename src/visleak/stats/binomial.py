@@ -21,9 +21,6 @@ def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> flo
     ``1 - confidence``. 1 where ``k`` is ``n`` or nothing was seen.
 
     Source: Clopper & Pearson 1934, "The use of confidence or fiducial limits".
-
-    >>> round(clopper_pearson_upper(0, 1_000_000) * 1_000_000, 3)
-    2.996
     """
     check_counts(k, n, confidence)
     return 1.0 if k == n else float(beta.ppf(confidence, k + 1, n - k))
@@ -41,9 +38,6 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
 
     Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables",
     theorem 1.
-
-    >>> round(chernoff_upper(0.0, 250), 5), round(clopper_pearson_upper(0, 250), 5)
-    (0.01191, 0.01191)
     """
     if not 0.0 <= rate <= 1.0:
         raise UsageError(f"rate must lie between 0 and 1; got {rate}")
@@ -69,9 +63,6 @@ def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) ->
     needs no assumption about the pairs of an image, and so is wide.
 
     ``rate``: mean over the pairs, in [0, 1]; a pair may count by parts.
-
-    >>> round(clustered_upper(0.0, 500), 5)
-    0.01191
     """
     if images < 0:
         raise UsageError(f"images must be 0 or more; got {images}")

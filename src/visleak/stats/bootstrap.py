@@ -44,10 +44,6 @@ def bca_mean(
 
     Source: Efron 1987, "Better bootstrap confidence intervals"; Efron & Tibshirani 1993, "An
     introduction to the bootstrap", section 14.3.
-
-    >>> low, high = bca_mean(np.arange(101) ** 2)
-    >>> 2700 < low < 2900, 3800 < high < 4100
-    (True, True)
     """
     _check(confidence, resamples)
     column = np.sort(_column("values", values))
@@ -75,11 +71,6 @@ def bca_difference(
 
     Source: as in :func:`bca_mean`; the acceleration of several samples is that of Efron &
     Tibshirani 1993, equation 15.36.
-
-    >>> first, second = np.arange(40) / 40, np.arange(30) / 60
-    >>> low, high = bca_difference(first, second)
-    >>> 0.12 < low < 0.16, 0.33 < high < 0.37
-    (True, True)
     """
     _check(confidence, resamples)
     columns = [np.sort(_column("first", first)), np.sort(_column("second", second))]
@@ -115,11 +106,6 @@ def bca_weighted_mean(
     fewer than two rows count or their values are all equal.
 
     Source: as in :func:`bca_mean`.
-
-    >>> values = np.arange(50) / 50
-    >>> low, high = bca_weighted_mean(values, 1 + values)
-    >>> 0.45 < low < 0.48, 0.61 < high < 0.65
-    (True, True)
     """
     _check(confidence, resamples)
     column, weight = weighted_columns(_column("values", values), weights)

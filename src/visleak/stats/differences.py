@@ -21,9 +21,6 @@ def mcnemar_exact(only_before: int, only_after: int) -> float:
 
     Source: McNemar 1947, "Note on the sampling error of the difference between correlated
     proportions or percentages", in its exact binomial form.
-
-    >>> round(mcnemar_exact(1, 8), 4), mcnemar_exact(0, 0)
-    (0.0391, 1.0)
     """
     if only_before < 0 or only_after < 0:
         raise UsageError(f"counts must be 0 or more; got {only_before} and {only_after}")
@@ -42,9 +39,6 @@ def newcombe(
 
     Source: Newcombe 1998, "Interval estimation for the difference between independent
     proportions", method 10.
-
-    >>> tuple(round(end, 4) for end in newcombe((48, 80), (56, 70)))
-    (0.0524, 0.3339)
     """
     ends_before = wilson(*before, confidence)
     ends_after = wilson(*after, confidence)
@@ -68,9 +62,6 @@ def newcombe_paired(
 
     Source: Newcombe 1998, "Improved confidence intervals for the difference between binomial
     proportions based on paired data", method 10.
-
-    >>> tuple(round(end, 4) for end in newcombe_paired(20, 2, 12, 16))
-    (0.0562, 0.3292)
     """
     if min(both, only_before, only_after, neither) < 0:
         raise UsageError(

@@ -53,9 +53,6 @@ def is_dominated(values: Float64) -> bool:
 
     A resample has such a value not at all, once or several times, and an interval from that is
     meaningless: its ends are multiples of one number. Values between 0 and 1 bound their mean.
-
-    >>> is_dominated(np.array([1.0, 2.0, 3.0, 1e6])), is_dominated(np.array([0.0, 0.0, 1.0]))
-    (True, False)
     """
     if not len(values) or (values.min() >= 0.0 and values.max() <= 1.0):
         return False
@@ -81,11 +78,7 @@ def difference_of(part: Float64, rest: Float64, *, share: bool, seed: int = 0) -
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """Return an estimate times a number of 0 or more, ends and all.
-
-    >>> scaled(Estimate(0.1, 0.0, 0.2), 0.5)
-    Estimate(value=0.05, low=0.0, high=0.1)
-    """
+    """Return an estimate times a number of 0 or more, ends and all."""
     return Estimate(estimate.value * factor, estimate.low * factor, estimate.high * factor)
 
 

@@ -18,9 +18,6 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
     (n,): in [0, 1], none below its ``p``; NaN if ``p`` is.
 
     Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
-
-    >>> holm([0.01, float("nan"), 0.04, 0.03]).tolist()
-    [0.03, nan, 0.06, 0.06]
     """
     given = np.asarray(p, np.float64)
     if given.ndim != 1:

@@ -57,10 +57,6 @@ def permutation_test(
     Source: Fisher 1935, "The design of experiments", section 21; Lancaster 1961, "Significance
     tests in discrete distributions", for the mid-p value; Phipson & Smyth 2010, "Permutation
     P-values should never be zero".
-
-    >>> values, chosen = [1, 1, 1, 0, 0, 0, 0, 0], [True, True, True] + [False] * 5
-    >>> round(permutation_test(values, chosen, mid=False) * math.comb(8, 3), 6)
-    1.0
     """
     column, inside, group = _checked(values, chosen, strata, resamples)
     sizes = np.bincount(group)
@@ -154,10 +150,6 @@ def hypergeometric_sum(
 
     Returns the least number listed, and the probabilities of it and those that follow; they sum to
     1 up to rounding. What is not listed is rarer than :data:`LEAST`.
-
-    >>> least, probability = hypergeometric_sum([4, 2], [2, 1], [2, 1])
-    >>> least, [round(float(p), 4) for p in probability]
-    (0, [0.0833, 0.4167, 0.4167, 0.0833])
     """
     parts = [_one(*stratum) for stratum in zip(sizes, marked, drawn, strict=True)]
     while len(parts) > 1:
@@ -199,10 +191,6 @@ def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> I
     ``sizes`` (strata,): rows of each; those of the first come first. ``drawn`` (strata,): how many
     to draw of each, at most its size. Yields (block, ``drawn.sum()``): row numbers of some draws,
     stratum by stratum, in no order within; a block has as many draws as suit.
-
-    >>> drawn = np.concatenate(list(stratified_draws(np.array([3, 2]), np.array([3, 1]), 4)))
-    >>> np.sort(drawn[:, :3]).tolist() == [[0, 1, 2]] * 4, sorted({3, 4} | set(drawn[:, 3]))
-    (True, [3, 4])
     """
     rng = np.random.default_rng(seed)
     if drawn.sum() >= CROWD * len(sizes):

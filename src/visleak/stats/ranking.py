@@ -63,9 +63,6 @@ def auc(score: npt.ArrayLike, true: npt.ArrayLike) -> float:
     """Return the chance that a true row outranks a false one, ties counting half; NaN if none.
 
     By ranks (Mann & Whitney 1947); equal to the area under :func:`roc_points`.
-
-    >>> auc([3, 2, 2, 1], [True, True, False, False])
-    0.875
     """
     found = steps(score, true)
     trues, falses = int(found.true[-1]), int(found.false[-1])

@@ -16,9 +16,6 @@ def cluster_draws(clusters: int, resamples: int, seed: int = 0) -> Iterator[Int6
     """Yield how often each of the clusters is drawn, (clusters,), once a resample.
 
     Every resample draws as many clusters as there are, with replacement.
-
-    >>> [int(counts.sum()) for counts in cluster_draws(5, resamples=2)]
-    [5, 5]
     """
     if clusters < 1 or resamples < 1:
         raise UsageError(
@@ -46,10 +43,6 @@ def cluster_bootstrap(
     statistic.
 
     Source: Davison & Hinkley 1997, "Bootstrap methods and their application", section 3.8.
-
-    >>> value = np.array([0.0, 0.0, 1.0, 1.0])
-    >>> cluster_bootstrap(lambda rows: value[rows].mean(), [7, 7, 8, 8], resamples=50)
-    (0.0, 1.0)
     """
     if not 0.0 < confidence < 1.0:
         raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")

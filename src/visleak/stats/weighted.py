@@ -32,9 +32,6 @@ def weighted_wilson(
     intervals for proportions with small expected number of positive counts estimated from survey
     data", for the other size, with the variance of a ratio by linearisation (Cochran 1977,
     "Sampling techniques", section 6.3).
-
-    >>> tuple(round(end, 4) for end in weighted_wilson([0, 1, 1, 1], [1, 1, 1, 3]))
-    (0.31, 0.9823)
     """
     check_confidence(confidence)
     column, weight = weighted_columns(values, weights)
