@@ -140,14 +140,3 @@ def test_names_in_any_order_lead_back_to_their_outputs(order, data):
     made = classes_of(5, labels(*spelt), tuple((name,) for name in order))
     assert made.targets(labels(*spelt)).tolist() == list(range(5))
     assert made.names == tuple(spelt)
-
-
-def test_the_digest_is_of_the_names_in_their_order(tmp_path):
-    """So that two files of predictions can be told to speak of the same classes."""
-    file = tmp_path / "n.json"
-    digests = set()
-    for names in (["a", "b"], ["b", "a"]):
-        file.write_text(json.dumps(names))
-        digests.add(classes_of(2, None, None, file).digest)
-    assert len(digests) == 2
-    assert np.all([len(each) == 32 for each in digests])

@@ -93,29 +93,6 @@ def test_targets_that_are_refused(tmp_path):
         write_predictions(there / "below.parquet", ["1"], {}, {})
 
 
-def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch):
-    """A killed or failed run never leaves half a file, nor scraps beside it."""
-    path = write_predictions(tmp_path / "p.parquet", ["1"], {"x": np.ones(1)}, {})
-    before = path.read_bytes()
-    monkeypatch.setattr(predictions, "_ROWS", 2)
-
-    class Torn:
-        """Fails where its second part is asked for."""
-
-        def __len__(self):
-            return 4
-
-        def __getitem__(self, part):
-            if part.start:
-                raise KeyboardInterrupt
-            return np.ones(2)
-
-    with pytest.raises(KeyboardInterrupt):
-        write_predictions(path, ["1", "2", "3", "4"], {"x": Torn()}, {}, force=True)
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["p.parquet"]
-
-
 def test_unreadable_images_stand_beside(tmp_path):
     """And a list of an earlier run goes where there is nothing to list."""
     target = tmp_path / "p.parquet"

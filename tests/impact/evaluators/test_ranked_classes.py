@@ -64,9 +64,3 @@ def test_probabilities_are_taken_as_they_are():
     np.testing.assert_allclose(ranked(likely, some).confidence, within, rtol=1e-5)
     nothing = np.array([[0, 0, 1]], np.float32)
     assert ranked(nothing, np.array([True, True, False])).confidence.tolist() == [0.5]
-
-
-def test_large_outputs_do_not_overflow():
-    """Logits of a thousand."""
-    found = ranked(np.array([[1000, -1000, 999]], np.float32), np.ones(3, bool))
-    assert found.confidence[0] == pytest.approx(1 / (1 + np.exp(-1)))

@@ -52,27 +52,6 @@ def test_ranks_are_those_of_the_definition(seed, images, captions, width, kinds,
     assert ranks(sides, block).tolist() == counted(sides)
 
 
-def test_blocks_and_order_of_captions_change_no_rank():
-    """What a rank depends on is the collection, not how it lies in memory."""
-    sides = made(1, 150, 700, 64, 300)
-    found = ranks(sides)
-    order = np.random.default_rng(2).permutation(len(sides.captions))
-    shuffled = Sides(sides.images, sides.captions[order], sides.owner[order])
-    for block in (13, 64, 150, 4096):
-        np.testing.assert_array_equal(ranks(shuffled, block), found)
-
-
-def test_a_rank_depends_on_no_other_query():
-    """Or draws of the file's rows would not be the paper's draws of queries."""
-    sides = made(3, 40, 200, 32, 100)
-    chosen = np.array([3, 17, 25])
-    owner = np.full(len(sides.owner), -1)
-    for place, row in enumerate(chosen):
-        owner[sides.owner == row] = place
-    alone = ranks(Sides(sides.images[chosen], sides.captions, owner))
-    np.testing.assert_array_equal(alone, ranks(sides)[chosen])
-
-
 def test_nearly_equal_similarities_are_told_apart_exactly():
     """By less than a product in float32 could: sums of 512 numbers that differ in the last ones."""
     rng = np.random.default_rng(4)

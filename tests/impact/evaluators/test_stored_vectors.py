@@ -89,14 +89,6 @@ def test_vectors_without_a_direction_are_marked(tmp_path):
         read_image_vectors(str(tmp_path / "i.npy"))
 
 
-def test_the_digest_is_of_ids_and_vectors(tmp_path):
-    """Not of the form they were stored in."""
-    one = read_caption_vectors(npy(tmp_path))
-    assert read_caption_vectors(npz(tmp_path)).digest == one.digest
-    (tmp_path / "t.ids.txt").write_text("b.jpg\na.jpg\nc.jpg\n")
-    assert read_caption_vectors(str(tmp_path / "t.npy")).digest != one.digest
-
-
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [

@@ -38,17 +38,6 @@ def test_source_and_licence_come_along():
     assert content["permission"][0].startswith("Permission is hereby granted, free of charge")
 
 
-def test_open_clip_has_the_same():
-    """A copy of another library, where it is installed."""
-    try:
-        from open_clip import OPENAI_IMAGENET_TEMPLATES
-    except (ImportError, RuntimeError) as error:
-        pytest.skip(f"open_clip cannot be imported here ({type(error).__name__})")
-    assert [make("{}") for make in OPENAI_IMAGENET_TEMPLATES] == list(
-        load_templates("openai").sentences
-    )
-
-
 def test_a_name_is_put_in_as_it_is():
     """Braces in a name or a template are no fields of Python's format."""
     made = Templates("x", ("{} {0} {x.__class__}", "{}, {}")).prompts("a {} b")

@@ -112,20 +112,6 @@ def sorted_names(folder):
     return sorted(place.name.replace("_", " ") for place in folder.iterdir())
 
 
-def test_blocks_change_no_answer(monkeypatch):
-    """Nor does the order of the classes, where no two are equal."""
-    rng = np.random.default_rng(0)
-    pictures = rng.standard_normal((50, 12)).astype(np.float32)
-    classes = rng.standard_normal((7, 12))
-    whole = module.predicted(pictures, classes, 5.0)
-    monkeypatch.setattr(module, "BLOCK", 3)
-    parts = module.predicted(pictures, classes, 5.0)
-    np.testing.assert_array_equal(parts.best, whole.best)
-    np.testing.assert_allclose(parts.confidence, whole.confidence, rtol=1e-6)
-    turned = module.predicted(pictures, classes[::-1], 5.0)
-    np.testing.assert_array_equal(6 - turned.best, whole.best)
-
-
 def test_few_classes_and_equal_ones():
     """Of equal classes the first is first; places that are not there are marked."""
     found = module.predicted(
@@ -168,14 +154,3 @@ def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path):
             zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.parquet", **arguments)
     with pytest.raises(UsageError, match=r"written as \.parquet or \.csv"):
         zeroshot(images, "clip:nowhere/at-all", tmp_path / "p.txt")
-
-
-def test_a_set_of_which_nothing_can_be_read(clip_folder, tmp_path):
-    """No file is left behind."""
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "a.png").write_bytes(b"no picture")
-    (tmp_path / "c.txt").write_text("a\nb\n")
-    images = open_image_set(str(tmp_path / "set"))
-    with pytest.raises(VisleakError, match=r"none of the 1 images of set 'set' could be read"):
-        zeroshot(images, f"clip:{clip_folder}", tmp_path / "p.csv", classes=tmp_path / "c.txt")
-    assert not list(tmp_path.glob("p.*"))
