@@ -71,17 +71,6 @@ def test_what_is_asked_stands_in_the_result(folder, answers):
     assert effect.row("mine", "same label") is None
 
 
-def test_steps_are_told(folder, answers):
-    told: list[tuple[str, int, int]] = []
-    impact(folder, answers, FEW, progress=lambda *step: told.append(step))
-    assert list(dict.fromkeys(step for step, _, _ in told)) == [
-        "reading the audit",
-        "reading predictions",
-        "comparing",
-    ]
-    assert told[-1] == ("comparing", 3, 3)
-
-
 def test_a_note_counts_the_parts_that_are_too_small_to_draw_from(folder, answers):
     result = impact(folder, {"x": answers["x"]}, ImpactSettings(draws=3, size=10))
     # eight images leak, all with the same label, as hard, near or exact and so on

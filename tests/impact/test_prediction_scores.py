@@ -135,17 +135,6 @@ def test_whole_numbers_are_ids_in_decimal(tmp_path, kind, dictionary):
     assert accuracy(scores) == [1.0] * 20
 
 
-def test_one_row(tmp_path):
-    """A file of one wrong answer is a file."""
-    for file in (
-        as_csv(tmp_path / "m.csv", {"id": ["a"], "label": ["cat"], "prediction": ["dog"]}),
-        as_npz(tmp_path / "m.npz", {"id": ["a"], "label": ["cat"], "prediction": ["dog"]}),
-    ):
-        scores, notes = scores_of(file, benchmark(["a"], ["cat"]))
-        assert accuracy(scores) == [0.0]
-        assert "1 of 1 predictions (100.0 %) are not a label of its column `label`" in notes[0]
-
-
 def test_the_model_is_called_after_its_file(tmp_path):
     """A name that is given wins; control characters never reach the notes."""
     file = as_csv(tmp_path / "res.net.csv", {"id": IDS[:19], "correct": [1] * 19})

@@ -40,15 +40,6 @@ def test_the_example_by_hand():
     assert np.isnan(holm([math.nan])).all()
 
 
-def test_false_alarms_of_a_family_are_rare():
-    """Twelve tests of nothing, of which neighbours are the same test: 5 % of families alarm."""
-    rng = np.random.default_rng(0)
-    families = np.repeat(rng.random((4000, 6)), 2, axis=1)
-    alarms = np.mean([(holm(family) <= 0.05).any() for family in families])
-    assert alarms <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 4000)
-    assert np.mean((families <= 0.05).any(axis=1)) > 0.2  # what it is for
-
-
 @pytest.mark.parametrize(
     ("p", "said"),
     [

@@ -13,7 +13,7 @@ from PIL import Image
 
 import toy_clip
 from visleak.encoders.vision_language import load_text_tower
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.impact.evaluators import zeroshot as module
 from visleak.impact.evaluators.zeroshot import load_templates
