@@ -172,7 +172,6 @@ def test_examples_stand_at_percentiles(tmp_path):
 
 
 def test_what_has_no_grades(tmp_path):
-    """Without verification there is nothing to count, until people judge."""
     ungraded = [Pair("c0", "t0", None)]
     folder = split_audit(tmp_path / "a", TEST, TRAIN, ungraded, verified=False)
     with pytest.raises(UsageError, match="audited without verification, so no pair has a grade"):

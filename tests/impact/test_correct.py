@@ -35,7 +35,6 @@ def in_blocks(values, size, classes=None):
 
 @pytest.mark.parametrize("size", [1, 7, 500])
 def test_top_k_equals_scikit_learn(size):
-    """Without ties there is one answer, whatever the blocks."""
     random = np.random.default_rng(0)
     values = random.permuted(np.tile(np.arange(30.0), (500, 1)), axis=1)
     label = random.integers(0, 30, 500)
@@ -65,7 +64,6 @@ def test_places_are_those_of_a_stable_sort(values):
 
 
 def test_minus_infinity_is_a_score():
-    """Logarithms of probabilities are often so; only the order counts."""
     values = np.array([[-np.inf, 0.0], [-np.inf, -np.inf]])
     found = correct_scores(in_blocks(values, 9), np.arange(2), truth_of(["1", "0"]))
     assert found.correct.first.tolist() == [1.0, 1.0]

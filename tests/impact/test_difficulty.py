@@ -28,7 +28,6 @@ FEW = Sampling(draws=2)
     grades=st.sampled_from([0, 2, 5]),
 )
 def test_twins_are_others_of_the_class_and_used_once(seed, count, share, grades):
-    """Whatever the difficulty: continuous, in a few grades, or not known."""
     rng = np.random.default_rng(seed)
     difficulty = rng.integers(0, grades, count).astype(float) if grades else rng.random(count)
     difficulty[rng.random(count) < 0.1] = np.nan

@@ -103,7 +103,6 @@ def test_other_metrics_are_bootstrapped_and_shown_as_they_are():
 
 
 def test_few_draws_have_a_deviation_and_no_interval():
-    """Between the percentiles of ten draws lie fewer than eight of ten others."""
     values, leaked = [1] * 60 + [0] * 40, [True] * 20 + [False] * 80
     for draws in (10, 39, 40):
         (effect,) = effects_of(made(leaked), [scored(values)], Sampling(draws=draws))
@@ -167,7 +166,6 @@ def test_holm_corrects_over_all_models_and_leaks():
 
 
 def test_leaks_of_the_same_images_are_one_test():
-    """Or a name more would weaken every other test."""
     mask = np.arange(200) < 40
     base, kind = made(list(mask)), np.where(mask, 2, -1).astype(np.int8)
     twice = tuple(Leak(name, mask, kind) for name in ("near or exact", "near only"))

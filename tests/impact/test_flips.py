@@ -107,7 +107,6 @@ def test_the_gap_counts_images_that_changed_sides():
 
 
 def test_of_a_metric_of_which_less_is_better_one_is_an_error():
-    """A column of errors says the same as one of right answers."""
     right = [np.array([1, 1, 1, 1, 0, 0, 1]), np.array([1, 0, 0, 1, 1, 0, 1])]
     told = gap_of(scored("m", right[0]), scored("m", right[1]), "accuracy")
     wrong = [scored("m", 1.0 - values, lower=True) for values in right]

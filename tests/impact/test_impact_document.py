@@ -132,7 +132,6 @@ def test_the_best_of_a_column_is_bold():
 
 @given(st.integers(1, 11), st.integers(1, 8))
 def test_no_table_is_wider_than_a_page(models, metrics):
-    """Every score of every model is in one table of scores."""
     effects = [
         effect_of(TABLE_2, 0, f"m{model}", f"s{metric}")
         for model in range(models)
@@ -232,7 +231,6 @@ def test_models_that_keep_their_order_are_counted():
 
 
 def test_a_terminal_shows_cumulative_leaks_of_several_models():
-    """And names the others; of one score all leaks are shown."""
     rows = ("hard", "exact", "mine")
     effects = [
         replace(e, rows=(e.rows[0], *(replace(e.rows[1], leak=leak) for leak in rows)))
@@ -279,7 +277,6 @@ def out(tmp_path_factory):
 
 @pytest.mark.parametrize("make", [table_2, table_3, table_4, cifair, hostile])
 def test_what_was_written_comes_back(make, tmp_path):
-    """NaN by NaN: numbers that are not known are null in the file."""
     made = make()
     # a NaN equals nothing, its text does
     assert repr(read_impact(write(made, tmp_path))) == repr(made)
@@ -388,7 +385,6 @@ def test_points_are_errors_where_both_are_known():
 
 
 def test_a_page_has_the_panels_of_three_leaks():
-    """That of the headline among them; the title says how many there are."""
     made = cifair()
     (each,) = made.effects[0].comparisons
     names = ["hard", "hard or soft", "soft only", "exact", "near or exact"]

@@ -92,7 +92,6 @@ def test_a_share_below_95_percent_never_looks_enough():
 
 
 def test_partial_answers_get_a_hint_too():
-    """One id matches, the others have lost their folder."""
     ids = pa.array([IDS[0], *(i.removeprefix("test/") for i in IDS[1:])])
     found = match(ids, benchmark(), "f")
     with pytest.raises(VisleakError, match="ids agree without their folders: write them as"):
@@ -107,7 +106,6 @@ def test_no_answer_at_all_is_refused_even_if_partial_is_allowed():
 
 
 def test_answers_for_other_images_are_said():
-    """Louder where they are most of the file."""
     ids = pa.array([*IDS, "x"])
     (note,) = unknown_note(match(ids, benchmark(), "f"), ids, benchmark())
     assert note == (

@@ -167,7 +167,6 @@ class Boom:
 
 
 def test_pickles_in_an_npz_are_never_loaded(tmp_path):
-    """Neither as a column nor in an array that nobody asks for."""
     trace = tmp_path / "trace"
     boom = np.array([Boom(trace)] * 20, dtype=object)
     said = "holds Python objects, which are never loaded; save it as numbers or text, such as np.ar"
@@ -269,7 +268,6 @@ def said_of(path):
 
 
 def test_damage_anywhere_is_one_line_or_harmless(tmp_path):
-    """Bytes changed or cut off: never another error, never a hang."""
     scores = np.tile(np.eye(2), (10, 1))
     columns = {"id": IDS, "prediction": LABELS, "ap": [0.5] * 20}
     files = [

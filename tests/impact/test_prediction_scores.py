@@ -136,7 +136,6 @@ def test_whole_numbers_are_ids_in_decimal(tmp_path, kind, dictionary):
 
 
 def test_the_model_is_called_after_its_file(tmp_path):
-    """A name that is given wins; control characters never reach the notes."""
     file = as_csv(tmp_path / "res.net.csv", {"id": IDS[:19], "correct": [1] * 19})
     scores, notes = scores_of(file, benchmark())
     assert (scores.model, scores.file) == ("res.net", str(file))
@@ -158,7 +157,6 @@ def test_metrics_are_chosen_and_their_direction_kept(tmp_path):
 
 
 def test_columns_that_nothing_is_made_of_are_said(tmp_path):
-    """A cell that is no number may be a typing error, so the first is shown."""
     columns = {"id": IDS, "correct": [1] * 20, "ap": [0.5, "O.5"] * 10, "note": ["x"] * 20}
     _, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
     assert notes == ("a: columns that are not metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
@@ -217,7 +215,6 @@ def test_labels_that_are_no_class_count_as_wrong(tmp_path):
 
 
 def test_classes_without_names_are_called_by_number(tmp_path):
-    """As an array of logits and one of label indices are saved by most."""
     columns = {"id": IDS, "scores": np.tile(np.eye(2), (10, 1)), "label": [0, 1] * 10}
     scores, notes = scores_of(as_npz(tmp_path / "a.npz", columns), benchmark())
     assert (accuracy(scores), notes) == ([1.0] * 20, ())
@@ -307,7 +304,6 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path, columns, asked, said
 
 
 def test_predictions_need_labels(tmp_path):
-    """Another metric of the file can be asked for instead."""
     file = as_csv(tmp_path / "a.csv", {"id": IDS, "prediction": LABELS, "ap": [1] * 20})
     with pytest.raises(VisleakError) as caught:
         scores_of(file, benchmark(IDS, None))
@@ -332,7 +328,6 @@ def test_the_first_of_the_ranked_must_be_the_prediction(tmp_path):
 
 
 def test_short_lists_have_no_top_five(tmp_path):
-    """Two guesses say nothing about five."""
     lists = [[label, str(number)] for number, label in enumerate(LABELS)]
     file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
     scores, notes = scores_of(file, benchmark())

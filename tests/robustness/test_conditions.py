@@ -63,7 +63,6 @@ def test_a_result_is_a_picture_and_the_input_stays(condition, picture, others):
 
 @pytest.mark.parametrize("name", ["logo", "perspective", "crop-area-20", "collage"])
 def test_chance_differs_between_images(name, picture, others):
-    """One place for all images would test that place alone."""
     made_of = [CONDITIONS[name].of(picture, str(i), others) for i in range(12)]
     assert len({part.tobytes() for part in made_of if part is not None}) > 2
 
@@ -78,7 +77,6 @@ def test_tiny_pictures_are_changed_too(condition):
 
 
 def test_paper_changes_against_pillow(picture):
-    """Flips, crops and inversions by another library are the same pixels."""
     image = Image.fromarray(picture)
     height, width = picture.shape[:2]
     expected = {
@@ -106,7 +104,6 @@ def test_turns_are_clockwise_with_black_corners(degrees, picture):
 
 
 def test_a_quarter_turn_is_exact():
-    """The centre lies between pixels: half a pixel off would show here."""
     square = np.random.default_rng(3).integers(0, 256, (64, 64, 3), np.uint8)
     assert np.array_equal(changes.turned(square, 90)[1:-1, 1:-1], np.rot90(square, -1)[1:-1, 1:-1])
 
@@ -132,7 +129,6 @@ def test_noise_has_the_stated_level_and_seed():
 
 
 def test_gauss_has_sigma_three():
-    """The second moment of what a point becomes is sigma squared."""
     point = np.zeros((61, 61, 3), np.uint8)
     point[27:34, 27:34] = 255
     blurred = made("gauss", point)[..., 0].astype(float)
@@ -142,7 +138,6 @@ def test_gauss_has_sigma_three():
 
 
 def test_sizes_and_tints(picture):
-    """rs-n is a square; a tint is the luminance in one channel."""
     assert made("rs-128", picture).shape == (128, 128, 3)
     assert made("rs-256", picture).shape == (256, 256, 3)
     luma = picture.astype(float) @ (0.299, 0.587, 0.114)
@@ -154,7 +149,6 @@ def test_sizes_and_tints(picture):
 
 
 def test_jpeg_loses_more_at_lower_quality(picture):
-    """The numbers are qualities, in the right channel order."""
     errors = [
         np.abs(made(f"jpeg-{quality}", picture).astype(int) - picture).mean()
         for quality in (5, 10, 30, 50, 70, 90)
@@ -188,13 +182,11 @@ def test_the_picture_is_still_there(picture, others):
 
 @pytest.mark.parametrize(("name", "most"), [("text", 0.3), ("logo", 0.1)])
 def test_an_overlay_covers_a_part(name, most, picture):
-    """Something is laid over, and most of the image is left alone."""
     changed = (made(name, picture) != picture).any(axis=2).mean()
     assert 0.02 < changed < most
 
 
 def test_aspect_keeps_the_area(picture):
-    """Wider by half, no larger."""
     result = made("aspect", picture)
     ratio = (result.shape[1] / result.shape[0]) / (picture.shape[1] / picture.shape[0])
     assert abs(ratio - CONSTANTS["stretch"]) < 0.02
@@ -202,20 +194,17 @@ def test_aspect_keeps_the_area(picture):
 
 
 def test_a_collage_needs_three_others(picture, others):
-    """A set of two images cannot be tiled: counted, not broken."""
     assert CONDITIONS["collage"].of(picture, "a", others[:2]) is None
     assert CONDITIONS["collage"].others == 3
 
 
 def test_bounded_keeps_small_pictures():
-    """Nothing is enlarged."""
     small = np.zeros((40, 500, 3), np.uint8)
     assert bounded(small) is small
     assert bounded(np.zeros((2000, 400, 3), np.uint8)).shape == (500, 100, 3)
 
 
 def test_names_and_groups():
-    """Groups stand for their members, in the order of the tables."""
     assert named(["all"]) == (*PAPER, *BEYOND)
     assert named(["paper", "text"]) == (*PAPER, CONDITIONS["text"])
 
@@ -228,7 +217,6 @@ def test_names_and_groups():
     ],
 )
 def test_unknown_conditions_are_refused(names, said):
-    """One line that says what there is."""
     with pytest.raises(UsageError, match=said) as caught:
         named(names)
     assert "\n" not in str(caught.value)

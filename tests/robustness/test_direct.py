@@ -44,7 +44,6 @@ def made():
 
 
 def test_copies_are_twins(made):
-    """Equal content is one image, whatever its id."""
     twins = made[4]
     assert (twins.left.tolist(), twins.right.tolist()) == ([4], [14])
     assert twins.of([4]) == {4, 14}
@@ -79,7 +78,6 @@ def by_hand(made):
 
 @pytest.mark.parametrize("blocks", [(256, 4096), (5, 3), (1, 1)])
 def test_every_pair_is_counted_once(made, blocks, monkeypatch):
-    """Block sizes only bound memory."""
     monkeypatch.setattr(direct, "QUERY_BLOCK", blocks[0])
     monkeypatch.setattr(direct, "REFERENCE_BLOCK", blocks[1])
     encoder, changed, queries, whole, twins = made
@@ -109,7 +107,6 @@ def test_every_pair_is_counted_once(made, blocks, monkeypatch):
 
 
 def test_the_largest_wrong_pairs_carry_their_names(made):
-    """The two images of a wrong pair can be looked at."""
     encoder, changed, queries, whole, twins = made
     found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
     place = {int(p): at for at, p in enumerate(whole.rows)}
@@ -138,7 +135,6 @@ def test_a_collage_shows_three_others_of_the_set(made):
 
 
 def test_the_draw_is_seeded():
-    """And takes all where there are few."""
     rows = np.arange(50)
     assert drawn(rows, 10, 1).tolist() == drawn(rows, 10, 1).tolist()
     assert drawn(rows, 10, 1).tolist() != drawn(rows, 10, 2).tolist()

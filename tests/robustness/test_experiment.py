@@ -79,7 +79,6 @@ def test_the_pipeline_finds_what_a_fingerprint_cannot(result):
 
 
 def test_order_and_share_do_not_change_a_picture(folder, result):
-    """Fewer queries, other conditions beside: the figures of a pair stay."""
     fewer = robustness(
         folder, [TinyEncoder()], conditions=["red"], queries=3, seed=5, verify=False, cache=None
     )
@@ -90,7 +89,6 @@ def test_order_and_share_do_not_change_a_picture(folder, result):
 
 
 def test_json_tables_and_plots(written, result):
-    """Everything is there, well-formed, and says the same."""
     content = json.loads((written / "robustness.json").read_text())
     assert content["schema"] == 1
     assert content["constants"]["noise_sigma"] == 25
@@ -111,7 +109,6 @@ def test_json_tables_and_plots(written, result):
 
 
 def test_every_changed_picture_has_its_row(written, result):
-    """The figures are counts of these rows; sizes are of the changed images."""
     table = pq.read_table(written / "queries.parquet").to_pylist()
     assert len(table) == 2 * (5 * 6 + 2)
     for tested in result.encoders:
@@ -147,7 +144,6 @@ def test_queries_may_be_named(folder):
 
 
 def test_the_same_result_gives_the_same_bytes(written, result):
-    """No date, no random ids."""
     again = write(result, written.parent / "again")
     for path in sorted(written.iterdir()):
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
@@ -166,7 +162,6 @@ def test_the_same_result_gives_the_same_bytes(written, result):
     ],
 )
 def test_what_cannot_be_is_refused(given, kind, said):
-    """One line that says what, where, what to do."""
     call = {"source": blobs(3), "encoders": [TinyEncoder()], "conditions": ["original"]} | given
     with pytest.raises(kind) as caught:
         robustness(**call, verify=False, cache=None)

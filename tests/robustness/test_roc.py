@@ -30,7 +30,6 @@ def streamed(positives, others, *thresholds):
 
 @given(VALUES, VALUES)
 def test_auc_is_that_of_all_pairs(positives, others):
-    """Ties count half; the order of the stream does not matter."""
     found = streamed(positives, others)
     score = np.concatenate([positives, others])
     true = np.arange(len(score)) < len(positives)
@@ -52,7 +51,6 @@ def test_counts_at_thresholds(positives, others, asked):
 
 @given(VALUES, VALUES)
 def test_points_are_the_exact_ones(positives, others):
-    """At every true pair the two rates are counts."""
     fpr, tpr, threshold = streamed(positives, others).points()
     for x, y, at in zip(fpr, tpr, threshold, strict=True):
         assert x == (others >= at).mean()
@@ -79,7 +77,6 @@ def test_pooled_is_as_if_counted_together():
 
 
 def test_nothing_to_compare_is_unknown():
-    """A set of one image and its twins has no wrong pairs."""
     found = streamed(np.array([0.5], np.float32), np.empty(0, np.float32))
     assert math.isnan(found.auc)
     assert found.total == 0
@@ -90,7 +87,6 @@ def test_nothing_to_compare_is_unknown():
     st.integers(1, 12),
 )
 def test_the_keeper_keeps_the_largest(rows, count):
-    """Of equal ones those of the lowest rows, however they come in."""
     keeper = Keeper(count)
     numbered = [(np.float32(s), q, r) for r, (s, q) in enumerate(rows)]
     for part in np.array_split(np.arange(len(rows)), 4):

@@ -132,7 +132,6 @@ def test_near_copies_are_found_by_looking(natural):
 
 
 def test_the_file_serves_its_encoder_only(found, tmp_path):
-    """Keyed by digest, with all that a reader may ask."""
     path = tmp_path / "thresholds.json"
     write_json(path, found.as_dict())
     entry = read_thresholds(path, TinyEncoder())
@@ -169,14 +168,12 @@ def test_the_lowest_step_that_leaves_few_enough(values, allowed):
     ],
 )
 def test_rates_that_cannot_be_are_refused(given, said):
-    """One line each."""
     with pytest.raises(UsageError) as caught:
         rates(given)
     assert said in str(caught.value)
 
 
 def test_an_encoder_that_sees_nothing_is_refused():
-    """No threshold tells equal similarities apart."""
     with pytest.raises(
         VisleakError, match=r"no threshold leaves so few: .* cannot tell them apart"
     ):
@@ -184,7 +181,6 @@ def test_an_encoder_that_sees_nothing_is_refused():
 
 
 def test_a_set_without_pairs_is_refused():
-    """One image, or one image many times over."""
     one = blobs(1)
     with pytest.raises(VisleakError, match="has 1 readable images; at least 2 are needed"):
         calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)

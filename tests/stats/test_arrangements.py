@@ -56,7 +56,6 @@ def test_draws_of_a_block_do_not_depend_on_each_other():
 
 @pytest.mark.parametrize(("sizes", "taken"), [([2000, 30], [900, 4]), ([3] * 500, [1] * 500)])
 def test_the_seed_decides_and_nothing_comes_twice(sizes, taken):
-    """Large strata and many small ones take different ways."""
     once, again = (drawn(sizes, taken, 300, seed=4) for _ in range(2))
     assert (once == again).all()
     assert (once != drawn(sizes, taken, 300, seed=5)).any()

@@ -23,13 +23,11 @@ def test_clopper_pearson_agrees_with_scipy(data):
 
 @given(st.integers(1, 5000), st.integers(0, 40))
 def test_at_the_bound_so_few_come_once_in_twenty(n, k):
-    """The definition, by the binomial distribution itself."""
     if k < n:
         assert binom.cdf(k, n, clopper_pearson_upper(k, n)) == pytest.approx(0.05, rel=1e-6)
 
 
 def test_knowing_nothing_bounds_nothing():
-    """And one image makes no pair."""
     assert clopper_pearson_upper(0, 0) == 1.0
     assert clopper_pearson_upper(5, 5) == 1.0
     assert clustered_upper(0.0, 1) == 1.0
@@ -46,7 +44,6 @@ def test_the_clustered_bound_is_above_the_exact_one(images, rate):
 
 @given(st.integers(2, 3000), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_the_clustered_bound_rises_with_the_rate(images, a, b):
-    """And never lies below the rate itself."""
     low, high = sorted((a, b))
     assert low <= clustered_upper(low, images) <= clustered_upper(high, images) + 1e-12
 
@@ -84,6 +81,5 @@ def test_the_clustered_bound_covers_where_the_plain_one_does_not(hubs, rate):
     ],
 )
 def test_nonsense_is_refused(call, said):
-    """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

@@ -51,7 +51,6 @@ def test_a_mean_agrees_with_scipy(kind, n):
 
 
 def test_a_difference_agrees_with_scipy():
-    """Few and many, skewed and not."""
 
     def between(a, b, axis):
         return np.asarray(a.mean(axis=axis) - b.mean(axis=axis))
@@ -76,7 +75,6 @@ def test_a_weighted_mean_agrees_with_scipy():
 
 
 def test_both_ways_to_draw_agree(monkeypatch):
-    """How often each value comes, or rows one by one: one distribution."""
     values = made("tenths", 400)
     by_value = bca_mean(values, resamples=RESAMPLES)
     monkeypatch.setattr("visleak.stats.bootstrap.CROWD", 10**6)
@@ -108,7 +106,6 @@ def test_the_unit_does_not_matter(scale):
 
 
 def test_the_ends_lie_within_the_values():
-    """However few there are."""
     for n in range(2, 12):
         values = made("near one", n, seed=n)
         for low, high in (bca_mean(values), bca_weighted_mean(values, np.arange(1.0, n + 1))):
@@ -131,19 +128,16 @@ def test_the_ends_lie_within_the_values():
     ],
 )
 def test_where_nothing_varies_nothing_is_known(ends):
-    """No warning either: warnings are errors here."""
     assert all(map(math.isnan, ends))
 
 
 def test_one_of_two_samples_may_be_constant():
-    """All leaked images found: the others still vary."""
     others = made("tenths", 400)
     low, high = bca_difference([1.0] * 30, others, resamples=RESAMPLES)
     assert (1.0 - high, 1.0 - low) == near(bca_mean(others, resamples=RESAMPLES))
 
 
 def test_a_row_that_outweighs_all_others():
-    """Rounding must not divide by nothing."""
     low, high = bca_weighted_mean([1.0, 0.0, 0.5], [1.0, 1e-20, 1e-20])
     assert math.isnan(low) == math.isnan(high)
     assert not low > high
@@ -160,6 +154,5 @@ def test_a_row_that_outweighs_all_others():
     ],
 )
 def test_nonsense_is_refused(call, said):
-    """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

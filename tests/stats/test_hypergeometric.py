@@ -34,7 +34,6 @@ def test_one_stratum_is_scipys(data):
 
 @given(st.lists(stratum, min_size=1, max_size=3))
 def test_a_sum_counts_all_choices(strata):
-    """Every choice is made, and the marked ones in it are counted."""
     tallies = []
     for size, marked, drawn in strata:
         choices = itertools.combinations(range(size), drawn)
@@ -47,7 +46,6 @@ def test_a_sum_counts_all_choices(strata):
 
 
 def test_many_strata_have_the_moments_of_their_sum():
-    """A thousand classes: mean and variance add up; and it takes a moment."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(10, 90, 1000)
     marked, drawn = rng.integers(0, sizes + 1), rng.integers(0, sizes + 1)

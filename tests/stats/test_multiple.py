@@ -48,6 +48,5 @@ def test_the_example_by_hand():
     ],
 )
 def test_nonsense_is_refused(p, said):
-    """One line each."""
     with pytest.raises(UsageError, match=said):
         holm(p)

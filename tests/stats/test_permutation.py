@@ -117,7 +117,6 @@ def test_real_scores_agree_with_scipy():
 
 @pytest.mark.parametrize("mid", [False, True])
 def test_draws_agree_with_the_exact_way(mid):
-    """Right and wrong images, ties and all, taken for scores of any kind."""
     rng = np.random.default_rng(1)
     values, strata = (rng.random(400) < 0.8).astype(float), rng.integers(0, 20, 400)
     chosen = rng.random(400) < 0.2
@@ -128,7 +127,6 @@ def test_draws_agree_with_the_exact_way(mid):
 
 
 def test_strata_without_a_choice_do_not_count():
-    """A class that leaks whole, and one that does not leak at all."""
     values, chosen = of_counts(9, 10, 20, 40)
     strata = [0] * 50
     alone = permutation_test(values, chosen, strata)
@@ -234,6 +232,5 @@ def test_a_thousand_classes_take_a_moment():
     ],
 )
 def test_nonsense_is_refused(call, said):
-    """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

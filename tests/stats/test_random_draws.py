@@ -36,7 +36,6 @@ def test_a_draw_is_the_same_images_for_every_column_and_whatever_else_is_drawn()
 
 
 def test_matched_draws_have_the_classes_of_the_leaked_images():
-    """Scores that tell the class show the mix itself."""
     classes = np.repeat([0, 1, 2], [50, 30, 20])
     columns = np.stack([classes == c for c in range(3)], axis=1).astype(float)
     leaked = np.zeros(100, bool)

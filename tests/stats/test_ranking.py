@@ -24,7 +24,6 @@ def split(rows):
 
 @given(MIXED)
 def test_auc_by_pairs_and_by_area(rows):
-    """Counted over all pairs, and as the area under the points."""
     score, true = split(rows)
     difference = score[true][:, None] - score[~true][None, :]
     expected = ((difference > 0) + 0.5 * (difference == 0)).mean()
@@ -39,7 +38,6 @@ def test_auc_by_pairs_and_by_area(rows):
 
 @given(MIXED, st.randoms(use_true_random=False))
 def test_the_order_of_rows_never_matters(rows, random):
-    """Not even among ties."""
     shuffled = list(rows)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert ranking.auc(*split(rows)) == ranking.auc(*split(shuffled))
@@ -60,6 +58,5 @@ def test_nothing_to_find_is_not_a_number():
     ],
 )
 def test_what_cannot_be_ranked_is_refused(score, true, said):
-    """A NaN would sort anywhere in silence."""
     with pytest.raises(UsageError, match=said):
         ranking.steps(score, true)  # type: ignore[arg-type]

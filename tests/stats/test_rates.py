@@ -83,7 +83,6 @@ def test_a_sample_says_more_of_a_small_set(data):
 
 
 def test_all_drawn_is_all_known():
-    """Nothing is left to guess; and one short of all, next to nothing."""
     assert wilson(3, 40, population=40) == (3 / 40, 3 / 40)
     assert Rate.of(3, 40, population=40).expected == (3, 3)
     assert Rate.of(3, 39, population=40).expected == (3, 4)
@@ -110,13 +109,11 @@ def test_the_interval_covers_by_enumeration(population, n):
 
 
 def test_a_sample_larger_than_its_set_is_refused():
-    """In one line."""
     with pytest.raises(UsageError, match=r"^population must be at least n = 9; got 8$"):
         wilson(1, 9, population=8)
 
 
 def test_a_rate_of_a_sample_goes_through_json():
-    """With what it was drawn from; other rates are stored as they always were."""
     rate = Rate.of(3, 9, population=50)
     assert Rate.from_dict(json.loads(json.dumps(rate.as_dict()))) == rate
     assert "population" not in Rate.of(3, 9).as_dict()

@@ -12,7 +12,6 @@ from visleak.stats.resampling import cluster_bootstrap, cluster_draws, percentil
 
 
 def test_the_seed_decides():
-    """Two runs of one audit must print one interval."""
     value = np.random.default_rng(0).normal(size=200)
     clusters = np.arange(200) // 4
     ends = [
@@ -47,7 +46,6 @@ def test_copies_of_a_row_do_not_make_it_surer():
 
 
 def test_rows_of_a_cluster_stay_together():
-    """Clusters of any names and sizes, in any order of rows."""
     clusters = np.array(["b", "a", "b", "c", "a", "b"])
 
     def check(rows):
@@ -60,7 +58,6 @@ def test_rows_of_a_cluster_stay_together():
 
 
 def test_undefined_resamples_are_left_out():
-    """A precision may have nothing to divide by."""
     low, high = cluster_bootstrap(lambda rows: 1.0 if 0 in rows else math.nan, [0, 1], resamples=40)
     assert (low, high) == (1.0, 1.0)
     assert all(map(math.isnan, cluster_bootstrap(lambda rows: math.nan, [0, 1], resamples=9)))
@@ -76,6 +73,5 @@ def test_undefined_resamples_are_left_out():
     ],
 )
 def test_nonsense_is_refused(call, said):
-    """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

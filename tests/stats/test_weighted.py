@@ -19,7 +19,6 @@ rows = st.lists(st.booleans(), min_size=1, max_size=80)
 
 @given(rows, st.floats(1e-9, 1e9), st.sampled_from([0.5, 0.9, 0.95]))
 def test_equal_weights_are_no_weights(values, weight, confidence):
-    """Whatever the weight is."""
     found = weighted_wilson(values, [weight] * len(values), confidence)
     assert found == pytest.approx(wilson(sum(values), len(values), confidence), abs=1e-12)
 
@@ -39,7 +38,6 @@ def test_whole_weights_are_never_surer_than_so_many_rows(values, data):
 
 
 def test_rows_of_no_weight_do_not_count():
-    """They change nothing; and none at all is no knowledge."""
     values, weights = [1, 0, 1, 1, 0], [2.0, 1.0, 1.0, 0.0, 0.0]
     assert weighted_wilson(values, weights) == weighted_wilson(values[:3], weights[:3])
     assert all(map(math.isnan, weighted_wilson([], [])))
@@ -82,6 +80,5 @@ def test_where_the_heavy_rows_vary_fewer_are_known():
     ],
 )
 def test_nonsense_is_refused(call, said):
-    """One line each."""
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]

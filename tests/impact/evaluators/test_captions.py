@@ -77,7 +77,6 @@ def test_every_form_says_the_same(tmp_path, kind, ending):
 
 
 def test_captions_that_are_empty_are_counted(tmp_path):
-    """And spaces are no text; the others are told without line ends."""
     path = tmp_path / "c.csv"
     path.write_text('id,caption\na,\nb,"  "\nc,"two\nlines"\n')
     captions = read_captions(path)
@@ -86,14 +85,12 @@ def test_captions_that_are_empty_are_counted(tmp_path):
 
 
 def test_captions_of_several_images_are_counted():
-    """Those of one image may be equal: none of them is foreign to it."""
     made = Captions(("a", "a", "b", "c"), ("x", "x", "y", "y"), 0, "here")
     assert made.repeated == 2
     assert Captions(("a", "a"), ("x", "x"), 0, "here").repeated == 0
 
 
 def test_captions_of_a_set():
-    """Where an image has none, that is no empty caption."""
     ids = pa.array(["a", "b", "c"])
     texts = pa.array(["one", None, ""], pa.string())
     images = ImageSet("set", ids, ids, None, captions=texts)  # type: ignore[arg-type]
@@ -120,7 +117,6 @@ def test_captions_of_a_set():
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, kind, said):
-    """In one line that names the file."""
     (tmp_path / name).write_text(content)
     with pytest.raises(kind) as caught:
         read_captions(tmp_path / name)
@@ -130,7 +126,6 @@ def test_files_that_are_refused(tmp_path, name, content, kind, said):
 
 
 def test_choices_that_cannot_be():
-    """No such file, no such word, no image with so many."""
     with pytest.raises(UsageError, match=r"there is no such file; give a \.csv"):
         read_captions(Path("nowhere.csv"))
     made = Captions(("a", "a"), ("x", "y"), 0, "c.csv")

@@ -35,7 +35,6 @@ def test_the_sets_labels_are_names():
     ],
 )
 def test_names_by_label(tmp_path, name, content):
-    """Classes that the set has no images of are answers all the same."""
     (tmp_path / name).write_text(content)
     made = class_names(LABELS, tmp_path / name)
     assert made.names == ("tabby", "Egyptian cat", "car")
@@ -44,7 +43,6 @@ def test_names_by_label(tmp_path, name, content):
 
 
 def test_names_that_are_labels(tmp_path):
-    """Compared as labels are elsewhere: without case, underscores as spaces."""
     (tmp_path / "c.txt").write_text("Tiger Cat\ndog\nbird\n")
     made = class_names(pa.array(["tiger_cat", "dog", "horse"]), tmp_path / "c.txt")
     assert made.classes.names == ("tiger_cat", "dog", "bird")
@@ -63,7 +61,6 @@ def test_names_by_number(tmp_path):
 
 
 def test_a_set_without_labels(tmp_path):
-    """Can be answered for, not judged."""
     (tmp_path / "c.txt").write_text("cat\ndog\n")
     assert class_names(None, tmp_path / "c.txt").classes.names == ("cat", "dog")
 
@@ -100,7 +97,6 @@ def test_labels_that_are_no_names(labels, said):
     ],
 )
 def test_files_that_are_refused(tmp_path, name, content, said):
-    """In one line that names the file."""
     (tmp_path / name).write_text(content)
     with pytest.raises(VisleakError) as caught:
         class_names(LABELS, tmp_path / name)
@@ -110,6 +106,5 @@ def test_files_that_are_refused(tmp_path, name, content, said):
 
 
 def test_no_such_file():
-    """Said with what it should be."""
     with pytest.raises(UsageError, match=r"--classes no\.txt: file not found"):
         class_names(LABELS, Path("no.txt"))

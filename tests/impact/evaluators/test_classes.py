@@ -45,7 +45,6 @@ def test_labels_in_sorted_order():
 
 
 def test_a_file_comes_before_everything(tmp_path):
-    """Even before names of the model that fit as well."""
     file = tmp_path / "names.txt"
     file.write_text("dog\ncat\n")
     made = classes_of(2, labels("cat", "dog"), (("cat",), ("dog",)), file)
@@ -53,7 +52,6 @@ def test_a_file_comes_before_everything(tmp_path):
 
 
 def test_a_set_without_labels(tmp_path):
-    """Answers have the model's names, the file's, or numbers."""
     own = (("cat", "Felis"), ("dog",))
     assert classes_of(2, None, own).names == ("cat", "dog")
     assert classes_of(2, labels(None, None), None).names == ("0", "1")
@@ -63,7 +61,6 @@ def test_a_set_without_labels(tmp_path):
 
 
 def test_outputs_of_one_name_are_one_class():
-    """ImageNet has two cranes and two maillots."""
     own = (synonyms("crane, bird"), ("crane",), ("maillot",))
     made = classes_of(3, labels("crane", "maillot"), own)
     assert made.first.tolist() == [0, 0, 2]
@@ -87,7 +84,6 @@ def test_outputs_of_one_name_are_one_class():
     ],
 )
 def test_files_of_names(tmp_path, name, text, wanted):
-    """One a line, and the forms of json that ImageNet's lists come in."""
     (tmp_path / name).write_text(text, encoding="utf-8-sig")
     assert read_names(tmp_path / name, 2) == wanted
 
@@ -106,7 +102,6 @@ def test_files_of_names(tmp_path, name, text, wanted):
     ],
 )
 def test_files_that_name_no_outputs(tmp_path, name, text, said):
-    """One line with the file's name."""
     if text is not None:
         (tmp_path / name).write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -117,7 +112,6 @@ def test_files_that_name_no_outputs(tmp_path, name, text, said):
 
 
 def test_what_cannot_be_known(tmp_path):
-    """Neither names nor numbers nor as many labels: what to do is said."""
     own = tuple((name,) for name in ("a", "b", "c", "d"))
     with pytest.raises(VisleakError) as caught:
         classes_of(4, labels("cat", "dog"), own)

@@ -120,7 +120,6 @@ def test_names_that_nobody_gave(tmp_path):
 
 
 def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
-    """Blue first and channels last, with means in the network's order."""
 
     class Turned(torch.nn.Module):
         def __init__(self):
@@ -152,7 +151,6 @@ def test_a_recipe_orders_channels_and_axes(tmp_path, natural):
 
 
 def test_batches_and_neighbours_do_not_count(networks, natural):
-    """A picture's answer is its own, however many are computed at a time."""
     pictures = shown(natural)
     text = f"checkpoint:{networks}/r.th?arch=resnet20"
     all_, one = logits(text, pictures, batch=3), logits(text, pictures[1:2], batch=3)
@@ -181,7 +179,6 @@ def test_digests_tell_networks_apart(networks, tmp_path):
 
 
 def test_wrapped_and_prefixed_weights(tmp_path):
-    """Checkpoints of trainings, of data parallel and of compiled networks."""
     from visleak.impact.evaluators.checkpoints import read_weights
 
     state = small.cifar_resnet(9).state_dict()
@@ -203,7 +200,6 @@ def refusal(text, **options):
 
 
 def test_what_is_no_model(networks, tmp_path):
-    """One line each: what, where, what is allowed."""
     (tmp_path / "text.pt").write_text("no weights")
     (tmp_path / "text.onnx").write_text("no network")
     assert refusal("resnet50") == (
@@ -238,7 +234,6 @@ def test_what_is_no_model(networks, tmp_path):
 
 
 def test_weights_of_another_network(networks, tmp_path):
-    """Missing, superfluous and misshapen tensors are named, a few of them."""
     text = f"checkpoint:{networks}/r.th?arch=resnet32"
     assert refusal(text) == (
         f"1 {networks}/r.th is not of the architecture resnet32: it lacks layer1.3.conv1.weight,"
@@ -273,7 +268,6 @@ def test_counters_of_steps_may_be_missing(networks, tmp_path, natural):
 
 
 def test_no_pickle_is_run(tmp_path):
-    """A file of weights that would run a program is refused before it does."""
 
     class Evil:
         def __reduce__(self):
@@ -306,7 +300,6 @@ def test_what_does_not_answer_by_class(tmp_path):
 
 
 def test_what_needs_an_extra(networks, monkeypatch):
-    """One line says what to install; every kind of model knows its own."""
 
     def gone(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
@@ -348,7 +341,6 @@ print(json.dumps([found.accuracy.count, found.images]))
 
 
 def test_every_kind_of_model_leads_somewhere():
-    """A path in a table is an import that no tool checks."""
     from importlib import import_module
 
     for path in classifiers.MODELS.values():
@@ -357,14 +349,12 @@ def test_every_kind_of_model_leads_somewhere():
 
 
 def test_a_device_that_is_not_there(networks):
-    """As for encoders, but a model is spoken of."""
     text = f"checkpoint:{networks}/r.th?arch=resnet20"
     with pytest.raises(UsageError, match="option device of model checkpoint must be auto, cpu,"):
         load_classifier(text, device="tpu")
 
 
 def test_half_precision_is_for_those_who_ask(monkeypatch):
-    """A score is of the network as it was trained, on a GPU too."""
     from visleak.encoders.request import parse
     from visleak.impact.evaluators.classifiers import running_of
 

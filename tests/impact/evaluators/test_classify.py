@@ -39,7 +39,6 @@ def directly(module, files):
 
 
 def test_answers_of_a_set(networks, labelled, tmp_path):
-    """Ids, labels, ranks, confidence and accuracy as a plain loop has them."""
     images = open_image_set(str(labelled))
     done = classify(images, f"checkpoint:{networks}/r.th?arch=resnet20", tmp_path / "p.parquet")
     table = pq.read_table(done.file).to_pylist()
@@ -63,7 +62,6 @@ def test_answers_of_a_set(networks, labelled, tmp_path):
 
 
 def test_what_made_the_predictions(networks, labelled, tmp_path):
-    """Stands in the file, without passwords and signatures."""
     images = open_image_set(str(labelled))
     object.__setattr__(images, "source", "https://me:secret@host/a.tar?sig=abc")
     text = f"checkpoint:{networks}/r.th?arch=resnet20"
@@ -136,7 +134,6 @@ def test_outputs_that_are_no_numbers(tmp_path):
 
 
 def test_a_network_that_fails(tmp_path):
-    """One line that says which model, and nothing is written."""
 
     class Failing(Odd):
         def outputs(self, prepared):
@@ -149,7 +146,6 @@ def test_a_network_that_fails(tmp_path):
 
 
 def test_a_set_without_labels(networks, labelled, tmp_path):
-    """Predictions with the numbers of the outputs, and no accuracy."""
     folder = tmp_path / "flat"
     folder.mkdir()
     for number, file in enumerate(sorted(labelled.rglob("*.png"))[:5]):
@@ -166,7 +162,6 @@ def test_a_set_without_labels(networks, labelled, tmp_path):
 
 
 def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):
-    """Answers may be classes that the set lacks; restricted, they may not."""
     names = ["moon", "cat", "brick", "dog", "grass", "fish"]
     folder = small.write_hf(tmp_path / "m", names)
     place = tmp_path / "set"
@@ -193,7 +188,6 @@ def test_a_model_of_more_classes_than_the_set(labelled, tmp_path):
 
 
 def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
-    """And it is said, as are labels that are missing."""
     folder = small.write_hf(tmp_path / "m", ["moon", "brick", "cat"])
     place = tmp_path / "set.csv"
     rows = [("moon", "moon"), ("brick", "brick"), ("grass", "grass"), ("coins", "")]
@@ -210,7 +204,6 @@ def test_labels_that_the_model_lacks_count_as_wrong(labelled, tmp_path):
 
 
 def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path, monkeypatch):
-    """Nobody waits for weights to hear of a wrong file name."""
     monkeypatch.setattr(classifying, "load_classifier", pytest.fail)
     images = open_image_set(str(labelled))
     (tmp_path / "there.csv").write_text("mine")

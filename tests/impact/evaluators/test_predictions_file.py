@@ -44,7 +44,6 @@ def test_parquet_with_lists_and_what_made_it(tmp_path):
 
 
 def test_many_rows_are_written_in_parts(tmp_path, monkeypatch):
-    """A score for each of many classes is never held as a whole."""
     monkeypatch.setattr(predictions, "_ROWS", 4)
     ids = [str(number) for number in range(11)]
     scores = np.random.default_rng(0).random((11, 3), np.float32)
@@ -74,7 +73,6 @@ def test_csv_is_flat_and_safe_for_spreadsheets(tmp_path):
 
 
 def test_targets_that_are_refused(tmp_path):
-    """Other suffixes, folders, and what is there already."""
     there = tmp_path / "p.parquet"
     there.write_text("mine")
     (tmp_path / "folder.csv").mkdir()
@@ -94,7 +92,6 @@ def test_targets_that_are_refused(tmp_path):
 
 
 def test_unreadable_images_stand_beside(tmp_path):
-    """And a list of an earlier run goes where there is nothing to list."""
     target = tmp_path / "p.parquet"
     found = write_unreadable(target, [Problem("test", "=x", "x.png", "damaged", "a, b")])
     assert found == tmp_path / "p.unreadable.csv"

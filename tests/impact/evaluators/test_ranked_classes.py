@@ -55,7 +55,6 @@ def test_restricted_answers():
 
 
 def test_probabilities_are_taken_as_they_are():
-    """A network that ends in a softmax is not put through another."""
     likely = softmax(outputs(1, 20, 7).astype(float), axis=1).astype(np.float32)
     found = ranked(likely, np.ones(7, bool))
     np.testing.assert_allclose(found.confidence, likely.max(axis=1), rtol=1e-6)

@@ -47,7 +47,6 @@ def made(seed, images, captions, width, kinds):
     block=st.sampled_from([1, 2, 3, 7, None]),
 )
 def test_ranks_are_those_of_the_definition(seed, images, captions, width, kinds, block):
-    """With ties, several captions or none an image, and blocks of any size."""
     sides = made(seed, images, captions, width, kinds)
     assert ranks(sides, block).tolist() == counted(sides)
 
@@ -77,7 +76,6 @@ def test_a_model_that_tells_nothing_apart_finds_nothing():
 
 
 def test_the_best_of_several_captions_counts():
-    """Own captions never stand in each other's way."""
     images = np.float32([[1, 0], [0, 1]])
     captions = np.float32([[0.6, 0.8], [1, 0], [0.8, 0.6], [0.6, 0.8]])
     sides = Sides(images, captions, np.array([0, 0, 0, 1]))
@@ -86,7 +84,6 @@ def test_the_best_of_several_captions_counts():
 
 
 def test_owners_that_cannot_be():
-    """A record refuses to be born wrong."""
     row = np.float32([[1, 0]])
     with pytest.raises(ValueError, match="1 captions must have 1 owners"):
         Sides(row, row, np.array([0, 0]))

@@ -11,7 +11,6 @@ from visleak.vectors import unit_rows
 
 
 def test_recall_is_the_hit_rate_of_torchmetrics():
-    """Of every query, at every k, with several own captions."""
     torch = pytest.importorskip("torch")
     metric = pytest.importorskip("torchmetrics.functional.retrieval").retrieval_hit_rate
     rng = np.random.default_rng(0)

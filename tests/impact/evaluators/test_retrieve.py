@@ -156,7 +156,6 @@ def stored(folder, width=8):
 
 
 def test_vectors_alone(tmp_path):
-    """No model, no network: ranks of what was computed elsewhere."""
     images, texts, expected = stored(tmp_path)
     done = module.retrieve_stored(images, texts, tmp_path / "p.parquet")
     assert [row["rank"] for row in rows_of(done.file)] == expected
@@ -181,7 +180,6 @@ def test_vectors_that_have_no_direction(tmp_path):
 
 
 def test_vectors_that_do_not_fit_together(tmp_path):
-    """Of two widths, of no common image."""
     images, texts, _ = stored(tmp_path, width=5)
     with pytest.raises(VisleakError) as caught:
         module.retrieve_stored(images, texts, tmp_path / "p.parquet")
@@ -195,7 +193,6 @@ def test_vectors_that_do_not_fit_together(tmp_path):
 
 
 def test_vectors_need_no_torch(tmp_path):
-    """The base install ranks them."""
     images, texts, expected = stored(tmp_path)
     script = (
         "import atexit, sys; from visleak.cli import main;"

@@ -59,13 +59,11 @@ def test_captions_of_one_image_may_be_several(tmp_path, write):
 
 @pytest.mark.parametrize("write", [npy, npz])
 def test_images_are_there_once(tmp_path, write):
-    """Two vectors of one image would leave open which of them asks."""
     with pytest.raises(VisleakError, match=r"id 'b\.jpg' occurs more than once; give one vector"):
         read_image_vectors(write(tmp_path))
 
 
 def test_rows_without_ids_are_numbered(tmp_path):
-    """Two plain matrices belong together row by row."""
     np.save(tmp_path / "i.npy", MATRIX)
     np.save(tmp_path / "t.npy", MATRIX[::-1])
     assert read_image_vectors(str(tmp_path / "i.npy")).ids.to_pylist() == ["0", "1", "2"]
@@ -73,13 +71,11 @@ def test_rows_without_ids_are_numbered(tmp_path):
 
 
 def test_numbers_are_ids_as_decimal_text(tmp_path):
-    """As everywhere else."""
     np.savez(tmp_path / "i.npz", id=np.array([7, 10, 2]), features=MATRIX)
     assert read_image_vectors(str(tmp_path / "i.npz")).ids.to_pylist() == ["7", "10", "2"]
 
 
 def test_vectors_without_a_direction_are_marked(tmp_path):
-    """NaN and nothing but zeros, of a failed network."""
     matrix = MATRIX.copy()
     matrix[0, 3], matrix[2] = np.nan, 0
     np.save(tmp_path / "i.npy", matrix)
@@ -106,7 +102,6 @@ def test_vectors_without_a_direction_are_marked(tmp_path):
     ],
 )
 def test_archives_that_are_refused(tmp_path, arrays, said):
-    """In one line; what only a pickle could hold is never loaded."""
     np.savez(tmp_path / "i.npz", **arrays)
     with pytest.raises(VisleakError) as caught:
         read_image_vectors(str(tmp_path / "i.npz"))
@@ -115,7 +110,6 @@ def test_archives_that_are_refused(tmp_path, arrays, said):
 
 
 def test_files_that_are_none(tmp_path):
-    """Missing, damaged, of another kind."""
     for name in ("i.npz", "i.npy", "folder"):
         with pytest.raises(UsageError, match=f"--texts {tmp_path / name}: there is no"):
             read_caption_vectors(str(tmp_path / name))

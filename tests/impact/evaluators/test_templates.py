@@ -17,7 +17,6 @@ PUBLISHED = "4f976686fb651bb5803d4689dcd849f75efe0ef19a3c801355bc9a6f03c8a5af"
 
 
 def test_openais_templates_are_the_published_ones():
-    """One word off would be another classifier, and nothing would tell."""
     sentences = load_templates("openai").sentences
     assert len(sentences) == len(set(sentences)) == 80
     assert all(sentence.count("{}") == 1 for sentence in sentences)
@@ -29,7 +28,6 @@ def test_openais_templates_are_the_published_ones():
 
 
 def test_source_and_licence_come_along():
-    """The MIT licence asks for its notice in every copy."""
     folder = files("visleak.impact.evaluators")
     content = json.loads(folder.joinpath("openai_templates.json").read_text(encoding="utf-8"))
     assert "github.com/openai/CLIP" in content["source"]
@@ -39,7 +37,6 @@ def test_source_and_licence_come_along():
 
 
 def test_a_name_is_put_in_as_it_is():
-    """Braces in a name or a template are no fields of Python's format."""
     made = Templates("x", ("{} {0} {x.__class__}", "{}, {}")).prompts("a {} b")
     assert made == ["a {} b {0} {x.__class__}", "a {} b, a {} b"]
 
@@ -62,7 +59,6 @@ def test_a_file_of_templates(tmp_path):
     ],
 )
 def test_files_that_are_refused(tmp_path, content, said):
-    """In one line, with the line of the file."""
     path = tmp_path / "t.txt"
     path.write_text(content)
     with pytest.raises(VisleakError) as caught:
@@ -72,7 +68,6 @@ def test_files_that_are_refused(tmp_path, content, said):
 
 
 def test_no_such_templates(tmp_path):
-    """A name that is none, and a file that is no text."""
     with pytest.raises(
         UsageError, match=r"must be openai, simple or a text file .* got 'imagenet'"
     ):

@@ -47,7 +47,6 @@ def checked(text, module, transform, natural):
 
 
 def test_weights_in_an_architecture_of_timm(timm, tmp_path, natural):
-    """timm's own transform and logits."""
     module = small.lively(timm.create_model("resnet10t", num_classes=7))
     torch.save(module.state_dict(), tmp_path / "w.pt")
     config = timm.data.resolve_model_data_config(module)
@@ -72,7 +71,6 @@ def test_weights_in_an_architecture_of_torchvision(torchvision, tmp_path, natura
 
 
 def test_a_folder_of_timm(timm, tmp_path, natural):
-    """With its classifier, and the names of its classes."""
     module = small.lively(timm.create_model("resnet10t", num_classes=3))
     told = {"label_names": ["n1", "n2", "n3"], "label_descriptions": {"n1": "cat, Felis"}}
     timm.models.save_for_hf(module, tmp_path / "m", model_config=told)

@@ -85,7 +85,6 @@ def test_answers_are_the_librarys(clip_folder, labelled, tmp_path):
 
 
 def test_what_made_them_stands_in_the_file(clip_folder, labelled, tmp_path):
-    """Model, names, templates, cut prompts and set, with digests."""
     model = f"clip:{clip_folder}"
     done = zeroshot(
         open_image_set(str(labelled)), model, tmp_path / "p.parquet", templates="openai"
@@ -144,7 +143,6 @@ def test_names_by_label_and_pictures_that_cannot_be_read(clip_folder, labelled, 
 
 
 def test_what_is_refused_before_a_model_is_loaded(labelled, tmp_path):
-    """A wrong file is said at once, not after the weights have been fetched."""
     images = open_image_set(str(labelled))
     for arguments, said in (
         ({"templates": "imagenet"}, "templates must be openai, simple or a text file"),
