@@ -328,7 +328,7 @@ def _finish(job: _Job, notes: Sequence[Note]) -> None:
     write_json(job.folder / MANIFEST, _content(job, notes, len(problems)))
 
 
-def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any]:
+def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, object]:
     """Return the content of the manifest."""
     images, encoder, salt = job.images, job.encoder, job.salt
     about = {"set": images.name, "dataset": images.dataset, "source": images.source}
@@ -363,7 +363,7 @@ def _content(job: _Job, notes: Sequence[Note], unreadable: int) -> dict[str, Any
     }
 
 
-def _thresholds(encoder: Encoder) -> dict[str, Any] | None:
+def _thresholds(encoder: Encoder) -> dict[str, object] | None:
     """Return the thresholds of the encoder for readers of the vectors."""
     own = encoder.thresholds
     if not own or own.get("hard") is None or own.get("soft") is None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -88,7 +88,7 @@ class Found:
         """Images of the place that became unreadable during the run."""
         return sum(self.unseen.get(reason, 0) for reason in (GONE, CHANGED))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as plain values."""
         plain = asdict(self)
         # the key that users have

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from visleak.encoders.libraries import library, member
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
@@ -32,6 +33,10 @@ from visleak.encoders.weights import (
     whole,
 )
 from visleak.errors import UsageError, VisleakError
+
+if TYPE_CHECKING:
+    import torch
+    import transformers
 
 BACKENDS: Final = ("transformers", "open_clip")
 
@@ -92,7 +97,9 @@ def _load_transformers(request: Request) -> tuple[Tower, Path]:
     return tower, found.path
 
 
-def _vision_config(transformers: Any, found: Found, whole: bool) -> Any:
+def _vision_config(
+    transformers: ModuleType, found: Found, whole: bool
+) -> transformers.CLIPVisionConfig:
     """Return the configuration of the image tower, in a model that is ``whole`` or that alone."""
     with loading(f"model {found.name}: {found.path / 'config.json'} is not understood"):
         if not whole:
@@ -125,7 +132,7 @@ def load_open_clip(request: Request, prep: str) -> tuple[Tower, Preprocessing]:
     return Tower(tower, lambda module, inputs: module(inputs), digest), _preprocessing(made, prep)
 
 
-def whole_open_clip(request: Request, others: tuple[str, ...] = ()) -> tuple[Any, str]:
+def whole_open_clip(request: Request, others: tuple[str, ...] = ()) -> tuple[torch.nn.Module, str]:
     """Return a model of open_clip with all of its towers, and what open_clip calls it."""
     open_clip = library("open_clip", "open-clip", "clip through open_clip")
     model, options = _source(request, open_clip, replace(OPEN_CLIP, others=others))
@@ -133,7 +140,9 @@ def whole_open_clip(request: Request, others: tuple[str, ...] = ()) -> tuple[Any
         return open_clip.create_model(model, require_pretrained=True, **options), model
 
 
-def _source(request: Request, open_clip: Any, layout: Layout) -> tuple[str, Mapping[str, Any]]:
+def _source(
+    request: Request, open_clip: ModuleType, layout: Layout
+) -> tuple[str, Mapping[str, object]]:
     """Return open_clip's name of the model, and more arguments of ``create_model``."""
     text = request.argument
     if text.startswith(HUB):
@@ -156,7 +165,7 @@ def _source(request: Request, open_clip: Any, layout: Layout) -> tuple[str, Mapp
     return model, {"pretrained": str(weights), "force_preprocess_cfg": stated}
 
 
-def _with_file(text: str, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
+def _with_file(text: str, open_clip: ModuleType) -> tuple[str, Mapping[str, object]]:
     """Return the model and the file of weights that a text ``MODEL:FILE`` names."""
     model, _, file = text.partition(":")
     if model not in open_clip.list_models():
@@ -170,7 +179,7 @@ def _with_file(text: str, open_clip: Any) -> tuple[str, Mapping[str, Any]]:
     return model, {"pretrained": str(path)}
 
 
-def _known(text: str, open_clip: Any) -> tuple[str, str]:
+def _known(text: str, open_clip: ModuleType) -> tuple[str, str]:
     """Return the model and its weights that a text ``MODEL/WEIGHTS`` names."""
     model, _, tag = text.partition("/")
     known = open_clip.list_pretrained_tags_by_model(model)
@@ -189,7 +198,7 @@ def _known(text: str, open_clip: Any) -> tuple[str, str]:
     )
 
 
-def _preprocessing(model: Any, prep: str) -> Preprocessing:
+def _preprocessing(model: torch.nn.Module, prep: str) -> Preprocessing:
     """Return open_clip's preprocessing; odd crops begin as transformers does, see the docs."""
     config = dict(model.visual.preprocess_cfg)
     size = config["size"]
@@ -232,34 +241,32 @@ _INSIDE: Final = {
 }
 
 
-def transformers_digest(module: Any) -> str:
+def transformers_digest(module: torch.nn.Module) -> str:
     """Return the digest of a ``CLIPVisionModelWithProjection``."""
     config = module.config
     about = _recipe(
-        heads=config.num_attention_heads,
-        image=config.image_size,
-        patch=config.patch_size,
-        activation=config.hidden_act,
-        epsilon=config.layer_norm_eps,
+        config.num_attention_heads,
+        config.image_size,
+        config.patch_size,
+        config.hidden_act,
+        config.layer_norm_eps,
     )
-    state = module.state_dict().items()
-    return tensors_digest(
-        {name.removeprefix("vision_model."): tensor for name, tensor in state}, about
-    )
+    state = {n.removeprefix("vision_model."): t for n, t in module.state_dict().items()}
+    return tensors_digest(state, about)
 
 
-def open_clip_digest(tower: Any) -> str:
+def open_clip_digest(tower: torch.nn.Module) -> str:
     """Return the digest of an image tower of open_clip: as transformers has it, if it can."""
     state = tower.state_dict()
     about = _plain(tower)
     if about is None:
         # other towers exist in open_clip only
         return tensors_digest(state, {"open_clip": str(tower)})
-    return tensors_digest(dict(_canonical(state)), _recipe(**about))
+    return tensors_digest(dict(_canonical(state)), about)
 
 
-def _plain(tower: Any) -> Mapping[str, Any] | None:
-    """Return the properties of a plain vision transformer; ``None`` for all other towers."""
+def _plain(tower: torch.nn.Module) -> dict[str, object] | None:
+    """Return the recipe of a plain vision transformer; ``None`` for all other towers."""
     names = set(tower.state_dict())
     blocks = {name.split(".")[2] for name in names if name.startswith("transformer.resblocks.")}
     inside = {f"{module}.{kind}" for module in _INSIDE for kind in ("weight", "bias")}
@@ -272,16 +279,16 @@ def _plain(tower: Any) -> Mapping[str, Any] | None:
     activation = activations.get(type(first.mlp.gelu).__name__)
     if activation is None or tower.pool_type != "tok" or tower.image_size[0] != tower.image_size[1]:
         return None
-    return {
-        "heads": first.attn.num_heads,
-        "image": tower.image_size[0],
-        "patch": tower.patch_size[0],
-        "activation": activation,
-        "epsilon": tower.ln_post.eps,
-    }
+    return _recipe(
+        first.attn.num_heads,
+        tower.image_size[0],
+        tower.patch_size[0],
+        activation,
+        tower.ln_post.eps,
+    )
 
 
-def _canonical(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _canonical(state: Mapping[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield open_clip's weights under their canonical names, in the canonical shapes."""
     for name, tensor in state.items():
         if name in _OUTSIDE:
@@ -300,7 +307,9 @@ def _canonical(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                     yield f"{layer}.self_attn.{which}_proj.{kind}", piece
 
 
-def _recipe(heads: int, image: int, patch: int, activation: str, epsilon: float) -> dict[str, Any]:
+def _recipe(
+    heads: int, image: int, patch: int, activation: str, epsilon: float
+) -> dict[str, object]:
     """Return everything beside the weights that determines the vectors, as plain values."""
     return {
         "network": "CLIP vision transformer with projection",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class HashEncoder:
         version: str,
         bits: int,
         hash_of: Hash,
-        thresholds: Mapping[str, Any] | None = None,
+        thresholds: Mapping[str, object] | None = None,
     ) -> None:
         self.name = name
         self.digest = hashlib.blake2b(f"{name} {version}".encode(), digest_size=16).hexdigest()

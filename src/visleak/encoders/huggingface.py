@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Callable, Mapping
 from math import floor
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from visleak.encoders.libraries import library, member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
@@ -30,6 +31,9 @@ from visleak.encoders.weights import (
     whole,
 )
 from visleak.errors import UsageError, VisleakError
+
+if TYPE_CHECKING:
+    import torch
 
 #: timm's names of Pillow's filters.
 _FILTERS: Final = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
@@ -63,7 +67,7 @@ def timm_encoder(request: Request) -> NetworkEncoder:
     return NetworkEncoder(request.named(), tower, preprocessing, running)
 
 
-def timm_model(timm: Any, name: str, what: str, **options: Any) -> Any:
+def timm_model(timm: ModuleType, name: str, what: str, **options: object) -> torch.nn.Module:
     """Return a pretrained model of timm on the CPU."""
     found, overlay = _weights(timm, name, what)
     with loading(f"{what}: {found} cannot be loaded"):
@@ -72,7 +76,7 @@ def timm_model(timm: Any, name: str, what: str, **options: Any) -> Any:
         ).float()
 
 
-def _weights(timm: Any, name: str, what: str) -> tuple[str, Mapping[str, Any]]:
+def _weights(timm: ModuleType, name: str, what: str) -> tuple[str, Mapping[str, object]]:
     """Return timm's name of a model, and the location of its weights if they are local."""
     for prefix in ("hf-hub:", "hf_hub:"):
         if name.startswith(prefix):
@@ -99,7 +103,9 @@ def _weights(timm: Any, name: str, what: str) -> tuple[str, Mapping[str, Any]]:
     return name, {"file": str(file), "hf_hub_id": None, "url": ""}
 
 
-def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preprocessing:
+def timm_preprocessing(
+    timm: ModuleType, module: torch.nn.Module, name: str, what: str
+) -> Preprocessing:
     """Return timm's preprocessing of a model for evaluation."""
     config = timm.data.resolve_model_data_config(module)
     channels, height, width = config["input_size"]
@@ -122,18 +128,18 @@ def timm_preprocessing(timm: Any, module: Any, name: str, what: str) -> Preproce
     return Preprocessing(pixels, Scaling(1 / 255, mean, std))
 
 
-def _projected(module: Any, inputs: Any) -> Any:
+def _projected(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     made = module.get_image_features(pixel_values=inputs)
     return getattr(made, "pooler_output", made)
 
 
-def _mean(module: Any, inputs: Any) -> Any:
+def _mean(module: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     last = module(pixel_values=inputs).last_hidden_state
     return last.mean(dim=(2, 3)) if last.ndim == 4 else last.mean(dim=1)
 
 
 #: Features that may become the vector, in the order of preference.
-FEATURES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+FEATURES: Final[Mapping[str, Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]]] = {
     "projected": _projected,
     "image_embeds": lambda module, inputs: module(pixel_values=inputs).image_embeds,
     "pooler_output": lambda module, inputs: module(pixel_values=inputs).pooler_output,
@@ -190,7 +196,7 @@ def _encoder(request: Request, found: Found, feature: str, kind: str = "") -> Ne
     return NetworkEncoder(request.named("feature"), tower, preprocessing, running)
 
 
-def matters(config: Mapping[str, Any]) -> dict[str, Any]:
+def matters(config: Mapping[str, object]) -> dict[str, object]:
     """Return the part of a model's configuration that determines what it computes."""
     return {
         name: matters(value) if isinstance(value, Mapping) else value
@@ -199,7 +205,7 @@ def matters(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _chosen(request: Request, module: Any, feature: str, pooled: bool) -> str:
+def _chosen(request: Request, module: torch.nn.Module, feature: str, pooled: bool) -> str:
     """Return which feature becomes the vector."""
     available = _features(request, module, pooled)
     if feature == "auto":
@@ -212,7 +218,7 @@ def _chosen(request: Request, module: Any, feature: str, pooled: bool) -> str:
     return feature
 
 
-def _features(request: Request, module: Any, pooled: bool) -> list[str]:
+def _features(request: Request, module: torch.nn.Module, pooled: bool) -> list[str]:
     """Return the :data:`FEATURES` of a model, in their order."""
     import torch
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from visleak.errors import MissingExtra, VisleakError
 
 
-def library(name: str, extra: str, what: str) -> Any:
+def library(name: str, extra: str, what: str) -> ModuleType:
     """Return a library."""
     try:
         return import_module(name)
@@ -20,7 +21,7 @@ def library(name: str, extra: str, what: str) -> Any:
         raise broken(name, what, error) from error
 
 
-def member(module: Any, name: str, what: str) -> Any:
+def member(module: ModuleType, name: str, what: str) -> Any:
     """Return a part of a library that imports its parts on use."""
     try:
         return getattr(module, name)

@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,9 @@ from visleak.encoders.request import Request
 from visleak.errors import UsageError
 from visleak.records import Bool, DecodedImage, Float32, Preparation
 from visleak.vectors import unit_rows
+
+if TYPE_CHECKING:
+    import torch
 
 
 class BatchedEncoder(ABC):
@@ -52,7 +56,7 @@ class BatchedEncoder(ABC):
             vectors[part] = self.forward([self.preparation(image) for image in images[part]])
         return vectors, flat(images)
 
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return unit vectors (n, width) of prepared images.
 
         A row is NaN if the output has no direction: it is not finite, or all zero.
@@ -62,7 +66,7 @@ class BatchedEncoder(ABC):
         return rows.matrix
 
     @abstractmethod
-    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def outputs(self, prepared: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
         """Return the raw outputs (n, width) for prepared images, of any length."""
 
     def view(self, vectors: Float32, view: int) -> Float32:
@@ -122,9 +126,9 @@ def _device(request: Request) -> str:
 class Tower:
     """A loaded network from images to vectors."""
 
-    module: Any  # the network, in float32 on the CPU
+    module: torch.nn.Module  # the network, in float32 on the CPU
     # from the module and its input (n, 3, height, width) to vectors (n, width)
-    vectors: Callable[[Any, Any], Any]
+    vectors: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]
     digest: str  # of its weights and of what it does with them
 
 
@@ -159,7 +163,7 @@ class NetworkEncoder(BatchedEncoder):
         blank = DecodedImage(np.full((64, 64, 3), 127, np.uint8), 64, 64)
         self.width = int(self._run(np.stack([self.preparation(blank)])).shape[1])
 
-    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def outputs(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return the network's outputs (n, width) for prepared images, of any length."""
         made = np.zeros((len(prepared), self.width), np.float32)
         for start in range(0, len(prepared), self.batch):
@@ -169,7 +173,7 @@ class NetworkEncoder(BatchedEncoder):
             made[start : start + len(part)] = self._run(np.stack(full))[: len(part)]
         return made
 
-    def _run(self, pixels: npt.NDArray[Any]) -> Float32:
+    def _run(self, pixels: npt.NDArray[np.generic]) -> Float32:
         """Return the network's vectors (n, width) of pixels (n, height, width, 3)."""
         torch, scaling = self._torch, self._scaling
         stored = torch.from_numpy(np.ascontiguousarray(pixels))
@@ -196,13 +200,13 @@ class NetworkEncoder(BatchedEncoder):
         return flags
 
 
-def torch_type(torch: Any, precision: str) -> Any:
+def torch_type(torch: ModuleType, precision: str) -> torch.dtype:
     """Return the type of torch of a precision."""
     names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
     return getattr(torch, names[precision])
 
 
-def digest(*parts: str | Mapping[str, Any]) -> str:
+def digest(*parts: str | Mapping[str, object]) -> str:
     """Return the digest of texts and plain values together.
 
     >>> digest("weights", {"b": 1, "a": 2}) == digest("weights", {"a": 2, "b": 1})
@@ -211,7 +215,7 @@ def digest(*parts: str | Mapping[str, Any]) -> str:
     return digest_of(list(parts))
 
 
-def tensors_digest(tensors: Mapping[str, Any], about: Mapping[str, Any]) -> str:
+def tensors_digest(tensors: Mapping[str, torch.Tensor], about: Mapping[str, object]) -> str:
     """Return the digest of a network's tensors, as ``float32``, and of what is done with them."""
     hasher = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
     for name in sorted(tensors):

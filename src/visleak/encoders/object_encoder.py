@@ -56,7 +56,7 @@ class ObjectEncoder(BatchedEncoder):
         self.preparation = all_pixels
         self.width = self._number("width", 1, 0) or self._tried()
 
-    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    def outputs(self, prepared: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.float64]:
         """Return what the object makes of images, (n, width)."""
         made = self._encoded(prepared)
         if made.shape[1] != self.width:
@@ -66,7 +66,7 @@ class ObjectEncoder(BatchedEncoder):
             )
         return made
 
-    def _encoded(self, images: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    def _encoded(self, images: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.float64]:
         """Return what the object makes of images, ``float64`` (n, any width above 0)."""
         made = np.asarray(self._thing.encode(list(images)))
         if made.dtype.kind != "f":
@@ -139,7 +139,7 @@ class _Sink:
     def __init__(self) -> None:
         self.hasher = hashlib.blake2b(b"object 1", digest_size=16)
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes) -> int:
         """Add bytes to the digest."""
         self.hasher.update(data)
         return memoryview(data).nbytes

@@ -72,7 +72,7 @@ class Recipe:
         height, width = self.crop or self.size
         return height, width
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the content of the file that :func:`read_recipe` reads as this recipe."""
         plain = {
             name: list(value) if isinstance(value, tuple) else value
@@ -99,7 +99,7 @@ def read_recipe(path: Path) -> Recipe:
         raise VisleakError(f"{path}: {error}") from error
 
 
-def _recipe(given: Mapping[str, Any]) -> Recipe:
+def _recipe(given: Mapping[str, object]) -> Recipe:
     known = [each.name for each in fields(Recipe)]
     for name in given:
         if name not in known:
@@ -120,7 +120,7 @@ def _recipe(given: Mapping[str, Any]) -> Recipe:
     return Recipe(**values)
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: object) -> Any:
     """Return a value of the file as the recipe holds it; raise ValueError if it is invalid."""
     made = tuple(value) if isinstance(value, list) else value
     match name:
@@ -152,7 +152,7 @@ def _value(name: str, value: Any) -> Any:
     return made
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value <= LARGEST
 
 
@@ -185,15 +185,15 @@ class OnnxEncoder(BatchedEncoder):
         self.running_options = {"batch": batch}
         self.width = self._tried(np.full((*recipe.shape, 3), 128, np.uint8))
 
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return unit vectors (n, width) of prepared images, NaN where there is no direction."""
         return super().forward(prepared) if self._recipe.normalise else self.outputs(prepared)
 
-    def outputs(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def outputs(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return the network's outputs (n, width) for prepared images, of any length."""
         return np.asarray(self._run(np.stack(prepared), self.batch), np.float32)
 
-    def _run(self, pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[Any]:
+    def _run(self, pixels: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.generic]:
         """Return the outputs for pixels (n, height, width, 3), run as ``size`` rows.
 
         The sums of a network depend on the shape of its input: filled up to one size, a vector

@@ -69,7 +69,7 @@ class PixelPreparation:
         whole[down : down + bottom - top, across : across + right - left] = kept
         return whole
 
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self) -> dict[str, object]:
         """Return everything the prepared pixels depend on, as plain values."""
         return {
             "resize": list(self.resize),
@@ -201,7 +201,7 @@ class Scaling:
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # three numbers each
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self) -> dict[str, object]:
         """Return the numbers, for the digest."""
         return {"factor": self.factor, "mean": list(self.mean), "std": list(self.std)}
 
@@ -213,7 +213,7 @@ class Preprocessing:
     pixels: PixelPreparation
     scaling: Scaling
 
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self) -> dict[str, object]:
         """Return everything the network's input depends on, as plain values."""
         return {**self.pixels.recipe(), **self.scaling.recipe()}
 
@@ -252,7 +252,7 @@ def clip_preprocessing(side: int, prep: str = "none") -> Preprocessing:
     return Preprocessing(_pixels(config, "CLIP", prep), _scaling(scaled))
 
 
-def _read(folder: Path) -> tuple[Path, Mapping[str, Any]]:
+def _read(folder: Path) -> tuple[Path, Mapping[str, object]]:
     for name in FILES:
         path = folder / name
         if not path.is_file():
@@ -272,7 +272,7 @@ def _read(folder: Path) -> tuple[Path, Mapping[str, Any]]:
     )
 
 
-def _kind(path: Path, config: Mapping[str, Any]) -> str:
+def _kind(path: Path, config: Mapping[str, object]) -> str:
     """Return the kind of processor of a file; one of :data:`KINDS`."""
     stated = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
     kind = stated

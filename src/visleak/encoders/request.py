@@ -121,7 +121,7 @@ def parse(text: str, kind: str = "encoder") -> Request:
     return Request(text, name, argument, options, kind)
 
 
-def stated_thresholds(value: object) -> Mapping[str, Any] | None:
+def stated_thresholds(value: object) -> Mapping[str, object] | None:
     """Return stated thresholds as plain values, ``None`` for none.
 
     >>> stated_thresholds({"hard": 1, "soft": 0.5, "provenance": "measured"})
@@ -159,7 +159,7 @@ RAMOS: Final[Mapping[str, Any]] = MappingProxyType(
 )
 
 
-def published(request: str | Request) -> Mapping[str, Any] | None:
+def published(request: str | Request) -> Mapping[str, object] | None:
     """Return the thresholds published for the encoder of a text; ``None`` where there are none.
 
     Only a name identifies the weights: a folder has no published thresholds.

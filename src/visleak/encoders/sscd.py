@@ -10,13 +10,17 @@ from __future__ import annotations
 import hashlib
 import warnings
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, digest
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
 from visleak.errors import VisleakError
+
+if TYPE_CHECKING:
+    import torch
 
 #: The published resizings: the short side to 288, or a square whatever the shape; and the square of
 #: MemBench's code (Hong et al. 2024).
@@ -56,7 +60,7 @@ def sscd_encoder(request: Request) -> NetworkEncoder:
         ) from error
 
 
-def load_script(torch: Any, path: Path, what: str, advice: str) -> Any:
+def load_script(torch: ModuleType, path: Path, what: str, advice: str) -> torch.jit.ScriptModule:
     """Return the network of a TorchScript file, in ``float32`` on the CPU."""
     try:
         with warnings.catch_warnings():

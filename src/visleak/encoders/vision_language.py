@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -27,6 +28,10 @@ from visleak.encoders.weights import (
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.vectors import unit_rows
+
+if TYPE_CHECKING:
+    import torch
+    import transformers
 
 #: Sentences are read at lengths that are multiples of this many tokens: few shapes, little padding.
 STEP: Final = 8
@@ -52,9 +57,9 @@ class Tokens:
 class LoadedText:
     """A text tower as its library loads it."""
 
-    module: Any  # the network, in float32 on the CPU
+    module: torch.nn.Module  # the network, in float32 on the CPU
     # from the module and tokens (n, length) to vectors (n, width)
-    vectors: Callable[[Any, Any], Any]
+    vectors: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]
     tokenizer: Callable[[Sequence[str]], Tokens]  # from sentences to tokens
     context: int  # most tokens of a sentence
     logit_scale: float  # factor of cosines before a softmax (its exponential is taken)
@@ -185,14 +190,14 @@ def load_clip_text(request: Request) -> LoadedText:
     )
 
 
-def _text_embeds(module: Any, ids: Any) -> Any:
+def _text_embeds(module: torch.nn.ModuleDict, ids: torch.Tensor) -> torch.Tensor:
     return module["text_projection"](module["text_model"](input_ids=ids).pooler_output)
 
 
 class ClipTokenizer:
     """CLIP's tokenizer; long sentences are cut as the library cuts them: the end token stays."""
 
-    def __init__(self, tokenizer: Any, context: int) -> None:
+    def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase, context: int) -> None:
         self._tokenizer = tokenizer
         self._context = context
         pad = tokenizer.pad_token_id
@@ -211,14 +216,14 @@ class ClipTokenizer:
         return Tokens(ids, lengths, full > self._context)
 
 
-def _end_token(tokenizer: Any) -> int | None:
+def _end_token(tokenizer: transformers.PreTrainedTokenizerBase) -> int | None:
     """Return the token that every text ends with; ``None`` if there is none."""
     with quiet():
         empty = tokenizer("")["input_ids"]
     return int(empty[-1]) if empty else None
 
 
-def _tokenizer(transformers: Any, found: Found) -> Any:
+def _tokenizer(transformers: ModuleType, found: Found) -> transformers.PreTrainedTokenizerBase:
     """Return the tokenizer of a model's folder: CLIP's, or one of whole words."""
     single, *pair = ((found.path / file).is_file() for file in TOKENIZER)
     # the library would make one of an empty vocabulary, without a message
@@ -246,7 +251,11 @@ def _tokenizer_model(found: Found) -> str:
         return "BPE"
 
 
-def _check(found: Found, tokenizer: Any, config: Any) -> None:
+def _check(
+    found: Found,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    config: transformers.PretrainedConfig,
+) -> None:
     """Refuse a tokenizer of another model, with which the tower would read noise."""
     numbers = tokenizer.get_vocab().values()
     last, end = max(numbers), _end_token(tokenizer)
@@ -296,7 +305,7 @@ class OpenClipTokenizer:
     Some of its towers read the tokens after a sentence, so all are read at full length.
     """
 
-    def __init__(self, tokenizer: Any, context: int) -> None:
+    def __init__(self, tokenizer: transformers.PreTrainedTokenizerBase, context: int) -> None:
         self._tokenizer = tokenizer
         self._context = context
 
@@ -309,7 +318,7 @@ class OpenClipTokenizer:
         cut = (longer[:, :-1] != ids).any(axis=1)
         return Tokens(ids, np.full(len(ids), self._context, np.int64), cut)
 
-    def _tokens(self, sentences: Sequence[str], context: int) -> Any:
+    def _tokens(self, sentences: Sequence[str], context: int) -> Int64:
         return np.asarray(self._tokenizer(list(sentences), context_length=context), np.int64)
 
 
@@ -320,7 +329,7 @@ class VisionLanguage:
     images: Encoder  # the encoder of the images, unit vectors
     texts: TextTower  # the tower of the texts, unit vectors of the same width
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return what identifies the model, as plain values."""
         return {
             "name": self.images.name,

@@ -11,11 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 from visleak.encoders.libraries import broken, library, said
 from visleak.encoders.request import Request
 from visleak.errors import VisleakError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class Found:
         return content
 
 
-def transformers_for(what: str) -> Any:
+def transformers_for(what: str) -> ModuleType:
     """Return transformers."""
     # transformers can be imported without torch, and has no models then
     library("torch", "torch", what)
@@ -152,7 +156,7 @@ def hub_model(what: str, name: str, layout: Layout, use: str) -> Path:
         ) from error
 
 
-def _cached(hub: Any, name: str, layout: Layout) -> Path | None:
+def _cached(hub: ModuleType, name: str, layout: Layout) -> Path | None:
     """Return a model's folder in the cache if all of its weights are there."""
     cached = (hub.try_to_load_from_cache(name, file) for file in layout.weights)
     folder = next((Path(path).parent for path in cached if isinstance(path, str)), None)
@@ -161,7 +165,7 @@ def _cached(hub: Any, name: str, layout: Layout) -> Path | None:
     return folder if all(file.is_file() for file in layout.weight_files(folder)) else None
 
 
-def _downloaded(hub: Any, name: str, layout: Layout) -> Path:
+def _downloaded(hub: ModuleType, name: str, layout: Layout) -> Path:
     """Download a model; return its folder in the cache."""
     listed = [each.rfilename for each in hub.HfApi().model_info(name, timeout=PATIENCE).siblings]
     weights = next((file for file in layout.weights if file in listed), None)
@@ -193,7 +197,9 @@ def refusal(error: Exception) -> str:
     return f"cannot be reached ({said(error)})"
 
 
-def load_weights(found: Found, factory: Any, **options: Any) -> tuple[Any, frozenset[str]]:
+def load_weights(
+    found: Found, factory: Any, **options: object
+) -> tuple[torch.nn.Module, frozenset[str]]:
     """Return a model of transformers and the names of weights that its files lack.
 
     Weights come from safetensors, or from files read with ``weights_only``; code that comes with
@@ -267,18 +273,18 @@ def quiet(progress: bool = False) -> Iterator[None]:
         (hub.disable_progress_bars if hidden else hub.enable_progress_bars)()
 
 
-class StoredTensors(Mapping[str, Any]):
+class StoredTensors(Mapping[str, "torch.Tensor"]):
     """The weights of a model as its files name them, read one at a time, for its digest.
 
     Not those of the loaded module: another version of transformers gives its parts other names.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._readers: dict[str, Callable[[], Any]] = {}
+        self._readers: dict[str, Callable[[], torch.Tensor]] = {}
         for file in TRANSFORMERS.weight_files(folder):
             self._readers |= _readers(file)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> torch.Tensor:
         return self._readers[name]()
 
     def __iter__(self) -> Iterator[str]:
@@ -288,7 +294,7 @@ class StoredTensors(Mapping[str, Any]):
         return len(self._readers)
 
 
-def _readers(file: Path) -> dict[str, Callable[[], Any]]:
+def _readers(file: Path) -> dict[str, Callable[[], torch.Tensor]]:
     """Return a function per tensor of a file that reads it, by name."""
     if file.suffix == ".safetensors":
         from safetensors import safe_open

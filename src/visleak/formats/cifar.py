@@ -91,7 +91,7 @@ class CifarOpener:
     starts: Int64  # int64: position at which each file begins, and the end
     _held: tuple[int, Bytes8] | None = field(default=None, repr=False, compare=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_held": None}
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -252,7 +252,7 @@ def _layout(
     )
 
 
-def _kept(content: Mapping[str, Any], rows: int, keep: Int64) -> dict[str, Any]:
+def _kept(content: Mapping[str, object], rows: int, keep: Int64) -> dict[str, object]:
     """Return a batch with the rows that are kept: of every column that has a value an image."""
     found: dict[str, Any] = {}
     for name, value in content.items():
@@ -275,7 +275,7 @@ def _pixels(content: dict[str, Any], piece: Selection, keep: Int64, start: int) 
     return pixels
 
 
-def write_pickle(content: Mapping[str, Any], file: BinaryIO) -> None:
+def write_pickle(content: Mapping[str, object], file: BinaryIO) -> None:
     """Write numbers, texts, lists and ``uint8`` arrays by name as a pickle of protocol 2.
 
     Texts are written as strings of Python 2, as in the originals, so that ``encoding="bytes"``
@@ -289,7 +289,7 @@ def write_pickle(content: Mapping[str, Any], file: BinaryIO) -> None:
     file.write(b"u.")
 
 
-def _value(name: str, value: Any) -> Iterator[bytes]:
+def _value(name: str, value: object) -> Iterator[bytes]:
     if isinstance(value, bool) or value is None:
         yield {True: b"\x88", False: b"\x89", None: b"N"}[value]
     elif isinstance(value, int):

@@ -189,7 +189,7 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
     )
 
 
-def _places(content: Mapping[str, Any], images: ImageSet, request: Request) -> dict[Any, int]:
+def _places(content: Mapping[str, object], images: ImageSet, request: Request) -> dict[Any, int]:
     """Return the row of the set that each image's number in the file stands for."""
     rows = {id_: row for row, id_ in enumerate(images.ids.to_pylist())}
     found: dict[Any, int] = {}
@@ -249,7 +249,7 @@ def _root(part: OutputPart) -> str:
     return roots.pop()
 
 
-def _kept_content(piece: Selection) -> dict[str, Any]:
+def _kept_content(piece: Selection) -> dict[str, object]:
     """Return the content of a piece's annotation file without what goes."""
     path = Path(locate(piece.images.source).place)
     content: dict[str, Any] = json.loads(path.read_bytes())

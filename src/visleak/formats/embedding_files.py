@@ -171,7 +171,7 @@ class FilePartition:
 class NpyPartition(FilePartition):
     """A ``.npy`` file, memory-mapped."""
 
-    def matrix(self) -> npt.NDArray[Any]:
+    def matrix(self) -> npt.NDArray[np.generic]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`."""
         if not self.rows:
             return np.empty((0, self.width), np.float32)
@@ -189,7 +189,7 @@ class ParquetPartition(FilePartition):
     column: str  # name of the column
     groups: tuple[int, ...]  # numbers of the row groups
 
-    def matrix(self) -> npt.NDArray[Any]:
+    def matrix(self) -> npt.NDArray[np.generic]:
         """Return the vectors as stored, see :class:`visleak.records.Partition`; in memory."""
         with (
             explaining(f"{self.locator} cannot be read", pa.ArrowException, OSError),
@@ -261,7 +261,7 @@ def rows_of(path: str, name: str, rows: Int64) -> pa.ChunkedArray:
     return stored.take(pa.array(place.astype(np.int64)))
 
 
-def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[Any]:
+def vectors_of(column: pa.Array, width: int, locator: str) -> npt.NDArray[np.generic]:
     """Return a column of lists as a matrix (rows, width); NaN where there is no vector."""
     missing = column.is_null().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)

@@ -51,7 +51,7 @@ class JoinedOpener:
     starts: Int64  # int64 (parts + 1,): the position at which each begins, and the end
     _last: int = field(default=-1, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return JoinedOpener, (self.parts, self.starts)
 
     @property

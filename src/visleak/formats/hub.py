@@ -12,7 +12,8 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,12 +36,15 @@ from visleak.formats.tables import image_column, with_images
 from visleak.formats.writing import Destination, OutputPart, OutputSource
 from visleak.records import Bytes8, ImageSet, Unreadable
 
+if TYPE_CHECKING:
+    import datasets
+
 BATCH: Final = 64  # rows read at a time
 ROWS: Final = 100  # rows per row group: what the library's own writer takes for images
 OPTIONS: Final = ("config", "revision", "image", "streaming")  # what may follow ? in hf:NAME?..
 
 
-def open_object(source: Any, request: Request) -> ImageSet:
+def open_object(source: object, request: Request) -> ImageSet:
     """Make a set of a ``datasets.Dataset`` or ``IterableDataset`` that a program holds."""
     if isinstance(source, dict):
         splits = ", ".join(map(str, source))
@@ -99,7 +103,7 @@ def write_hub(part: OutputPart, place: Destination) -> OutputSource:
 class HubOpener:
     """Reads the image column of a data set with random access."""
 
-    rows: Any  # a datasets.Dataset with that column alone, in Arrow format
+    rows: datasets.Dataset  # with that column alone, in Arrow format
     column: str
     remote: bool  # the data set may name images by address, for it comes from the hub
     stamp: str | None  # text that changes when the data set does, None where that is unknown
@@ -123,13 +127,13 @@ class StreamOpener:
     one pass of ascending reads is one pass over the stream.
     """
 
-    stream: Any  # a datasets.IterableDataset with the image column alone, undecoded
+    stream: datasets.IterableDataset  # with the image column alone, undecoded
     column: str
     stamp: str | None = None  # always None: whether a stream has changed is unknown
-    _items: Iterator[Any] | None = field(default=None, repr=False, compare=False)
+    _items: Iterator[dict[str, object]] | None = field(default=None, repr=False, compare=False)
     _next: int = field(default=0, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return StreamOpener, (self.stream, self.column)
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -146,7 +150,7 @@ class StreamOpener:
             else:
                 yield _stored_image(item[self.column], remote=True)
 
-    def _item(self, position: int) -> Any:
+    def _item(self, position: int) -> dict[str, object]:
         if self._items is None or position < self._next:
             self._items, self._next = iter(self.stream), 0
         while True:
@@ -156,7 +160,7 @@ class StreamOpener:
                 return item
 
 
-def _stored_image(value: Any, remote: bool) -> bytes | Bytes8 | Unreadable:
+def _stored_image(value: object, remote: bool) -> bytes | Bytes8 | Unreadable:
     """Return the image of a cell: bytes, else the file it names, else what is decoded already."""
     if value is None:
         return Unreadable("missing", "the row holds no image")
@@ -186,7 +190,7 @@ def _fetched(path: str) -> bytes | Unreadable:
         return Unreadable("io-error", redacted(one_line(error)))
 
 
-def _loaded(request: Request) -> Any:
+def _loaded(request: Request) -> datasets.Dataset | datasets.IterableDataset:
     """Return the split that a source names, as an object of the library."""
     request.refuse_options(*OPTIONS)
     try:
@@ -197,7 +201,7 @@ def _loaded(request: Request) -> Any:
     try:
         with _quiet(datasets):
             if (place / "state.json").is_file() or (place / "dataset_dict.json").is_file():
-                loaded: Any = datasets.load_from_disk(str(place))
+                loaded = datasets.load_from_disk(str(place))
             else:
                 loaded = datasets.load_dataset(
                     str(place) if place.exists() else request.place,
@@ -221,7 +225,7 @@ def _loaded(request: Request) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet(datasets: Any) -> Iterator[None]:
+def _quiet(datasets: ModuleType) -> Iterator[None]:
     """Silence the libraries' reports of single attempts; the error is reported once, at the end."""
     loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
     levels = [logger.level for logger in loggers]
@@ -238,7 +242,7 @@ def _quiet(datasets: Any) -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _split_of(splits: dict[str, Any], request: Request) -> Any:
+def _split_of(splits: datasets.DatasetDict, request: Request) -> datasets.Dataset:
     names = ", ".join(map(str, splits))
     if not request.split:
         if len(splits) == 1:
@@ -253,7 +257,7 @@ def _split_of(splits: dict[str, Any], request: Request) -> Any:
     raise UsageError(f"source {request.text!r}: no split {request.split!r}; there are {names}")
 
 
-def _set_of(source: Any, request: Request, remote: bool) -> ImageSet:
+def _set_of(source: datasets.Dataset, request: Request, remote: bool) -> ImageSet:
     """Return the set: ids are row numbers unless a column was asked for."""
     streamed, shown = not hasattr(source, "__len__"), request.text or "the data set"
     if streamed and source.features is None:
@@ -298,7 +302,7 @@ def _set_of(source: Any, request: Request, remote: bool) -> ImageSet:
     return request.image_set(ids, locators, opener, **columns)
 
 
-def _has_classes(features: Any, name: str) -> bool:
+def _has_classes(features: datasets.Features, name: str) -> bool:
     return hasattr(features[name], "int2str")
 
 
@@ -317,7 +321,7 @@ def _image_column(schema: pa.Schema | None, request: Request, shown: str) -> str
 
 
 def _streamed(
-    source: Any, column: str, names: Sequence[str], shown: str
+    source: datasets.IterableDataset, column: str, names: Sequence[str], shown: str
 ) -> tuple[pa.Table, StreamOpener]:
     """Return the columns of a data set that only streams, in one pass, and an opener."""
     import datasets
@@ -336,7 +340,7 @@ def _streamed(
     return table, StreamOpener(source.select_columns([column]), column)
 
 
-def _stamp(source: Any) -> str | None:
+def _stamp(source: datasets.Dataset) -> str | None:
     """Return the library's fingerprint of a data set, and size and time of its files."""
     mark = getattr(source, "_fingerprint", None)
     if not mark:

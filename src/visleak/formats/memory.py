@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -31,10 +31,13 @@ from visleak.images.pixels import (
 )
 from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 
+if TYPE_CHECKING:
+    import torch
+
 SLACK: Final = 1e-4  # how far a float of a tensor may lie outside [0, 1] by rounding
 
 
-def open_mapped(source: Any, request: Request) -> ImageSet:
+def open_mapped(source: object, request: Request) -> ImageSet:
     """Make a set of a data set object; another object is taken for a plain sequence.
 
     Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
@@ -56,7 +59,7 @@ def open_mapped(source: Any, request: Request) -> ImageSet:
 def open_memory(
     images: Any,
     request: Request,
-    targets: Sequence[Any] | None = None,
+    targets: Sequence[object] | None = None,
     names: Mapping[int, str] | None = None,
 ) -> ImageSet:
     """Make a set of a sequence of images or of (image, label).
@@ -90,7 +93,7 @@ class MemoryOpener:
 
     # anything with a length and an item for each number; an item is a Pillow image, an array, a
     # tensor, or a tuple that begins with one of them
-    images: Any
+    images: Sequence[object]
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the images as arrays, see :class:`visleak.records.Opener`."""
@@ -114,7 +117,7 @@ class ArrayOpener:
             yield rgb_of_array(self.data[int(position)])
 
 
-def rgb_of(image: Any) -> bytes | Bytes8 | Unreadable:
+def rgb_of(image: object) -> bytes | Bytes8 | Unreadable:
     """Return a Pillow image or an array as ``uint8`` (height, width, 3), or why that cannot be.
 
     Bytes are an encoded image and are passed on. A tensor of torch has its channels first and
@@ -150,14 +153,14 @@ def _of_image(image: Image.Image) -> bytes | Bytes8 | Unreadable:
         return Unreadable(reason, " ".join(str(error).split())[:200])
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
     """Whether a value is a tensor of torch, which is not imported to find out."""
     return any(base.__module__.partition(".")[0] == "torch" for base in type(value).__mro__)
 
 
-def _of_tensor(tensor: Any) -> npt.NDArray[Any] | Unreadable:
+def _of_tensor(tensor: torch.Tensor) -> npt.NDArray[np.generic] | Unreadable:
     """Return a tensor (channels, height, width) as an array with its channels last."""
-    values: npt.NDArray[Any] = tensor.detach().cpu().numpy()
+    values: npt.NDArray[np.float32] = tensor.detach().cpu().numpy()
     if values.ndim == 3:
         values = values.transpose(1, 2, 0)
     if values.dtype.kind != "f":
@@ -171,12 +174,12 @@ def _of_tensor(tensor: Any) -> npt.NDArray[Any] | Unreadable:
     return np.asarray(np.clip(values, 0, 1))
 
 
-def image_in(item: Any) -> Any:
+def image_in(item: object) -> object:
     """Return the image of an item, which may be (image, label, ...)."""
     return item[0] if isinstance(item, tuple) and item else item
 
 
-def _is_one_image(images: Any) -> bool:
+def _is_one_image(images: object) -> bool:
     if is_tensor(images) and hasattr(images, "shape"):
         return bool(images.ndim < 3 or (images.ndim == 3 and images.shape[0] in (1, 3, 4)))
     if not isinstance(images, np.ndarray):
@@ -184,7 +187,7 @@ def _is_one_image(images: Any) -> bool:
     return images.ndim < 3 or (images.ndim == 3 and images.shape[2] in (3, 4))
 
 
-def _item(images: Any, row: int) -> Any:
+def _item(images: Sequence[object], row: int) -> object:
     """Return an item, or ``None`` where there is none: reading it again will say why."""
     try:
         return images[row]
@@ -192,22 +195,21 @@ def _item(images: Any, row: int) -> Any:
         return None
 
 
-def _target(item: Any) -> Any:
+def _target(item: object) -> object:
     return item[1] if isinstance(item, tuple) and len(item) > 1 else None
 
 
-def label_column(targets: Sequence[Any], names: Mapping[int, str]) -> pa.StringArray:
+def label_column(targets: Sequence[object], names: Mapping[int, str]) -> pa.StringArray:
     """Return labels as text: the name of a number where it has one."""
     return pa.array((_label(target, names) for target in targets), pa.string())
 
 
-def _label(target: Any, names: Mapping[int, str]) -> str | None:
-    scalar = isinstance(target, np.generic) or (is_tensor(target) and target.ndim == 0)
-    value = target.item() if scalar else target
-    if value is None:
-        return None
-    known = isinstance(value, int) and not isinstance(value, bool)
-    return writable(str(names.get(value, value) if known else value))
+def _label(target: object, names: Mapping[int, str]) -> str | None:
+    if isinstance(target, np.generic) or (is_tensor(target) and target.ndim == 0):
+        target = target.item()
+    if isinstance(target, int) and not isinstance(target, bool):
+        return writable(names.get(target, str(target)))
+    return None if target is None else writable(str(target))
 
 
 def _subset(source: Any, request: Request) -> ImageSet:
@@ -228,7 +230,7 @@ def _subset(source: Any, request: Request) -> ImageSet:
     )
 
 
-def _is_subset(source: Any) -> bool:
+def _is_subset(source: object) -> bool:
     return hasattr(source, "dataset") and hasattr(source, "indices")
 
 
@@ -244,7 +246,7 @@ def _taken(values: Int64, rows: Int64) -> Int64:
     return values[rows]
 
 
-def _files(source: Any) -> list[tuple[str, Any]] | None:
+def _files(source: object) -> list[tuple[str, object]] | None:
     """Return (path, target) of the files that a data set is made of."""
     for name in ("samples", "imgs"):
         found = _part(source, name)
@@ -253,7 +255,7 @@ def _files(source: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def _names_file(sample: Any) -> bool:
+def _names_file(sample: object) -> bool:
     return (
         isinstance(sample, tuple | list)
         and len(sample) >= 2
@@ -261,7 +263,7 @@ def _names_file(sample: Any) -> bool:
     )
 
 
-def _file_set(source: Any, files: Sequence[tuple[str, Any]], request: Request) -> ImageSet:
+def _file_set(source: object, files: Sequence[tuple[str, object]], request: Request) -> ImageSet:
     """Return the files as a set; ids are paths below the root, else as they are."""
     root = getattr(source, "root", None)
     base = os.path.abspath(root) if isinstance(root, str | os.PathLike) else os.getcwd()
@@ -276,7 +278,7 @@ def _file_set(source: Any, files: Sequence[tuple[str, Any]], request: Request) -
     )
 
 
-def _array_of(source: Any) -> npt.NDArray[np.uint8] | None:
+def _array_of(source: object) -> npt.NDArray[np.uint8] | None:
     """Return the one array that holds a data set's images, ``None`` where there is none."""
     data = None if isinstance(source, np.ndarray) or is_tensor(source) else _part(source, "data")
     if data is not None and is_tensor(data):
@@ -287,7 +289,7 @@ def _array_of(source: Any) -> npt.NDArray[np.uint8] | None:
     return data if images and _has_length(source, len(data)) else None
 
 
-def _part(source: Any, name: str) -> Any:
+def _part(source: object, name: str) -> Any:
     """Return an attribute of anybody's object, ``None`` where it has none to give."""
     try:
         return getattr(source, name, None)
@@ -295,11 +297,11 @@ def _part(source: Any, name: str) -> Any:
         return None
 
 
-def _has_length(source: Any, length: int) -> bool:
+def _has_length(source: object, length: int) -> bool:
     return hasattr(source, "__len__") and len(source) == length > 0
 
 
-def _array_set(source: Any, data: npt.NDArray[np.uint8], request: Request) -> ImageSet:
+def _array_set(source: object, data: npt.NDArray[np.uint8], request: Request) -> ImageSet:
     """Return the images of an array as a set; ids are row numbers."""
     ids = pa.array(range(len(data)), pa.int64()).cast(pa.string())
     targets = _targets(source)
@@ -307,7 +309,7 @@ def _array_set(source: Any, data: npt.NDArray[np.uint8], request: Request) -> Im
     return request.image_set(ids, ids, ArrayOpener(data), labels=labels)
 
 
-def _targets(source: Any) -> list[Any] | None:
+def _targets(source: object) -> list[object] | None:
     """Return the label of every item, where a data set keeps a list of them."""
     for name in ("targets", "labels"):
         found = _part(source, name)
@@ -316,7 +318,7 @@ def _targets(source: Any) -> list[Any] | None:
     return None
 
 
-def _class_names(source: Any) -> dict[int, str]:
+def _class_names(source: object) -> dict[int, str]:
     """Return the name of each class by its number."""
     numbers, classes = _part(source, "class_to_idx"), _part(source, "classes")
     if isinstance(numbers, dict):
@@ -341,7 +343,7 @@ def _item_set(source: Any, request: Request) -> ImageSet:
     return open_memory(source, request, targets, _class_names(source))
 
 
-def _first(source: Any) -> Any:
+def _first(source: Sequence[object]) -> object:
     try:
         return source[0]
     except Exception:  # items may come from anybody's code; reading will say

@@ -215,7 +215,7 @@ def open_splits(
     }
 
 
-def _is_list_of_names(source: Any) -> bool:
+def _is_list_of_names(source: object) -> bool:
     return (
         isinstance(source, list | tuple)
         and bool(source)
@@ -234,7 +234,7 @@ def _union(shards: Sequence[Any]) -> str:
     return "wds:" + "::".join(names)
 
 
-def _open_object(source: Any, request: Request) -> ImageSet:
+def _open_object(source: object, request: Request) -> ImageSet:
     """Open what a Python program holds."""
     # by name, so that no object makes a heavy package load
     if any(base.__module__.partition(".")[0] == "datasets" for base in type(source).__mro__):

@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
+
+if TYPE_CHECKING:
+    import fsspec
 
 SCHEMES: Final = ("https", "http", "s3", "gs", "memory")  # what an address may begin with
 #: Those that messages name; ``memory`` is this process's own, and for tests.
@@ -181,7 +184,7 @@ def attempted(action: Callable[[], T]) -> T:
 
 
 @lru_cache(maxsize=16)
-def filesystem(scheme: str) -> Any:
+def filesystem(scheme: str) -> fsspec.AbstractFileSystem:
     """Return the fsspec file system of a scheme.
 
     Its settings (an endpoint, anonymous access) are taken from fsspec's own configuration.
@@ -198,7 +201,7 @@ def filesystem(scheme: str) -> Any:
             return fsspec.filesystem(
                 scheme, encoded=True, client_kwargs={"timeout": timeout, "trust_env": True}
             )
-        options: dict[str, Any] = {}
+        options: dict[str, object] = {}
         if scheme == "s3":
             options = {
                 "connect_timeout": CONNECT_SECONDS,
@@ -213,7 +216,7 @@ def filesystem(scheme: str) -> Any:
         raise MissingExtra("remote", f"a {scheme}:// source") from error
 
 
-def stamp_of(about: dict[str, Any]) -> str | None:
+def stamp_of(about: dict[str, object]) -> str | None:
     """Return a text that changes when an object does, of what a store says about it."""
     names = ("ETag", "etag", "LastModified", "mtime", "updated", "created")
     tag = next((about[name] for name in names if about.get(name)), None)
@@ -232,7 +235,7 @@ def listed(folder: str) -> Iterator[tuple[str, str | None]]:
         yield f"{scheme}://{name.lstrip('/')}", stamp_of(object_)
 
 
-def _linked(fs: Any, folder: str) -> Iterator[str]:
+def _linked(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[str]:
     """Yield the addresses that a web server's page of a folder links to, below it."""
     root, mark, query = quote(folder, safe=SENT_AS_IS).partition("?")
     pending, seen = [(root.rstrip("/") + "/", 0)], set[str]()

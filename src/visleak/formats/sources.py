@@ -37,7 +37,7 @@ class Layout:
     swaps: bool = True  # an image may be replaced; not where boxes belong to images
     together: bool = False  # one call writes all parts: (parts, Destination) -> list[OutputSource]
 
-    def write(self, parts: Sequence[Any], destination: Any) -> list[Any]:
+    def write(self, parts: Sequence[object], destination: object) -> list[Any]:
         """Write parts of this layout and return how each is opened."""
         writer = _load(self.writes)
         if self.together:
@@ -66,11 +66,11 @@ class Format:
             return bool(_load(self.recognises)(path))
         return path.is_file() and path.name.lower().endswith(self.endings)
 
-    def open(self, request: Any) -> Any:
+    def open(self, request: object) -> Any:
         """Return the set that a request names."""
         return _load(self.opens)(request)
 
-    def read_boxes(self, images: Any, request: Any) -> Any:
+    def read_boxes(self, images: object, request: object) -> Any:
         """Return the boxes of a set, ``None`` where the format has none."""
         return _load(self.boxes)(images, request) if self.boxes else None
 

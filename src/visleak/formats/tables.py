@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -307,7 +307,7 @@ class ParquetOpener:
     stamp: str | None = ""  # of remote files
     _footers: dict[int, pq.FileMetaData] = field(default_factory=dict, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_footers": {}}
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
@@ -603,7 +603,7 @@ def with_images(table: pa.Table, images: Mapping[int, Stored], column: str) -> p
     return table.set_column(table.column_names.index(base), table.schema.field(base), held)
 
 
-def _packing(footer: pq.FileMetaData) -> dict[str, Any]:
+def _packing(footer: pq.FileMetaData) -> dict[str, object]:
     """Return how the columns of a file are packed, for a writer."""
     if not footer.num_row_groups:
         return {}

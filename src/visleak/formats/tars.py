@@ -96,11 +96,11 @@ class TarOpener:
     offsets: Int64  # int64: where each image's bytes lie in the plain archive
     sizes: Int64
     stamp: str | None = ""  # of a remote archive
-    _lock: Any = field(default_factory=threading.Lock, repr=False, compare=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _stream: TarStream | None = field(default=None, repr=False, compare=False)
     _owner: int = field(default=0, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return TarOpener, (self.path, self.offsets, self.sizes, self.stamp)
 
     def __del__(self) -> None:
@@ -225,7 +225,7 @@ def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
 
     The stream may be read between two members, but only forward.
     """
-    with tarfile.open(fileobj=cast(Any, stream), mode="r:") as archive:
+    with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
         count = 0
         while (member := archive.next()) is not None:
             archive.members = []  # type: ignore[attr-defined]  # it would keep all

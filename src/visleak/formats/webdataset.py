@@ -240,7 +240,7 @@ def field_of(side: Mapping[str, Any], name: str) -> str | None:
     return writable(str(value))
 
 
-def label_of(side: Mapping[str, Any], wanted: str | None) -> str | None:
+def label_of(side: Mapping[str, object], wanted: str | None) -> str | None:
     """Return the label: the wanted field, else ``.cls``, else the usual fields of ``.json``."""
     if wanted is not None and wanted != "cls":
         return field_of(side, wanted)
@@ -250,7 +250,7 @@ def label_of(side: Mapping[str, Any], wanted: str | None) -> str | None:
     return next((text for name in names if (text := field_of(side, name)) is not None), None)
 
 
-def caption_of(side: Mapping[str, Any]) -> str | None:
+def caption_of(side: Mapping[str, object]) -> str | None:
     """Return the caption: ``.txt`` or ``.caption``, else the field of ``.json``."""
     text = next((str(side[name]) for name in CAPTIONS if side.get(name)), None)
     return field_of(side, "caption") if text is None else text

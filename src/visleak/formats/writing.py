@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -129,7 +129,7 @@ class OutputSource:
         """Return the SOURCE, with the result at ``folder``."""
         return f"{self.before}{folder / self.path}{self.after}"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what opens it as plain values, from which it can be made again."""
         return {
             "path": self.path,

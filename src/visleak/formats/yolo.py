@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -120,7 +120,7 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
     return [opened for _, opened in written]
 
 
-def yolo_content(path: Path, text: str) -> dict[str, Any]:
+def yolo_content(path: Path, text: str) -> dict[str, object]:
     """Read a YOLO data set's YAML."""
     what = f"{text}: {path} cannot be read as YAML"
     with explaining(what, OSError, ValueError, yaml.YAMLError, RecursionError):
@@ -130,7 +130,7 @@ def yolo_content(path: Path, text: str) -> dict[str, Any]:
     return content
 
 
-def yolo_splits(content: Mapping[str, Any]) -> dict[str, list[str]]:
+def yolo_splits(content: Mapping[str, object]) -> dict[str, list[str]]:
     """Return the folders or list files of each split that a data set has, by canonical name."""
     splits = {}
     for key, value in content.items():
@@ -143,7 +143,7 @@ def yolo_splits(content: Mapping[str, Any]) -> dict[str, list[str]]:
     return splits
 
 
-def yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
+def yolo_base(path: Path, content: Mapping[str, object]) -> Path:
     """Return the data set's folder: `path` in the YAML, else where the YAML lies."""
     given = content.get("path")
     if isinstance(given, str) and (path.parent / given).is_dir():
@@ -151,7 +151,7 @@ def yolo_base(path: Path, content: Mapping[str, Any]) -> Path:
     return path.parent
 
 
-def _missing_base(path: Path, content: Mapping[str, Any]) -> str:
+def _missing_base(path: Path, content: Mapping[str, object]) -> str:
     """Say that the folder that the YAML names is not there, and where it was looked for."""
     given = content.get("path")
     if not isinstance(given, str) or (path.parent / given).is_dir():
@@ -163,7 +163,7 @@ def _missing_base(path: Path, content: Mapping[str, Any]) -> str:
 
 
 def _yolo_names(
-    request: Request, content: Mapping[str, Any], entries: Sequence[str], listing: Listing
+    request: Request, content: Mapping[str, object], entries: Sequence[str], listing: Listing
 ) -> tuple[Path, list[str]]:
     """Return the folder that ids are relative to, and the names of the images, sorted."""
     base = yolo_base(request.path, content)
@@ -197,7 +197,7 @@ def _yolo_names(
     return root, sorted(names, key=name_text)
 
 
-def class_names(names: Any) -> dict[int, str]:
+def class_names(names: object) -> dict[int, str]:
     """Return what the entry ``names`` of a YOLO data set calls its classes, by number."""
     if isinstance(names, list):
         return {number: writable(str(name)) for number, name in enumerate(names)}
@@ -232,7 +232,7 @@ def _yolo_label(image: Path, classes: Mapping[int, str]) -> str | None:
     return only_name(classes.get(number, str(number)) for number in numbers)
 
 
-def _key_points(shape: Any) -> int | None:
+def _key_points(shape: object) -> int | None:
     """Return how many numbers of key points follow a box, ``None`` where none do."""
     if isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) for n in shape):
         return int(shape[0] * shape[1])
@@ -271,8 +271,8 @@ def _path(part: OutputPart) -> Path:
     return Path(locate(part.pieces[0].images.source).place)
 
 
-def _content(part: OutputPart) -> dict[str, Any]:
-    first: dict[str, Any] = {}
+def _content(part: OutputPart) -> dict[str, object]:
+    first: dict[str, object] = {}
     for piece in part.pieces:
         content = yolo_content(Path(locate(piece.images.source).place), piece.images.source)
         if first and content.get("names") != first.get("names"):
@@ -293,12 +293,12 @@ def _parted(parts: Sequence[OutputPart]) -> set[str]:
 
 
 def _merged(
-    content: Mapping[str, Any],
+    content: Mapping[str, object],
     entries: Mapping[str, str],
     path: Path,
     parted: set[str],
     place: Destination,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the YAML with new places for the splits that are written.
 
     A split that lies where one lies that is parted now would hold images of all parts; it is left
@@ -306,7 +306,7 @@ def _merged(
     """
     base, known = yolo_base(path, content), yolo_splits(content)
     gone = {entry for split in parted for entry in known.get(split, ())}
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     for key, value in content.items():
         split = canonical_split(str(key))
         if split in entries and split in known:

@@ -410,7 +410,7 @@ def _refusal(data: bytes, kind: Encoding, error: Exception, messages: list[str])
     return Unreadable("corrupt", f"{kind.name}: {text or type(error).__name__}")
 
 
-def content_digest(data: bytes | npt.NDArray[Any]) -> bytes:
+def content_digest(data: bytes | npt.NDArray[np.generic]) -> bytes:
     """Return the BLAKE2b-128 digest of what is stored: 16 bytes.
 
     For an array, of its shape, its type and its values in C order.

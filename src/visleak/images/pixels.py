@@ -30,7 +30,7 @@ TONES: Final = 64
 OVERSHOOT: Final = 0.1  # how far floats within 0..1 may lie outside, as filters leave them
 OWN_UNIT: Final = 16  # floats up to here that are not whole numbers are in a unit of their own
 _CHUNK: Final = 1 << 20  # values worked on at a time; only bounds memory
-_Levels = tuple[npt.NDArray[Any], Int64]
+_Levels = tuple[npt.NDArray[np.generic], Int64]
 #: Tags of TIFF: bits of each sample, and whether the colours lie in planes of their own (2).
 _BITS: Final = 258
 _PLANAR: Final = 284
@@ -131,7 +131,7 @@ def _repeat(grey: Bytes8) -> Bytes8:
     return np.repeat(grey[:, :, None], 3, axis=2)
 
 
-def rgb_of_array(array: npt.NDArray[Any]) -> Bytes8:
+def rgb_of_array(array: npt.NDArray[np.generic]) -> Bytes8:
     """Return an image held as an array of shape (h, w), (h, w, 1), (h, w, 3) or (h, w, 4)."""
     if array.dtype.kind not in "buif":
         raise ValueError(f"expected real numbers, got an array of {array.dtype}")
@@ -152,7 +152,7 @@ def rgb_of_array(array: npt.NDArray[Any]) -> Bytes8:
     return _over_white(Image.fromarray(np.dstack([colours, alpha])))
 
 
-def to_eight(values: npt.NDArray[Any]) -> Bytes8:
+def to_eight(values: npt.NDArray[np.generic]) -> Bytes8:
     """Return an array of any real type as ``uint8``, shape kept.
 
     ``uint8`` stays as it is, booleans become 0 and 255, all else is shown in :func:`shown_range`.
@@ -164,13 +164,13 @@ def to_eight(values: npt.NDArray[Any]) -> Bytes8:
     [0, 128, 255]
     """
     if values.dtype == np.uint8:
-        return values
+        return np.asarray(values, np.uint8)
     if values.dtype == np.bool_:
         return values.astype(np.uint8) * np.uint8(255)
     return _scaled(values, *shown_range(values))
 
 
-def alpha_to_eight(values: npt.NDArray[Any]) -> Bytes8:
+def alpha_to_eight(values: npt.NDArray[np.generic]) -> Bytes8:
     """Return opacities as ``uint8``.
 
     Opaque is 1 for floats within 0..1, else the greatest value of the fewest bits, at least eight.
@@ -183,7 +183,7 @@ def alpha_to_eight(values: npt.NDArray[Any]) -> Bytes8:
     return _scaled(values, 0, _bits_range(most))
 
 
-def shown_range(values: npt.NDArray[Any]) -> tuple[float, float]:
+def shown_range(values: npt.NDArray[np.generic]) -> tuple[float, float]:
     """Return the values that are shown as 0 and as 255, see the module's description.
 
     >>> shown_range(np.array([7, 1000], dtype=np.uint16))
@@ -209,7 +209,7 @@ def shown_range(values: npt.NDArray[Any]) -> tuple[float, float]:
     return 0.0, top / unit
 
 
-def _levels(values: npt.NDArray[Any]) -> _Levels:
+def _levels(values: npt.NDArray[np.generic]) -> _Levels:
     """Return the finite values, ascending, and how often each occurs."""
     flat = values.ravel()
     if values.dtype.kind == "u" and values.dtype.itemsize == 2:
@@ -224,7 +224,7 @@ def _levels(values: npt.NDArray[Any]) -> _Levels:
     return levels.astype(np.float64), counts.astype(np.int64)
 
 
-def _range_of_one(levels: npt.NDArray[Any], floats: bool) -> tuple[float, float]:
+def _range_of_one(levels: npt.NDArray[np.generic], floats: bool) -> tuple[float, float]:
     """Return the range of an image of one colour, which shows no number of bits."""
     level = float(levels[0]) if len(levels) else 0.0
     if level < 0:
@@ -233,7 +233,7 @@ def _range_of_one(levels: npt.NDArray[Any], floats: bool) -> tuple[float, float]
     return 0.0, next((top for top in tops if level <= top), level)
 
 
-def _with_data(levels: npt.NDArray[Any], counts: Int64) -> _Levels:
+def _with_data(levels: npt.NDArray[np.generic], counts: Int64) -> _Levels:
     """Take out the greatest value, or the least negative one, where it lies far from all others."""
     if len(levels) <= TONES:
         return levels, counts
@@ -244,7 +244,7 @@ def _with_data(levels: npt.NDArray[Any], counts: Int64) -> _Levels:
     return levels, counts
 
 
-def _bulk(levels: npt.NDArray[Any], counts: Int64) -> tuple[float, float]:
+def _bulk(levels: npt.NDArray[np.generic], counts: Int64) -> tuple[float, float]:
     """Return the least and the greatest value, but for some at either end."""
     until = np.cumsum(counts)
     beside = int(OUTSIDE * until[-1])
@@ -252,7 +252,7 @@ def _bulk(levels: npt.NDArray[Any], counts: Int64) -> tuple[float, float]:
     return float(levels[ends[0]]), float(levels[ends[1]])
 
 
-def _of_eight_bits(levels: npt.NDArray[Any], shares: bool) -> tuple[float, float] | None:
+def _of_eight_bits(levels: npt.NDArray[np.generic], shares: bool) -> tuple[float, float] | None:
     """Return the range of eight bits that were stretched, ``None`` for what is none."""
     if shares:
         eights = levels * 255
@@ -271,7 +271,7 @@ def _bits_range(most: float) -> float:
     return float(2 ** max(8, round(most).bit_length()) - 1)
 
 
-def _scaled(values: npt.NDArray[Any], low: float, high: float) -> Bytes8:
+def _scaled(values: npt.NDArray[np.generic], low: float, high: float) -> Bytes8:
     """Return values as shares of a range, times 255."""
     flat = values.ravel()
     made = np.empty(len(flat), np.uint8)

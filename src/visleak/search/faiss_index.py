@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log2, sqrt
+from types import ModuleType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ SLACK_SHARE: Final = 0.999
 DIGEST: Final = "faiss-2"  # text that changes whenever an index built by this module could
 
 
-def faiss() -> Any:
+def faiss() -> ModuleType:
     """Return the library."""
     try:
         import faiss as library
@@ -199,7 +200,7 @@ def build(
     return Index(layout, index, _slack(layout, index, reference, penalty))
 
 
-def _configure(library: Any, index: Any, kind: Kind) -> None:
+def _configure(library: ModuleType, index: Any, kind: Kind) -> None:
     """Set how the parts of an index are trained."""
     if kind in ("ivf", "ivfpq"):
         cells = library.extract_index_ivf(index)

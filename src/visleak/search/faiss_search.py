@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from visleak.records import Bool, Float32, Int64
+from visleak.records import Bool, Float32, Float64, Int64
 from visleak.search.exact import MARGIN, ExactSearch, Scored, chosen, joined, no_hits, rescore
 from visleak.search.faiss_index import Effort, Index, Kind, Layout, build, faiss, kind_for, threads
 from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
@@ -105,14 +105,12 @@ def _reached(hits: Hits, threshold: float) -> Bool:
     return np.asarray(hits.similarity >= np.float32(threshold))
 
 
-def _corrected(hits: Hits, sides: Sides) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _corrected(hits: Hits, sides: Sides) -> Float64:
     """Return what the best are ranked by."""
     return np.asarray(hits.similarity.astype(np.float64) - sides.penalty[hits.reference])
 
 
-def _last_of_best(
-    exact: Hits, sides: Sides, best: int, queries: int
-) -> tuple[np.ndarray[Any, np.dtype[np.float64]], Int64]:
+def _last_of_best(exact: Hits, sides: Sides, best: int, queries: int) -> tuple[Float64, Int64]:
     """Return each query's corrected similarity of its last place, and how many places it has."""
     value = _corrected(exact, sides)
     order = np.lexsort((-value, exact.query))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ class Recall:
             _sum(self.best, other.best),
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the entry of ``audit.json``."""
         return {
             "queries": self.queries,
@@ -59,7 +59,7 @@ class Account:
     exact: bool = False  # everything is found by construction
     recall: Recall | None = None  # compared with exact search; None if it was not measured
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the entry of ``audit.json``."""
         return {
             "engine": self.engine,

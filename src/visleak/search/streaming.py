@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -56,13 +56,13 @@ class PartitionSearch:
     # changes a result
     device: str = "cpu"
     _screens: dict[bool, Screen] = field(default_factory=dict, init=False)
-    _lock: Any = field(default_factory=Lock, init=False)
+    _lock: Lock = field(default_factory=Lock, init=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # screens hold threads' memory and devices: another process makes its own
         return {key: value for key, value in vars(self).items() if not key.startswith("_")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _screens={}, _lock=Lock())
 
     def find(
@@ -103,7 +103,7 @@ class PartitionSearch:
                 raise
         return found.finish(len(stored))
 
-    def _screen(self, stored: npt.NDArray[Any]) -> Screen:
+    def _screen(self, stored: npt.NDArray[np.generic]) -> Screen:
         """Return the screen for a partition: made once, from the first with enough rows."""
         many = len(self.query) > 0 and len(stored) >= FEW_ROWS
         with self._lock:
@@ -111,7 +111,7 @@ class PartitionSearch:
                 self._screens[many] = self._made(stored, many)
             return self._screens[many]
 
-    def _made(self, stored: npt.NDArray[Any], many: bool) -> Screen:
+    def _made(self, stored: npt.NDArray[np.generic], many: bool) -> Screen:
         device = torch_device(self.device)
         if device is not None:
             return DeviceScreen(self.query, device)
@@ -159,13 +159,13 @@ def _quiet() -> np.errstate:
 class _Blocks:
     """The blocks of a partition, handed out to threads one after another."""
 
-    def __init__(self, stored: npt.NDArray[Any], size: int) -> None:
+    def __init__(self, stored: npt.NDArray[np.generic], size: int) -> None:
         self._stored = stored
         self._size = size
         self._next = self._read = 0
         self._lock = Lock()
 
-    def __iter__(self) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    def __iter__(self) -> Iterator[tuple[int, npt.NDArray[np.generic]]]:
         while True:
             with self._lock:
                 start = self._next
@@ -186,7 +186,7 @@ class _Blocks:
 
 
 def _compare(
-    query: Float32, stored: npt.NDArray[Any], start: int, screen: Screen, found: Collector
+    query: Float32, stored: npt.NDArray[np.generic], start: int, screen: Screen, found: Collector
 ) -> None:
     """Compare all queries with a block of rows that begins at ``start``."""
     seen = screen.select(stored, found.floor)
@@ -204,7 +204,7 @@ def _compare(
     found.add(seen.query, seen.row + start, exact)
 
 
-def _certain_floor(query: Float32, stored: npt.NDArray[Any], best: int) -> Float32:
+def _certain_floor(query: Float32, stored: npt.NDArray[np.generic], best: int) -> Float32:
     """Return similarities that at least ``best`` rows of a partition reach, one per query."""
     sample = sampled(stored, max(SEED_ROWS, 8 * best))
     floor = np.full(len(query), -np.inf, np.float32)

@@ -67,7 +67,7 @@ def length_error(width: int) -> float:
     return dot_error(width) / 2 + 5 * ROUNDING
 
 
-def read_block(stored: npt.NDArray[Any], out: Float32) -> RowLengths:
+def read_block(stored: npt.NDArray[np.generic], out: Float32) -> RowLengths:
     """Write stored rows (m, d) of any float type into ``out`` (m, d), fit to be scaled."""
     widen(stored, out)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -76,7 +76,7 @@ def read_block(stored: npt.NDArray[Any], out: Float32) -> RowLengths:
     return judged
 
 
-def row_lengths(stored: npt.NDArray[Any], lengths: Float32) -> RowLengths:
+def row_lengths(stored: npt.NDArray[np.generic], lengths: Float32) -> RowLengths:
     """Return the lengths of stored rows from rough ones, exact where these are unsure."""
     sane = (lengths > SANE_LENGTHS[0]) & (lengths < SANE_LENGTHS[1])
     usable = np.asarray(np.where(sane, lengths, 1), np.float32)
@@ -92,7 +92,7 @@ def row_lengths(stored: npt.NDArray[Any], lengths: Float32) -> RowLengths:
     return RowLengths(scale, odd, exact.matrix, odd[exact.broken], off + int(exact.off.sum()))
 
 
-def widen(stored: npt.NDArray[Any], out: Float32) -> None:
+def widen(stored: npt.NDArray[np.generic], out: Float32) -> None:
     """Write stored rows into ``out`` as ``float32``.
 
     Half floats are widened with whole-array integer operations, several times faster than numpy
@@ -137,7 +137,7 @@ class Screen(Protocol):
 
     block: int  # preferred number of rows at a time
 
-    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
+    def select(self, stored: npt.NDArray[np.generic], floor: Float32) -> ScreenResult:
         """Return the pairs whose similarity may reach the floor of their query."""
         ...
 
@@ -200,7 +200,7 @@ class ProductScreen:
         squared = np.maximum(squared, np.float32(0)) + np.float32(self._spare)
         return np.asarray(np.sqrt(squared))
 
-    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
+    def select(self, stored: npt.NDArray[np.generic], floor: Float32) -> ScreenResult:
         """Return pairs that may reach the floor; see :class:`Screen`."""
         workspace = self._workspace(stored.shape)
         rows = workspace.rows[: len(stored)]
@@ -307,7 +307,7 @@ def whole(width: int) -> Part:
     return Part(0, width)
 
 
-def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
+def sampled(stored: npt.NDArray[np.generic], count: int, shift: int = 0) -> Float32:
     """Return unit rows of some runs of a matrix, the broken ones left out."""
     if not len(stored):
         return np.empty(stored.shape, np.float32)
@@ -318,7 +318,7 @@ def sampled(stored: npt.NDArray[Any], count: int, shift: int = 0) -> Float32:
     return read.matrix[~read.broken]
 
 
-def choose(query: Float32, stored: npt.NDArray[Any], wanted: Wanted, rows: int) -> Part:
+def choose(query: Float32, stored: npt.NDArray[np.generic], wanted: Wanted, rows: int) -> Part:
     """Return the part of the least expected cost."""
     width = query.shape[1]
     left, right = sampled(query, TRIED_QUERIES), sampled(stored, TRIED_ROWS)
@@ -441,7 +441,7 @@ class DeviceScreen:
         self._slack = half_error(width, precision) + 2 * length_error(width)
         self._query = torch.tensor(query, device=device).to(self._kind)
 
-    def select(self, stored: npt.NDArray[Any], floor: Float32) -> ScreenResult:
+    def select(self, stored: npt.NDArray[np.generic], floor: Float32) -> ScreenResult:
         """Return pairs that may reach the floor; see :class:`Screen`."""
         try:
             rows, judged = self._prepared(stored)
@@ -464,7 +464,7 @@ class DeviceScreen:
             found.append(places + np.array([start, 0]))
         return np.concatenate([np.empty((0, 2), np.int64), *found])
 
-    def _prepared(self, stored: npt.NDArray[Any]) -> tuple[Any, RowLengths]:
+    def _prepared(self, stored: npt.NDArray[np.generic]) -> tuple[Any, RowLengths]:
         """Return unit rows in half precision on the device, and their lengths."""
         torch = self._torch
         # a copy: torch takes neither read-only memory nor foreign byte order

@@ -391,7 +391,7 @@ class AuditSummary:
         """Return a set by its name, ``None`` if there is none of that name."""
         return next((each for each in self.sets if each.name == name), None)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the content of the file."""
         content: dict[str, Any] = as_plain(self)
         return content | {"skipped": [each.text for each in self.skipped]}

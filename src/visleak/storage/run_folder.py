@@ -248,7 +248,7 @@ class RunFolder:
         hint = f"it is not a result of `{self.kind}`"
         return read_document(self.result, self.kind, self.schema, hint)
 
-    def read(self, record: type[Record], **known: Any) -> Record:
+    def read(self, record: type[Record], **known: object) -> Record:
         """Return the finished result as a record.
 
         Args:
@@ -300,7 +300,7 @@ class RunFolder:
             raise UsageError(f"{error}{more}") from error
         return None
 
-    def finish(self, content: Mapping[str, Any], files: Mapping[str, File]) -> None:
+    def finish(self, content: Mapping[str, object], files: Mapping[str, File]) -> None:
         """Write the files of a result, and its JSON last.
 
         The JSON of an earlier result goes first: a result that is half replaced is none. So do
@@ -322,7 +322,7 @@ class RunFolder:
         except OSError as error:
             raise VisleakError(f"{self.path} cannot be written ({error.strerror})") from error
 
-    def document(self, headline: str, record: Any = None, **more: Any) -> dict[str, Any]:
+    def document(self, headline: str, record: object = None, **more: object) -> dict[str, Any]:
         """Return the content of a result's file; unknown numbers become ``null``.
 
         Args:
@@ -335,7 +335,7 @@ class RunFolder:
         return {**head, "headline": headline, **_without(own, "folder"), **as_plain(more)}
 
 
-def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _without(fields: Mapping[str, object], name: str) -> dict[str, object]:
     return {key: value for key, value in fields.items() if key != name}
 
 
