@@ -19,7 +19,7 @@ from PIL import Image
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images, open_splits
 from visleak.formats.frames import as_iso, read_frames
-from visleak.formats.request import check_frames
+from visleak.formats.request import check_pattern
 
 FIRST = datetime(2011, 9, 26, 13, 2, 25, 250_000)
 
@@ -138,11 +138,11 @@ def test_a_pattern_finds_numbers_in_ids(folder):
 def test_a_pattern_that_finds_nothing_is_refused(folder):
     sets = [open_images(folder / name, frame="/take(.)/") for name in ("train", "test")]
     with pytest.raises(UsageError, match=r"frame '/take\(\.\)/' matches no id, such as 'drive_a_0"):
-        check_frames(sets, "/take(.)/")
-    check_frames(sets, None)
-    check_frames(sets, "column")
+        check_pattern(sets, "frame", "/take(.)/")
+    check_pattern(sets, "frame", None)
+    check_pattern(sets, "frame", "column")
     found = open_images(folder / "test", frame="/_0+(5)/")
-    check_frames([sets[0], found], "/_0+(5)/")
+    check_pattern([sets[0], found], "frame", "/_0+(5)/")
 
 
 @pytest.mark.parametrize(

@@ -263,14 +263,14 @@ def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequ
     """Open the split; return it with the sets that it consists of."""
     from visleak.dlede import split_by, split_of
     from visleak.formats.opening import open_set, open_sides
-    from visleak.formats.request import check_groups
+    from visleak.formats.request import check_pattern
     from visleak.records import ImageSet
     from visleak.settings import SideColumns, Sides
 
     call.progress("listing images", 0, 0)
     if sources.whole is not None:
         images = open_set(sources.whole, columns)
-        check_groups([images], columns.group)
+        check_pattern([images], "group", columns.group)
         return split_by(images, str(sources.recipe)), [images]
     named = SideColumns(columns.id, columns.label, columns.group)
     test_source, train_source = (
@@ -284,7 +284,7 @@ def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequ
             f"{test.name} is tested against {train.name}; {', '.join(others)} is ignored, give it"
             " as --test to test it"
         )
-    check_groups((test, train), columns.group)
+    check_pattern((test, train), "group", columns.group)
     call.progress("listing images", 1, 1)
     if not isinstance(test, ImageSet) or not isinstance(train, ImageSet):
         wrong = train if isinstance(test, ImageSet) else test

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -67,7 +67,8 @@ def open_cifar(request: Request) -> ImageSet:
         if not isinstance(found, list) or len(found) != sizes[-1]:
             raise VisleakError(f"{file} has no {column!r} for its {sizes[-1]:,} images")
         labels.extend(found)
-    names = [_text(name) for name in load_pickle(folder / meta).get(columns[column], [])]
+    named = load_pickle(folder / meta).get(columns[column], [])
+    names = [_text(name) for name in named] if isinstance(named, list) else []
     ids = pa.array(np.arange(sum(sizes))).cast(pa.string())
     owners = (str(file) for file, size in zip(files, sizes, strict=True) for _ in range(size))
     rows = (str(row) for size in sizes for row in range(size))
@@ -141,15 +142,15 @@ def write_cifar(part: OutputPart, place: Destination) -> OutputSource:
 class _Dtype:
     """Stands for ``numpy.dtype`` while a pickle is read."""
 
-    def __init__(self, code: Any, *_: Any) -> None:
+    def __init__(self, code: object, *_: object) -> None:
         self.code = code.decode("latin-1") if isinstance(code, bytes) else str(code)
         self.order = "|"
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(self, state: Sequence[object]) -> None:
         order = state[1]
         self.order = order.decode("latin-1") if isinstance(order, bytes) else str(order)
 
-    def plain(self) -> np.dtype[Any]:
+    def plain(self) -> np.dtype[np.generic]:
         """Return the type of numbers it stands for; no objects, no records."""
         dtype = np.dtype(self.code)
         if dtype.kind not in "buif":
@@ -160,8 +161,8 @@ class _Dtype:
 class _Array:
     """Stands for ``numpy.ndarray`` while a pickle is read."""
 
-    def __init__(self, *_: Any) -> None:
-        self.values: npt.NDArray[Any] = np.empty(0)
+    def __init__(self, *_: object) -> None:
+        self.values: npt.NDArray[np.generic] = np.empty(0)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, dtype, fortran, raw = state
@@ -177,7 +178,7 @@ def _encoded(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin-1")
 
 
-_ALLOWED: Final[dict[tuple[str, str], Any]] = {
+_ALLOWED: Final[dict[tuple[str, str], type | Callable[..., bytes]]] = {
     ("numpy", "dtype"): _Dtype,
     ("numpy", "ndarray"): _Array,
     ("numpy.core.multiarray", "_reconstruct"): _Array,
@@ -189,7 +190,7 @@ _ALLOWED: Final[dict[tuple[str, str], Any]] = {
 class _Unpickler(pickle.Unpickler):
     """Builds numbers, texts, lists, dicts and plain arrays; nothing else, and runs nothing."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         try:
             return _ALLOWED[module, name]
         except KeyError:
@@ -198,7 +199,7 @@ class _Unpickler(pickle.Unpickler):
             ) from None
 
 
-def load_pickle(path: Path | str) -> dict[str, Any]:
+def load_pickle(path: Path | str) -> dict[str, object]:
     """Return the content of a CIFAR pickle: numbers, texts, lists and arrays by name."""
     try:
         size = os.path.getsize(path)
@@ -221,11 +222,11 @@ def load_pickle(path: Path | str) -> dict[str, Any]:
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else writable(str(value))
 
 
-def pixel_rows(content: dict[str, Any]) -> Bytes8:
+def pixel_rows(content: Mapping[str, object]) -> Bytes8:
     """Return the pixels of a CIFAR file: ``uint8`` (n, 3072), planes of 32 x 32."""
     data = content.get("data")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.shape[1:] != (3072,):
@@ -233,7 +234,7 @@ def pixel_rows(content: dict[str, Any]) -> Bytes8:
     return data
 
 
-def _class_name(label: Any, names: Sequence[str]) -> str:
+def _class_name(label: object, names: Sequence[str]) -> str:
     return names[label] if isinstance(label, int) and 0 <= label < len(names) else str(label)
 
 
@@ -254,7 +255,7 @@ def _layout(
 
 def _kept(content: Mapping[str, object], rows: int, keep: Int64) -> dict[str, object]:
     """Return a batch with the rows that are kept: of every column that has a value an image."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in content.items():
         if isinstance(value, np.ndarray) and len(value) == rows:
             found[name] = value[keep]
@@ -265,7 +266,7 @@ def _kept(content: Mapping[str, object], rows: int, keep: Int64) -> dict[str, ob
     return found
 
 
-def _pixels(content: dict[str, Any], piece: Selection, keep: Int64, start: int) -> Bytes8:
+def _pixels(content: Mapping[str, object], piece: Selection, keep: Int64, start: int) -> Bytes8:
     """Return the pixels of a batch, with those of what takes a place in it."""
     pixels = pixel_rows(content).copy()
     for row, at in enumerate(keep.tolist()):

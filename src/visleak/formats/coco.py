@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, TypeAlias, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,23 @@ from visleak.formats.writing import (
 from visleak.records import ImageSet
 
 LARGEST: Final = 1e6  # beyond it no image's side in pixels goes
+
+
+class CocoRow(TypedDict, total=False):
+    """An image, an annotation or a category of a COCO file."""
+
+    id: int | str
+    file_name: int | str
+    name: int | str
+    image_id: int | str
+    category_id: object
+    caption: object
+    bbox: object
+    iscrowd: object
+
+
+#: The lists of a COCO file by name; what else it holds (``info``) is copied as it is.
+Content: TypeAlias = dict[str, list[CocoRow]]
 #: Lists of a COCO file whose rows belong to an image.
 OF_IMAGES: Final = ("annotations", "segment_info")
 
@@ -50,16 +67,17 @@ def open_coco(request: Request) -> ImageSet:
         row["id"]: writable(str(row["name"]))
         for row in coco_rows(content, "categories", ("id", "name"), request, optional=True)
     }
-    shown: dict[Any, set[str]] = {}
-    captions: dict[Any, str] = {}
+    shown: dict[int | str, set[str]] = {}
+    captions: dict[int | str, str] = {}
     for row in coco_rows(content, "annotations", ("image_id",), request, optional=True):
         if "category_id" in row:
             category = row["category_id"]
             name = categories.get(category) if isinstance(category, int | str) else None
             name = name or writable(str(category))
             shown.setdefault(row["image_id"], set()).add(name)
-        if isinstance(row.get("caption"), str):
-            captions.setdefault(row["image_id"], writable(row["caption"]))
+        caption = row.get("caption")
+        if isinstance(caption, str):
+            captions.setdefault(row["image_id"], writable(caption))
     labels = pa.array((only_name(shown.get(image["id"], ())) for image in images), pa.string())
     texts = pa.array((captions.get(image["id"]) for image in images), pa.string())
     return file_set(
@@ -131,7 +149,7 @@ def write_coco(part: OutputPart, place: Destination) -> OutputSource:
     return OutputSource(file, "coco:", f"?images={folder}", tuple(ids), order)
 
 
-def coco_content(request: Request) -> dict[str, Any]:
+def coco_content(request: Request) -> Content:
     """Read a COCO annotation file."""
     what = f"{request.path} cannot be read as JSON"
     with explaining(what, OSError, ValueError, RecursionError):
@@ -142,14 +160,14 @@ def coco_content(request: Request) -> dict[str, Any]:
 
 
 def coco_rows(
-    content: Mapping[str, Any],
+    content: Content,
     key: str,
     needed: Sequence[str],
     request: Request,
     optional: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[CocoRow]:
     """Return a list of a COCO file, each row with the needed keys, whose values are plain."""
-    rows = content.get(key, [] if optional else None)
+    rows: object = content.get(key, [] if optional else None)
     if not isinstance(rows, list):
         raise VisleakError(f"{request.path} is not a COCO file: it has no list `{key}`")
     for number, row in enumerate(rows):
@@ -189,10 +207,10 @@ def _coco_folder(request: Request, names: Sequence[str]) -> Path:
     )
 
 
-def _places(content: Mapping[str, object], images: ImageSet, request: Request) -> dict[Any, int]:
+def _places(content: Content, images: ImageSet, request: Request) -> dict[int | str, int]:
     """Return the row of the set that each image's number in the file stands for."""
     rows = {id_: row for row, id_ in enumerate(images.ids.to_pylist())}
-    found: dict[Any, int] = {}
+    found: dict[int | str, int] = {}
     for image in coco_rows(content, "images", ("id", "file_name"), request):
         row = rows.get(writable(str(image["file_name"])))
         if row is None:
@@ -206,7 +224,7 @@ def _places(content: Mapping[str, object], images: ImageSet, request: Request) -
     return found
 
 
-def _classes(content: Mapping[str, Any], request: Request) -> dict[int | str, str]:
+def _classes(content: Content, request: Request) -> dict[int | str, str]:
     """Return the name of each category, by its number, in ascending order."""
     found: dict[int | str, str] = {}
     for row in coco_rows(content, "categories", ("id", "name"), request, optional=True):
@@ -218,20 +236,22 @@ def _classes(content: Mapping[str, Any], request: Request) -> dict[int | str, st
     return dict(sorted(found.items(), key=lambda item: (isinstance(item[0], str), item[0])))
 
 
-def _corners(box: Any, at: int, request: Request) -> Sequence[float]:
+def _corners(box: object, at: int, request: Request) -> Sequence[float]:
     """Return the corners of a box that is given as (left, top, width, height)."""
-    plain = isinstance(box, list) and len(box) == 4
-    if not plain or not all(
-        isinstance(value, int | float) and -LARGEST <= value <= LARGEST for value in box
-    ):
+    numbers = [
+        side
+        for side in (box if isinstance(box, list) else ())
+        if isinstance(side, int | float) and -LARGEST <= side <= LARGEST
+    ]
+    if not isinstance(box, list) or not len(numbers) == len(box) == 4:
         raise _damaged_row(request, at, "`bbox` is [left, top, width, height] in pixels", box)
-    left, top, width, height = box
+    left, top, width, height = numbers
     if width < 0 or height < 0:
         raise _damaged_row(request, at, "width and height of `bbox` are 0 or more", box)
     return left, top, left + width, top + height
 
 
-def _damaged_row(request: Request, at: int, allowed: str, got: Any) -> VisleakError:
+def _damaged_row(request: Request, at: int, allowed: str, got: object) -> VisleakError:
     what = "nothing" if got is None else repr(got)[:60]
     return VisleakError(
         f"{shown(request.path)}, row {at} of `annotations`: {allowed}; got {writable(what)}"
@@ -249,10 +269,10 @@ def _root(part: OutputPart) -> str:
     return roots.pop()
 
 
-def _kept_content(piece: Selection) -> dict[str, object]:
+def _kept_content(piece: Selection) -> Content:
     """Return the content of a piece's annotation file without what goes."""
     path = Path(locate(piece.images.source).place)
-    content: dict[str, Any] = json.loads(path.read_bytes())
+    content: Content = json.loads(path.read_bytes())
     kept = set(piece.column("ids"))
     images = [row for row in content["images"] if writable(str(row["file_name"])) in kept]
     numbers = {row["id"] for row in images}
@@ -263,7 +283,7 @@ def _kept_content(piece: Selection) -> dict[str, object]:
     return found
 
 
-def _names(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+def _names(part: OutputPart, contents_: Sequence[Content]) -> list[dict[str, str]]:
     """Return, for each piece, the new name of each image; change the rows accordingly."""
     taken: set[str] = set()
     names = []
@@ -279,7 +299,7 @@ def _names(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> list[dict[s
     return names
 
 
-def _merged(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _merged(part: OutputPart, contents_: Sequence[Content]) -> Content:
     """Return the files of several pieces as one; numbers that are taken are replaced."""
     first, *others = contents_
     merged = dict(first)
@@ -299,11 +319,11 @@ def _merged(part: OutputPart, contents_: Sequence[dict[str, Any]]) -> dict[str, 
     return merged
 
 
-def _categories(content: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+def _categories(content: Content) -> list[tuple[int | str, int | str]]:
     return sorted((row["id"], row["name"]) for row in content.get("categories", []))
 
 
-def _renumbered(there: Iterable[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> list[Any]:
+def _renumbered(there: Iterable[CocoRow], rows: Sequence[CocoRow]) -> list[CocoRow]:
     """Return rows with distinct ``id``: one that is taken continues from the largest."""
     taken = {row["id"] for row in there if "id" in row}
     largest = max(

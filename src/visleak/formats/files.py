@@ -173,29 +173,24 @@ def _content(handle: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _too_large(size: int) -> Unreadable:
-    return Unreadable("too-large", f"{size:,} bytes; files up to {MAX_FILE_BYTES:,} are read")
+def _too_large(size: int, what: str = "files") -> Unreadable:
+    return Unreadable("too-large", f"{size:,} bytes; {what} up to {MAX_FILE_BYTES:,} are read")
 
 
 def why_not(error: OSError | ValueError) -> Unreadable:
     """Return the reason for what the system, or a remote store, said about a file."""
     if isinstance(error, StoreError):
         return Unreadable(error.reason, str(error))
-    return _why_not_here(error)
-
-
-def _why_not_here(error: OSError | ValueError) -> Unreadable:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return Unreadable("missing", "no such file")
     if isinstance(error, PermissionError):
         return Unreadable("no-permission", "the system does not let this user read the file")
     if isinstance(error, IsADirectoryError):
         return Unreadable("io-error", "a folder stands at this name")
-    if isinstance(error, OSError) and error.errno is not None:
-        if error.errno == errno.ENAMETOOLONG:
-            return Unreadable("missing", "the name is longer than a file's name can be")
-        return Unreadable("io-error", os.strerror(error.errno))
-    return Unreadable("io-error", str(error))
+    number = getattr(error, "errno", None)
+    if number == errno.ENAMETOOLONG:
+        return Unreadable("missing", "the name is longer than a file's name can be")
+    return Unreadable("io-error", str(error) if number is None else os.strerror(number))
 
 
 def file_set(
@@ -254,18 +249,14 @@ def fetched(place: str | None) -> bytes | Unreadable:
     try:
         with RemoteFile(place) as file:
             if file.size is not None and file.size > MAX_FILE_BYTES:
-                return _object_too_large(file.size)
+                return _too_large(file.size, "objects")
             pieces, size = [], 0
             while (piece := file.read(BLOCK)) and size <= MAX_FILE_BYTES:
                 pieces.append(piece)
                 size += len(piece)
     except (OSError, ValueError) as error:
         return why_not(error)
-    return b"".join(pieces) if size <= MAX_FILE_BYTES else _object_too_large(size)
-
-
-def _object_too_large(size: int) -> Unreadable:
-    return Unreadable("too-large", f"{size:,} bytes; objects up to {MAX_FILE_BYTES:,} are read")
+    return b"".join(pieces) if size <= MAX_FILE_BYTES else _too_large(size, "objects")
 
 
 def remote_places(request: Request, names: Sequence[str | None], root: str) -> Any:

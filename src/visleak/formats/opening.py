@@ -18,8 +18,7 @@ from visleak.formats.request import (
     SPLITS,
     Request,
     canonical_split,
-    check_frames,
-    check_groups,
+    check_pattern,
     writable,
 )
 from visleak.formats.sources import (
@@ -135,8 +134,7 @@ def boxes_of(images: ImageSet) -> Boxes | None:
     if prefix not in PREFIXED or Path(images.source).exists():
         return None
     found = locate(images.source)
-    boxes: Boxes | None = found.format.read_boxes(images, Request.at(images.source, found))
-    return boxes
+    return cast("Boxes | None", found.format.read_boxes(images, Request.at(images.source, found)))
 
 
 def layout_of(images: ImageSet) -> Layout:
@@ -390,8 +388,8 @@ def open_sides(sides: Sides) -> OpenSides:
         references: tuple[AnySet, ...] = (splits[side],)
     else:
         queries, references = _open_named(sides, columns)
-    check_groups((*queries, *references), sides.columns.group)
-    check_frames((*queries, *references), sides.columns.frame)
+    for option in ("group", "frame"):
+        check_pattern((*queries, *references), option, columns[option])
     return OpenSides(queries, references)
 
 

@@ -252,14 +252,6 @@ def _linked(fs: fsspec.AbstractFileSystem, folder: str) -> Iterator[str]:
                 pending.append((name, depth + 1))
 
 
-class _StatusError(Exception):
-    """A web server answered, but not with the object."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
 class _WebStream:
     """The answer of a web server to one request: bytes from ``offset`` on."""
 
@@ -285,7 +277,7 @@ class _WebStream:
         answer = await session.get(self._fs.encode_url(url), headers=headers)
         if answer.status >= 400 and answer.status != 416:
             answer.close()
-            raise _StatusError(answer.status)
+            raise _of_status(answer.status)
         return answer
 
     def read(self, size: int) -> bytes:

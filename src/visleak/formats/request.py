@@ -185,20 +185,11 @@ def captured(pattern: re.Pattern[str], id_: str) -> str | None:
     return found[1 if pattern.groups else 0] if found else None
 
 
-def check_groups(sets: Sequence[AnySet], group: str | None) -> None:
-    """Refuse a ``/regex/`` for groups that matches no id of any set.
+def check_pattern(sets: Sequence[AnySet], option: str, value: str | None) -> None:
+    """Refuse a ``/regex/`` of ``group`` or ``frame`` that matches no id of any set.
 
     Sets of embeddings are not checked: they list no ids here.
     """
-    _check_pattern(sets, "group", group)
-
-
-def check_frames(sets: Sequence[AnySet], frame: str | None) -> None:
-    """Refuse a ``/regex/`` for frames that matches no id of any set; see :func:`check_groups`."""
-    _check_pattern(sets, "frame", frame)
-
-
-def _check_pattern(sets: Sequence[AnySet], option: str, value: str | None) -> None:
     listed = [images for images in sets if isinstance(images, ImageSet) and len(images)]
     if pattern_of(option, value) is None or len(listed) < len(sets) or not listed:
         return

@@ -66,11 +66,11 @@ class Format:
             return bool(_load(self.recognises)(path))
         return path.is_file() and path.name.lower().endswith(self.endings)
 
-    def open(self, request: object) -> Any:
+    def open(self, request: object) -> object:
         """Return the set that a request names."""
         return _load(self.opens)(request)
 
-    def read_boxes(self, images: object, request: object) -> Any:
+    def read_boxes(self, images: object, request: object) -> object:
         """Return the boxes of a set, ``None`` where the format has none."""
         return _load(self.boxes)(images, request) if self.boxes else None
 

@@ -41,12 +41,23 @@ from visleak.formats.request import Request
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection, file_name
 from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
 
-#: First bytes of a packed archive, and what opens it.
+
+def _gzip(file: IO[bytes], mode: str) -> gzip.GzipFile:
+    """Pack without name and time of day, so that the same members make the same bytes."""
+    return gzip.GzipFile("", mode, fileobj=file, mtime=0)
+
+
+#: First bytes of a packed archive, and what packs and unpacks it.
 PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
-    (b"\x1f\x8b", gzip.open),
-    (b"BZh", bz2.open),
-    (b"\xfd7zXZ\0", lzma.open),
+    (b"\x1f\x8b", _gzip),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
 )
+
+
+def _packer(head: bytes) -> Callable[..., Any] | None:
+    """Return what packs an archive that begins so, ``None`` for a plain one."""
+    return next((packs for magic, packs in PACKERS if head.startswith(magic)), None)
 
 
 def open_tar(request: Request) -> ImageSet:
@@ -163,7 +174,7 @@ class TarStream:
         head = self._base.read(6)
         self._base.seek(0)
         self.stamp = stamp_of_file(self._base)
-        packer = next((opens for magic, opens in PACKERS if head.startswith(magic)), None)
+        packer = _packer(head)
         self.packed = packer is not None
         self._size = size_of_file(self._base)
         self._file: IO[bytes] = packer(self._base, "rb") if packer else self._base
@@ -236,19 +247,6 @@ def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
         stream.seek(archive.offset)
         if stream.read(tarfile.BLOCKSIZE).strip(b"\0"):
             raise ValueError(f"no member begins at byte {archive.offset:,}")
-
-
-def _gzip(file: IO[bytes], mode: str) -> gzip.GzipFile:
-    """Pack without name and time of day, so that the same members make the same bytes."""
-    return gzip.GzipFile("", mode, fileobj=file, mtime=0)
-
-
-#: First bytes of a packed archive, and what packs the same way.
-_PACKERS: Final[tuple[tuple[bytes, Callable[..., Any]], ...]] = (
-    (b"\x1f\x8b", _gzip),
-    (b"BZh", bz2.BZ2File),
-    (b"\xfd7zXZ\0", lzma.LZMAFile),
-)
 
 
 @dataclass(frozen=True)
@@ -379,7 +377,6 @@ def _file_named(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _packed_like(source: str, target: Path) -> Iterator[IO[bytes]]:
     """Open a file to write that is packed as another archive is."""
     with opened(source) as file:
-        head = file.read(6)
-    packer = next((opens for magic, opens in _PACKERS if head.startswith(magic)), None)
+        packer = _packer(file.read(6))
     with target.open("wb") as plain, packer(plain, "wb") if packer else plain as file:
         yield file

@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
-from math import prod
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +69,7 @@ class Sample:
     # extension, lower case, to offset and size
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     # what the side files say: cls, txt and caption as text, json parsed
-    side: dict[str, Any] = field(default_factory=dict)
+    side: dict[str, object] = field(default_factory=dict)
     # the extensions of places that are images: by the extension, else by content
     images: list[str] = field(default_factory=list)
 
@@ -219,7 +218,7 @@ def _place(member: tarfile.TarInfo, regular: dict[str, tuple[int, int]]) -> tupl
     return place
 
 
-def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> Any:
+def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> object:
     """Return what a side file says; ``None`` where it is neither text nor a JSON object."""
     stream.seek(member.offset_data)
     data = stream.read(member.size)
@@ -232,9 +231,10 @@ def _read_side(stream: TarStream, member: tarfile.TarInfo, ending: str) -> Any:
         return None
 
 
-def field_of(side: Mapping[str, Any], name: str) -> str | None:
+def field_of(side: Mapping[str, object], name: str | None) -> str | None:
     """Return a field of the JSON side file as text."""
-    value = (side.get("json") or {}).get(name)
+    about = side.get("json")
+    value = about.get(name) if isinstance(about, dict) else None
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return writable(str(value))
@@ -348,7 +348,8 @@ def _list_shard(shard: str, request: Request) -> Shard:
 def _columns_of(sample: Sample, request: Request) -> dict[str, str | None]:
     """Return what the side files of a sample tell, by the names of :data:`COLUMNS`."""
     side, columns = sample.side, request.columns
-    frame = (side.get("json") or {}).get(columns.get("frame"))
+    about = side.get("json")
+    frame = about.get(columns.get("frame")) if isinstance(about, dict) else None
     fields: dict[str, str | None] = {
         name: field_of(side, columns[name]) for name in ("id", "group") if name in columns
     }
@@ -402,54 +403,47 @@ def expanded(pattern: str) -> list[str]:
     >>> expanded("{a,b}-{08..10}.tar")[:4]
     ['a-08.tar', 'a-09.tar', 'a-10.tar', 'b-08.tar']
     """
-    pieces = list(_pieces(pattern, pattern))
-    if prod(map(len, pieces)) > MAX_SHARDS:
-        raise UsageError(
-            f"pattern {redacted(pattern)!r} stands for more than {MAX_SHARDS:,} shards"
-        )
     texts = [""]
-    for choices in pieces:
+    for choices in _pieces(pattern):
+        if len(texts) * len(choices) > MAX_SHARDS:
+            raise UsageError(
+                f"pattern {redacted(pattern)!r} stands for more than {MAX_SHARDS:,} shards"
+            )
         texts = [text + choice for text in texts for choice in choices]
     return texts
 
 
-def _pieces(text: str, whole: str) -> Iterator[list[str]]:
-    """Yield the alternatives of each part of a pattern."""
-    while text:
-        before, opening, rest = text.partition("{")
-        if "}" in before:
-            raise _refusal(whole, "a } has no {")
-        yield [before]
-        if not opening:
-            return
-        inside, text = _closed(rest, whole)
-        yield _choices(inside, whole)
-
-
-def _closed(rest: str, whole: str) -> tuple[str, str]:
-    """Return what stands up to the brace that closes, and after it."""
-    depth = 1
-    for place, letter in enumerate(rest):
+def _pieces(pattern: str) -> list[list[str]]:
+    """Return the alternatives of each part of a pattern."""
+    pieces: list[list[str]] = []
+    depth, cuts = 0, [-1]  # where the text before a brace, or an alternative inside, begins
+    for place, letter in enumerate(pattern):
+        if letter == "{" and not depth:
+            pieces.append([pattern[cuts[0] + 1 : place]])
+            cuts = [place]
+        elif letter == "}" and depth == 1:
+            parts = [pattern[i + 1 : j] for i, j in pairwise([*cuts, place])]
+            pieces.append(_choices(parts, pattern))
+            cuts = [place]
+        elif letter == "," and depth == 1:
+            cuts.append(place)
         depth += (letter == "{") - (letter == "}")
-        if not depth:
-            return rest[:place], rest[place + 1 :]
-    raise _refusal(whole, "a { has no }")
+        if depth < 0:
+            raise _refusal(pattern, "a } has no {")
+    if depth:
+        raise _refusal(pattern, "a { has no }")
+    return [*pieces, [pattern[cuts[0] + 1 :]]]
 
 
-def _choices(inside: str, whole: str) -> list[str]:
-    """Return what a pair of braces stands for."""
-    parts, depth, start = [], 0, 0
-    for place, letter in enumerate(inside):
-        depth += (letter == "{") - (letter == "}")
-        if letter == "," and not depth:
-            parts.append(inside[start:place])
-            start = place + 1
-    if parts:
-        return [text for part in (*parts, inside[start:]) for text in (expanded(part) or [""])]
+def _choices(parts: Sequence[str], pattern: str) -> list[str]:
+    """Return what a pair of braces around a list or a range stands for."""
+    if len(parts) > 1:
+        return [text for part in parts for text in expanded(part)]
+    (inside,) = parts
     if found := _NUMBERS.fullmatch(inside):
         first, last = int(found[1]), int(found[2])
         if abs(last - first) >= MAX_SHARDS:
-            raise _refusal(whole, f"{{{inside}}} stands for more than {MAX_SHARDS:,} shards")
+            raise _refusal(pattern, f"{{{inside}}} stands for more than {MAX_SHARDS:,} shards")
         padded = any(re.match(r"-?0\d", end) for end in found.groups())
         width = max(map(len, found.groups())) if padded else 0
         step = 1 if last >= first else -1
@@ -458,7 +452,7 @@ def _choices(inside: str, whole: str) -> list[str]:
         first, last = ord(found[1]), ord(found[2])
         step = 1 if last >= first else -1
         return [chr(code) for code in range(first, last + step, step)]
-    raise _refusal(whole, f"{{{inside}}} is neither a list {{a,b}} nor a range {{000..146}}")
+    raise _refusal(pattern, f"{{{inside}}} is neither a list {{a,b}} nor a range {{000..146}}")
 
 
 def _refusal(whole: str, why: str) -> UsageError:

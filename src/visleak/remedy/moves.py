@@ -14,7 +14,7 @@ import numpy as np
 from visleak.auditing import Audit
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
-from visleak.formats.request import check_groups
+from visleak.formats.request import check_pattern
 from visleak.formats.sources import resolved
 from visleak.pipeline.context import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
@@ -121,7 +121,7 @@ def _sets(found: Audit, group: str | None) -> list[ImageSet]:
             source = resolved(each.source, Path(found.summary.opened_in))
             images = open_image_set(source, name=each.name, **{**each.options, "group": group})
         sets.append(images)
-    check_groups(sets, group)
+    check_pattern(sets, "group", group)
     return sets
 
 

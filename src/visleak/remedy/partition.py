@@ -16,7 +16,7 @@ from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.formats.opening import open_set
-from visleak.formats.request import check_groups
+from visleak.formats.request import check_pattern
 from visleak.options import Columns, keywords
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet
@@ -80,7 +80,7 @@ def split(
         images = open_set(source, columns)
     else:
         images = open_image_set(source, **keywords(columns))
-    check_groups([images], settings.group)
+    check_pattern([images], "group", settings.group)
     if settings.stratify is not None and images.labels is None:
         shown = images.source or images.name
         raise UsageError(f"stratify {settings.stratify!r}: {shown} has no labels")
