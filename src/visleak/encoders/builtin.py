@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
@@ -142,7 +142,7 @@ class BuiltinEncoder:
 
     def __init__(self) -> None:
         shipped = _shipped()
-        self.thresholds: Mapping[str, Any] | None = shipped["thresholds"]
+        self.thresholds: Mapping[str, float | str] | None = shipped["thresholds"]
         self.cohort: Float32 | None = _cohort()
         self.digest = _digest(self.cohort)
 
@@ -252,10 +252,10 @@ def view_coordinates(view: int) -> tuple[npt.NDArray[np.int64], Float32]:
 
 
 @cache
-def _shipped() -> dict[str, Any]:
+def _shipped() -> dict[str, dict[str, float | str]]:
     """Return what ships with the encoder: its thresholds and where they come from."""
     text = resources.files("visleak.encoders").joinpath("builtin.json").read_text("utf-8")
-    shipped: dict[str, Any] = json.loads(text)
+    shipped: dict[str, dict[str, float | str]] = json.loads(text)
     return shipped
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,7 @@ class BatchedEncoder(ABC):
     width: int
     batch: int
     preparation: Preparation
-    thresholds: Mapping[str, Any] | None
+    thresholds: Mapping[str, object] | None
     enough = 0
     views = 1
     cohort: Float32 | None = None
@@ -144,7 +144,7 @@ class NetworkEncoder(BatchedEncoder):
         tower: Tower,
         preprocessing: Preprocessing,
         running: Running,
-        thresholds: Mapping[str, Any] | None = None,
+        thresholds: Mapping[str, object] | None = None,
     ) -> None:
         self._torch = library("torch", "torch", f"encoder {name}")
         self.name = name

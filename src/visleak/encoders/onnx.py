@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,9 @@ from visleak.encoders.request import Request, stated_thresholds
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Float32
 from visleak.vectors import NORM_TOLERANCE
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 KIND: Final = "onnx encoder"  # kind of the JSON file, and the version of its layout
 SCHEMA: Final = 1
@@ -57,7 +60,7 @@ class Recipe:
     # many pixels; 0 decodes all
     enough: int = 0
     # {"hard": .., "soft": .., "provenance": ..} or None
-    thresholds: Mapping[str, Any] | None = None
+    thresholds: Mapping[str, object] | None = None
 
     @property
     def preparation(self) -> PixelPreparation:
@@ -258,7 +261,7 @@ def recipe_of(request: Request, path: Path) -> Recipe:
     return read_recipe(Path(given) if given else path.with_name(f"{path.name}.json"))
 
 
-def _session(path: Path, device: str) -> tuple[Any, str]:
+def _session(path: Path, device: str) -> tuple[onnxruntime.InferenceSession, str]:
     """Load a network; return it and its device."""
     onnxruntime = library("onnxruntime", "onnx", "the encoder onnx")
     onnxruntime.set_default_logger_severity(4)
@@ -269,7 +272,7 @@ def _session(path: Path, device: str) -> tuple[Any, str]:
             " onnxruntime-gpu, or leave the device out"
         )
     number = int(device.partition(":")[2] or 0)
-    providers: list[Any] = ["CPUExecutionProvider"]
+    providers: list[str | tuple[str, dict[str, int]]] = ["CPUExecutionProvider"]
     if has_gpu and device != "cpu":
         providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
     try:
@@ -282,7 +285,9 @@ def _session(path: Path, device: str) -> tuple[Any, str]:
     return session, f"cuda:{number}" if on_gpu else "cpu"
 
 
-def _input_output(path: Path, session: Any, recipe: Recipe) -> tuple[Any, str]:
+def _input_output(
+    path: Path, session: onnxruntime.InferenceSession, recipe: Recipe
+) -> tuple[onnxruntime.NodeArg, str]:
     """Return the network's input, and the name of its output."""
     inputs, outputs = list(session.get_inputs()), [each.name for each in session.get_outputs()]
     names = [each.name for each in inputs]

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,13 +71,7 @@ class PixelPreparation:
 
     def recipe(self) -> dict[str, object]:
         """Return everything the prepared pixels depend on, as plain values."""
-        return {
-            "resize": list(self.resize),
-            "crop": list(self.crop),
-            "resample": self.resample,
-            "rounding": self.rounding,
-            "prep": self.prep,
-        }
+        return asdict(self)
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width of the resized image."""
@@ -201,10 +195,6 @@ class Scaling:
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # three numbers each
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
-    def recipe(self) -> dict[str, object]:
-        """Return the numbers, for the digest."""
-        return {"factor": self.factor, "mean": list(self.mean), "std": list(self.std)}
-
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
@@ -215,7 +205,7 @@ class Preprocessing:
 
     def recipe(self) -> dict[str, object]:
         """Return everything the network's input depends on, as plain values."""
-        return {**self.pixels.recipe(), **self.scaling.recipe()}
+        return {**self.pixels.recipe(), **asdict(self.scaling)}
 
 
 def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
@@ -298,7 +288,7 @@ def _pixels(config: Mapping[str, Any], kind: str, prep: str) -> PixelPreparation
     return PixelPreparation(resize, crop, int(config["resample"]), "floor", prep)
 
 
-def _resize(size: Any, kind: str) -> tuple[int, ...]:
+def _resize(size: object, kind: str) -> tuple[int, ...]:
     if isinstance(size, int):
         return (_positive(size),) if kind in _SHORT_SIDE else (_positive(size),) * 2
     if isinstance(size, dict) and set(size) == {"shortest_edge"}:
@@ -306,7 +296,7 @@ def _resize(size: Any, kind: str) -> tuple[int, ...]:
     return _sides(size)
 
 
-def _sides(size: Any) -> tuple[int, int]:
+def _sides(size: object) -> tuple[int, int]:
     if isinstance(size, dict):
         if set(size) != {"height", "width"}:
             raise ValueError(f"a size must be height and width, or shortest_edge; got {size}")
@@ -317,8 +307,13 @@ def _sides(size: Any) -> tuple[int, int]:
     return _positive(size), _positive(size)
 
 
-def _positive(side: Any) -> int:
-    if isinstance(side, bool) or int(side) != side or not 1 <= side <= 4096:
+def _positive(side: object) -> int:
+    if (
+        not isinstance(side, int | float)
+        or isinstance(side, bool)
+        or int(side) != side
+        or not 1 <= side <= 4096
+    ):
         raise ValueError(f"a side must be from 1 to 4096 pixels; got {side!r}")
     return int(side)
 
@@ -333,7 +328,7 @@ def _scaling(config: Mapping[str, Any]) -> Scaling:
     return Scaling(factor, mean, std)
 
 
-def _three(values: Any) -> tuple[float, ...]:
+def _three(values: float | Sequence[float]) -> tuple[float, ...]:
     numbers = [values] * 3 if isinstance(values, int | float) else list(values)
     if len(numbers) != 3:
         raise ValueError(f"mean and standard deviation must be of three channels; got {values}")

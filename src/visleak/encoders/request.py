@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from visleak.errors import UsageError
 
@@ -129,7 +129,7 @@ def stated_thresholds(value: object) -> Mapping[str, object] | None:
     """
     if value is None:
         return None
-    found: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+    found: Mapping[str, object] = value if isinstance(value, Mapping) else {}
     provenance = found.get("provenance")
     stated = [found.get(key) for key in ("hard", "soft")]
     numbers = [float(n) for n in stated if isinstance(n, int | float)]
@@ -150,7 +150,7 @@ OPENAI_CLIP: Final = "openai/clip-vit-base-patch32"
 OPENAI_CLIP_NAMES: Final = (OPENAI_CLIP, "ViT-B-32/openai", "ViT-B-32-quickgelu/openai")
 #: Ramos et al. (2025), "Data Leakage in Visual Datasets", sections 3 and 4: for cosines of CLIP
 #: ViT-B/32 with OpenAI's weights, including LAION's own vectors, made of resized images.
-RAMOS: Final[Mapping[str, Any]] = MappingProxyType(
+RAMOS: Final[Mapping[str, object]] = MappingProxyType(
     {
         "hard": 0.98,
         "soft": 0.95,

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -164,7 +164,9 @@ class _Array:
     def __init__(self, *_: object) -> None:
         self.values: npt.NDArray[np.generic] = np.empty(0)
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
+    def __setstate__(
+        self, state: tuple[object, tuple[int, ...], _Dtype, bool, bytes | str]
+    ) -> None:
         _, shape, dtype, fortran, raw = state
         raw = raw.encode("latin-1") if isinstance(raw, str) else raw
         flat = np.frombuffer(raw, dtype.plain())

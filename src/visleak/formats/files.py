@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -101,7 +101,7 @@ def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
     """Return some images of a set as a set of its own, kept in memory only."""
     rows = pa.array(positions, pa.int64())
 
-    def taken(values: Any) -> Any:
+    def taken(values: pa.Array | None) -> pa.Array | None:
         return None if values is None else values.take(rows)
 
     return replace(
@@ -259,7 +259,9 @@ def fetched(place: str | None) -> bytes | Unreadable:
     return b"".join(pieces) if size <= MAX_FILE_BYTES else _too_large(size, "objects")
 
 
-def remote_places(request: Request, names: Sequence[str | None], root: str) -> Any:
+def remote_places(
+    request: Request, names: Sequence[str | None], root: str
+) -> pa.StringArray | None:
     """Return where the files of a table are, as an Arrow string array; ``None`` where all are here.
 
     A table is somebody's text. One on this machine may name addresses only if the caller says

@@ -43,7 +43,7 @@ FRAME_BOUNDS: Final = frozenset({"within_frames", "within_seconds"})
 
 
 def open_images(
-    source: str | os.PathLike[str] | AnySet | Sequence[Any],
+    source: str | os.PathLike[str] | AnySet | Sequence[object],
     *,
     name: str | None = None,
     dataset: str = "",
@@ -90,7 +90,7 @@ def open_images(
     if not isinstance(source, str | os.PathLike):
         if not _is_list_of_names(source):
             return _open_object(source, Request("", Path(), name=name or "images", **wanted))
-        source = _union(cast(Sequence[Any], source))
+        source = _union(cast(Sequence[str | os.PathLike[str]], source))
     text = os.fspath(cast(str, source))
     found = locate(text, plain=not isinstance(source, str))
     request = Request.at(text, found, name=name or derived_name(text), **wanted)
@@ -98,7 +98,7 @@ def open_images(
 
 
 def open_image_set(
-    source: str | os.PathLike[str] | AnySet | Sequence[Any], **options: Any
+    source: str | os.PathLike[str] | AnySet | Sequence[object], **options: Any
 ) -> ImageSet:
     """As :func:`open_images`, for what cannot be done without looking at images.
 
@@ -221,7 +221,7 @@ def _is_list_of_names(source: object) -> bool:
     )
 
 
-def _union(shards: Sequence[Any]) -> str:
+def _union(shards: Sequence[str | os.PathLike[str]]) -> str:
     names = [os.fspath(shard) for shard in shards]
     other = next((name for name in names if not name.partition("?")[0].lower().endswith(TARS)), "")
     if other:
@@ -439,8 +439,10 @@ def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:
     """Yield a line for each option on frames that has no effect, and for numbers taken as times."""
     queries, references = sides.queries, sides.references
     others = [images for images in references if all(images is not query for query in queries)]
-    framed: list[Any] = [
-        images for images in (*queries, *others) if getattr(images, "frames", None) is not None
+    framed = [
+        images
+        for images in (*queries, *others)
+        if isinstance(images, ImageSet) and images.frames is not None
     ]
     for unit in dict.fromkeys(images.stamps for images in framed if images.stamps):
         names = ", ".join(images.name for images in framed if images.stamps == unit)

@@ -419,7 +419,7 @@ def opened(place: str) -> IO[bytes]:
     return io.BufferedReader(RemoteFile(place), BLOCK)
 
 
-def arrow_source(place: str) -> contextlib.AbstractContextManager[Any]:
+def arrow_source(place: str) -> contextlib.AbstractContextManager[str | IO[bytes]]:
     """Return what Arrow reads a file from: its path, which it opens itself, or an open object."""
     return opened(place) if is_address(place) else contextlib.nullcontext(place)
 

@@ -310,20 +310,20 @@ def correct_modes(image: Image.Image) -> None:
             tiles[number] = raw
 
 
-def raw_mode(tile: Any) -> str:
+def raw_mode(tile: tuple[object, ...]) -> str:
     """Return how the values of a part of a file are stored, in Pillow's words."""
     args = tile[3]
     first = args[0] if isinstance(args, tuple) and args else args
     return first if isinstance(first, str) else ""
 
 
-def with_raw_mode(tile: Any, mode: str) -> Any:
+def with_raw_mode(tile: tuple[object, ...], mode: str) -> tuple[object, ...]:
     """Return a part of a file that is read as if its values were stored so."""
     args = (mode, *tile[3][1:]) if isinstance(tile[3], tuple) else mode
     return _like(tile, (*tile[:3], args))
 
 
-def _like(tile: Any, parts: tuple[Any, ...]) -> Any:
+def _like(tile: tuple[object, ...], parts: tuple[object, ...]) -> tuple[object, ...]:
     """Return parts in the type of a tile, which is a named tuple of newer versions of Pillow."""
     return tile._make(parts) if hasattr(tile, "_make") else parts
 

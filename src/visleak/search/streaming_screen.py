@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import local
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from visleak.records import Float32, Int64
 from visleak.search.exact import MARGIN
 from visleak.search.hits import Wanted
 from visleak.vectors import NORM_TOLERANCE, unit_rows
+
+if TYPE_CHECKING:
+    import torch
 
 #: Half a unit in the last place of ``float32``: the relative error of one operation.
 ROUNDING: Final = 2.0**-24
@@ -454,7 +457,7 @@ class DeviceScreen:
         keep = ~np.isin(row, judged.broken)
         return ScreenResult(query[keep], row[keep], judged.broken, judged.off)
 
-    def reaching(self, rows: Any, floor: Any) -> Int64:
+    def reaching(self, rows: torch.Tensor, floor: torch.Tensor) -> Int64:
         """Return pairs (n, 2) of query and row that may reach the floor."""
         found = []
         for start in range(0, len(floor), DEVICE_TILE):
@@ -464,7 +467,7 @@ class DeviceScreen:
             found.append(places + np.array([start, 0]))
         return np.concatenate([np.empty((0, 2), np.int64), *found])
 
-    def _prepared(self, stored: npt.NDArray[np.generic]) -> tuple[Any, RowLengths]:
+    def _prepared(self, stored: npt.NDArray[np.generic]) -> tuple[torch.Tensor, RowLengths]:
         """Return unit rows in half precision on the device, and their lengths."""
         torch = self._torch
         # a copy: torch takes neither read-only memory nor foreign byte order

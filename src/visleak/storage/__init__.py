@@ -58,58 +58,13 @@ from visleak.storage.run_folder import (
     remove_unfinished,
 )
 
-__all__ = [
-    "AUDIT",
-    "DECISIONS",
-    "IMAGES",
-    "IMAGES_SCHEMA",
-    "LEDGER",
-    "LOCK",
-    "PAIRS",
-    "PAIRS_SCHEMA",
-    "PROBLEM_COLUMNS",
-    "RECORDINGS",
-    "REPLACEMENTS",
-    "REPORT",
-    "SCHEMA",
-    "SCRATCH_PREFIX",
-    "SECTIONS",
-    "UNREADABLE",
-    "VERDICTS",
-    "AuditSummary",
-    "ComparisonSummary",
-    "Database",
-    "File",
-    "KeyValueStore",
-    "MirroredDatabase",
-    "RunFolder",
-    "SetSummary",
-    "TotalSummary",
-    "claimed",
-    "csv_cell",
-    "csv_text",
-    "csv_value",
-    "file_digest",
-    "free_file",
-    "free_folder",
-    "naming",
-    "opened_for_arrow",
-    "read_problems",
-    "read_summary",
-    "read_table",
-    "refuse_foreign",
-    "refuse_inputs",
-    "refuse_sets",
-    "remove_leftovers",
-    "remove_unfinished",
-    "replacing",
-    "replacing_text",
-    "write_bytes",
-    "write_csv",
-    "write_csv_rows",
-    "write_json",
-    "write_problems",
-    "write_tables",
-    "write_text",
-    "write_values",
-]
+__all__ = ["AUDIT", "DECISIONS", "IMAGES", "IMAGES_SCHEMA", "LEDGER", "LOCK", "PAIRS"]
+__all__ += ["PAIRS_SCHEMA", "PROBLEM_COLUMNS", "RECORDINGS", "REPLACEMENTS", "REPORT", "SCHEMA"]
+__all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummary"]
+__all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
+__all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_text"]
+__all__ += ["csv_value", "file_digest", "free_file", "free_folder", "naming", "opened_for_arrow"]
+__all__ += ["read_problems", "read_summary", "read_table", "refuse_foreign", "refuse_inputs"]
+__all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]
+__all__ += ["write_bytes", "write_csv", "write_csv_rows", "write_json", "write_problems"]
+__all__ += ["write_tables", "write_text", "write_values"]

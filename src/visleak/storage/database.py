@@ -143,7 +143,7 @@ class KeyValueStore(Database):
             )
         return found
 
-    def add(self, values: Mapping[str, Any], *, replace: bool = False) -> None:
+    def add(self, values: Mapping[str, object], *, replace: bool = False) -> None:
         """Add values, all or none of them."""
         verb = "REPLACE" if replace else "IGNORE"
         with self.writing() as db:
