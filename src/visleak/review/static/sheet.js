@@ -48,10 +48,36 @@ function mark(answer) {
 
 const open = () => cards.filter((card) => !card.dataset.mine);
 
+// a pair that was never on screen is not judged with the others
+const seen = new Set();
+const rest = () => open().filter((card) => seen.has(card));
+const grade = document.getElementById("rest-grade");
+
 function count() {
-  const rest = document.getElementById("rest");
-  rest.disabled = open().length === 0;
-  document.getElementById("left").textContent = open().length ? `(${open().length})` : "";
+  const [all, ready] = [open().length, rest().length];
+  document.getElementById("rest").disabled = ready === 0 || !grade.value;
+  document.getElementById("left").textContent = !all ? "" : ready < all ? `(${ready} of ${all} seen)` : `(${all})`;
+}
+
+const watch = new IntersectionObserver((changes) => {
+  for (const change of changes) if (change.isIntersecting) seen.add(change.target);
+  count();
+}, { threshold: 0.6 });
+for (const card of cards) watch.observe(card);
+grade.addEventListener("change", () => { asked = ""; count(); });
+
+// the grade that a first press asked to confirm
+let asked = "";
+
+/** Ask for a second press where a judgment of many pairs contradicts their automatic grades. */
+function agreed(pairs, judgment) {
+  const leaks = (name) => name === "exact" || name === "near";
+  const against = pairs.filter((card) => card.dataset.automatic && leaks(card.dataset.automatic) !== leaks(judgment));
+  if (!against.length || asked === judgment) return true;
+  asked = judgment;
+  const words = leaks(judgment) ? "neither near nor exact" : "near or exact";
+  say(`${against.length} of these ${pairs.length} pairs are ${words} by automatic grade. Press again to mark all of them as ${judgment}.`, true);
+  return false;
 }
 
 const send = (pairs, judgment, open = false) =>
@@ -74,11 +100,12 @@ const undo = () => alone(async () => {
 });
 
 document.getElementById("rest").addEventListener("click", () => alone(async () => {
-  const rest = open().map((card) => card.dataset.pair);
-  if (!rest.length) return;
-  const judgment = document.getElementById("rest-grade").value;
-  const answer = await send(rest, judgment, true);
+  const [pairs, judgment] = [rest(), grade.value];
+  if (!pairs.length || !judgment || !agreed(pairs, judgment)) return;
+  const answer = await send(pairs.map((card) => card.dataset.pair), judgment, true);
   mark(answer);
+  grade.value = asked = "";
+  count();
   say(`${answer.judged} judged ${judgment} · U undoes all of them`);
 }));
 
