@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from visleak.documents import as_plain
 from visleak.errors import VisleakError
 from visleak.records import Bytes8, DecodedImage
 
@@ -71,7 +72,8 @@ class PixelPreparation:
 
     def recipe(self) -> dict[str, object]:
         """Return everything the prepared pixels depend on, as plain values."""
-        return asdict(self)
+        plain: dict[str, object] = as_plain(self)
+        return plain
 
     def _size(self, height: int, width: int) -> tuple[int, int]:
         """Return height and width of the resized image."""
@@ -205,7 +207,7 @@ class Preprocessing:
 
     def recipe(self) -> dict[str, object]:
         """Return everything the network's input depends on, as plain values."""
-        return {**self.pixels.recipe(), **asdict(self.scaling)}
+        return {**self.pixels.recipe(), **as_plain(self.scaling)}
 
 
 def read_preprocessing(folder: Path, prep: str = "none") -> Preprocessing:
