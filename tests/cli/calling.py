@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import shlex
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -50,3 +55,30 @@ def refused(*arguments: object) -> tuple[int, str]:
     assert len(lines) == 1, ran.err
     assert lines[0].startswith("visleak: ")
     return ran.code, lines[0].removeprefix("visleak: ")
+
+
+def refusals(table: str) -> pytest.MarkDecorator:
+    """Parametrize a test by ``arguments -> words of the complaint``, one per line of a table."""
+    rows = [line.split("-> ", 1) for line in table.strip("\n").splitlines() if line.strip()]
+    cells = [tuple(part.strip() for part in row) for row in rows]
+    return pytest.mark.parametrize(("arguments", "words"), cells)
+
+
+def check_refused(command: str, words: str, code: int = 2, **places: object) -> None:
+    """Check exit code and words of a command line in which places stand for ``{names}``."""
+    given = [part.format(**places) for part in shlex.split(command)]
+    ended, message = refused(*given)
+    assert (ended, words.format(**places) in message) == (code, True), message
+
+
+def module_of_tests(folder: str, name: str) -> ModuleType:
+    """Import a module that lies with the tests of memorization."""
+    path = Path(__file__).parents[1] / "memorization" / folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_of_cli", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # a dataclass looks its own module up
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from calling import HOSTILE, refused, run
+from calling import HOSTILE, check_refused, refusals, run
 from PIL import Image
 
 torch = pytest.importorskip("torch")
@@ -90,51 +90,35 @@ def test_the_summary_as_json(pictures, model, tmp_path):
     assert {row.split(",")[2] for row in rows[1:] if row[0] in "ac"} <= {"ant", "bee", "cat"}
 
 
-def test_what_is_refused(pictures, model, tmp_path):
-    """One line, with 2 for the command line and 1 for content; nothing is written."""
-    out = tmp_path / "p.parquet"
+@refusals("""
+    classify {set} --model resnet50 -> a model is written hf:FOLDER, timm:NAME
+    classify {set} --model hf: -> model hf needs FOLDER after its name: hf:FOLDER
+    classify {set} --model {model} --device tpu -> option device of model checkpoint must
+    classify {set}/nowhere --model {model} -> does not exist
+    classify {set} --model {model} --classes x -> --classes x c
+    classify {set} --model hf:/nowhere --scores -> the scores of all classes need a .parquet
+    classify {set} -> --model
+    clasify {set} -> clasify
+""")
+def test_what_is_refused(pictures, model, tmp_path, arguments, words):
+    """Before a model is loaded; nothing is written."""
+    check_refused(f"evaluate {arguments} -o {tmp_path}/p.csv", words, set=pictures, model=model)
+    assert not list(tmp_path.iterdir())
+
+
+def test_content_that_is_refused(pictures, model, tmp_path):
     (tmp_path / "empty").mkdir()
-
-    def said(*arguments: object, by: str = model) -> str:
-        given = ("evaluate", "classify", *arguments, "--model", by, "-o", out)
-        code, message = refused(*given)
-        return f"{code} {message}"
-
-    assert said(pictures).startswith(
-        "1 which of the model's 6 outputs is which of the set's 3 classes is not known: labels are"
-        " 'ant', 'bee', 'cat'; name the outputs with --classes FILE"
-    )
-    assert said(pictures, by="resnet50").startswith("2 a model is written hf:FOLDER, timm:NAME")
-    assert said(pictures, by="hf:").startswith("2 model hf needs FOLDER after its name: hf:FOLDER")
-    assert said(pictures, "--device", "tpu").startswith("2 option device of model checkpoint must")
-    assert said(tmp_path / "nowhere")[0] == "2"
-    assert said(tmp_path / "empty")[0] == "1"
-    assert said(pictures, "--classes", tmp_path / "x").startswith(f"2 --classes {tmp_path / 'x'} c")
+    out = tmp_path / "p.parquet"
+    given = f"evaluate classify --model {model} -o {out}"
+    words = "which of the model's 6 outputs is which of the set's 3 classes is not known"
+    check_refused(f"{given} {pictures}", words, code=1)
+    check_refused(f"{given} {tmp_path}/empty", "empty", code=1)
     assert not out.exists()
-    code, message = refused(
-        *("evaluate", "classify", pictures, "--model", "hf:/nowhere", "--scores"),
-        *("-o", tmp_path / "p.csv"),
-    )
-    # before a model is loaded
-    assert (code, message) == (
-        2,
-        f"the scores of all classes need a .parquet; got '{tmp_path / 'p.csv'}'",
-    )
     out.write_text("mine")
-    assert "exists" in said(pictures)
+    check_refused(f"{given} {pictures}", "exists")
     assert out.read_text() == "mine"
-    code, message = refused("evaluate", "classify", pictures)
-    assert (code, "--model" in message) == (2, True)
-    code, message = refused("evaluate", "clasify", pictures)
-    assert (code, "clasify" in message) == (2, True)
-
-
-def test_embeddings_have_no_pictures(pictures, model, tmp_path):
-    """An emb: set cannot be classified."""
     assert run("encode", pictures, "-o", tmp_path / "e").code == 0
-    code, message = refused("evaluate", "classify", f"emb:{tmp_path / 'e'}", "--model", model)
-    assert code == 2
-    assert "emb" in message
+    check_refused(f"evaluate classify emb:{tmp_path}/e --model {model}", "emb")
 
 
 def test_threads_that_wait_leave_the_cores_to_others(monkeypatch):

@@ -154,8 +154,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
                 "report": ("short",),
                 "stats": ("gone", "short"),
                 "robustness": ("short", "other"),
-                "pipeline": ("gone", "short", "other"),
-                "calibrate": ("gone", "short", "other"),
+                "pipeline": ("gone", "other"),
+                "calibrate": ("short",),
             }.items()
             for fault in faults
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, run
 from PIL import Image
 
 from visleak.auditing import Audit
@@ -77,8 +77,7 @@ def test_a_bound_of_ones_own(road, told):
     sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
     frame = ("--frame", r"/_(\d+)\.png/", "--max-frame-gap", "0", "--fail-on", "recording")
     folder, out, _ = told(0, *sides, *frame)
-    assert read_summary(folder).as_dict()["settings"]["within_frames"] == 0
-    assert "recording leaks" not in out
+    assert read_summary(folder).settings.within_frames == 0
     assert "recordings none of 3 test frames lies within 0 frames of a training frame" in out
     assert "Recordings on both sides" in (folder / "report.html").read_text()
 
@@ -127,67 +126,42 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
 
 
 @pytest.mark.parametrize(
-    ("options", "note"),
+    ("frame", "options", "note"),
     [
+        ((), ("--max-frame-gap", "3"), "--max-frame-gap is not used: no frames; give --frame"),
+        (("--frame", "odd"), ("--max-time-gap", "3"), "--max-time-gap is not used: the frames are"),
         (
+            ("--frame", "at"),
             ("--max-frame-gap", "3"),
-            "--max-frame-gap is not used: no frames; give --frame",
+            "--max-frame-gap is not used: the frames are",
         ),
-        (
-            ("--frame", "odd", "--max-time-gap", "3"),
-            "--max-time-gap is not used: the frames are numbers; use --max-frame-gap",
-        ),
-        (
-            ("--frame", "at", "--max-frame-gap", "3"),
-            "--max-frame-gap is not used: the frames are times; use --max-time-gap",
-        ),
-        (("--frame", "odd", "--max-frame-gap", "3"), ""),
+        (("--frame", "odd"), ("--max-frame-gap", "3"), ""),
     ],
 )
-def test_options_that_do_nothing_say_so(road, told, options, note):
+def test_options_that_do_nothing_say_so(road, told, frame, options, note):
     """In one line each; the audit is made all the same."""
-    _, _, err = told(0, road / "table.csv", *options)
-    assert err == (f"{note}\n" if note else "")
+    _, _, err = told(0, road / "table.csv", *frame, *options)
+    assert err.startswith(note)
+    assert err.count("\n") == bool(note)
 
 
 def test_frames_without_recordings_say_so(road, told):
     """Folders have no column with groups."""
     sides = ("--test", road / "test", "--train", road / "train")
     _, _, err = told(0, *sides, "--frame", r"/_(\d+)\.png/")
-    assert err == "--frame is not used: no recordings are known on both sides; give --group\n"
+    assert err.startswith("--frame is not used: no recordings are known on both sides")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--frame", "/take(.)/"], "frame '/take(.)/' matches no id, such as 'drive0_000003.png'"),
-        (["--frame", "time"], "frame 'time': the folder"),
-        (
-            ["--group", r"/(drive\d)/", "--fail-on", "recording"],
-            "--fail-on recording needs groups and frames on both sides of one data set: give",
-        ),
-        (["--max-frame-gap", "-1"], "within_frames must be 0 or more; got -1"),
-        (
-            ["--max-time-gap", "-0.5"],
-            "within_seconds must be 0 or more; got -0.5",
-        ),
-        (["--max-time-gap", "1e9"], "within_seconds from 0 to below 1,000,000,000; got 10 and"),
-        (["--fail-on", "recording=2"], "--fail-on recording=2: the rate is a share from 0 to 1"),
-    ],
-)
-def test_wrong_calls(road, tmp_path, options, message):
-    """One line, nothing written."""
-    sides = ("--test", road / "test", "--train", road / "train", "-o", tmp_path / "a")
-    code, said = refused("audit", *sides, *options)
-    assert code == 2
-    assert message in said
+@refusals("""
+    --frame '/take(.)/' -> frame '/take(.)/' matches no id, such as 'drive0_000003.png'
+    --frame time -> frame 'time': the folder
+    --group '/(drive.)/' --fail-on recording -> --fail-on recording needs groups and frames on both
+    --max-frame-gap -1 -> within_frames must be 0 or more; got -1
+    --max-time-gap -0.5 -> within_seconds must be 0 or more; got -0.5
+    --max-time-gap 1e9 -> within_seconds from 0 to below 1,000,000,000; got 10 and
+    --fail-on recording=2 -> --fail-on recording=2: the rate is a share from 0 to 1
+""")
+def test_wrong_calls(road, tmp_path, arguments, words):
+    sides = f"--test {road}/test --train {road}/train -o {tmp_path}/a"
+    check_refused(f"audit {sides} {arguments}", words)
     assert not (tmp_path / "a").exists()
-
-
-def test_a_study_has_no_such_gate(tmp_path):
-    """As with groups."""
-    (tmp_path / "s.toml").write_text('[sets.a]\nsource = "a"\nroles = ["benchmark"]\n')
-    call = ("audit", "--config", tmp_path / "s.toml", "--fail-on", "recording")
-    code, said = refused(*call)
-    assert code == 2
-    assert "--fail-on recording is for one audit; a study of --config compares no groups" in said

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import random
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from calling import HOSTILE, refused, run
+from calling import HOSTILE, check_refused, refusals, refused, run
 
 from toy_audit import Image, Pair, split_audit
 from visleak.impact import read_impact
@@ -115,91 +114,57 @@ def test_errors_on_the_fair_set_and_the_leaderboard(
     assert (tmp_path / "out" / "gaps.csv").is_file()
 
 
-def test_a_page_without_pictures_stays_so(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path
-) -> None:
-    assert run("report", folder, "--no-images").code == 0
-    assert run("impact", folder, "--predictions", files["one"], "-o", tmp_path / "a").code == 0
-    page = (folder / "report.html").read_text()
-    assert "This page was made without images" in page
-    assert set(re.findall(r"data:image/[a-z+]+", page)) <= {"data:image/svg+xml"}
-
-
+@refusals("""
+    {audit} -> nothing to measure: give --predictions [NAME=]FILE
+    {audit} --predictions none.csv -> --predictions: none.csv does not exist
+    {audit} --predictions {audit} -> is a folder; give a file
+    {audit} --predictions a= -> --predictions is [NAME=]FILE with no part empty; got 'a='
+    {audit} {one} {one} -> two models are called 'one'; names must differ
+    {audit} {one} --predictions b={file} {fair} -> which has no --predictions; models are 'one', 'b'
+    {audit} {one} --subset {file} -> --subset is NAME=FILE with no part empty
+    {audit} {one} -o file -> output file is a file; choose a folder with -o DIR
+    {audit} {one} -o done -> done holds a result already (impact.json)
+    {audit} {one} --code https://a.org -> --framework, --code and --weights need --leaderboard
+    {audit} {one} --leaderboard l.json {links} -> --leaderboard adds one model: give --fair-pred
+    {audit} {one} {fair} --leaderboard l.json --framework P --code c -> give --weights URL
+    {audit} {one} {fair} --leaderboard . {links} -> --leaderboard: . is a folder
+    . {one} -> holds no finished audit
+    {audit} --audit a={audit} {one} -> one audit folder, or several
+    {one} -> one audit folder, or several
+    --audit a={audit} --audit b={audit} {one} -> must begin with the name of an audit
+    --audit a={audit} --audit b={audit} --predictions a:{file} -> give --predictions b:[NAME=]FILE
+    --audit a={audit} --audit a={audit} --predictions a:{file} -> names must differ
+    --audit ../x={audit} --predictions a:{file} -> --audit is NAME=FOLDER
+    --audit a=none --predictions a:{file} -> there is no folder
+    --audit a={audit} --predictions a:{file} --set test -> --set is about one audit
+    --audit a={audit} --predictions a:{file} --leaderboard l -> --leaderboard is about one audit
+""")
 def test_what_is_wrong_is_said_before_the_work(
-    folder: Path, files: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder: Path, files: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    arguments: str, words: str,
+) -> None:  # fmt: skip
     def never(*arguments: object, **options: object) -> None:
         pytest.fail("the work was begun")
 
     monkeypatch.setattr("visleak.impact.impact", never)
-    one, fair, none = files["one"], files["fair"], tmp_path / "none.csv"
     (tmp_path / "file").write_text("")
+    (tmp_path / "damaged.json").write_text("{}")
     (tmp_path / "done").mkdir()
     (tmp_path / "done" / "impact.json").write_text("{}")
-    predictions = ("--predictions", one)
-    wrong = [
-        ((), "nothing to measure: give --predictions [NAME=]FILE, the predictions of a model"),
-        (("--predictions", none), f"--predictions: {none} does not exist"),
-        (("--predictions", tmp_path), f"--predictions: {tmp_path} is a folder; give a file"),
-        (("--predictions", "a="), "--predictions is [NAME=]FILE with no part empty; got 'a='"),
-        (
-            (*predictions, *predictions),
-            f"two models are called 'one'; names must differ: --predictions NAME={one}",
-        ),
-        (
-            (*predictions, "--predictions", f"b={one}", "--fair-predictions", fair),
-            f"--fair-predictions {fair} is of 'fair', which has no --predictions; models are 'one',"
-            f" 'b': use the same name, --fair-predictions NAME={fair}",
-        ),
-        (
-            (*predictions, "--subset", one),
-            f"--subset is NAME=FILE with no part empty; got '{one}'",
-        ),
-        (
-            (*predictions, "-o", tmp_path / "file"),
-            f"output {tmp_path / 'file'} is a file; choose a folder with -o DIR",
-        ),
-        (
-            (*predictions, "-o", tmp_path / "done"),
-            f"{tmp_path / 'done'} holds a result already (impact.json); choose another folder with"
-            " -o DIR, or --force replaces it",
-        ),
-        (
-            (*predictions, "--code", "https://a.org"),
-            "--framework, --code and --weights need --leaderboard FILE.json",
-        ),
-        (
-            (*predictions, "--leaderboard", tmp_path / "l.json", *LINKS),
-            "--leaderboard adds one model: give --fair-predictions FILE of one model; got 0",
-        ),
-        (
-            (
-                *predictions,
-                "--fair-predictions",
-                fair,
-                "--leaderboard",
-                tmp_path / "l.json",
-                *LINKS[:4],
-            ),
-            "an entry without weights cannot be verified: give --weights URL",
-        ),
-        (
-            (*predictions, "--fair-predictions", fair, "--leaderboard", tmp_path, *LINKS),
-            f"--leaderboard: {tmp_path} is a folder; give a file, such as leaderboard.json",
-        ),
-    ]
-    for given, message in wrong:
-        assert refused("impact", folder, *given) == (2, message)
-    damaged = tmp_path / "damaged.json"
-    damaged.write_text("{}")
-    code, message = refused(
-        "impact", folder, *predictions, "--fair-predictions", fair, "--leaderboard", damaged, *LINKS
-    )
-    assert code == 1
-    assert message.endswith("it is not a leaderboard; choose another file")
-    code, message = refused("impact", tmp_path, *predictions)
-    assert code == 2
-    assert "holds no finished audit" in message
+    given = arguments.replace("{one}", f"--predictions {files['one']}")
+    given = given.replace("{fair}", f"--fair-predictions {files['fair']}")
+    given = given.replace("{links}", " ".join(LINKS))
+    monkeypatch.chdir(tmp_path)
+    check_refused(f"impact {given}", words, audit=folder, file=files["one"])
+
+
+def test_a_damaged_leaderboard_ends_with_1(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path
+) -> None:
+    board = tmp_path / "damaged.json"
+    board.write_text("{}")
+    given = f"--predictions {files['one']} --fair-predictions {files['fair']} --leaderboard {board}"
+    check_refused(f"impact {folder} {given} {' '.join(LINKS)}", "is not a leaderboard", code=1)
 
 
 def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
@@ -332,41 +297,3 @@ def test_several_audits_stand_side_by_side(
     for each in (folder, other):
         assert "Impact on scores" in (each / "report.html").read_text()
     assert run(*given, "--force", "--json").out.encode() == (out / "impact.json").read_bytes()
-
-
-def test_what_several_audits_need(folder: Path, files: Mapping[str, Path], tmp_path: Path) -> None:
-    audits = ("--audit", f"a={folder}", "--audit", f"b={folder}")
-    one = files["one"]
-    both = ("--predictions", f"a:{one}", "--predictions", f"b:{one}")
-    wrong = [
-        ((folder, *audits, *both), "one audit folder, or several"),
-        (("--predictions", one), "one audit folder, or several"),
-        ((*audits, "--predictions", one), "must begin with the name of an audit, one of a:, b:"),
-        ((*audits, "--predictions", f"a:{one}"), "give --predictions b:[NAME=]FILE"),
-        ((*audits[:2], *audits[:2], *both), "names must differ"),
-        (("--audit", f"../x={folder}", *both), "--audit is NAME=FOLDER"),
-        (("--audit", f"a={tmp_path / 'none'}", *both), "there is no folder"),
-        ((*audits, *both, "--set", "test"), "--set is about one audit"),
-        (
-            (*audits, *both, "--leaderboard", tmp_path / "l.json"),
-            "--leaderboard is about one audit",
-        ),
-    ]
-    for given, message in wrong:
-        code, said = refused("impact", *given, "-o", tmp_path / "out")
-        assert (code, message in said) == (2, True), said
-
-
-def test_nothing_is_written_among_the_images(
-    folder: Path, dataset: Path, files: Mapping[str, Path]
-) -> None:
-    """A figure there would be an image of the next audit."""
-    before = sorted(dataset.rglob("*"))
-    for out in (dataset / "test", dataset / "test" / "impact"):
-        said = refused("impact", folder, "--predictions", files["one"], "-o", out)
-        assert said == (
-            2,
-            f"output {out} lies among the images of 'test', which are only read; choose another"
-            " folder with -o DIR",
-        )
-    assert sorted(dataset.rglob("*")) == before

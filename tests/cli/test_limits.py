@@ -37,10 +37,9 @@ def left(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.name != ".visleak.lock"]
 
 
-@pytest.mark.parametrize("verb", ["stats", "report"])
-def test_too_little_address_space(audited: Path, tmp_path: Path, verb: str) -> None:
+def test_too_little_address_space(audited: Path, tmp_path: Path) -> None:
     line = refused(
-        *(verb, str(audited), "-o", str(tmp_path / "out")),
+        *("stats", str(audited), "-o", str(tmp_path / "out")),
         limit=bounded(resource.RLIMIT_AS, 300_000_000),
     )
     assert "memory" in line
@@ -48,24 +47,20 @@ def test_too_little_address_space(audited: Path, tmp_path: Path, verb: str) -> N
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize("verb", ["audit", "report", "show", "encode"])
+@pytest.mark.parametrize("verb", ["audit", "show", "encode"])
 def test_a_limit_on_files(dataset: Path, audited: Path, tmp_path: Path, verb: str) -> None:
     """No file may be larger than a few blocks; the line says which one would be."""
     out = tmp_path / "out.png"
     given = {
         "audit": ("audit", str(dataset), "--cache", "off", "--workers", "1"),
-        "report": ("report", str(audited)),
         "show": ("show", str(audited), "thing/copy.png"),
         "encode": ("encode", str(dataset / "train"), "--cache", "off", "--workers", "1"),
     }[verb]
     line = refused(*given, "-o", str(out), limit=bounded(resource.RLIMIT_FSIZE, 2_000))
     assert "File too large" in line
     assert str(out) in line
-    assert [name for name in left(tmp_path) if name not in ("out.png", "unfinished.json")] in (
-        [],
-        ["img_emb", "metadata"],
-        ["metadata", "img_emb"],
-    )
+    folders = {"out.png", "unfinished.json", "img_emb", "metadata"}
+    assert set(left(tmp_path)) <= folders
 
 
 def test_verdicts_that_cannot_be_written(audited: Path, tmp_path: Path) -> None:

@@ -71,10 +71,8 @@ def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
     "verb",
     [
         ("show", "{audit}", "a.jpg"),
-        ("stats", "{audit}"),
         ("export", "{audit}", "--format", "csv", "-o", "{out}"),
         ("report", "{audit}", "-o", "{out}"),
-        ("diff", "{audit}", "{audit}"),
         ("purge", "{audit}", "--remove-from", "test"),
         ("dlede", "--test", "{root}/test", "--train", "{root}/train", "--audit", "{audit}",
          "--trainer", "command:true {{train}} {{test}} {{out}} {{seed}}", "--steps", "50,100",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, refused, run
 
 from toy_prompt_models import FiveProposer, FiveWords, PaperWords
 from visleak.memorization import models
@@ -61,16 +61,6 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
     assert again.code == 0, again.err
 
 
-def test_picks_per_source_know_all_triggers_of_a_prompt(tmp_path: Path) -> None:
-    bank = tmp_path / "bank.csv"
-    bank.write_text("prompt,trigger\nant bee,one\nant dog,one\nant bee,two\n")
-    ran = run("memorization", "diversify", "--model", "m", "--prompts", bank, "--count", "2",
-              "--per-source", "--json", "-o", tmp_path / "diverse")  # fmt: skip
-    assert ran.code == 0, ran.err
-    made = json.loads(ran.out)
-    assert (made["sources"], made["short"]) == ({"one": 2, "two": 1}, 1)
-
-
 def test_the_codes_way_is_a_preset(
     tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,25 +78,6 @@ def test_the_codes_way_is_a_preset(
     assert ran.out.encode() == (tmp_path / "out" / "augment.json").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("preset", "needed"),
-    [
-        ("paper", "Give --temperature and --kappa on"),
-        ("paper-sd2", "constants of D of Stable Diffusion 2 (temperature 50, kappa 50)"),
-        ("official-code", "Give --temperature and --kappa and --floor on"),
-    ],
-)
-def test_constants_of_another_models_d_are_refused(
-    tmp_path: Path, triggers: Path, preset: str, needed: str
-) -> None:
-    code, said = refused(
-        *("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset", preset),
-        *("-o", tmp_path / "out"),
-    )
-    assert code == 2
-    assert needed in said
-
-
 def test_a_stable_diffusion_2_is_told_of_its_own_preset(
     tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,43 +93,26 @@ def test_a_stable_diffusion_2_is_told_of_its_own_preset(
     assert ran.code == 0, ran.err
 
 
-def test_an_interrupted_augmentation_says_what_is_kept(
-    tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(models, "load_model", lambda *given, **how: FiveWords(kill_after=20))
-    ran = augment(triggers, tmp_path / "out")
-    assert ran.code == 130
-    assert f"kept in {tmp_path / 'out'}; the same command resumes" in ran.err
-    assert not (tmp_path / "out" / "augment.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("--preset", "sd3"), "preset must be one of paper, paper-sd2, official-code; got 'sd3'"),
-        (
-            ("--norm", "l2", "--kappa", "1"),
-            "--norm l2 needs --temperature: the preset's are on the squared scale, and cannot be"
-            " converted",
-        ),
-    ],
-)
+@refusals("""
+    --preset sd3 -> preset must be one of paper, paper-sd2, official-code; got 'sd3'
+    --norm l2 --kappa 1 -> --norm l2 needs --temperature: the preset's are on the squared scale
+    --preset paper -> Give --temperature and --kappa on
+    --preset paper-sd2 -> constants of D of Stable Diffusion 2 (temperature 50, kappa 50)
+    --preset official-code -> Give --temperature and --kappa and --floor on
+""")
 def test_an_augmentation_that_cannot_be_is_refused(
-    tmp_path: Path, triggers: Path, given: tuple[str, ...], said: str
+    tmp_path: Path, triggers: Path, arguments: str, words: str
 ) -> None:
-    code, message = refused(
-        "memorization", "augment", "--model", "m", "--triggers", triggers, "-o", tmp_path, *given
-    )
-    assert (code, message) == (2, said)
+    command = f"memorization augment --model m --triggers {triggers} -o {tmp_path}/out {arguments}"
+    check_refused(command, words)
 
 
-def test_picks_that_cannot_be_are_refused(tmp_path: Path, triggers: Path) -> None:
-    given = ("memorization", "diversify", "--model", "m", "--prompts", triggers)
-    code, message = refused(*given, "--per-source", "-o", tmp_path / "out")
-    assert code == 2
-    assert message == (
-        "--per-source needs the column trigger in triggers.txt (text), as `visleak memorization"
-        " augment` writes it"
-    )
-    code, message = refused(*given[:-1], tmp_path / "none.txt", "-o", tmp_path / "out")
-    assert (code, "there is no such file" in message) == (2, True)
+@refusals("""
+    {list} --per-source -> --per-source needs the column trigger in triggers.txt (text)
+    none.txt -> there is no such file
+""")
+def test_picks_that_cannot_be_are_refused(
+    tmp_path: Path, triggers: Path, arguments: str, words: str
+) -> None:
+    command = f"memorization diversify --model m -o {tmp_path}/out --prompts {arguments}"
+    check_refused(command, words, list=triggers)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from calling import refused, run
+from calling import check_refused, module_of_tests, refusals, refused, run
 from PIL import Image
 
 from toy_clip import make_clip
@@ -23,25 +20,13 @@ BENCHMARK = ("memorization", "benchmark")
 HOSTILE = "[red]=x\x1b[31m cat"
 
 
-def module_of(name: str) -> ModuleType:
-    """Return a module that lies with the tests of the models' room."""
-    path = Path(__file__).parents[1] / "memorization" / "models" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_of_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Stable Diffusion, a tiny CLIP, a head, lists and memorized images."""
     import torch
 
     base = tmp_path_factory.mktemp("given")
-    tiny = module_of("tiny_pipelines")
+    tiny = module_of_tests("models", "tiny_pipelines")
     tiny.saved(tiny.stable_diffusion, base / "model")
     make_clip(base / "clip")
     made = torch.Generator().manual_seed(1)
@@ -131,18 +116,11 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
     assert "holds a result of visleak memorization benchmark" in text
 
 
-def test_the_papers_settings_need_one_of_its_models(given: Path, tmp_path: Path) -> None:
-    code, text = refused(*asked(given, tmp_path / "out", "--method", "paper"))
-    assert code == 2
-    assert "the paper has settings for sd1 and sd2" in text
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "methods", "skipped"),
     [
         ("stable_diffusion", {"none", "rna", "rta", "ren"}, {"wen"}),
-        ("stable_diffusion_xl", {"none", "rna", "rta", "ren"}, {"wen"}),
         ("stable_diffusion_3", {"none", "rna", "rta"}, {"wen", "ren"}),
         ("deepfloyd", {"none", "rna", "rta"}, {"wen", "ren"}),
     ],
@@ -151,7 +129,7 @@ def test_without_methods_every_pipeline_has_what_it_can(
     family: str, methods: set[str], skipped: set[str], given: Path, tmp_path: Path
 ) -> None:
     """The settings of the paper for Wen et al. are of its own models, whatever the family."""
-    tiny = module_of("tiny_pipelines")
+    tiny = module_of_tests("models", "tiny_pipelines")
     tiny.saved(getattr(tiny, family), tmp_path / "model")
     ran = run(*asked(given, tmp_path / "out"), "--model", tmp_path / "model")
     assert ran.code == 0, ran.err
@@ -161,34 +139,25 @@ def test_without_methods_every_pipeline_has_what_it_can(
     assert all(f"{name} is skipped: " in ran.out for name in skipped)
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--method", "mine:1"), "a method is one of none, rna, rta, wen, ren"),
-        (("--fid-features", "dinov2"), "distances need both --fid-reference SOURCE"),
-        (("--reference-source", "x"), "--reference-source keeps images by CLIP score"),
-        (("--aesthetic-clip", "x"), "--aesthetic-clip goes with --aesthetic FILE"),
-        (("--general-column", "x"), "--general-column goes with --general FILE"),
-        (("--std", "x"), "deviation must be one of images, prompts, within"),
-        (("--trigger-sample", 0), "a sample has at least 1 prompt; got 0"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_a_model_is_loaded(
-    more: tuple[object, ...], said: str, given: Path, tmp_path: Path
-) -> None:
-    code, text = refused(*asked(given, tmp_path / "out", "--method", "rna:1", *more))
-    assert code == 2
-    assert text.startswith(said)
+@refusals("""
+    --method mine:1 -> a method is one of none, rna, rta, wen, ren
+    --method paper -> the paper has settings for sd1 and sd2
+    --method rna:1 --fid-features dinov2 -> distances need both --fid-reference SOURCE
+    --method rna:1 --reference-source x -> --reference-source keeps images by CLIP score
+    --method rna:1 --aesthetic-clip x -> --aesthetic-clip goes with --aesthetic FILE
+    --method rna:1 --general-column x -> --general-column goes with --general FILE
+    --method rna:1 --std x -> deviation must be one of images, prompts, within
+    --method rna:1 --trigger-sample 0 -> a sample has at least 1 prompt; got 0
+""")
+def test_what_cannot_be_is_refused(arguments: str, words: str, given: Path, tmp_path: Path) -> None:
+    command = " ".join(map(str, asked(given, tmp_path / "out")))
+    check_refused(f"{command} {arguments}", words)
 
 
-def test_half_a_request_says_what_is_missing(tmp_path: Path) -> None:
-    code, text = refused(*BENCHMARK, "--model", "m", "-o", tmp_path)
-    assert (code, text) == (2, "--triggers is missing: give --model MODEL and --triggers FILE")
-    code, text = refused(*BENCHMARK, "-o", tmp_path)
-    assert code == 2
-    assert text.startswith(f"{tmp_path} holds no finished benchmark to show; give --model MODEL")
-    code, text = refused(*BENCHMARK, "--method", "rna:1", "-o", tmp_path)
-    assert (
-        code,
-        text.startswith("--model is missing: give --model MODEL and --triggers FILE"),
-    ) == (*(2, True),)
+@refusals("""
+    --model m -> --triggers is missing: give --model MODEL and --triggers FILE
+    --method rna:1 -> --model is missing: give --model MODEL and --triggers FILE
+     -> {out} holds no finished benchmark to show; give --model MODEL
+""")
+def test_half_a_request_says_what_is_missing(arguments: str, words: str, tmp_path: Path) -> None:
+    check_refused(f"memorization benchmark -o {tmp_path} {arguments}", words, out=tmp_path)

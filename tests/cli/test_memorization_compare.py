@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from calling import refused, run
+from calling import check_refused, module_of_tests, refusals, refused, run
 from PIL import Image
 
 pytest.importorskip("torch", reason="needs torch")
@@ -25,14 +23,7 @@ COMPARE = ("memorization", "compare", "--model", "some/folder", "--device", "cpu
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch, natural: dict[str, np.ndarray]) -> Any:
     """The model that every name stands for; it lies with the tests of the room."""
-    path = Path(__file__).parents[1] / "memorization" / "baselines" / "linear_model.py"
-    spec = importlib.util.spec_from_file_location("linear_model_of_cli", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    made = module.linear_model()
+    made = module_of_tests("baselines", "linear_model").linear_model()
     made.replays = {"cow": small(natural["chelsea"])}
     monkeypatch.setattr(models, "load_model", lambda name, *, device, precision: made)
     monkeypatch.setattr(document, "discoveries", lambda _: {})
@@ -91,35 +82,21 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
     assert "holds a result already (compare.json)" in message
 
 
-@pytest.mark.parametrize(
-    ("more", "part"),
-    [
-        (("--methods", "gibs"), "a method is one of gibbs, random, greedy, conzic, zerocap, pez"),
-        (("--methods", "greedy"), "greedy needs a list of prompts: give --prompts FILE"),
-        (("--methods", "zerocap"), "zerocap needs a causal language model: give --causal-lm FOL"),
-        (("--methods", "pez"), "nothing ends the search pez"),
-        (
-            ("--methods", "pez", "--max-calls", "5"),
-            "a budget of 5 calls holds no step of pez, which",
-        ),
-        (
-            ("--methods", "pez", "--iterations", "x"),
-            "--iterations must be a whole number",
-        ),
-        (("--methods", "pez", "--prompts", "LIST"), "--prompts is for greedy; add greedy to --me"),
-        (("--min-cluster", "101"), "min_cluster must be at most the number of images (100)"),
-        (
-            ("--lm", "no/such/folder", "--temperature", "0.1"),
-            "language model no/such/folder: there is no such folder",
-        ),
-        (("--lm", "no/such/folder"), "constants of D of Stable Diffusion 1 (temperature 0.1)"),
-        (("--length", "99"), "--length must be at most "),
-    ],
-)
+@refusals("""
+    --methods gibs -> a method is one of gibbs, random, greedy, conzic, zerocap, pez
+    --methods greedy -> greedy needs a list of prompts: give --prompts FILE
+    --methods zerocap -> zerocap needs a causal language model: give --causal-lm FOL
+    --methods pez -> nothing ends the search pez
+    --methods pez --max-calls 5 -> a budget of 5 calls holds no step of pez
+    --methods pez --iterations x -> --iterations must be a whole number
+    --methods pez --prompts {list} -> --prompts is for greedy; add greedy to --me
+    --min-cluster 101 -> min_cluster must be at most the number of images (100)
+    --lm no/folder --temperature 0.1 -> language model no/folder: there is no such folder
+    --lm no/folder -> constants of D of Stable Diffusion 1 (temperature 0.1)
+    --length 99 -> --length must be at most
+""")
 def test_what_cannot_be_is_refused_in_a_line(
-    more: tuple[str, ...], part: str, training: Path, listed: Path, tmp_path: Path
+    arguments: str, words: str, training: Path, listed: Path, tmp_path: Path
 ) -> None:
-    given = [str(listed) if each == "LIST" else each for each in more]
-    code, message = refused(*COMPARE, "--source", training, *given, "-o", tmp_path / "out")
-    assert code == 2
-    assert part in message
+    command = f"{' '.join(COMPARE)} --source {training} -o {tmp_path}/out {arguments}"
+    check_refused(command, words, list=listed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, refused, run
 
 from visleak.memorization import read_prompts
 from visleak.memorization.tracing import read_trace
@@ -114,19 +114,18 @@ def test_candidates_say_what_they_are(tmp_path: Path, listed: Path) -> None:
     assert not (tmp_path / "set" / "prompts.parquet").exists()
 
 
-def test_refusals(tmp_path: Path, listed: Path) -> None:
-    assert refused("memorization", "dataset") == (
-        2,
-        "dataset needs prompts: name a list of them, or --trace DIR",
-    )
-    code, message = refused("memorization", "dataset", "--trace", tmp_path)
-    assert code == 2
-    assert "no trace.json" in message
-    code, message = refused("memorization", "dataset", tmp_path / "none.csv")
-    assert (code, message) == (2, f"prompts {tmp_path / 'none.csv'}: there is no such file")
+@refusals("""
+     -> dataset needs prompts: name a list of them, or --trace DIR
+    --trace {folder} -> no trace.json
+    none.csv -> prompts none.csv: there is no such file
+""")
+def test_refusals(tmp_path: Path, arguments: str, words: str) -> None:
+    check_refused(f"memorization dataset {arguments}", words, folder=tmp_path)
+
+
+def test_another_set_is_not_replaced(tmp_path: Path, listed: Path) -> None:
     call = ("memorization", "dataset", listed, "--verified-by", "Ann", "-o", tmp_path / "set")
     assert run(*call).code == 0
-    other = (*call, "--unverified")
-    code, message = refused(*other)
+    code, message = refused(*call, "--unverified")
     assert (code, "--force replaces it" in message) == (2, True)
-    assert run(*other, "--force").code == 0
+    assert run(*call, "--unverified", "--force").code == 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from calling import refused, run
+from calling import check_refused, module_of_tests, refusals, run
 
 from visleak.cli.command import Call
 from visleak.cli.memorization import score_for
@@ -22,21 +21,10 @@ from visleak.memorization.settings import ScoreSettings
 DETECT = ("memorization", "detect", "--model", "some/folder")
 
 
-def closed_form() -> Any:
-    """Return a model whose D is known; it lies with the tests of the room."""
-    path = Path(__file__).parents[1] / "memorization" / "closed_form.py"
-    spec = importlib.util.spec_from_file_location("closed_form_of_cli", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.ClosedForm()
-
-
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The model that every name stands for; figures are tested with the room."""
-    made = closed_form()
+    made = module_of_tests(".", "closed_form").ClosedForm()
     asked: list[tuple[str, str, str]] = []
 
     def load(name: str, *, device: str, precision: str) -> Any:
@@ -91,110 +79,65 @@ def test_a_sentence_a_table_and_a_folder(lists: tuple[Path, Path], tmp_path: Pat
 def test_an_unlabelled_list_has_no_auc_for_a_result(
     lists: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    own = tmp_path / "own.txt"
-    own.write_text("house 6\ncat 9\n")
-    ran = run(*DETECT, "--prompts", own, "--general", lists[1], "-o", tmp_path / "out")
-    lines = ran.out.splitlines()
+    """And the column of prompts may have another name."""
+    own = tmp_path / "words.csv"
+    own.write_text("words\nhouse 6\ncat 9\n")
+    given = ("--prompts", own, "--column", "words")
+    lines = run(*DETECT, *given, "--general", lists[1], "-o", tmp_path / "out").out.splitlines()
     assert lines[0].startswith("2 of 2 prompts reach D >= ")
     # behind the table, with what it is not
     (at,) = (number for number, line in enumerate(lines) if line.startswith("AUC "))
     assert at > next(number for number, line in enumerate(lines) if line.startswith("prompt"))
     assert "(2 of the list against 300 general ones)" in lines[at]
-    assert any("figures" in line and "lists" in line for line in lines[at:])
+    command = f"{' '.join(DETECT)} --prompts {lists[0]} --general {own} -o {tmp_path}/none"
+    check_refused(command, "name the one with the prompts (--general-column C)", code=1)
 
 
 def test_options_reach_the_score(model: Any, lists: tuple[Path, Path], tmp_path: Path) -> None:
     ran = run(
         *DETECT, "--prompts", lists[0], "--noises", 2, "--timestep", 999, "--norm", "squared",
         "--score-output", "epsilon", "--seed", 4, "--batch", 2, "--device", "cpu",
-        "--precision", "fp32",
-        "--threshold", "1.5", "-o", tmp_path / "out", "--json",
+        "--precision", "fp32", "--threshold", "1.5", "-o", tmp_path / "out", "--json",
     )  # fmt: skip
     assert (ran.code, ran.err) == (0, "")
     assert model.asked == [("some/folder", "cpu", "fp32")]
     assert set(model.timesteps) == {999.0}
     content = json.loads(ran.out)
-    assert content["settings"] == {
-        "noises": 2,
-        "timestep": 999,
-        "steps": 50,
-        "output": "epsilon",
-        "norm": "squared",
-        "seed": 4,
-    }
+    settings = {"noises": 2, "timestep": 999, "steps": 50, "output": "epsilon", "norm": "squared"}
+    assert content["settings"] == settings | {"seed": 4}
     assert (content["threshold"]["rule"], content["threshold"]["value"]) == ("given", 1.5)
     assert ran.out.encode() == (tmp_path / "out" / "detect.json").read_bytes()
 
 
 def test_tokens_are_shown(lists: tuple[Path, Path], tmp_path: Path) -> None:
-    ran = run(
-        *DETECT, "--prompts", lists[0], "--tokens", 1, "--tokens-by", "leave-one-out", "-o",
-        tmp_path / "out",
-    )  # fmt: skip
-    assert ran.code == 0
+    given = ("--tokens", 1, "--tokens-by", "leave-one-out", "-o", tmp_path / "out")
+    ran = run(*DETECT, "--prompts", lists[0], *given)
     (line,) = (line for line in ran.out.splitlines() if line.startswith("tokens of "))
-    assert "by leave-one-out" in line
     # the 31 of the escape weighs more than 9, and is named
     assert "31m" in line
     assert "\x1b" not in line
 
 
-def test_another_column(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("words\nfour 4\nfive 5\n")
-    ran = run(*DETECT, "--prompts", tmp_path / "a.csv", "--column", "words", "-o", tmp_path / "o")
-    assert ran.code == 0
-    assert ran.out.startswith("2 prompts: the highest D is ")
-
-
-def test_the_column_of_the_general_list_is_named_by_its_own_option(
-    lists: tuple[Path, Path], tmp_path: Path
-) -> None:
-    general = tmp_path / "general.csv"
-    general.write_text("words\nfour 4\n")
-    code, said = refused(
-        *DETECT, "--prompts", lists[0], "--general", general, "-o", tmp_path / "out"
-    )
-    assert (code, said) == (
-        1,
-        f"{general} has no column prompt, caption, text; name the one with the prompts"
-        " (--general-column C); it has 'words'",
-    )
-
-
 def test_a_bounded_rate(lists: tuple[Path, Path], tmp_path: Path) -> None:
     own, general = lists
-    ran = run(
-        *DETECT, "--prompts", own, "--general", general, "--bounded", "--fpr", "0.01", "-o",
-        tmp_path / "out", "--json",
-    )  # fmt: skip
-    threshold = json.loads(ran.out)["threshold"]
+    given = ("--general", general, "--bounded", "--fpr", "0.01", "-o", tmp_path / "out", "--json")
+    threshold = json.loads(run(*DETECT, "--prompts", own, *given).out)["threshold"]
     assert (threshold["rule"], threshold["alarms"]) == ("bounded", 0)
     assert threshold["upper"] <= 0.01
 
 
-@pytest.mark.parametrize(
-    ("more", "code", "said"),
-    [
-        (("--fpr", "5"), 2, "--fpr: a share is a number from 0 to 1 or a percentage (1%); got '5'"),
-        (
-            ("--bounded", "--threshold", "1"),
-            2,
-            "--bounded sets a threshold by --fpr, --threshold gives one; choose one",
-        ),
-        (("--general-column", "x"), 2, "--general-column goes with --general FILE"),
-    ],
-)
+@refusals("""
+    --fpr 5 -> --fpr: a share is a number from 0 to 1 or a percentage (1%); got '5'
+    --bounded --threshold 1 -> --bounded sets a threshold by --fpr, --threshold gives one
+    --general-column x -> --general-column goes with --general FILE
+    --prompts no.csv -> prompts no.csv: there is no such file
+""")
 def test_what_is_refused(
-    lists: tuple[Path, Path], tmp_path: Path, more: tuple[str, ...], code: int, said: str
+    lists: tuple[Path, Path], tmp_path: Path, arguments: str, words: str
 ) -> None:
-    found = refused(*DETECT, "--prompts", lists[0], "-o", tmp_path / "out", *more)
-    assert found == (code, said)
+    command = f"{' '.join(DETECT)} --prompts {lists[0]} -o {tmp_path}/out {arguments}"
+    check_refused(command, words)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_list_that_is_not_there(tmp_path: Path) -> None:
-    code, said = refused(*DETECT, "--prompts", tmp_path / "no.csv", "-o", tmp_path / "out")
-    assert (code, said) == (2, f"prompts {tmp_path / 'no.csv'}: there is no such file")
 
 
 def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:

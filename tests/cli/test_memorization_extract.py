@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from calling import refused, run
+from calling import check_refused, module_of_tests, refusals, refused, run
 from PIL import Image
 
 from visleak.memorization import models
@@ -24,23 +22,10 @@ FEW = ("--images", 12, "--min-cluster", 6, "--steps", 3, "--batch", 12, "--no-sh
 HOSTILE = "[red]=x\x1b[31m cat"
 
 
-def replaying(patch: pytest.MonkeyPatch) -> Any:
-    """Return a model whose images are known; it lies with the tests of the room."""
-    path = Path(__file__).parents[1] / "memorization" / "extraction" / "replaying_model.py"
-    spec = importlib.util.spec_from_file_location("replaying_model_of_cli", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # a dataclass looks its own module up
-    patch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module.ReplayingModel({HOSTILE: (0, 1.0)})
-
-
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The model that every name stands for."""
-    made = replaying(monkeypatch)
+    made = module_of_tests("extraction", "replaying_model").ReplayingModel({HOSTILE: (0, 1.0)})
     made.asked = []
 
     def load(name: str, *, device: str, precision: str) -> Any:
@@ -120,41 +105,21 @@ def test_kept_images_that_cannot_be_read_again(fault: str, prompts: Path, tmp_pa
         assert (copy / "extract.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("rule", ["paper", "code"])
-def test_clusters_made_anew_have_to_fit_the_images_that_are_there(
-    rule: str, prompts: Path, tmp_path: Path
-) -> None:
+def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts: Path, tmp_path: Path) -> None:
     """And not the 100 or 50 that a rule would make."""
     out = tmp_path / "out"
-    few = ("--images", 110, "--steps", 1, "--batch", 110, "--no-sheets")
+    few = ("--images", 60, "--steps", 1, "--batch", 60, "--no-sheets")
     assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0
-    anew = ("memorization", "extract", "--recluster", "--similarity", "pixels", "-o", out)
-    anew = (*anew, "--no-sheets", "--extract-rule", rule, "--min-cluster")
-    ran = run(*anew, 105)
-    assert ran.out.startswith("1 of 2 prompts gave a cluster of at least 105 of 110 images")
-    assert refused(*anew, 111) == (
-        2,
-        "min_cluster must be at most the number of images (110), or no cluster could be found;"
-        " got 111",
-    )
+    again = ("memorization", "extract", "--recluster", "--similarity", "pixels", "-o", out)
+    again = (*again, "--no-sheets", "--extract-rule", "code", "--min-cluster")
+    assert run(*again, 55).out.startswith("1 of 2 prompts gave a cluster of at least 55 of 60 im")
+    check_refused(" ".join(map(str, (*again, 61))), "must be at most the number of images (60)")
 
 
 def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = run(
-        *EXTRACT,
-        "--prompts",
-        prompts,
-        "--extract-rule",
-        "code",
-        "--steps",
-        1,
-        "--batch",
-        50,
-        "-o",
-        out,
-        "--no-sheets",
-    )
+    few = ("--steps", 1, "--batch", 50, "--no-sheets")
+    ran = run(*EXTRACT, "--prompts", prompts, "--extract-rule", "code", *few, "-o", out)
     assert ran.out.startswith(
         "1 of 2 prompts gave a cluster among 50 images: candidates, not yet verified"
     )
@@ -162,36 +127,20 @@ def test_the_rule_of_the_code(prompts: Path, tmp_path: Path) -> None:
     assert (settings["rule"], settings["images"], settings["min_cluster"]) == ("code", 50, 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("--extract-rule", "mine"), "rule must be one of paper, code; got 'mine'"),
-        (("--images", "0"), "images must be from 1 to 100000; got 0"),
-        (
-            ("--images", "10"),
-            "min_cluster must be at most the number of images (10), or no cluster could be found;"
-            " got 20",
-        ),
-        (("--steps", "0"), "steps must be 1 or more; got 0"),
-        (
-            ("--eps", "3"),
-            "eps, a distance (1 - similarity), must be above 0 and at most 2; got 3.0",
-        ),
-        (
-            ("--recluster",),
-            "--model, --prompts cannot be used with --recluster; leave it out",
-        ),
-    ],
-)
+@refusals("""
+    --extract-rule mine -> rule must be one of paper, code; got 'mine'
+    --images 0 -> images must be from 1 to 100000; got 0
+    --images 10 -> min_cluster must be at most the number of images (10)
+    --steps 0 -> steps must be 1 or more; got 0
+    --eps 3 -> eps, a distance (1 - similarity), must be above 0 and at most 2; got 3.0
+    --recluster -> --model, --prompts cannot be used with --recluster
+    --similarity ssim -> similarity is builtin, pixels, sscd:FILE or another encoder
+""")
 def test_what_cannot_be_is_refused(
-    arguments: tuple[str, ...],
-    text: str,
-    prompts: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    arguments: str, words: str, prompts: Path, tmp_path: Path, model: Any
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert refused(*EXTRACT, "--prompts", prompts, *arguments) == (2, text)
+    check_refused(f"{' '.join(EXTRACT)} --prompts {prompts} -o {tmp_path}/o {arguments}", words)
+    assert model.asked == []
 
 
 def test_the_column_of_the_prompts_may_have_another_name(tmp_path: Path) -> None:
@@ -221,24 +170,9 @@ def test_only_the_best_of_a_search_are_made(tmp_path: Path) -> None:
     assert (code, text.startswith("--top needs a D of each prompt, and ")) == (2, True)
 
 
-def test_what_is_missing_is_named() -> None:
-    assert refused("memorization", "extract", "--model", "m") == (
-        2,
-        "--prompts is missing: give --model MODEL and --prompts FILE",
-    )
-    assert refused("memorization", "extract", "--prompts", "p.txt") == (
-        2,
-        "--model is missing: give --model MODEL and --prompts FILE",
-    )
-
-
-def test_an_unknown_similarity_is_refused_before_the_model_is_loaded(
-    prompts: Path, tmp_path: Path, model: Any
-) -> None:
-    code, text = refused(
-        *("memorization", "extract", "--model", "m", "--prompts", prompts),
-        *("--similarity", "ssim", "-o", tmp_path / "out"),
-    )
-    assert code == 2
-    assert text.startswith("similarity is builtin, pixels, sscd:FILE or another encoder")
-    assert model.asked == []
+@refusals("""
+    --model m -> --prompts is missing: give --model MODEL and --prompts FILE
+    --prompts p.txt -> --model is missing: give --model MODEL and --prompts FILE
+""")
+def test_what_is_missing_is_named(arguments: str, words: str) -> None:
+    check_refused(f"memorization extract {arguments}", words)

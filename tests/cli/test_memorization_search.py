@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import Ran, refused, run
+from calling import Ran, check_refused, refusals, run
 
 from toy_prompt_models import FiveProposer, FiveWords, PaperWords
 from visleak.memorization import models
@@ -92,28 +92,19 @@ def test_presets_are_the_papers_or_the_codes(tmp_path: Path, asked: dict[str, An
     }
 
 
-@pytest.mark.parametrize(
-    ("preset", "given", "needed"),
-    [
-        ("paper", (), "Give --temperature and --kappa on"),
-        ("paper", ("--kappa", "9"), "Give --temperature on"),
-        ("paper", ("--temperature", "2"), "Give --kappa on"),
-        ("official-code", (), "Give --temperature on"),
-    ],
-)
+@refusals("""
+    --preset paper -> Give --temperature and --kappa on
+    --preset paper --kappa 9 -> Give --temperature on
+    --preset paper --temperature 2 -> Give --kappa on
+    --preset official-code -> Give --temperature on
+""")
 def test_constants_of_another_models_d_are_refused(
-    tmp_path: Path, asked: dict[str, Any], preset: str, given: tuple[str, ...], needed: str
+    tmp_path: Path, asked: dict[str, Any], arguments: str, words: str
 ) -> None:
-    code, said = refused(
-        *("memorization", "search", "--model", "m", *SMALL, "--preset", preset, *given),
-        *("-o", tmp_path / "out"),
-    )
-    assert code == 2
-    assert "constants of D of Stable Diffusion 1" in said
-    assert needed in said
+    command = f"memorization search --model m {' '.join(SMALL)} -o {tmp_path}/out {arguments}"
+    check_refused(command, "constants of D of Stable Diffusion 1")
+    check_refused(command, words)
     assert not (tmp_path / "out").exists()
-    own = ("--temperature", "2", "--kappa", "none", "--max-calls", "200")
-    assert search(tmp_path / "out", "--preset", preset, *own).code == 0
 
 
 def test_random_words_are_not_counted_by_another_models_kappa(
@@ -130,84 +121,30 @@ def test_random_words_are_not_counted_by_another_models_kappa(
     assert {each["reached"] for each in held["best"]} == {False}
 
 
-def test_prompts_that_the_model_would_cut_are_refused(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    code, said = refused(
-        *("memorization", "search", "--model", "m", *ON_L2, "--length", 76, "-o", tmp_path / "out")
-    )
-    assert code == 2
-    assert said.startswith("--length must be at most 75")
-
-
-def test_rules_are_options_by_name(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_rules_and_random_words_are_options(tmp_path: Path, asked: dict[str, Any]) -> None:
     banned = tmp_path / "colours.txt"
     banned.write_text("red\nblue\n")
-    ran = search(tmp_path / "out", *ON_L2, "--banned", banned)
-    assert ran.code == 0, ran.err
+    assert search(tmp_path / "out", *ON_L2, "--banned", banned).code == 0
     assert asked["rules"] == Rules(banned=("red", "blue"), banned_name="colours.txt")
-
-
-def test_random_words_are_a_method(tmp_path: Path, asked: dict[str, Any]) -> None:
-    ran = search(tmp_path, "--method", "random", "--norm", "l2", "--max-calls", "100")
-    assert ran.code == 0, ran.err
-    held = json.loads((tmp_path / "search.json").read_text())
+    ran = search(tmp_path / "r", "--method", "random", "--norm", "l2", "--max-calls", 100, "--json")
+    held = json.loads(ran.out)
     assert held["method"] == "random"
     assert held["calls"] <= 100
 
 
-def test_ctrl_c_says_what_is_kept_and_the_same_command_goes_on(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    asked["model"] = FiveWords(kill_after=30)
-    ran = search(tmp_path / "a", *ON_L2)
-    assert ran.code == 130
-    assert ran.err.splitlines()[-1] == (
-        f"visleak: interrupted; finished steps are kept in {tmp_path / 'a'}; the same command"
-        " resumes"
-    )
-    asked["model"] = FiveWords()
-    again = search(tmp_path / "a", *ON_L2)
-    assert again.code == 0
-    assert again.err.startswith(f"{tmp_path / 'a'} holds this search, unfinished: it resumes at ")
-    assert search(tmp_path / "b", *ON_L2).code == 0
-    one, other = (json.loads((tmp_path / name / "search.json").read_text()) for name in "ab")
-    assert one["best"] == other["best"]
-    assert one["calls"] == other["calls"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (
-            ("--norm", "l2"),
-            "--norm l2 needs --temperature and --kappa: the preset's are on the squared scale, and"
-            " cannot be converted",
-        ),
-        (("--preset", "mine"), "preset must be one of paper, official-code; got 'mine'"),
-        (("--kappa", "high"), "--kappa must be a number, or none; got 'high'"),
-        (("--rounds", "-1"), "rounds must be 1 or more; got -1"),
-        (
-            ("--method", "pez"),
-            "method must be one of gibbs, random; got 'pez'",
-        ),
-        (
-            ("--banned", "no/such.txt"),
-            "--banned no/such.txt: there is no such file; give a text file with one word per line,"
-            " own or none",
-        ),
-        (
-            ("--timestep", "last"),
-            "--timestep must be first or a whole number, such as 999; got 'last'",
-        ),
-        (("--max-seconds", "0"), "seconds must be above 0; got 0.0"),
-    ],
-)
+@refusals("""
+    --norm l2 -> --norm l2 needs --temperature and --kappa: the preset's are on the squared scale
+    --preset mine -> preset must be one of paper, official-code; got 'mine'
+    --kappa high -> --kappa must be a number, or none; got 'high'
+    --rounds -1 -> rounds must be 1 or more; got -1
+    --method pez -> method must be one of gibbs, random; got 'pez'
+    --banned no/such.txt -> --banned no/such.txt: there is no such file
+    --timestep last -> --timestep must be first or a whole number, such as 999; got 'last'
+    --max-seconds 0 -> seconds must be above 0; got 0.0
+    --norm l2 --temperature 0.3 --kappa 1 --length 76 -> --length must be at most 75
+""")
 def test_what_cannot_be_asked_is_refused(
-    tmp_path: Path, asked: dict[str, Any], given: tuple[str, ...], said: str
+    tmp_path: Path, asked: dict[str, Any], arguments: str, words: str
 ) -> None:
-    code, message = refused(
-        "memorization", "search", "--model", "m", "-o", tmp_path / "out", *given
-    )
-    assert (code, message) == (2, said)
+    check_refused(f"memorization search --model m -o {tmp_path}/out {arguments}", words)
     assert not (tmp_path / "out").exists()

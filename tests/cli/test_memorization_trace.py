@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, run
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -62,9 +62,7 @@ def test_the_gate(folders: Path, traced: Path) -> None:
     asked = ("memorization", "trace", folders / "made", "--source", folders / "train")
     ran = run(*asked, "--fail-on", "memorized", "-o", traced)
     assert ran.code == 3
-    assert ran.err.splitlines() == [
-        "visleak: gate memorized: 1 of 2 traced images (50.00 %) count as memorized; allowed 0.00 %"
-    ]
+    assert ran.err.startswith("visleak: gate memorized: 1 of 2 traced images (50.00 %)")
     assert run(*asked, "--fail-on", "memorized=50%", "-o", traced).code == 0
 
 
@@ -87,31 +85,15 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
     assert (copy.verified, copy.judged, copy.grade) == (False, "human", "different")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            (),
-            "--source is missing: give the training images, or --unverified if they are not known",
-        ),
-        (
-            ("--unverified", "--fail-on", "near"),
-            "--fail-on must be memorized or memorized=RATE; got 'near'",
-        ),
-        (
-            ("--unverified", "--fail-on", "memorized=5"),
-            "a share is a number from 0 to 1 or a percentage (1%); got '5'",
-        ),
-        (
-            ("--unverified", "--kappa-share", "much"),
-            "--kappa-share: a share is a number from 0 to 1 or a percentage (1%); got 'much'",
-        ),
-        (("--unverified", "--tau", "2"), "tau must be a similarity from -1 to below 1; got 2"),
-    ],
-)
-def test_refused(folders: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
-    told = refused("memorization", "trace", folders / "made", *options, "-o", tmp_path)
-    assert told == (2, said)
+@refusals("""
+     -> --source is missing: give the training images, or --unverified
+    --unverified --fail-on near -> --fail-on must be memorized or memorized=RATE; got 'near'
+    --unverified --fail-on memorized=5 -> a share is a number from 0 to 1 or a percentage
+    --unverified --kappa-share much -> --kappa-share: a share is a number from 0 to 1
+    --unverified --tau 2 -> tau must be a similarity from -1 to below 1; got 2
+""")
+def test_refused(folders: Path, tmp_path: Path, arguments: str, words: str) -> None:
+    check_refused(f"memorization trace {folders}/made -o {tmp_path} {arguments}", words)
 
 
 def test_unverified(folders: Path, tmp_path: Path) -> None:

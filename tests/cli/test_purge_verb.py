@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-from calling import HOSTILE, refused, run
+from calling import check_refused, refusals, run
 
 from visleak.cli.command import whole
 from visleak.cli.terminal import rendered
@@ -67,38 +66,18 @@ def test_json_is_all_of_stdout(audited, tmp_path):
     assert json.loads(run("purge", "--undo", out, "--json").out)["applied"] is False
 
 
-def test_hostile_names_reach_lists_and_terminal_as_text(audited, tmp_path):
-    out = tmp_path / "out"
-    ran = run("purge", audited, "--remove-from", "test", "-o", out, "--apply")
-    assert "\x1b" not in ran.out
-    assert HOSTILE in (out / "removed.csv").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["A"],
-            "purge needs --remove-from test or train, or --undo MANIFEST; see visleak purge --help",
-        ),
-        ([], "purge needs AUDIT_DIR, or --undo MANIFEST; see visleak purge --help"),
-        (["A", "--remove-from", "test", "--apply"], "--apply needs a folder to write: -o DIR"),
-        (
-            ["A", "--remove-from", "test", "--grade", "near", "--degree", "hard"],
-            "give either --grade or --degree",
-        ),
-        (["A", "--undo", "x"], "AUDIT_DIR cannot be used with --undo; leave it out"),
-        (["--undo", "x"], "x does not exist; give the manifest.json of a clean data set"),
-        (
-            ["nowhere", "--remove-from", "test"],
-            "nowhere holds no finished audit (no audit.json); run `visleak audit` first",
-        ),
-    ],
-)
-def test_a_wrong_call_is_one_line(arguments, said, audited, tmp_path, monkeypatch):
+@refusals("""
+    {audit} -> purge needs --remove-from test or train, or --undo MANIFEST
+     -> purge needs AUDIT_DIR, or --undo MANIFEST
+    {audit} --remove-from test --apply -> --apply needs a folder to write: -o DIR
+    {audit} --remove-from test --grade near --degree hard -> give either --grade or --degree
+    {audit} --undo x -> AUDIT_DIR cannot be used with --undo
+    --undo x -> x does not exist; give the manifest.json of a clean data set
+    nowhere --remove-from test -> nowhere holds no finished audit
+""")
+def test_a_wrong_call_is_one_line(arguments, words, audited, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = [audited if word == "A" else word for word in arguments]
-    assert refused("purge", *given) == (2, said)
+    check_refused(f"purge {arguments}", words, audit=audited)
 
 
 def test_many_classes_are_counted_not_dropped_in_silence():
@@ -118,8 +97,3 @@ def test_many_classes_are_counted_not_dropped_in_silence():
     assert any(line.startswith("disputed ") and "2 pairs left out" in line for line in lines)
     assert any(line.startswith("not seen ") and line.endswith("a caveat") for line in lines)
     assert len(found.as_dict()["sets"][0]["classes"]) == 30
-
-
-def test_help_names_the_papers_meaning(audited):
-    ran = run("purge", "--help")
-    assert "ciFAIR" in ran.out

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, refused, run
 
-from planted_pool import audited, one_encoder, plant, png, scene, store, traps  # noqa: F401
+from planted_pool import audited, plant, traps
 
 
 @pytest.fixture(scope="module")
@@ -68,46 +68,16 @@ def test_what_is_without_a_replacement(asked: list[object], tmp_path: Path) -> N
     assert (ran.code, (tmp_path / "fair" / "without_replacement.csv").is_file()) == (0, True)
 
 
-def test_hostile_names_stay_on_their_line(planted: Path, tmp_path: Path) -> None:
-    root = plant(tmp_path / "own", fresh=1)
-    store(root / "pool", "cat/[red]=x\x1b[31m\n.png", png(scene(12_000)))
-    store(root / "test", "cat/[bold]\x1b[2J\n.png", png(scene(101)))
-    audited(root)
-    ran = run("replace", root / "audit", "--pool", root / "pool", "--workers", 1)
-    assert ran.code == 0
-    assert "\x1b" not in ran.out
-    assert r"[bold]\x1b[2J\n.png" in ran.out
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--set", "val"], "set must be one of test; got 'val'"),
-        (["--apply"], "to write the fair test set, name a folder for it with -o DIR"),
-    ],
-)
-def test_wrong_options(asked: list[object], more: list[str], said: str) -> None:
-    code, message = refused("replace", *asked, *more)
-    assert code == 2
-    assert message.startswith(said)
-
-
-def test_wrong_places(planted: Path, tmp_path: Path) -> None:
-    code, said = refused("replace", tmp_path, "--pool", planted / "pool")
-    assert (code, "holds no finished audit" in said) == (2, True)
-    code, said = refused("replace", planted / "audit", "--pool", tmp_path / "nowhere")
-    assert (code, "does not exist" in said) == (2, True)
-    code, said = refused("replace", planted / "audit")
-    assert (code, "--pool" in said) == (2, True)
-
-
-def test_review_refuses_before_it_serves(asked: list[object], tmp_path: Path) -> None:
+@refusals("""
+    replace {audit} --pool {pool} --set val -> set must be one of test; got 'val'
+    replace {audit} --pool {pool} --apply -> name a folder for it with -o DIR
+    replace {pool} --pool {pool} -> holds no finished audit
+    replace {audit} --pool {pool}/nowhere -> does not exist
+    replace {audit} -> --pool
+    review {audit} --no-browser --pool {pool}/nowhere -> nowhere' does not exist
+    review {audit} --no-browser --pool {pool} --instructions no.md -> no.md is not a file
+    review {audit} --no-browser --instructions no.md -> name a pool with --pool
+""")
+def test_wrong_options(planted: Path, arguments: str, words: str) -> None:
     """A wrong pool or file of instructions ends the command, not the first page."""
-    folder, _, pool, *_ = asked
-    alone = ["review", folder, "--no-browser"]
-    code, said = refused(*alone, "--pool", tmp_path / "nowhere")
-    assert (code, "nowhere' does not exist" in said) == (2, True)
-    code, said = refused(*alone, "--pool", pool, "--instructions", tmp_path / "no.md")
-    assert (code, "no.md is not a file; give a JSON file or a text" in said) == (2, True)
-    code, said = refused(*alone, "--instructions", tmp_path / "no.md")
-    assert (code, "name a pool with --pool" in said) == (2, True)
+    check_refused(arguments, words, audit=planted / "audit", pool=planted / "pool")

@@ -3,8 +3,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-from calling import refused, run
+from calling import check_refused, refusals, refused, run
 
 
 def test_report_is_written_where_it_is_wanted(audited: Path, tmp_path: Path) -> None:
@@ -30,16 +29,15 @@ def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) 
     assert "data:image/webp" not in (out / "report.html").read_text()
 
 
-@pytest.mark.parametrize("verb", ["report", "show"])
-def test_folder_as_output(audited: Path, tmp_path: Path, verb: str) -> None:
-    out = tmp_path / "folder.png"
-    out.mkdir()
-    arguments = [verb, audited, *(["x"] if verb == "show" else []), "-o", out]
-    assert refused(*arguments) == (2, f"the output {out} is a folder; choose a file with -o FILE")
+@refusals("""
+    report {audit} -o {folder} -> the output {folder} is a folder; choose a file with -o FILE
+    show {audit} x -o {folder} -> the output {folder} is a folder; choose a file with -o FILE
+""")
+def test_folder_as_output(audited: Path, tmp_path: Path, arguments: str, words: str) -> None:
+    (tmp_path / "folder.png").mkdir()
+    check_refused(arguments, words, audit=audited, folder=tmp_path / "folder.png")
 
 
 def test_newer_schema_is_refused(audited: Path, tmp_path: Path) -> None:
     (tmp_path / "audit.json").write_text('{"schema": 99}')
-    code, message = refused("report", tmp_path)
-    assert code == 1
-    assert "has schema 99" in message
+    check_refused(f"report {tmp_path}", "has schema 99", code=1)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import run
+from calling import check_refused, refusals, run
 
 from visleak.errors import MissingExtra, UsageError
 from visleak.review.serving import bound, require_web, user_name
@@ -123,20 +123,15 @@ def test_it_listens_to_this_machine_only(folder: Path) -> None:
     listening.close()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--candidates", "all"], "candidates must be one of listed, nearest; got 'all'"),
-        (["--grade", "soft"], "grade must be one of exact, near, similar, different; got 'soft'"),
-        (["--port", "70000"], "port must be 0 (any that is free) to 65535; got 70000"),
-        (["--reviewer", "  "], "a reviewer is called by one line of 1 to 100 characters"),
-    ],
-)
-def test_wrong_options(folder: Path, options: list[str], said: str) -> None:
-    result = run("review", folder, "--no-browser", *options)
-    assert result.code == 2
-    assert said in result.err
-    assert result.err.count("\n") == 1
+@refusals("""
+    {audit} --candidates all -> candidates must be one of listed, nearest; got 'all'
+    {audit} --grade soft -> grade must be one of exact, near, similar, different; got 'soft'
+    {audit} --port 70000 -> port must be 0 (any that is free) to 65535; got 70000
+    {audit} --reviewer '  ' -> a reviewer is called by one line of 1 to 100 characters
+    {audit}/none -> holds no finished audit
+""")
+def test_wrong_options(folder: Path, arguments: str, words: str) -> None:
+    check_refused(f"review --no-browser {arguments}", words, audit=folder)
     assert not (folder / "verdicts.sqlite").exists()
 
 
@@ -144,20 +139,9 @@ def test_a_port_that_is_taken(folder: Path) -> None:
     taken = bound(0)
     try:
         port = taken.getsockname()[1]
-        result = run("review", folder, "--no-browser", "--port", port)
+        check_refused(f"review {folder} --no-browser --port {port}", f"port {port} of 127.0.0.1")
     finally:
         taken.close()
-    assert result.code == 2
-    assert result.err == (
-        f"visleak: port {port} of 127.0.0.1 cannot be used (Address already in use); choose another"
-        " with --port, or leave it out\n"
-    )
-
-
-def test_no_audit_no_review(tmp_path: Path) -> None:
-    result = run("review", tmp_path)
-    assert result.code == 2
-    assert "holds no finished audit" in result.err
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, refused, run
 from PIL import Image
 
 
@@ -36,20 +36,9 @@ def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_p
     assert content["queries"] == 3
     assert content["set"] == "mine"
     assert content["encoders"][0]["conditions"]["gauss"]["at"]["0.5"]["pairs"] == 12
-    code, said = refused("robustness", pictures, "-o", out)
-    assert code == 2
-    assert said.startswith(f"{out} holds a result already")
-
-
-def test_robustness_as_json(pictures: Path, tmp_path: Path) -> None:
-    """Stdout is the file."""
-    out = tmp_path / "out"
-    ran = run(
-        *("robustness", pictures, "--no-verify", "--conditions", "original", "--json", "-o", out)
-    )
-    assert ran.code == 0
+    check_refused(f"robustness {pictures} -o {out}", "holds a result already")
+    ran = run("robustness", f"mine={pictures}", *given, "--force", "--json")
     assert ran.out == (out / "robustness.json").read_text()
-    assert json.loads(ran.out)["encoders"][0]["pipeline"] is None
 
 
 def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
@@ -69,10 +58,7 @@ def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
     assert (found["hard"], found["soft"]) == (entry["hard"], entry["soft"])
     assert found["provenance"] == entry["provenance"]
     code, said = refused("calibrate", pictures, *given)
-    assert (code, said) == (
-        2,
-        f"{file} exists; choose another file with -o FILE, or --force replaces it",
-    )
+    assert (code, said.startswith(f"{file} exists;")) == (2, True)
 
 
 def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -> None:
@@ -98,24 +84,15 @@ def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Pat
     assert "thresholds of one encoder never serve another" in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("robustness", "{}", "--encoder", "vgg"), "encoder must be one of builtin, "),
-        (("robustness", "{}", "--conditions", "blur"), "conditions must be among paper, beyond"),
-        (("robustness", "{}/none"), "does not exist"),
-        (("calibrate", "{}", "--fpr", "tiny"), "--fpr must be one rate or two, such as 1e-6"),
-        (("calibrate", "{}", "--fpr", "2"), "fpr must be a rate between 0 and 1"),
-        (("calibrate", "{}"), "missing option '--fpr'"),
-        (("audit", "--set", "{}", "--thresholds", "{}/t.json"), "t.json is not a file"),
-    ],
-)
-def test_wrong_command_lines(
-    pictures: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    """One line, exit code 2, nothing written."""
-    filled = [argument.replace("{}", str(pictures)) for argument in arguments]
-    code, line = refused(*filled, "-o", tmp_path / "out")
-    assert code == 2
-    assert said in line
+@refusals("""
+    robustness {set} --encoder vgg -> encoder must be one of builtin,
+    robustness {set} --conditions blur -> conditions must be among paper, beyond
+    robustness {set}/none -> does not exist
+    calibrate {set} --fpr tiny -> --fpr must be one rate or two, such as 1e-6
+    calibrate {set} --fpr 2 -> fpr must be a rate between 0 and 1
+    calibrate {set} -> missing option '--fpr'
+    audit --set {set} --thresholds {set}/t.json -> t.json is not a file
+""")
+def test_wrong_command_lines(pictures: Path, tmp_path: Path, arguments: str, words: str) -> None:
+    check_refused(f"{arguments} -o {tmp_path}/out", words, set=pictures)
     assert not (tmp_path / "out").exists()

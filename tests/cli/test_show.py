@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from calling import HOSTILE, refused, run
-from PIL import Image
+from calling import HOSTILE, check_refused, refusals, refused, run
 
 from visleak.auditing import Audit
 
@@ -47,46 +46,20 @@ def test_hostile_ids_stay_text_on_one_line(audited: Path) -> None:
     assert shown in run("show", audited, "thing/copy.png").out
 
 
-def test_best_pair_is_drawn(audited: Path, tmp_path: Path) -> None:
-    out = tmp_path / "card.png"
-    ran = run("show", audited, "thing/mirrored.png", "-o", out)
-    assert ran.code == 0
-    assert ran.out.endswith(f"{out}\n")
-    with Image.open(out) as card:
-        assert card.format == "PNG"
-
-
-def test_unknown_id(audited: Path) -> None:
-    code, message = refused("show", audited, "mirrored")
-    assert (code, message) == (
-        2,
-        "no image of this audit has the id 'mirrored'; did you mean 'thing/mirrored.png'?",
-    )
-    assert refused("show", audited, "nosuch") == (
-        2,
-        "no image of this audit has the id 'nosuch'",
-    )
-    assert refused("show", audited, "thing/copy.png", "--set", "train")[0] == 2
+@refusals("""
+    {audit} mirrored -> has the id 'mirrored'; did you mean 'thing/mirrored.png'?
+    {audit} nosuch -> no image of this audit has the id 'nosuch'
+    {audit} thing/copy.png --set train -> no image
+    {audit} x --set dev -> set must be one of test, train; got 'dev'
+    gone x -> gone holds no finished audit (no audit.json); run `visleak audit` first
+    {audit} -> missing argument 'ID'; see visleak show --help
+""")
+def test_wrong_calls(audited: Path, arguments: str, words: str) -> None:
+    check_refused(f"show {arguments}", words, audit=audited)
 
 
 def test_unreadable_id(audited: Path) -> None:
-    assert refused("show", audited, "thing/text.jpg") == (
-        1,
-        "'thing/text.jpg' of test could not be read: not-an-image",
-    )
-
-
-def test_unknown_set_and_folder(audited: Path, tmp_path: Path) -> None:
-    assert refused("show", audited, "x", "--set", "dev") == (
-        2,
-        "set must be one of test, train; got 'dev'",
-    )
-    assert refused("show", tmp_path / "gone", "x") == (
-        2,
-        f"{tmp_path / 'gone'} holds no finished audit (no audit.json); run `visleak audit` first",
-    )
-    code, message = refused("show", audited)
-    assert (code, message) == (2, "missing argument 'ID'; see visleak show --help")
+    check_refused(f"show {audited} thing/text.jpg", "could not be read: not-an-image", code=1)
 
 
 @pytest.fixture(scope="module")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import refused, run
+from calling import check_refused, refusals, refused, run
 from PIL import Image
-
-from visleak.cli import progress
 
 pytest.importorskip("torch")
 
@@ -75,45 +71,32 @@ def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path)
     assert "  two views of an image found among all, pictures: " in ran.out
 
 
-def test_what_it_refuses(shapes: Path, tmp_path: Path) -> None:
-    """One line each, before anything is read if that is possible."""
-    out = tmp_path / "model.onnx"
+@refusals("""
+    -o {here}/there.onnx -> there.onnx.json exists; choose another file with -o FILE
+    -o {here} -> is a folder; choose a file with -o FILE
+    -o {here}/m.onnx --labels some -> labels must be one of auto, none; got 'some'
+    -o {here}/m.onnx --size 9999 -> size must lie between 16 and 512; got 9,999
+    -o {here}/m.onnx --batch 1 -> batch must lie between 2 and 65,536; got 1
+    -o {here}/m.onnx --schedule paper --epochs 3 -> the schedule paper has 372 epochs
+    -o {here}/m.onnx --device tpu -> device must be auto, cpu, cuda or cuda:N; got 'tpu'
+""")
+def test_what_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words: str) -> None:
+    """Before anything is read."""
     (tmp_path / "there.onnx.json").write_text("{}")
+    check_refused(f"train-encoder {shapes} {arguments}", words, here=tmp_path)
+    assert not [*tmp_path.glob("*.onnx"), *tmp_path.glob(".*")]
+
+
+@refusals("""
+    -o {here}/m.onnx --label other -> all images of set 'shapes' have the label 'same'
+    -o {here}/m.onnx --test {images}/00.png --epochs 2 -> has one of the training labels (bright
+    -o {here}/file/m.onnx -> the output folder {here}/file/.m.onnx.training cannot be
+""")
+def test_content_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words: str) -> None:
     (tmp_path / "file").write_text("")
-    there, inside = tmp_path / "there.onnx", tmp_path / "file" / "m.onnx"
-    cases: dict[tuple[object, ...], tuple[int, str]] = {
-        ("-o", there): (
-            2,
-            f"{there}.json exists; choose another file with -o FILE, or --force replaces it",
-        ),
-        ("-o", tmp_path): (2, f"the output {tmp_path} is a folder; choose a file with -o FILE"),
-        ("-o", out, "--label", "other"): (
-            1,
-            "all images of set 'shapes' have the label 'same'",
-        ),
-        ("-o", out, "--labels", "some"): (2, "labels must be one of auto, none; got 'some'"),
-        ("-o", out, "--size", "9999"): (2, "size must lie between 16 and 512; got 9,999"),
-        ("-o", out, "--batch", "1"): (2, "batch must lie between 2 and 65,536; got 1"),
-        ("-o", out, "--schedule", "paper", "--epochs", "3"): (
-            2,
-            "the schedule paper has 372 epochs",
-        ),
-        ("-o", out, "--device", "tpu"): (
-            2,
-            "device must be auto, cpu, cuda or cuda:N; got 'tpu'",
-        ),
-        ("-o", out, "--test", shapes.parent / "00.png", *QUICK): (
-            1,
-            "no image of the test set '00' has one of the training labels (bright, dark)",
-        ),
-    }
-    for options, (exit_code, words) in cases.items():
-        code, text = refused("train-encoder", shapes, *options)
-        assert (code, text[: len(words)]) == (exit_code, words)
-    code, text = refused("train-encoder", shapes, "-o", inside)
-    assert code == 1
-    assert text.startswith(f"the output folder {inside.parent / '.m.onnx.training'} cannot be")
-    assert not list(tmp_path.glob("*.onnx")) + list(tmp_path.glob(".*"))
+    places = {"here": tmp_path, "images": shapes.parent}
+    check_refused(f"train-encoder {shapes} {arguments}", words, code=1, **places)
+    assert not [*tmp_path.glob("*.onnx"), *tmp_path.glob(".*")]
 
 
 @pytest.mark.parametrize("missing", ["torch", "onnx"])
@@ -126,32 +109,3 @@ def test_a_missing_library_is_named_before_anything_is_read(
         1,
         "train-encoder needs an extra: pip install 'visleak[torch]'",
     )
-
-
-def test_an_interrupt_says_what_is_kept(
-    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a checkpoint it is named; the same command then goes on and says so."""
-    out = tmp_path / "model.onnx"
-
-    @contextlib.contextmanager
-    def stopping() -> Iterator[Callable[[str, int, int], None]]:
-        def told(step: str, done: int, total: int) -> None:
-            if step.startswith("training") and done > total / 2:
-                raise KeyboardInterrupt
-
-        yield told
-
-    with monkeypatch.context() as patched:
-        patched.setattr(progress, "bars", stopping)
-        kept = out.with_name(".model.onnx.training") / "checkpoint.pt"
-        assert refused("train-encoder", shapes, "-o", out, *QUICK) == (
-            130,
-            f"interrupted; the state of the training run is kept in {kept}; the same command"
-            " resumes from there",
-        )
-    ran = run("train-encoder", shapes, "-o", out, *QUICK)
-    assert ran.code == 0
-    assert ran.err == "resumed: 4 of 8 steps were done before\n"
-    assert out.exists()
-    assert not kept.parent.exists()

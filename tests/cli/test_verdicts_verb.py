@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from calling import HOSTILE, refused, run
+from calling import HOSTILE, check_refused, refusals, run
 
 SCRIPT = "<img src=x onerror=alert(1)>"
 
@@ -107,46 +107,34 @@ def test_disputed_pairs_are_told_when_left_out(folder: Path, tmp_path: Path) -> 
         path = tmp_path / "list.csv"
         path.write_text(f"TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,{judgment}\n")
         run("verdicts", folder, "import", path, "--reviewer", who)
-    ran = run("verdicts", folder, "export", tmp_path / "out.csv")
+    ran = run("verdicts", folder, "export", tmp_path / "out.csv", "--json")
     assert ran.err == "disputed pairs, excluded: 1\n"
-    value = json.loads(run("verdicts", folder, "export", tmp_path / "out2.csv", "--json").out)
+    value = json.loads(ran.out)
     assert (value["written"], value["disputed"], len(value["files"])) == (0, 1, 2)
     assert "\nnear (disputed)" in run("show", folder, "thing/mirrored.png").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("imprt", "x.csv"), "the action must be import or export; got 'imprt'"),
-        (("import",), "name the file to import"),
-        (("export", "x.csv", "--within"), "--within cannot be used with export"),
-        (("import", "x.csv", "--format", "csv"), "--format cannot be used with import"),
-        (("--strict",), "--strict cannot be used with"),
-        (("import", "x.csv"), "x.csv is not a file; name the one to import"),
-        (("export", "x.csv"), "no pair was judged in"),
-    ],
-)
-def test_wrong_command_lines(audited: Path, arguments: tuple[str, ...], said: str) -> None:
-    code, message = refused("verdicts", audited, *arguments)
-    assert code == 2
-    assert message.startswith(said)
+@refusals("""
+    imprt x.csv -> the action must be import or export; got 'imprt'
+    import -> name the file to import
+    export x.csv --within -> --within cannot be used with export
+    import x.csv --format csv -> --format cannot be used with import
+    --strict -> --strict cannot be used with
+    import x.csv -> x.csv is not a file; name the one to import
+    export x.csv -> no pair was judged in
+""")
+def test_wrong_command_lines(audited: Path, arguments: str, words: str) -> None:
+    check_refused(f"verdicts {audited} {arguments}", words)
 
 
 def test_wrong_content(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "list.csv"
     path.write_text("TestID,TrainID,Judgment\nthing/q0.png,thing/t0.png,7\n")
-    assert refused("verdicts", folder, "import", path) == (
-        1,
-        f"{path}, line 2: Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '7';"
-        " nothing was imported",
-    )
+    words = "line 2: Judgment must be 0 exact, 1 near, 2 similar or 3 different; got '7'"
+    check_refused(f"verdicts {folder} import {path}", words, code=1)
     path.write_text("TestID,TrainID,Judgment\na,thing/t0.png,1\nthing/q0.png,thing/t0.png,1\n")
-    code, message = refused("verdicts", folder, "import", path, "--strict")
-    assert code == 1
-    assert message.startswith("1 of the 2 rows of")
-    code, message = refused("verdicts", tmp_path, "import", path)
-    assert code == 2
-    assert "holds no finished audit" in message
+    check_refused(f"verdicts {folder} import {path} --strict", "1 of the 2 rows of", code=1)
+    check_refused(f"verdicts {tmp_path} import {path}", "holds no finished audit")
 
 
 def test_hostile_ids_survive(folder: Path, tmp_path: Path) -> None:

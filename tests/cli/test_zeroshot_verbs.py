@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from calling import HOSTILE, refused, run
+from calling import HOSTILE, check_refused, refusals, refused, run
 from PIL import Image
 
 import toy_clip
@@ -123,42 +123,29 @@ def test_retrieve_from_vectors_draws(tmp_path: Path) -> None:
     assert other[5] != lines[5]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ("zeroshot set --model dinov2", 2, "the model must be a CLIP, which has a tower for texts"),
-        ("zeroshot set --model clip:nowhere/at/all", 1, "encoder clip: there is no folder nowhere"),
-        ("zeroshot set --model clip:clip --classes no", 2, "--classes no: file not found"),
-        ("zeroshot set --model clip:clip --templates no", 2, "templates must be openai, simple or"),
-        ("zeroshot set --model clip:clip --device tpu", 2, "option device of encoder clip must be"),
-        ("zeroshot set/ant --model clip:clip", 2, "the set has no labels to take names of classes"),
-        (
-            "retrieve set --model clip:clip",
-            2,
-            "set 'set' has no captions; give them with --caption",
-        ),
-        (
-            "retrieve set --captions c.csv --caption x",
-            2,
-            "--caption must be first, all or a number",
-        ),
-        ("retrieve set --captions no.csv", 2, "--captions no.csv: there is no such file; give a"),
-        ("retrieve", 2, "nothing to search: give SOURCE, a set of images with captions"),
-        ("retrieve --images a.npy", 2, "--images needs --texts: vectors of both sides"),
-        ("retrieve --texts a.npy", 2, "--texts needs --images: vectors of both sides"),
-        (
-            "retrieve set --images a --texts b",
-            2,
-            "cannot be used with --images and --texts",
-        ),
-        ("retrieve --images a --texts b --model clip", 2, "--model cannot be used with"),
-        ("retrieve --images a --texts b --caption all", 2, "--caption cannot be used with"),
-        ("retrieve --images a --texts b", 2, "--images a: there is no a; give emb:FOLDER, or a"),
-    ],
-)
-def test_refusals(here: Path, tmp_path: Path, arguments: str, code: int, said: str) -> None:
-    """One line, with the exit code of its kind, and no file."""
-    out = tmp_path / "p.parquet"
-    found, message = refused("evaluate", *arguments.split(), "-o", out)
-    assert (found, said in message) == (code, True), message
+@refusals("""
+    zeroshot set --model dinov2 -> the model must be a CLIP, which has a tower for texts
+    zeroshot set --model clip:clip --classes no -> --classes no: file not found
+    zeroshot set --model clip:clip --templates no -> templates must be openai, simple or
+    zeroshot set --model clip:clip --device tpu -> option device of encoder clip must be
+    zeroshot set/ant --model clip:clip -> the set has no labels to take names of classes
+    retrieve set --model clip:clip -> set 'set' has no captions; give them with --caption
+    retrieve set --captions c.csv --caption x -> --caption must be first, all or a number
+    retrieve set --captions no.csv -> --captions no.csv: there is no such file; give a
+    retrieve -> nothing to search: give SOURCE, a set of images with captions
+    retrieve --images a.npy -> --images needs --texts: vectors of both sides
+    retrieve --texts a.npy -> --texts needs --images: vectors of both sides
+    retrieve set --images a --texts b -> cannot be used with --images and --texts
+    retrieve --images a --texts b --model clip -> --model cannot be used with
+    retrieve --images a --texts b --caption all -> --caption cannot be used with
+    retrieve --images a --texts b -> --images a: there is no a; give emb:FOLDER, or a
+""")
+def test_refusals(here: Path, tmp_path: Path, arguments: str, words: str) -> None:
+    """One line, and no file."""
+    check_refused(f"evaluate {arguments} -o {tmp_path}/p.parquet", words)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_does_not_exist(here: Path, tmp_path: Path) -> None:
+    command = f"evaluate zeroshot set --model clip:nowhere/at/all -o {tmp_path}/p.csv"
+    check_refused(command, "encoder clip: there is no folder nowhere", code=1)

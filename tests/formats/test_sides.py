@@ -1,9 +1,11 @@
+"""Names, roles and data sets of the two sides of a comparison."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from calling import refused
 
 from visleak.errors import UsageError
 from visleak.formats.opening import distinct_names as named
@@ -41,8 +43,8 @@ def test_one_name_for_two_sets_is_refused(test: list[str], train: list[str]) -> 
         names(test, train)
 
 
-def test_roles_and_datasets(dataset: Path) -> None:
-    train, test = dataset / "train", dataset / "test"
+def test_roles_and_datasets(put: Callable[..., Path]) -> None:
+    train, test = (put(f"{part}/a.png").parent for part in ("train", "test"))
     sides = open_sides(Sides(test=(f"voc:a={test}",), train=(str(train),)))
     (query,), (reference,) = sides.queries, sides.references
     assert (query.name, query.dataset, query.roles) == ("a", "voc", ("benchmark",))
@@ -51,12 +53,10 @@ def test_roles_and_datasets(dataset: Path) -> None:
     assert (alone.queries[0].roles, alone.references) == ((), ())
 
 
-def test_splits_of_a_folder(tmp_path: Path, dataset: Path) -> None:
+def test_splits_of_a_folder(put: Callable[..., Path], tmp_path: Path) -> None:
     """Test and val against train; without train, test against val."""
-    picture = (dataset / "train" / "thing" / "t0.png").read_bytes()
     for split in ("train", "val", "test"):
-        (tmp_path / split).mkdir()
-        (tmp_path / split / "a.png").write_bytes(picture)
+        put(f"{split}/a.png")
     sides = open_sides(Sides(str(tmp_path)))
     assert [images.name for images in sides.queries] == ["val", "test"]
     assert [images.name for images in sides.references] == ["train"]
@@ -65,9 +65,3 @@ def test_splits_of_a_folder(tmp_path: Path, dataset: Path) -> None:
     sides = open_sides(Sides(str(tmp_path)))
     assert [images.name for images in sides.queries] == ["test"]
     assert [images.name for images in sides.references] == ["val"]
-
-
-def test_empty_names_are_refused(dataset: Path) -> None:
-    code, message = refused("audit", "--test", "=x", "--train", dataset)
-    assert code == 2
-    assert message.startswith("a set is [DATASET:]NAME=SOURCE")
