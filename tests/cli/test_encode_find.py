@@ -52,8 +52,10 @@ def test_encode_says_what_it_wrote(dataset: Path, tmp_path: Path) -> None:
     audit --test {data}/test --train {data}/train --device auto -o u -> has no option 'device'
 """)
 def test_wrong_calls(
-    dataset: Path, encoded: dict[str, Path], tmp_path: Path, arguments: str, words: str
-) -> None:
+    dataset: Path, encoded: dict[str, Path], tmp_path: Path, arguments: str, words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "v.npy", np.eye(4, dtype=np.float16))
     vectors = f"{tmp_path}/v.npy?encoder="
     check_refused(arguments, words, data=dataset, emb=encoded["test"].parent, v=vectors)
