@@ -105,8 +105,11 @@ def covers_of(query: Float32, reference: Float32, whole: Bool, content: Bool) ->
         for mask in (whole, content)
     )
     total = int(np.count_nonzero(compared))
-    apart = (np.abs(ours - theirs) >= APART) & compared
-    if np.count_nonzero(apart) > (MOST + DIFFERENT) * total:
+    difference = np.abs(ours - theirs)
+    apart = (difference >= APART) & compared
+    if np.count_nonzero(apart) > (MOST + DIFFERENT) * total or not _may_hide(
+        difference[inside], FILLED * LEAST * total
+    ):
         return Covers(np.zeros_like(whole))
     details = [plane - cv2.GaussianBlur(plane, (5, 5), 0) for plane in (ours, theirs)]
     area = np.zeros(inside.shape, np.uint8)
@@ -119,6 +122,14 @@ def covers_of(query: Float32, reference: Float32, whole: Bool, content: Bool) ->
     if not known or np.count_nonzero(apart[area == 0]) > DIFFERENT * total:
         return Covers(np.zeros_like(whole))
     return Covers(cv2.dilate(area, _square(2 * RIM + 1)) > 0).resized((width, height))
+
+
+def _may_hide(difference: Float32, least: float) -> bool:
+    """Whether any ``least`` pixels differ by ``APART`` on average, as below the smallest cover."""
+    count = max(1, int(least))
+    if count >= len(difference):
+        return True
+    return float(np.partition(difference, -count)[-count:].mean()) >= APART
 
 
 @dataclass(frozen=True, slots=True)
