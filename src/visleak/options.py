@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, Final, get_type_hints
+from typing import Any, ClassVar, Final, get_type_hints
 
 from visleak.errors import UsageError
 
@@ -94,10 +94,12 @@ def argument(default: Any, help: str, *, metavar: str) -> Any:
 
 def leaves(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any, Option]]:
     """Yield the options of a settings class: field, type, declaration; nested classes included."""
-    hints = get_type_hints(settings)
+    hints, panel = get_type_hints(settings), getattr(settings, "panel", "")
     for field in dataclasses.fields(settings):
         if _KEY in field.metadata:
-            yield field, hints[field.name], field.metadata[_KEY]
+            declared: Option = field.metadata[_KEY]
+            own = declared if declared.panel else dataclasses.replace(declared, panel=panel)
+            yield field, hints[field.name], own
         elif dataclasses.is_dataclass(hints[field.name]):
             yield from leaves(hints[field.name])
 
@@ -162,7 +164,16 @@ def share(text: str) -> float:
 
 @dataclass(frozen=True)
 class Options:
-    """Base of settings: choices and bounds are checked when they are created."""
+    """Base of settings: choices and bounds are checked when they are created.
+
+    ``class Speed(Options, panel=SPEED)`` names the panel of options that name none themselves.
+    """
+
+    panel: ClassVar[str] = ""
+
+    def __init_subclass__(cls, panel: str = "", **more: object) -> None:
+        super().__init_subclass__(**more)
+        cls.panel = panel or cls.panel
 
     def __post_init__(self) -> None:
         check(self)

@@ -11,8 +11,7 @@ from calling import check_refused, refusals, refused, run
 
 from visleak.memorization import read_prompts
 from visleak.memorization.tracing import read_trace
-from visleak.memorization.tracing.document import content
-from visleak.memorization.tracing.records import Match, Original, Replication, Trace
+from visleak.memorization.tracing.document import Match, Original, Replication, Trace, content
 from visleak.memorization.tracing.run import KIND
 from visleak.storage import RunFolder, write_json
 

@@ -131,12 +131,7 @@ class Result(Printed, Replaced):
     )
 
     def folder(self, command: str) -> Path:
-        """Return the folder.
-
-        Raises:
-            UsageError: it holds the result of another command, some of whose files would be
-                replaced.
-        """
+        """Return the folder."""
         out = self.out or Path(f"visleak-{command}")
         for other in COMMANDS:
             if other != command and (out / f"{other}.json").is_file():
@@ -155,15 +150,7 @@ def reply(
     more: tuple[Any, ...] = (),
     **table: Any,
 ) -> Reply:
-    """Return the reply of a command: the summary of its result and the folder, or its JSON.
-
-    Args:
-        document: of the result.
-        file: its JSON.
-        notes: lines for stderr.
-        more: lines after the folder.
-        table: as of :func:`visleak.reporting.terminal`.
-    """
+    """Return the reply of a command: the summary of its result and the folder, or its JSON."""
     from visleak.reporting import terminal
 
     shown = (*terminal(document, **table), str(file.parent), *more)
@@ -183,17 +170,7 @@ def load(device: Device, name: str, call: Call) -> TokenModel:
 def score_for(
     model: TokenModel, settings: ScoreSettings, call: Call, **usual: Any
 ) -> ScoreSettings:
-    """Return the settings of D for a model.
-
-    Args:
-        model: whose D it is.
-        settings: that were given.
-        call: of the command.
-        usual: values of settings that were not given.
-
-    Raises:
-        UsageError: the model was not trained on the timestep.
-    """
+    """Return the settings of D for a model."""
     usual = {"batch": 128 if model.device.startswith("cuda") else 16, **usual}
     given = {name: value for name, value in usual.items() if name not in call.given}
     settings = replace(settings, **given)
@@ -617,11 +594,7 @@ def extract(
 
 
 def _gate(text: str) -> float:
-    """Return the largest share that passes ``memorized[=RATE]``.
-
-    Raises:
-        UsageError: it is another gate, or RATE is not a share.
-    """
+    """Return the largest share that passes ``memorized[=RATE]``."""
     name, equals, rate = text.partition("=")
     if name != GATE:
         raise UsageError(f"--fail-on must be memorized or memorized=RATE; got {text!r}")

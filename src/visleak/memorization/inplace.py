@@ -53,10 +53,6 @@ def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
     Of the images as a whole and without their margins, whichever is lower. All channels count
     together, so that one which does not vary has no say. Where both images without their margins
     are blank and of one colour, the whole decides.
-
-    Args:
-        query, reference: RGB ``uint8``.
-        view: of the query that is compared.
     """
     if view == "inverted":
         query, view = 255 - query, "original"
@@ -70,7 +66,6 @@ def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
 
 
 def _inner(pixels: Bytes8) -> Bytes8:
-    """Return an image without its margins."""
     down, across = (round(side * MARGIN) for side in pixels.shape[:2])
     return pixels[down : len(pixels) - down, across : pixels.shape[1] - across]
 
@@ -83,6 +78,5 @@ def _correlation(one: Float32, other: Float32) -> float:
 
 
 def _one_blank(one: Float32, other: Float32) -> bool:
-    """Whether both are blank and of one colour."""
     apart = np.abs(one.mean((0, 1)) - other.mean((0, 1))).max()
     return bool(all(each.std((0, 1)).max() < BLANK for each in (one, other)) and apart < ONE_COLOUR)

@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.settings import (
-    BUDGET,
-    CLUSTERS,
-    IMAGES,
-    JUDGES,
-    PROMPTS,
-    SEARCH,
-    WORDS,
-)
+from visleak.memorization.settings import BUDGET, CLUSTERS, IMAGES, JUDGES, PROMPTS, SEARCH, WORDS
 from visleak.options import METHOD, OUTPUT, SPEED, Options, argument, option
 
 if TYPE_CHECKING:
@@ -54,7 +46,7 @@ def workers_option() -> Any:
 
 
 @dataclass(frozen=True)
-class Listed(Options):
+class Listed(Options, panel=PROMPTS):
     """A list of prompts."""
 
     prompts: Path = option(
@@ -62,7 +54,6 @@ class Listed(Options):
         f"The prompts: {FORMATS}, such as prompts.parquet of search or scores.parquet of detect; a"
         " column label names those that are memorized.",
         metavar="FILE",
-        panel=PROMPTS,
     )
     column: str | None = column_option()
 
@@ -74,7 +65,7 @@ class Listed(Options):
 
 
 @dataclass(frozen=True)
-class General(Options):
+class General(Options, panel=PROMPTS):
     """A list of ordinary prompts."""
 
     general: Path | None = option(
@@ -82,16 +73,11 @@ class General(Options):
         "Ordinary prompts, such as COCO's captions, in any of these formats: they set the"
         " threshold of detect, and are the cost of a mitigation.",
         metavar="FILE",
-        panel=PROMPTS,
     )
     general_column: str | None = column_option("the file of --general")
 
     def read(self) -> Prompts | None:
-        """Return the prompts.
-
-        Raises:
-            UsageError: a column was given without its file.
-        """
+        """Return the prompts."""
         from visleak.memorization.prompt_files import read_prompts
 
         if self.general is None:
@@ -106,34 +92,31 @@ class General(Options):
 
 
 @dataclass(frozen=True)
-class Searching(Options):
+class Searching(Options, panel=SEARCH):
     """Further options of ``search``."""
 
     method: str = option(
         "gibbs",
         "gibbs (Algorithm 1), or random: strings of random words at the same cost; compare has"
         " more.",
-        panel=SEARCH,
         choices=("gibbs", "random"),
     )
     chains: int = option(
         5,
         "Independent chains, which share passes of the network (the paper: 200).",
         metavar="N",
-        panel=SEARCH,
         least=1,
     )
 
 
 @dataclass(frozen=True)
-class Triggers(Options):
+class Triggers(Options, panel=PROMPTS):
     """The prompts of ``augment``."""
 
     triggers: Path = option(
         ...,
         f"The prompts to begin with: {FORMATS}, such as prompts.parquet of a search.",
         metavar="FILE",
-        panel=PROMPTS,
     )
     column: str | None = column_option()
 
@@ -145,7 +128,7 @@ def _number_or_paper(text: str) -> int | str:
 
 
 @dataclass(frozen=True)
-class Compare(Options):
+class Compare(Options, panel=SEARCH):
     """Options of ``compare``."""
 
     source: tuple[str, ...] = option(
@@ -158,7 +141,6 @@ class Compare(Options):
         "gibbs,random",
         "Of gibbs (Algorithm 1), random, greedy, conzic, zerocap, pez.",
         metavar="METHOD,...",
-        panel=SEARCH,
     )
     causal_lm: str | None = option(
         None,
@@ -171,29 +153,23 @@ class Compare(Options):
         None, f"The list that greedy scores: {FORMATS}.", metavar="FILE", panel=PROMPTS
     )
     column: str | None = column_option()
-    length: int = option(8, "Words or tokens of a prompt.", metavar="N", panel=SEARCH, least=1)
+    length: int = option(8, "Words or tokens of a prompt.", metavar="N", least=1)
     candidates: int | None = option(
-        None,
-        "Words that are tried at a position. Default: 200, zerocap 512.",
-        metavar="Q",
-        panel=SEARCH,
-        least=1,
+        None, "Words that are tried at a position. Default: 200, zerocap 512.", metavar="Q", least=1
     )
     temperature: float | None = option(
         None,
         "Of gibbs, softmax(D / K). Default: 0.1 of the squared norm, for Stable Diffusion 1 alone.",
         metavar="K",
-        panel=SEARCH,
     )
     iterations: int | str | None = option(
         None,
         "Moves of a chain, or paper: the number each method has there. Default: as many as the"
         " budget holds.",
         metavar="N|paper",
-        panel=SEARCH,
         parse=_number_or_paper,
     )
-    beams: int = option(5, "Of zerocap.", metavar="N", panel=SEARCH)
+    beams: int = option(5, "Of zerocap.", metavar="N")
     chains: int = option(
         5, "Candidates of a method, at most (the paper: 200).", metavar="N", panel=BUDGET, least=1
     )
@@ -216,11 +192,7 @@ class Compare(Options):
     workers: int | None = workers_option()
 
     def listed(self, methods: Sequence[str]) -> Prompts | None:
-        """Return the list of the method greedy, if one is given.
-
-        Raises:
-            UsageError: options exclude or need each other.
-        """
+        """Return the list of the method greedy, if one is given."""
         from visleak.memorization.prompt_files import read_prompts
 
         if self.prompts is None:
@@ -260,14 +232,13 @@ class Dataset(Options):
 
 
 @dataclass(frozen=True)
-class Extract(Options):
+class Extract(Options, panel=PROMPTS):
     """Further options of ``extract``."""
 
     prompts: Path | None = option(
         None,
         f"The prompts: {FORMATS}, such as prompts.parquet of search or scores.parquet of detect.",
         metavar="FILE",
-        panel=PROMPTS,
     )
     column: str | None = column_option()
     top: int | None = option(
@@ -275,13 +246,10 @@ class Extract(Options):
         "Only the N prompts of the highest D, of a list that has it: what search, augment or"
         " detect wrote. Default: all.",
         metavar="N",
-        panel=PROMPTS,
         least=1,
     )
     above_threshold_only: bool = option(
-        False,
-        "Only prompts that reached kappa (search, augment) or the threshold (detect).",
-        panel=PROMPTS,
+        False, "Only prompts that reached kappa (search, augment) or the threshold (detect)."
     )
     similarity: str = similarity_option("Similarity of images", CLUSTERS)
     recluster: bool = option(
@@ -331,7 +299,6 @@ class BenchmarkLists(General):
         f"Prompts that reproduce training images, with their sources: {FORMATS}, such as"
         " MemBench's SD1_final.csv.",
         metavar="FILE",
-        panel=PROMPTS,
     )
     column: str | None = column_option("the file of --triggers")
     references: Path | None = option(
@@ -340,27 +307,22 @@ class BenchmarkLists(General):
         " the last part of an address). Nothing is fetched. Default: sources that are paths beside"
         " the list of triggers.",
         metavar="DIR",
-        panel=PROMPTS,
     )
     reference_map: Path | None = option(
         None,
         "The same by a table with the columns file and source (or prompt).",
         metavar="FILE.csv",
-        panel=PROMPTS,
     )
     trigger_sample: int | None = option(
-        None,
-        "Number of trigger prompts, drawn by --seed. Default: all.",
-        metavar="N",
-        panel=PROMPTS,
+        None, "Number of trigger prompts, drawn by --seed. Default: all.", metavar="N"
     )
     general_sample: int | None = option(
-        None, "Number of general prompts. Default: all.", metavar="N", panel=PROMPTS
+        None, "Number of general prompts. Default: all.", metavar="N"
     )
 
 
 @dataclass(frozen=True)
-class Measures(Options):
+class Measures(Options, panel=JUDGES):
     """What images are measured by."""
 
     similarity: str = similarity_option("Similarity to the memorized images", JUDGES)
@@ -369,47 +331,37 @@ class Measures(Options):
         "CLIP score: a folder, OWNER/NAME on the hub, or open_clip:MODEL/WEIGHTS (MemBench:"
         " open_clip:ViT-g-14/laion2b_s12b_b42k).",
         metavar="CLIP",
-        panel=JUDGES,
     )
     aesthetic: Path | None = option(
         None,
         "Aesthetic score: weights of the linear head (sac+logos+ava1-l14-linearMSE.pth).",
         metavar="FILE",
-        panel=JUDGES,
     )
     aesthetic_clip: str | None = option(
         None,
         "The CLIP that the head reads. Default: openai/clip-vit-large-patch14.",
         metavar="CLIP",
-        panel=JUDGES,
     )
     fid_reference: str | None = option(
         None,
         "Real images, which those of the trigger prompts are compared with as a set (FID and"
         " kernel distance).",
         metavar="SOURCE",
-        panel=JUDGES,
     )
     fid_features: str | None = option(
         None,
         "By whose features: inception:FILE (TorchScript), or an encoder such as dinov2.",
         metavar="FEATURES",
-        panel=JUDGES,
     )
     reference_source: str | None = option(
         None,
         "Images to search for the trigger prompts: the reference performance, which a method"
         " should come down to. Needs --clip.",
         metavar="SOURCE",
-        panel=JUDGES,
     )
 
     def refuse_halves(self) -> None:
-        """Refuse what lacks its other half, before anything is loaded.
-
-        Raises:
-            UsageError: something does.
-        """
+        """Refuse what lacks its other half, before anything is loaded."""
         if (self.fid_reference is None) != (self.fid_features is None):
             raise UsageError(
                 "distances need both --fid-reference SOURCE, the real images, and --fid-features F,"
@@ -444,7 +396,7 @@ class Measures(Options):
 
 
 @dataclass(frozen=True)
-class Mitigating(Options):
+class Mitigating(Options, panel=OUTPUT):
     """Further options of ``benchmark``."""
 
     method: tuple[str, ...] = option(
@@ -461,11 +413,9 @@ class Mitigating(Options):
         None,
         "Add the rows to a leaderboard, a JSON file that is created if need be.",
         metavar="FILE",
-        panel=OUTPUT,
     )
     audit: Path | None = option(
         None,
         "An audit, such as traced/audit, whose report is to show the result.",
         metavar="AUDIT_DIR",
-        panel=OUTPUT,
     )

@@ -35,26 +35,17 @@ MOST_LEFT_OUT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class GroupInterval:
-    """A number about prompts, and how well it is known.
+    """A number about prompts, and how well it is known."""
 
-    Attributes:
-        value: of all prompts.
-        low, high: ends of the interval; NaN where fewer than two groups say nothing of it.
-        prompts: how many the number is of.
-        groups: of prompts that share images.
-        effective: as many groups of one size would say as much: between 1 and ``groups``.
-        method: ``share``, ``mean``, ``jackknife`` or ``percentiles``.
-        confidence: that the interval claims.
-    """
-
-    value: float
+    value: float  #: of all prompts
+    #: (low, high) ends of the interval; NaN where fewer than two groups say nothing of it
     low: float
     high: float
-    prompts: int
-    groups: int
-    effective: float
-    method: str
-    confidence: float
+    prompts: int  #: how many the number is of
+    groups: int  #: of prompts that share images
+    effective: float  #: as many groups of one size would say as much: between 1 and ``groups``
+    method: str  #: ``share``, ``mean``, ``jackknife`` or ``percentiles``
+    confidence: float  #: that the interval claims
 
 
 def effective_groups(sizes: npt.ArrayLike) -> float:
@@ -70,9 +61,7 @@ def effective_groups(sizes: npt.ArrayLike) -> float:
 def jackknife_variance(others: Float64, least: int = 2) -> float:
     """Return the variance of a number from its values without each group.
 
-    Args:
-        others: (groups,).
-        least: groups, below which it is unknown (NaN).
+    ``others``: (groups,).
     """
     count = len(others)
     if count < least or not np.isfinite(others).all():
@@ -138,21 +127,11 @@ def group_interval(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows in groups.
-
-    Attributes:
-        rows: (n,) or (n, k).
-        owner: (n,): number of the group, from 0.
-        sizes: (groups,).
-        effective: number of groups.
-        confidence: of intervals.
-    """
-
-    rows: Float64
-    owner: Int64
-    sizes: Float64
-    effective: float
-    confidence: float
+    rows: Float64  #: (n,) or (n, k)
+    owner: Int64  #: (n,): number of the group, from 0
+    sizes: Float64  #: (groups,)
+    effective: float  #: number of groups
+    confidence: float  #: of intervals
 
     def of_mean(self) -> tuple[float, tuple[float, float], str]:
         """Return the mean, its interval, and which of two it is."""
@@ -212,11 +191,6 @@ def _normal_quantile(confidence: float) -> float:
 
 
 def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
-    """Return the group of each row, numbered from 0.
-
-    Raises:
-        UsageError: lengths differ, there are no rows, or a value is not finite.
-    """
     keys = np.asarray(groups)
     if rows.ndim not in (1, 2) or keys.shape != rows.shape[:1]:
         raise UsageError(

@@ -21,16 +21,12 @@ Tensor = Any
 
 @dataclass(frozen=True, slots=True)
 class Conditioning:
-    """Encoded prompts, as a network's cross-attention reads them.
+    """Encoded prompts, as a network's cross-attention reads them."""
 
-    Attributes:
-        states: (n, tokens, width), one row of token states per prompt.
-        pooled: (n, width), where the family uses one (Stable Diffusion 3); else ``None``.
-        mask: (n, tokens), 1 where a token counts, where the family masks; else ``None``.
-    """
-
-    states: Tensor
+    states: Tensor  #: (n, tokens, width), one row of token states per prompt
+    #: (n, width), where the family uses one (Stable Diffusion 3); else ``None``
     pooled: Tensor | None = None
+    #: (n, tokens), 1 where a token counts, where the family masks; else ``None``
     mask: Tensor | None = None
 
     def __len__(self) -> int:
@@ -58,27 +54,18 @@ class Conditioning:
 
 
 class DiffusionModel(Protocol):
-    """A text-to-image diffusion model.
+    """A text-to-image diffusion model."""
 
-    Attributes:
-        name: as the user named it.
-        family: ``sd`` (Stable Diffusion 1.x, 2.x and fine-tunes), ``if`` (DeepFloyd IF stage 1),
-            ``sd3`` ...
-        prediction: what the network's output is: ``epsilon``, ``v_prediction``, ``sample`` or
-            ``flow`` (a velocity).
-        digest: of weights and everything else that its images depend on.
-        shape: (channels, height, width) of a noise.
-        device: of torch.
-        precision: ``fp32``, ``fp16`` or ``bf16``.
-    """
-
-    name: str
+    name: str  #: as the user named it
+    #: ``sd`` (Stable Diffusion 1.x, 2.x and fine-tunes), ``if`` (DeepFloyd IF stage 1), ``sd3``
     family: str
+    #: what the network's output is: ``epsilon``, ``v_prediction``, ``sample`` or ``flow`` (a
+    #: velocity)
     prediction: str
-    digest: str
-    shape: tuple[int, int, int]
-    device: str
-    precision: str
+    digest: str  #: of weights and everything else that its images depend on
+    shape: tuple[int, int, int]  #: (channels, height, width) of a noise
+    device: str  #: of torch
+    precision: str  #: ``fp32``, ``fp16`` or ``bf16``
 
     def about(self) -> dict[str, object]:
         """Return everything a result has to name, as plain data."""

@@ -15,26 +15,19 @@ from visleak.groups import components
 
 @dataclass(frozen=True, slots=True)
 class PromptScores:
-    """D of prompts, and which of them count as high.
+    """D of prompts, and which of them count as high."""
 
-    Attributes:
-        name: of the column that D comes from, such as ``d_l2``.
-        values: D by prompt; prompts without one are missing.
-        reached: prompts that reached a threshold; ``None`` where no threshold is known.
-        threshold: what they reached, in words.
-    """
-
-    name: str
-    values: Mapping[str, float]
+    name: str  #: of the column that D comes from, such as ``d_l2``
+    values: Mapping[str, float]  #: D by prompt; prompts without one are missing
+    #: prompts that reached a threshold; ``None`` where no threshold is known
     reached: frozenset[str] | None = None
-    threshold: str = ""
+    threshold: str = ""  #: what they reached, in words
 
     def high(self, clustered: Collection[str]) -> tuple[frozenset[str], str]:
         """Return the prompts whose D is high, and the rule that says so.
 
-        Args:
-            clustered: prompts whose images gave a cluster: without a threshold, a D is high from
-                the lowest of theirs on. Without these, the highest tenth is.
+        ``clustered``: prompts whose images gave a cluster: without a threshold, a D is high from
+        the lowest of theirs on. Without these, the highest tenth is.
         """
         if self.reached is not None:
             return self.reached, f"D reached {self.threshold}"
@@ -77,24 +70,19 @@ class PromptScores:
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts, in the order of their file.
+    """Prompts, in the order of their file."""
 
-    Attributes:
-        texts: the prompts; each at least one character, none twice.
-        labels: whether a prompt is known to be memorized, ``None`` if unknown; empty where
-            the file says nothing at all.
-        sources: the memorized images of each prompt (URLs or names), several for one image too;
-            empty where the file names none.
-        columns: further columns by name, as text.
-        origin: file and format they were read from.
-        notes: what a reader must know of the file, a line each: what came twice, what was empty.
-    """
-
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  #: the prompts; each at least one character, none twice
+    #: whether a prompt is known to be memorized, ``None`` if unknown; empty where the file says
+    #: nothing at all
     labels: tuple[bool | None, ...] = ()
+    #: the memorized images of each prompt (URLs or names), several for one image too; empty where
+    #: the file names none
     sources: tuple[tuple[str, ...], ...] = ()
+    #: further columns by name, as text
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    origin: str = ""
+    origin: str = ""  #: file and format they were read from
+    #: what a reader must know of the file, a line each: what came twice, what was empty
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

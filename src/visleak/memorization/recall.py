@@ -67,12 +67,7 @@ _WORDS: Final[Mapping[Step, str]] = MappingProxyType(
 
 
 def recall_of(similarity: str, step: Step) -> dict[str, Any] | None:
-    """Return the measured recall of a similarity as plain data; ``None`` if it was not measured.
-
-    Args:
-        similarity: its name; figures exist for ``builtin``.
-        step: ``extract`` or ``trace``.
-    """
+    """Return the measured recall of a similarity as plain data; ``None`` if it was not measured."""
     if similarity != "builtin":
         return None
     return {
@@ -83,7 +78,6 @@ def recall_of(similarity: str, step: Step) -> dict[str, Any] | None:
 
 
 def _share(step: Step) -> float:
-    """Return the recall over all kinds, in equal parts."""
     return sum(_FOUND[step].values()) / (EACH * len(_FOUND[step]))
 
 

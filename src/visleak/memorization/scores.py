@@ -27,15 +27,10 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of prompts, one column per noise.
+    """Scores of prompts, one column per noise."""
 
-    Attributes:
-        l2: (prompts, noises), the L2 norms of the differences.
-        squared: (prompts, noises), their squares (sums over channels and pixels).
-    """
-
-    l2: Float64
-    squared: Float64
+    l2: Float64  #: (prompts, noises), the L2 norms of the differences
+    squared: Float64  #: (prompts, noises), their squares (sums over channels and pixels)
 
     @property
     def d_l2(self) -> Float64:
@@ -87,18 +82,7 @@ class TriggerScore:
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> Scores:
-        """Return the scores of prompts.
-
-        Args:
-            prompts: texts; order and batch change nothing but rounding, and one that stands
-                there twice is passed once.
-            draw: number of the set of noises: equal numbers give equal noises. A search draws again
-                at every step.
-            progress: called with how many prompts more are done.
-
-        Raises:
-            VisleakError: a score is not a finite number, or a batch does not fit into memory.
-        """
+        """Return the scores of prompts."""
         began = time.perf_counter()
         # a search proposes some prompts several times over
         distinct = list(dict.fromkeys(prompts))

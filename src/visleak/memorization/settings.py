@@ -41,10 +41,7 @@ LANGUAGE_MODEL: Final = "hub:google-bert/bert-base-uncased"
 #: Images per prompt and least size of a cluster: as the paper says, and as its authors' code does,
 #: which keeps every cluster of DBSCAN.
 RULES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
-    {
-        "paper": {"images": 100, "min_cluster": 20},
-        "code": {"images": 50, "min_cluster": 1},
-    }
+    {"paper": {"images": 100, "min_cluster": 20}, "code": {"images": 50, "min_cluster": 1}}
 )
 
 
@@ -75,15 +72,12 @@ _PIPELINE: Final = "A diffusers pipeline: a folder, or hub:OWNER/NAME, which is 
 
 
 @dataclass(frozen=True)
-class Device(Options):
+class Device(Options, panel=MODEL):
     """Where a model runs."""
 
-    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.", metavar="DEVICE", panel=MODEL)
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.", metavar="DEVICE")
     precision: str = option(
-        "auto",
-        "Default: fp16 on a GPU, else fp32.",
-        panel=MODEL,
-        choices=("auto", "fp32", "fp16", "bf16"),
+        "auto", "Default: fp16 on a GPU, else fp32.", choices=("auto", "fp32", "fp16", "bf16")
     )
 
 
@@ -91,26 +85,25 @@ class Device(Options):
 class Model(Device):
     """The diffusion model."""
 
-    model: str = option(..., _PIPELINE, metavar="MODEL", panel=MODEL)
+    model: str = option(..., _PIPELINE, metavar="MODEL")
 
 
 @dataclass(frozen=True)
 class OptionalModel(Device):
     """The diffusion model of a command that can also run without one."""
 
-    model: str | None = option(None, _PIPELINE, metavar="MODEL", panel=MODEL)
+    model: str | None = option(None, _PIPELINE, metavar="MODEL")
 
 
 @dataclass(frozen=True)
-class Guidance(Options):
+class Guidance(Options, panel=IMAGES):
     """How images are sampled."""
 
-    steps: int = option(50, "Steps of the sampler.", metavar="N", panel=IMAGES, least=1)
+    steps: int = option(50, "Steps of the sampler.", metavar="N", least=1)
     guidance: float = option(
         7.5,
         "Scale of classifier-free guidance; 1 is none and halves the cost.",
         metavar="G",
-        panel=IMAGES,
         least=0,
         most=1000,
     )
@@ -120,7 +113,7 @@ class Guidance(Options):
 class Sampling(Guidance):
     """How images are sampled, and in which batches."""
 
-    batch: int = option(8, "Images per call of the network.", metavar="N", panel=IMAGES, least=1)
+    batch: int = option(8, "Images per call of the network.", metavar="N", least=1)
 
 
 # -- the trigger score D --------------------------------------------------------------------------
@@ -128,19 +121,7 @@ class Sampling(Guidance):
 
 @dataclass(frozen=True)
 class ScoreSettings(Options):
-    """What D is made of; stored next to every score and threshold.
-
-    Attributes:
-        noises: how many x_T the expectation is over.
-        timestep: ``"first"`` step of the sampler (the paper), or an integer such as 999 (the
-            authors' search code).
-        steps: of the sampler that ``"first"`` refers to.
-        output: ``"raw"``, the output of the network, or ``"epsilon"``, the noise that it stands
-            for: for v-prediction these differ by a factor that is the same for all prompts.
-        norm: which of the two is called D.
-        seed: of the noises.
-        batch: prompts per call of the network.
-    """
+    """What D is made of; stored next to every score and threshold."""
 
     noises: int = option(
         1,
@@ -157,7 +138,7 @@ class ScoreSettings(Options):
         panel=SCORE,
         parse=_timestep,
     )
-    steps: int = 50
+    steps: int = 50  #: of the sampler that ``"first"`` refers to
     output: Literal["raw", "epsilon"] = option(
         "raw",
         "raw: the network's output; epsilon: the noise it stands for (v-prediction).",
@@ -204,49 +185,30 @@ class SearchScore(ScoreSettings):
 
 
 @dataclass(frozen=True)
-class Analysis(Options):
-    """What detection makes of the scores.
-
-    Attributes:
-        fpr: share of ordinary prompts that may reach the threshold.
-        bounded: not the observed share, but its 95 % upper bound is at most ``fpr``.
-        threshold: instead of both, a threshold that was set before.
-        tokens: prompts of the largest D whose tokens are attributed.
-        method: by which.
-    """
+class Analysis(Options, panel=SCORE):
+    """What detection makes of the scores."""
 
     fpr: float = option(
-        0.01,
-        "Share of ordinary prompts that may reach the threshold.",
-        metavar="RATE",
-        panel=SCORE,
-        parse=share,
+        0.01, "Share of ordinary prompts that may reach the threshold.", metavar="RATE", parse=share
     )
     bounded: bool = option(
         False,
         "Not the observed share but its 95 % upper bound is at most RATE (1% needs 299 ordinary"
         " prompts).",
-        panel=SCORE,
     )
     threshold: float | None = option(
         None,
         "A threshold that was set before, by the same model and settings.",
         metavar="D",
-        panel=SCORE,
         least=0,
     )
     tokens: int = option(
-        0,
-        "Attribute D to the tokens of the K prompts of the largest D.",
-        metavar="K",
-        panel=SCORE,
-        least=0,
+        0, "Attribute D to the tokens of the K prompts of the largest D.", metavar="K", least=0
     )
     method: str = option(
         "gradient",
         "gradient (Wen et al. 2024), or leave-one-out (D without each word; any model).",
         "--tokens-by",
-        panel=SCORE,
         choices=("gradient", "leave-one-out"),
     )
 
@@ -264,7 +226,7 @@ class Analysis(Options):
 
 
 @dataclass(frozen=True)
-class LanguageModel(Options):
+class LanguageModel(Options, panel=WORDS):
     """The masked language model that proposes words, and which of its words are taken."""
 
     lm: str = option(
@@ -272,26 +234,18 @@ class LanguageModel(Options):
         "Masked language model that proposes words: a folder, or hub:OWNER/NAME, which is fetched"
         " once.",
         metavar="LM",
-        panel=WORDS,
     )
     banned: str | None = option(
         None,
         "Words that are never proposed: none, own (colours, landscapes: they raise D without"
         " memorization) or a file, one per line. Default: none; own with --preset official-code.",
         metavar="none|own|FILE",
-        panel=WORDS,
     )
 
 
 @dataclass(frozen=True)
-class Budget(Options):
-    """What a search may spend; whichever limit is reached first ends it.
-
-    Attributes:
-        calls: passes of the diffusion network, one per row; ``None`` is unlimited. A pass with
-            gradient counts as ``GRADIENT_CALLS``.
-        seconds: of wall time.
-    """
+class Budget(Options, panel=BUDGET):
+    """What a search may spend; whichever limit is reached first ends it."""
 
     calls: int | None = option(
         None,
@@ -299,15 +253,10 @@ class Budget(Options):
         " method, images of its candidates not included.",
         "--max-calls",
         metavar="N",
-        panel=BUDGET,
         least=1,
     )
     seconds: float | None = option(
-        None,
-        "Seconds at most, over all runs of a resumed search.",
-        "--max-seconds",
-        metavar="S",
-        panel=BUDGET,
+        None, "Seconds at most, over all runs of a resumed search.", "--max-seconds", metavar="S"
     )
 
     def __post_init__(self) -> None:
@@ -328,7 +277,7 @@ _PRESET: Final = (
 
 
 def _iterations(default: int) -> Any:
-    return option(default, "Moves of a chain.", metavar="N", panel=SEARCH, least=1)
+    return option(default, "Moves of a chain.", metavar="N", least=1)
 
 
 def _candidates() -> Any:
@@ -352,7 +301,7 @@ def _temperature(default: float) -> Any:
 
 
 @dataclass(frozen=True)
-class MoveSettings(Options):
+class MoveSettings(Options, panel=SEARCH):
     """What Algorithms 1 and 2 share; see :class:`GibbsSettings`, :class:`AugmentSettings`."""
 
     preset: Preset = "paper"
@@ -382,20 +331,12 @@ class GibbsSettings(MoveSettings):
     drawn, so that prompts may be shorter than n.
 
     Attributes:
-        preset: ``paper`` or ``official-code``.
-        length: n, word pieces of a prompt.
-        iterations: N, moves of an outer round.
         candidates: Q.
-        temperature: K, in units of D.
-        kappa: D at which a chain ends; ``None``: after one round (the code).
-        rounds: outer rounds at most; ``None`` is unlimited, as printed: then the budget ends the
-            search of a chain that never reaches kappa.
         norm: of D, K and kappa.
-        keep: prompts in the bank, at most.
     """
 
-    preset: Preset = option("paper", _PRESET, panel=SEARCH, choices=("paper", CODE))
-    length: int = option(8, "Word pieces of a prompt.", metavar="N", panel=SEARCH, least=1)
+    preset: Preset = option("paper", _PRESET, choices=("paper", CODE))
+    length: int = option(8, "Word pieces of a prompt.", metavar="N", least=1)
     iterations: int = _iterations(150)
     temperature: float = _temperature(0.1)
     kappa: float | None = option(
@@ -403,23 +344,17 @@ class GibbsSettings(MoveSettings):
         "A chain ends after a round whose best has it; none: after one round. On the scale of D"
         " of the model, as --temperature.",
         metavar="D|none",
-        panel=SEARCH,
         parse=_number_or_none("--kappa", float, "a number"),
     )
     rounds: int | None = option(
         10,
         "Rounds of a chain at most; none: until kappa or the budget.",
         metavar="N|none",
-        panel=SEARCH,
         least=1,
         parse=_number_or_none("--rounds", int, "a whole number"),
     )
     keep: int = option(
-        1000,
-        "Prompts in bank.parquet, those of the highest D.",
-        metavar="N",
-        panel=SEARCH,
-        least=1,
+        1000, "Prompts in bank.parquet, those of the highest D.", metavar="N", least=1
     )
 
 
@@ -431,34 +366,18 @@ class AugmentSettings(MoveSettings):
     from the trigger, and lets the trigger's and the present word be drawn.
 
     Attributes:
-        preset: ``paper``, ``paper-sd2``, or ``official-code``.
-        iterations: N, moves of a chain.
         candidates: Q.
-        temperature: K, in units of D.
-        kappa: a move that ends below it counts towards stopping the chain.
-        patience: s, such moves in a row.
-        repeats: runs for every trigger, with other random numbers.
-        top: T, prompts kept of every trigger, by mean D; ``None`` keeps all (the code).
-        floor: prompts with a mean D below are dropped (the code: 5); ``None`` drops none.
         norm: of D, K, kappa and floor.
     """
 
-    preset: Preset = option("paper", _PRESET, panel=SEARCH, choices=("paper", "paper-sd2", CODE))
+    preset: Preset = option("paper", _PRESET, choices=("paper", "paper-sd2", CODE))
     iterations: int = _iterations(20)
     temperature: float = _temperature(1.5)
-    kappa: float = option(3.0, "A chain that stays below it is stopped.", metavar="D", panel=SEARCH)
-    patience: int = option(
-        3, "Moves in a row that may end below kappa.", metavar="S", panel=SEARCH, least=1
-    )
-    repeats: int = option(
-        1, "Runs of all chains for each trigger.", metavar="N", panel=SEARCH, least=1
-    )
-    top: int | None = option(
-        100, "Prompts kept of each trigger.", metavar="T", panel=SEARCH, least=1
-    )
-    floor: float | None = option(
-        None, "Drop prompts with a mean D below.", metavar="D", panel=SEARCH
-    )
+    kappa: float = option(3.0, "A chain that stays below it is stopped.", metavar="D")
+    patience: int = option(3, "Moves in a row that may end below kappa.", metavar="S", least=1)
+    repeats: int = option(1, "Runs of all chains for each trigger.", metavar="N", least=1)
+    top: int | None = option(100, "Prompts kept of each trigger.", metavar="T", least=1)
+    floor: float | None = option(None, "Drop prompts with a mean D below.", metavar="D")
 
 
 #: Settings by preset. The paper prints those of Algorithm 1 for Stable Diffusion 1 only; the digit
@@ -466,10 +385,7 @@ class AugmentSettings(MoveSettings):
 #: code take N = 50 rather than the 20 of table 6.
 PRESETS: Final[Mapping[type, Mapping[str, Any]]] = MappingProxyType(
     {
-        GibbsSettings: {
-            "paper": GibbsSettings(),
-            CODE: GibbsSettings(CODE, kappa=None, rounds=1),
-        },
+        GibbsSettings: {"paper": GibbsSettings(), CODE: GibbsSettings(CODE, kappa=None, rounds=1)},
         AugmentSettings: {
             "paper": AugmentSettings(),
             "paper-sd2": AugmentSettings("paper-sd2", temperature=50.0, kappa=50.0),
@@ -489,16 +405,7 @@ def preset_of(settings: MoveSettings) -> Any:
 
 
 def by_preset(settings: Any, given: Mapping[str, Any], norm: Norm | None = None) -> Any:
-    """Return a preset's settings with those that were given.
-
-    Args:
-        settings: with the preset and the given values.
-        given: names of the given values.
-        norm: of D, if given.
-
-    Raises:
-        UsageError: the norm is not the preset's, and constants on its scale are missing.
-    """
+    """Return a preset's settings with those that were given."""
     preset = preset_of(settings)
     known = {each.name: getattr(settings, each.name) for each in fields(settings)}
     known = {name: value for name, value in known.items() if name in given and name != "norm"}
@@ -526,19 +433,8 @@ class DiversifySettings(Options):
 
 
 @dataclass(frozen=True)
-class ExtractSettings(Options):
-    """What candidate images are taken from (Hong et al. 2024, section 4).
-
-    Attributes:
-        images: generated per prompt.
-        eps: largest distance (1 - similarity) of neighbours; ``None`` is that of the similarity.
-        min_samples: neighbours within ``eps``, itself counted, that make an image a core (the
-            authors' code; the paper names none).
-        min_cluster: least images of a cluster that is kept.
-        seed: of the noises.
-        paired: all prompts start from the same noises; else each prompt has its own.
-        rule: whose numbers are the defaults: ``paper`` or ``code``.
-    """
+class ExtractSettings(Options, panel=CLUSTERS):
+    """What candidate images are taken from (Hong et al. 2024, section 4)."""
 
     images: int = option(
         100, "Images per prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
@@ -548,18 +444,11 @@ class ExtractSettings(Options):
         "DBSCAN: distance (1 - similarity) of neighbours. Default: 0.5; pixels: 0.1; other"
         " encoders but SSCD: that of their soft threshold.",
         metavar="E",
-        panel=CLUSTERS,
     )
     min_samples: int = option(
-        3,
-        "DBSCAN: neighbours, itself counted, that make an image a core.",
-        metavar="N",
-        panel=CLUSTERS,
-        least=1,
+        3, "DBSCAN: neighbours, itself counted, that make an image a core.", metavar="N", least=1
     )
-    min_cluster: int = option(
-        20, "Least images of a cluster.", metavar="N", panel=CLUSTERS, least=1
-    )
+    min_cluster: int = option(20, "Least images of a cluster.", metavar="N", least=1)
     seed: int = option(
         0, "Seed of the noises that images start from.", metavar="N", panel=IMAGES, least=0
     )
@@ -574,7 +463,6 @@ class ExtractSettings(Options):
         "Defaults of --images and --min-cluster: paper (100, 20) or code (50, and every cluster is"
         " kept, as MemBench's code does).",
         "--extract-rule",
-        panel=CLUSTERS,
         choices=("paper", "code"),
     )
 
@@ -602,11 +490,7 @@ class ExtractSettings(Options):
         return replace(self, **usual)
 
     def refuse_small(self) -> None:
-        """Refuse fewer images than a cluster has.
-
-        Raises:
-            UsageError: no cluster could be found.
-        """
+        """Refuse fewer images than a cluster has."""
         if self.min_cluster > self.images:
             raise UsageError(
                 f"min_cluster must be at most the number of images ({self.images}), or no cluster"
@@ -619,32 +503,19 @@ class ExtractSettings(Options):
 
 
 @dataclass(frozen=True)
-class TraceSettings(Options):
-    """How generated images are compared with training images.
-
-    Attributes:
-        tau: M_tau(x) = 1 if the similarity to some training image is above it (definition 1).
-        kappa_share: a prompt is in D_mem if a larger share of its images has M_tau = 1.
-        similarity: encoder whose cosine is compared with tau; by default that of published
-            fingerprints, else the built-in one.
-        views: of generated images that are compared.
-        layouts: also search for copies in other colours.
-        every: all images of an extraction, not one per cluster.
-        categories: CSV with ``category`` and one of ``reference``, ``image``, ``prompt``.
-    """
+class TraceSettings(Options, panel=METHOD):
+    """How generated images are compared with training images."""
 
     tau: float = option(
         0.7,
         "M_tau = 1 where the similarity to some training image is above X (definition 1).",
         metavar="X",
-        panel=METHOD,
     )
     kappa_share: float = option(
         0.5,
         "A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau = 1; with"
         " --all.",
         metavar="RATE",
-        panel=METHOD,
         parse=share,
     )
     similarity: str = option(
@@ -652,20 +523,17 @@ class TraceSettings(Options):
         "Encoder whose cosine tau belongs to: sscd:FILE (MemBench), or any other of --encoder."
         " Default: that of published fingerprints, else builtin.",
         metavar="ENCODER",
-        panel=METHOD,
     )
     views: str = option(
         "none",
         "Views of the generated images that are compared: none (definition 1), mirror (for models"
         " trained with random flips) or all.",
-        panel=METHOD,
         choices=VIEW_CHOICES,
     )
     layouts: bool = option(
         True,
         "Do not search for copies in other colours, which takes one more pass over the sources.",
         "--no-layouts",
-        panel=METHOD,
     )
     every: bool = option(
         False,
@@ -679,7 +547,6 @@ class TraceSettings(Options):
         "What memorized images show: columns category (commercial product, human, artwork, other)"
         " and reference, image or prompt.",
         metavar="FILE.csv",
-        panel=METHOD,
     )
 
     def __post_init__(self) -> None:
@@ -696,18 +563,8 @@ class TraceSettings(Options):
 
 
 @dataclass(frozen=True)
-class BenchmarkSettings(Options):
-    """What images a benchmark makes, and which numbers are made of them.
-
-    Attributes:
-        images, general_images: per trigger prompt and per ordinary prompt.
-        sampling: steps, guidance, images per batch.
-        seed: of the noises, which all prompts and methods share.
-        clip_text: the text that the CLIP score of an image is against.
-        deviation: which deviation of the aesthetic score the tables show; files have all.
-        count: images that a search for a prompt returns (Hong et al. 2024, appendix D).
-        sheets: draw the sheet of the worst images.
-    """
+class BenchmarkSettings(Options, panel=JUDGES):
+    """What images a benchmark makes, and which numbers are made of them."""
 
     images: int = option(
         10, "Images per trigger prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
@@ -715,7 +572,7 @@ class BenchmarkSettings(Options):
     general_images: int = option(
         1, "Images per general prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
     )
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = field(default_factory=Sampling)  #: steps, guidance, images per batch
     seed: int = option(
         0, "Seed of the noises, which all prompts and methods share.", metavar="N", panel=IMAGES,
         least=0,
@@ -724,7 +581,6 @@ class BenchmarkSettings(Options):
         "original",
         "CLIP score against original, the prompt as given; or augmented, with what RNA and RTA"
         " insert (MemBench's code).",
-        panel=JUDGES,
         choices=("original", "augmented"),
     )
     deviation: str = option(
@@ -732,7 +588,6 @@ class BenchmarkSettings(Options):
         "Deviation of the aesthetic score in the tables: of images, of the means of prompts, or"
         " within a prompt; files have all.",
         "--std",
-        panel=JUDGES,
         choices=("images", "prompts", "within"),
     )
     count: int = option(
@@ -741,7 +596,6 @@ class BenchmarkSettings(Options):
         " counts.",
         "--reference-count",
         metavar="N",
-        panel=JUDGES,
         least=1,
     )
     sheets: bool = option(True, "Draw no sheet of the worst images.", "--no-sheets", panel=OUTPUT)

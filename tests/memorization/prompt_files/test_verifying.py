@@ -13,7 +13,7 @@ from visleak.memorization import Prompts
 from visleak.memorization.prompt_files import joined, prompts_of, read_prompts, traced, vouched
 from visleak.memorization.prompt_files.dataset import prompt_table
 from visleak.memorization.prompt_files.selection import selected
-from visleak.memorization.tracing.records import Match, Original, Replication, Trace
+from visleak.memorization.tracing.document import Match, Original, Replication, Trace
 
 
 def match(prompt: str, reference: str | None, memorized: int | None, **fields: Any) -> Match:

@@ -11,8 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
-from visleak.memorization.extraction.document import GENERATED, MEDOIDS, content
-from visleak.memorization.extraction.records import Cluster, Extraction
+from visleak.memorization.extraction.document import (
+    GENERATED,
+    MEDOIDS,
+    Cluster,
+    Extraction,
+    content,
+)
 from visleak.memorization.extraction.run import KIND
 from visleak.storage import RunFolder
 

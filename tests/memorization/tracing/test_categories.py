@@ -8,7 +8,7 @@ import pytest
 
 from visleak.errors import VisleakError
 from visleak.memorization.tracing import Trace
-from visleak.memorization.tracing.records import read_categories
+from visleak.memorization.tracing.run import read_categories
 
 
 def written(folder: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.memorization.tracing.records import Hit
+from visleak.memorization.tracing.document import Hit
 from visleak.memorization.tracing.run import best, by_image, counts, families, originals
 
 PLAIN = Hit("a", "train", "1", 0.5, "different", 0.1)

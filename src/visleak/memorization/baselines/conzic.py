@@ -32,24 +32,17 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ConzicSettings:
-    """How ConZIC runs; weights and language model's temperature as in its code.
+    """How ConZIC runs; weights and language model's temperature as in its code."""
 
-    Attributes:
-        length: words of a prompt (MemBench's search: 8; ConZIC: 10).
-        iterations: words that are chosen (Hong et al.: 200, read as single words: by the hours they
-            state, whole prompts would be eight times too many); ``None``: until the budget ends.
-        candidates: words proposed at a time (both: 200).
-        alpha: weight of the language model's probability (ConZIC: 0.02).
-        beta: weight of D (ConZIC: 2, of the match).
-        lm_temperature: divides the log-probabilities, which are then normalised over the
-            candidates (ConZIC: 0.1, over all words, which at this temperature is the same).
-    """
-
-    length: int = 8
+    length: int = 8  #: words of a prompt (MemBench's search: 8; ConZIC: 10)
+    #: words that are chosen (Hong et al.: 200, read as single words: by the hours they state, whole
+    #: prompts would be eight times too many); ``None``: until the budget ends
     iterations: int | None = 200
-    candidates: int = 200
-    alpha: float = 0.02
-    beta: float = 2.0
+    candidates: int = 200  #: words proposed at a time (both: 200)
+    alpha: float = 0.02  #: weight of the language model's probability (ConZIC: 0.02)
+    beta: float = 2.0  #: weight of D (ConZIC: 2, of the match)
+    #: divides the log-probabilities, which are then normalised over the candidates (ConZIC: 0.1,
+    #: over all words, which at this temperature is the same)
     lm_temperature: float = 0.1
 
     def __post_init__(self) -> None:
@@ -67,10 +60,6 @@ class Conzic:
     Positions come in one random order for all rounds of a chain, as in ConZIC's "shuffle"; only
     this order and the noises distinguish chains. A step costs a pass per noise for every prompt
     that the candidates make, and one for the empty prompt.
-
-    Args:
-        proposer: the language model.
-        settings: how it runs.
     """
 
     name = "conzic"
@@ -87,11 +76,7 @@ class Conzic:
         }
 
     def search(self, task: SearchTask) -> Found:
-        """Return the prompt with the highest D that each chain has visited.
-
-        Raises:
-            UsageError: the budget does not hold a single step, or nothing ends the search.
-        """
+        """Return the prompt with the highest D that each chain has visited."""
         length, end = self.settings.length, self.settings.iterations
         with begun(self.name, self.about(), task) as run:
             run.ends_by(end)
@@ -135,11 +120,6 @@ class Conzic:
 
 def weighed(proposed: Candidates, scores: Float64, settings: ConzicSettings) -> Float64:
     """Return alpha times the language model's probability plus beta times D, for each candidate.
-
-    Args:
-        proposed: the candidates of one position.
-        scores: D of the prompts they make, (candidates,).
-        settings: the weights.
 
     >>> one = Candidates(np.array([4, 2]), np.log([0.5, 0.25]))
     >>> settings = ConzicSettings(alpha=0.3, beta=1.0, lm_temperature=1.0)

@@ -260,11 +260,7 @@ def discoveries(result: Comparison) -> dict[str, bytes]:
 
 
 def mean_curve(attempts: Sequence[Attempt]) -> tuple[list[float], list[float]]:
-    """Return the mean number of images known after how many passes, over the attempts.
-
-    Returns:
-        Passes in ascending order, and the mean from each of them on.
-    """
+    """Return the mean number of images known after how many passes, over the attempts."""
     curves = [each.discoveries() for each in attempts]
     at = sorted({x for curve in curves for x, _ in curve})
     known = [[max(n for passes, n in curve if passes <= x) for curve in curves] for x in at]

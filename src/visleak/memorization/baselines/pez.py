@@ -40,19 +40,13 @@ ROWS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class PezSettings:
-    """How PEZ runs.
+    """How PEZ runs."""
 
-    Attributes:
-        length: tokens of a prompt (PEZ: 16; MemBench's search: 8).
-        iterations: steps (PEZ: 3,000; Hong et al.: 200); ``None``: until the budget ends.
-        rate: learning rate of AdamW (PEZ: 0.1).
-        decay: its weight decay (PEZ: 0.1).
-    """
-
-    length: int = 8
+    length: int = 8  #: tokens of a prompt (PEZ: 16; MemBench's search: 8)
+    #: steps (PEZ: 3,000; Hong et al.: 200); ``None``: until the budget ends
     iterations: int | None = 200
-    rate: float = 0.1
-    decay: float = 0.1
+    rate: float = 0.1  #: learning rate of AdamW (PEZ: 0.1)
+    decay: float = 0.1  #: its weight decay (PEZ: 0.1)
 
     def __post_init__(self) -> None:
         refuse_below_one(self, "length", "iterations")
@@ -69,10 +63,6 @@ class Pez:
     Every step has its own noises. A step costs ``GRADIENT_CALLS`` passes per chain and noise, and
     one per noise for the empty prompt. The score of a candidate is D of its tokens; its text may be
     split into others.
-
-    Args:
-        model: whose vocabulary prompts are made of; that of the task's score.
-        settings: how it runs.
     """
 
     name = "pez"
@@ -94,11 +84,7 @@ class Pez:
         }
 
     def search(self, task: SearchTask) -> Found:
-        """Return the best prompt of every chain, over all its steps.
-
-        Raises:
-            UsageError: the budget does not hold a single step, or nothing ends the search.
-        """
+        """Return the best prompt of every chain, over all its steps."""
         settings, end = self.settings, self.settings.iterations
         with begun(self.name, self.about(), task) as run:
             run.ends_by(end)
@@ -126,9 +112,6 @@ class Pez:
 
 class Vocabulary:
     """The tokens that prompts may be made of: all but the special ones.
-
-    Args:
-        model: whose they are.
 
     Attributes:
         ids: of the tokens.
@@ -159,8 +142,7 @@ class Vocabulary:
     def nearest(self, soft: Tensor) -> Tensor:
         """Return the ids of the tokens whose embeddings have the highest cosine (chains, tokens).
 
-        Args:
-            soft: (chains, tokens, width).
+        ``soft``: (chains, tokens, width).
         """
         flat = _unit(soft.reshape(-1, soft.shape[-1]).to(self._directions))
         places = [(part @ self._directions.T).argmax(1) for part in flat.split(ROWS)]
@@ -173,17 +155,11 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Embeddings with the moments of AdamW, each (chains, tokens, width).
-
-    Attributes:
-        soft: the embeddings.
-        mean: moving mean of the gradients.
-        square: moving mean of their squares.
-    """
+    """Embeddings with the moments of AdamW, each (chains, tokens, width)."""
 
     soft: Tensor
-    mean: Tensor
-    square: Tensor
+    mean: Tensor  #: moving mean of the gradients
+    square: Tensor  #: moving mean of their squares
 
     def plain(self) -> list[Any]:
         """Return them as plain data: as base64, since numbers would be several times as long."""
@@ -201,14 +177,7 @@ class Moments:
 
 
 def adamw(state: Moments, gradient: Tensor, step: int, rate: float, decay: float) -> Moments:
-    """Return the embeddings after one step of AdamW (Loshchilov & Hutter 2019) downhill.
-
-    Args:
-        state: before it.
-        gradient: of the loss, of the same shape.
-        step: its number, from 1.
-        rate, decay: learning rate and weight decay.
-    """
+    """Return the embeddings after one step of AdamW (Loshchilov & Hutter 2019) downhill."""
     first, second = BETAS
     mean = first * state.mean + (1.0 - first) * gradient
     square = second * state.square + (1.0 - second) * gradient.square()
@@ -222,15 +191,8 @@ def ascent(
 ) -> tuple[Sequence[float], Tensor]:
     """Return D of hard prompts, and its gradient at the embeddings of their tokens.
 
-    Args:
-        score: D.
-        vocabulary: of the prompts.
-        ids: (chains, tokens).
-        draw: of the noises.
-
-    Returns:
-        D of each prompt by the norm of the settings, and (chains, tokens, width) on the CPU in
-        float32: the direction in which D rises.
+    ``ids``: (chains, tokens); returns D of each prompt by the norm of the settings, and (chains,
+    tokens, width) on the CPU in float32: the direction in which D rises.
     """
     torch = library("torch", "diffusion", "the baseline pez")
     pairs = score.noises(draw)

@@ -16,66 +16,41 @@ from visleak.stats.means import t_interval
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A memorized image that the images of a candidate are copies of.
+    """A memorized image that the images of a candidate are copies of."""
 
-    Attributes:
-        reference: SOURCE/id of the closest image of the source.
-        number: of the memorized image within the attempt, from 0.
-        prompt: the candidate.
-    """
-
-    reference: str
-    number: int
+    reference: str  #: SOURCE/id of the closest image of the source
+    number: int  #: of the memorized image within the attempt, from 0
     prompt: str
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Result of making and looking up the images of candidates.
-
-    Attributes:
-        images: made.
-        clustered: candidates that gave a cluster of nearly the same images.
-        replayed: what was verified, one per candidate and memorized image.
-        calls: passes of the network that the images cost.
-        seconds: making and comparing the images, and looking for their sources.
-    """
+    """Result of making and looking up the images of candidates."""
 
     images: int
-    clustered: tuple[str, ...]
-    replayed: tuple[Replayed, ...]
-    calls: int
-    seconds: float
+    clustered: tuple[str, ...]  #: candidates that gave a cluster of nearly the same images
+    replayed: tuple[Replayed, ...]  #: what was verified, one per candidate and memorized image
+    calls: int  #: passes of the network that the images cost
+    seconds: float  #: making and comparing the images, and looking for their sources
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One method with one seed: its search, and the result of its candidates.
-
-    Attributes:
-        method: its name.
-        seed: of everything random in it.
-        about: settings of the method, as plain data.
-        candidates: prompts that images were made of, different ones, by ``checked``, highest first;
-            the ``score`` of each is D as its search found it.
-        checked: D of each under noises that no search has met, common to all methods.
-        complete: whether the search ran to its own end within the budget.
-        search_calls: passes of the search, a gradient counted by ``GRADIENT_CALLS``.
-        search_seconds: of wall time.
-        check_calls: passes for ``checked``; they are part of neither cost.
-        verified: the result of the images.
-    """
+    """One method with one seed: its search, and the result of its candidates."""
 
     method: str
-    seed: int
-    about: dict[str, Any]
+    seed: int  #: of everything random in it
+    about: dict[str, Any]  #: settings of the method, as plain data
+    #: prompts that images were made of, different ones, by ``checked``, highest first; the
+    #: ``score`` of each is D as its search found it
     candidates: tuple[Candidate, ...]
+    #: D of each under noises that no search has met, common to all methods
     checked: tuple[float, ...]
-    complete: bool
-    search_calls: int
-    search_seconds: float
-    check_calls: int
-    verified: Verified
+    complete: bool  #: whether the search ran to its own end within the budget
+    search_calls: int  #: passes of the search, a gradient counted by ``GRADIENT_CALLS``
+    search_seconds: float  #: of wall time
+    check_calls: int  #: passes for ``checked``; they are part of neither cost
+    verified: Verified  #: the result of the images
 
     @property
     def found(self) -> int:
@@ -110,30 +85,17 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several methods at one budget.
-
-    Attributes:
-        model: as plain data.
-        score: settings of D, as plain data, with the timestep.
-        norm: which of the two norms is called D here.
-        budget: ``calls`` and ``seconds`` of every search.
-        chains: candidates of a method, at most.
-        seeds: that every method ran with.
-        verification: how images were made, clustered and looked up, as plain data.
-        attempts: by seed, then in the order of the methods.
-        folder: with ``compare.json``, the tables, the figure, and a folder per method and seed.
-        key: of the request.
-    """
+    """Several methods at one budget."""
 
     model: dict[str, Any]
-    score: dict[str, Any]
-    norm: str
-    budget: dict[str, Any]
-    chains: int
-    seeds: tuple[int, ...]
-    verification: dict[str, Any]
-    attempts: tuple[Attempt, ...]
-    folder: Path
+    score: dict[str, Any]  #: settings of D, as plain data, with the timestep
+    norm: str  #: which of the two norms is called D here
+    budget: dict[str, Any]  #: ``calls`` and ``seconds`` of every search
+    chains: int  #: candidates of a method, at most
+    seeds: tuple[int, ...]  #: that every method ran with
+    verification: dict[str, Any]  #: how images were made, clustered and looked up, as plain data
+    attempts: tuple[Attempt, ...]  #: by seed, then in the order of the methods
+    folder: Path  #: with ``compare.json``, the tables, the figure, and a folder per method and seed
     key: str
 
     @property
@@ -148,50 +110,34 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over seeds.
-
-    Attributes:
-        value: the mean.
-        low, high: ends of Student's 95 % interval over seeds; NaN with fewer than two.
-    """
+    """A mean over seeds."""
 
     value: float
-    low: float
+    low: float  #: (low, high) ends of Student's 95 % interval over seeds; NaN with fewer than two
     high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A method over all seeds.
-
-    Attributes:
-        method: its name.
-        seeds: how many.
-        found: distinct memorized images, verified, of a seed.
-        candidates: prompts that images were made of, of a seed.
-        clustered: candidates whose images gave a cluster.
-        search_calls, image_calls: passes of a seed.
-        seconds: of search, images and verification.
-        calls_an_image, seconds_an_image: all passes and seconds of all seeds by all images found;
-            NaN where there is none.
-        best_d, median_d: highest and median D of a seed's candidates, under noises that no search
-            has met.
-        complete: whether every search ran to its own end.
-    """
+    """A method over all seeds."""
 
     method: str
     seeds: int
-    found: Mean
-    candidates: float
-    clustered: Mean
-    search_calls: float
+    found: Mean  #: distinct memorized images, verified, of a seed
+    candidates: float  #: prompts that images were made of, of a seed
+    clustered: Mean  #: candidates whose images gave a cluster
+    search_calls: float  #: (search_calls, image_calls) passes of a seed
     image_calls: float
-    seconds: float
+    seconds: float  #: of search, images and verification
+    #: (calls_an_image, seconds_an_image) all passes and seconds of all seeds by all images found;
+    #: NaN where there is none
     calls_an_image: float
     seconds_an_image: float
+    #: (best_d, median_d) highest and median D of a seed's candidates, under noises that no search
+    #: has met
     best_d: Mean
     median_d: Mean
-    complete: bool
+    complete: bool  #: whether every search ran to its own end
 
 
 def rows_of(result: Comparison) -> list[Row]:
@@ -223,10 +169,6 @@ def row_of(method: str, attempts: Sequence[Attempt]) -> Row:
 
 def mean_of(values: Iterable[float], least: float = -math.inf, most: float = math.inf) -> Mean:
     """Return the mean with its interval over seeds; NaNs are left out.
-
-    Args:
-        values: one per seed.
-        least, most: that a value can be, where the interval ends.
 
     >>> mean_of([2.0, 4.0]).value, mean_of([0.0, 4.0], 0.0).low
     (3.0, 0.0)

@@ -67,34 +67,26 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Means:
-    """What methods are made of; what a method does not need may be left out.
-
-    Attributes:
-        model: the diffusion model.
-        norm: of D.
-        proposer: makes the masked language model (gibbs, random, conzic).
-        causal: makes the causal one (zerocap).
-        prompts: the list (greedy).
-        length: words or tokens of a prompt; ZeroCap and PEZ count in tokens of their own models.
-        candidates: words that are tried at a position (gibbs, conzic, and ZeroCap's ``top``);
-            ``None``: each method's own.
-        iterations: moves of a chain; ``None``: each method's own number in the paper; ``"budget"``:
-            as many as the budget holds.
-        temperature: K of Algorithm 1, on the scale of ``norm``; ``None``: the paper's, which is on
-            the squared one.
-        beams: of ZeroCap.
-    """
+    """What methods are made of; what a method does not need may be left out."""
 
     model: TokenModel
     norm: Norm
+    #: makes the masked language model (gibbs, random, conzic)
     proposer: Callable[[], Proposer] | None = None
-    causal: Callable[[], CausalLanguageModel] | None = None
+    causal: Callable[[], CausalLanguageModel] | None = None  #: makes the causal one (zerocap)
     prompts: Prompts | None = None
+    #: words or tokens of a prompt; ZeroCap and PEZ count in tokens of their own models
     length: int = 8
+    #: words that are tried at a position (gibbs, conzic, and ZeroCap's ``top``); ``None``: each
+    #: method's own
     candidates: int | None = None
+    #: moves of a chain; ``None``: each method's own number in the paper; ``"budget"``: as many as
+    #: the budget holds
     iterations: int | Literal["budget"] | None = "budget"
+    #: K of Algorithm 1, on the scale of ``norm``; ``None``: the paper's, which is on the squared
+    #: one
     temperature: float | None = None
-    beams: int = 5
+    beams: int = 5  #: of ZeroCap
 
     def masked(self, method: str) -> Proposer:
         """Return the masked language model.
@@ -217,26 +209,16 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True)
 class TracedImages:
-    """The verifier of visleak: ``extract``, then ``trace`` of one image per cluster.
+    """The verifier of visleak: ``extract``, then ``trace`` of one image per cluster."""
 
-    Attributes:
-        model: makes the images.
-        sources: training images, sets or SOURCE text.
-        settings: images per prompt and what is a cluster.
-        sampling: steps, guidance, images per batch.
-        similarity: that clusters are made by.
-        tracing: settings of :class:`~visleak.memorization.settings.TraceSettings` that are not
-            the defaults.
-        workers, cache: as of :func:`visleak.audit`.
-    """
-
-    model: DiffusionModel
-    sources: Sequence[AnySet | str]
-    settings: ExtractSettings
-    sampling: Sampling
-    similarity: CopySimilarity
+    model: DiffusionModel  #: makes the images
+    sources: Sequence[AnySet | str]  #: training images, sets or SOURCE text
+    settings: ExtractSettings  #: images per prompt and what is a cluster
+    sampling: Sampling  #: steps, guidance, images per batch
+    similarity: CopySimilarity  #: that clusters are made by
+    #: settings of :class:`~visleak.memorization.settings.TraceSettings` that are not the defaults
     tracing: dict[str, Any] = field(default_factory=dict)
-    workers: int | None = None
+    workers: int | None = None  #: (workers, cache) as of :func:`visleak.audit`
     cache: str | None = "default"
 
     def about(self) -> dict[str, object]:
@@ -301,21 +283,13 @@ def _about_source(source: AnySet | str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Contest:
-    """What every method is given.
-
-    Attributes:
-        model: the diffusion model.
-        score: settings of D.
-        budget: of every search, all its chains together.
-        chains: candidates of a method (200 in the paper).
-        seeds: every method runs once with each.
-    """
+    """What every method is given."""
 
     model: DiffusionModel
     score: ScoreSettings
-    budget: Budget
-    chains: int = 5
-    seeds: tuple[int, ...] = (0,)
+    budget: Budget  #: of every search, all its chains together
+    chains: int = 5  #: candidates of a method (200 in the paper)
+    seeds: tuple[int, ...] = (0,)  #: every method runs once with each
 
     def __post_init__(self) -> None:
         if self.chains < 1:
@@ -338,8 +312,6 @@ class Contest:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One method with one seed."""
-
     contest: Contest
     name: str
     searcher: Searcher
@@ -390,7 +362,6 @@ class _Entry:
         return made
 
     def _search(self, folder: Path, progress: Progress) -> Found:
-        """Search, or resume where an earlier run was interrupted."""
         budget, step = self.contest.budget, f"searching: {self.name}, seed {self.seed}"
 
         def told(now: Searched) -> None:
@@ -451,7 +422,6 @@ def by_fresh_score(
 
 
 def _read_attempt(path: Path) -> tuple[str, Attempt] | None:
-    """Return the key of a finished attempt and the attempt; ``None`` where there is none."""
     if not path.is_file():
         return None
     content: Mapping[str, Any] = read_document(

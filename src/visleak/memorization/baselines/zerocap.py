@@ -58,36 +58,24 @@ class ZerocapSettings:
     Its list of forbidden tokens is not used; only special tokens are never chosen. The value of
     ``temperature`` was made for cosines of CLIP: D spreads further, so that the target is nearly
     its argmax. A chain begins with a word drawn from the language model.
-
-    Attributes:
-        length: tokens of a prompt, at most.
-        beams: texts kept at a time.
-        prefix: text that the language model begins with; it is cut off before D is measured, as
-            the authors of MemBench do with theirs.
-        end: a token that ends a text; where the vocabulary has none, all texts have full length.
-        end_factor: by which the logit of ``end`` is raised from the second word on.
-        steps: gradient steps per word; 0 leaves the words of the language model.
-        top: most probable words whose D is measured.
-        temperature: of the softmax of D.
-        guide_scale: weight of the cross-entropy to that softmax.
-        ce_scale: weight of the divergence from the model's own words.
-        stepsize: length of a step.
-        norm_factor: power of the gradient's norm that it is divided by.
-        fusion: share of the shifted probabilities in the geometric mean with the model's own.
     """
 
-    length: int = 15
-    beams: int = 5
+    length: int = 15  #: tokens of a prompt, at most
+    beams: int = 5  #: texts kept at a time
+    #: text that the language model begins with; it is cut off before D is measured, as the authors
+    #: of MemBench do with theirs
     prefix: str = "Image of a"
+    #: a token that ends a text; where the vocabulary has none, all texts have full length
     end: str = "."
-    end_factor: float = 1.01
-    steps: int = 5
-    top: int = 512
-    temperature: float = 0.01
-    guide_scale: float = 1.0
-    ce_scale: float = 0.2
-    stepsize: float = 0.3
-    norm_factor: float = 0.9
+    end_factor: float = 1.01  #: by which the logit of ``end`` is raised from the second word on
+    steps: int = 5  #: gradient steps per word; 0 leaves the words of the language model
+    top: int = 512  #: most probable words whose D is measured
+    temperature: float = 0.01  #: of the softmax of D
+    guide_scale: float = 1.0  #: weight of the cross-entropy to that softmax
+    ce_scale: float = 0.2  #: weight of the divergence from the model's own words
+    stepsize: float = 0.3  #: length of a step
+    norm_factor: float = 0.9  #: power of the gradient's norm that it is divided by
+    #: share of the shifted probabilities in the geometric mean with the model's own
     fusion: float = 0.99
 
     def __post_init__(self) -> None:
@@ -143,11 +131,7 @@ class CausalLanguageModel:
         return {"model": self.name, "digest": self.digest}
 
     def begin(self, prefix: str) -> list[int]:
-        """Return the ids that a text begins with: the token for it, and those of a prefix.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """Return the ids that a text begins with: the token for it, and those of a prefix."""
         first = self._tokenizer.bos_token_id
         ids = self._tokenizer(prefix, add_special_tokens=False)["input_ids"] if prefix else []
         begun = [int(each) for each in (first, *ids) if each is not None]
@@ -187,9 +171,7 @@ class CausalLanguageModel:
     def logits_after(self, memory: Memory, last: Tensor) -> Tensor:
         """Return the logits of the next token from a memory and the last token; gradients flow.
 
-        Args:
-            memory: of the tokens before the last.
-            last: (beams, 1).
+        ``last``: (beams, 1).
         """
         cache = self._cache()
         for number, (keys, values) in enumerate(memory):
@@ -200,17 +182,11 @@ class CausalLanguageModel:
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """A text in the making.
+    """A text in the making."""
 
-    Attributes:
-        ids: its tokens, without the prefix.
-        total: sum of their log-probabilities.
-        ended: whether it has come to its end.
-    """
-
-    ids: tuple[int, ...] = ()
-    total: float = 0.0
-    ended: bool = False
+    ids: tuple[int, ...] = ()  #: its tokens, without the prefix
+    total: float = 0.0  #: sum of their log-probabilities
+    ended: bool = False  #: whether it has come to its end
 
     @property
     def mean(self) -> float:
@@ -219,14 +195,7 @@ class Beam:
 
 
 def grown(beams: Sequence[Beam], logs: Any, count: int, end: int | None) -> list[Beam]:
-    """Return the best ``count`` beams after one word more, by mean log-probability.
-
-    Args:
-        beams: those that have ended stay as they are.
-        logs: log-probabilities of the next word of those that have not, (beams, vocabulary).
-        count: of beams.
-        end: the id that ends a text.
-    """
+    """Return the best ``count`` beams after one word more, by mean log-probability."""
     made = [beam for beam in beams if beam.ended]
     for beam, row in zip((beam for beam in beams if not beam.ended), logs, strict=True):
         values, ids = row.topk(min(count, len(row)))
@@ -239,11 +208,7 @@ def grown(beams: Sequence[Beam], logs: Any, count: int, end: int | None) -> list
 def nudged(logits: Tensor, end: int | None, position: int, factor: float) -> Tensor:
     """Return logits with the end made likelier, or at the first word less likely, as ZeroCap does.
 
-    Args:
-        logits: of the next word, (beams, vocabulary).
-        end: the id that ends a text; ``None`` changes nothing.
-        position: of the word, from 0.
-        factor: a positive logit is multiplied by it, a negative one divided.
+    ``factor``: a positive logit is multiplied by it, a negative one divided.
     """
     if end is None:
         return logits
@@ -263,13 +228,6 @@ def next_words(
     """Return the log-probabilities of the next word of every beam, (beams, vocabulary).
 
     Special tokens have none (-inf). Each beam is shifted as if it were alone.
-
-    Args:
-        model: the language model.
-        rows: tokens so far, of equal length.
-        judge: D of candidates.
-        how: the shift.
-        nudge: what is done to the logits after it.
     """
     torch = library("torch", "diffusion", WHAT)
     tokens = model.rows(rows)
@@ -293,16 +251,7 @@ def shifted(
     judge: Judge,
     how: ZerocapSettings,
 ) -> Memory:
-    """Return a memory after the gradient steps.
-
-    Args:
-        model: whose memory it is.
-        memory: of the tokens before the last.
-        last: tokens (beams, 1).
-        own: log-probabilities without a shift, (beams, vocabulary).
-        judge: D of candidates.
-        how: the shift.
-    """
+    """Return a memory after the gradient steps."""
     torch = library("torch", "diffusion", WHAT)
     flat = [each.detach() for pair in memory for each in pair]
     moves = [torch.zeros_like(each) for each in flat]
@@ -324,17 +273,7 @@ def shifted(
 
 
 def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ZerocapSettings) -> Tensor:
-    """Return the wanted next word: the softmax of D over the most probable words.
-
-    Args:
-        logs: log-probabilities (beams, vocabulary).
-        special: ids that are not words.
-        judge: D of candidates.
-        how: number of words, temperature.
-
-    Returns:
-        Probabilities (beams, vocabulary), 0 outside these words.
-    """
+    """Return the wanted next word: the softmax of D over the most probable words."""
     torch = library("torch", "diffusion", WHAT)
     with torch.no_grad():
         words = logs.detach().clone()
@@ -347,14 +286,7 @@ def target(logs: Tensor, special: frozenset[int], judge: Judge, how: ZerocapSett
 
 
 def losses(logs: Tensor, own: Tensor, wanted: Tensor, how: ZerocapSettings) -> Tensor:
-    """Return ZeroCap's loss of every beam, (beams,): less is better.
-
-    Args:
-        logs: log-probabilities of the next word, (beams, vocabulary); gradients flow.
-        own: the same without a shift.
-        wanted: probabilities by D.
-        how: the two weights.
-    """
+    """Return ZeroCap's loss of every beam, (beams,): less is better."""
     guide = -(wanted * logs).sum(-1)
     divergence = (logs.exp() * (logs - own)).sum(-1)
     return how.guide_scale * guide + how.ce_scale * divergence
@@ -374,10 +306,6 @@ class Zerocap:
     A chain whose share is spent ends with what it has. All candidates of a position meet the same
     noises, so that what was scored in one gradient step is not scored in the next. Only passes of
     the diffusion network count: gradients go through the language model alone.
-
-    Args:
-        model: the language model.
-        settings: how it runs.
     """
 
     name = "zerocap"
@@ -402,11 +330,7 @@ class Zerocap:
         }
 
     def search(self, task: SearchTask) -> Found:
-        """Return for every chain the text with the highest D among its last beams.
-
-        Raises:
-            UsageError: the budget does not hold a word of the first chain.
-        """
+        """Return for every chain the text with the highest D among its last beams."""
         with begun(self.name, self.about(), task) as run:
             state: dict[str, Any] = run.state or {"chain": 0, "beams": None, "whole": True}
             while state["chain"] < task.chains and run.left() != 0:
@@ -465,11 +389,6 @@ class Zerocap:
         beams: Sequence[Beam],
         going: Sequence[Beam],
     ) -> list[Beam]:
-        """Return the beams after one word more.
-
-        Raises:
-            _Spent: the share of the chain does not hold it.
-        """
         position, score, known = len(going[0].ids), run.task.score, {"": 0.0}
         noises = score.settings.noises
         # the texts that will have to be scored at the end

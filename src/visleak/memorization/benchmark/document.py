@@ -56,10 +56,6 @@ def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
 
     Lines go from no mitigation through a method's settings, weak to strong; up and to the left is
     better. The reference performance is a star.
-
-    Args:
-        result: what was found.
-        columns: panels beside each other.
     """
     known = [row for row in result.rows if not math.isnan(row.value(TRIGGER, "top1"))]
     panels = [
@@ -175,13 +171,7 @@ _LINES: Final[Mapping[str, Any]] = {
 
 
 def document(result: Benchmark, *, sheet: bool = False, columns: int = 2) -> Document:
-    """Return a benchmark as a document.
-
-    Args:
-        result: what was found.
-        sheet: with the sheet of the worst images.
-        columns: panels of the figure beside each other.
-    """
+    """Return a benchmark as a document."""
     figure = Figure("tradeoff", "The trade-off", tradeoff(result, columns), shown=True)
     return Document(
         title="Mitigations: effect on memorization and cost",
@@ -242,7 +232,6 @@ def meets(result: Benchmark, row: MethodRow) -> tuple[bool | None, bool | None]:
 
 
 def _verdict(result: Benchmark, lowest: MethodRow) -> str:
-    """Return the sentence about one method."""
     rows = result.of(lowest.line)
     winner = next((row for row in rows if meets(result, row) == (True, True)), None)
     row = winner or lowest
@@ -282,7 +271,6 @@ def _surely(row: MethodRow, name: str) -> str:
 
 
 def _is_significant(row: MethodRow, name: str) -> bool:
-    """Whether the change of a number is significant."""
     score = row.score(TRIGGER, name)
     return score is not None and score.change is not None and score.change.p_holm < LEVEL
 
@@ -618,14 +606,7 @@ def files(
     seeds: Mapping[str, Sequence[int]],
     sheet: bytes,
 ) -> dict[str, File]:
-    """Return the tables, figures and pages of a benchmark, by name of file.
-
-    Args:
-        result: what was found.
-        entries: the measurements it was made of.
-        prompts, seeds: of the images, by scenario.
-        sheet: of the worst images; empty where there is none.
-    """
+    """Return the tables, figures and pages of a benchmark, by name of file."""
     made = document(result, sheet=bool(sheet))
     return {
         MEASUREMENTS: pa.concat_tables(_measurements(entries, prompts, seeds)),
@@ -643,7 +624,6 @@ def _measurements(
     prompts: Mapping[str, Sequence[str]],
     seeds: Mapping[str, Sequence[int]],
 ) -> Iterator[pa.Table]:
-    """Yield the images of each method in each scenario, by prompt and seed."""
     for entry in entries:
         for scenario, found in entry.measured.items():
             own, count = seeds[scenario], found.similarity.size

@@ -63,12 +63,7 @@ def add_to(path: str | os.PathLike[str], result: Benchmark, *, date: str = "") -
 
 
 def table_beside(path: Path) -> Path:
-    """Return the file beside a leaderboard that has it as Markdown.
-
-    Raises:
-        UsageError: it is the leaderboard itself, or a page of another kind.
-        VisleakError: the leaderboard is damaged or none.
-    """
+    """Return the file beside a leaderboard that has it as Markdown."""
     table = path.with_suffix(".md")
     if table == path:
         raise UsageError(

@@ -48,16 +48,7 @@ _STEP: Final = "reading real images"
 
 
 class RealImages:
-    """Real images, and the network by whose features sets are compared.
-
-    Args:
-        images: the set; what cannot be read is left out and counted.
-        features: from images to vectors.
-        progress: called with how many images are read.
-
-    Raises:
-        VisleakError: fewer than two images can be read.
-    """
+    """Real images, and the network by whose features sets are compared."""
 
     def __init__(
         self, images: ImageSet, features: ImageFeatures, progress: Progress = silent
@@ -97,12 +88,7 @@ class RealImages:
     ) -> Distance:
         """Return how far generated images are from these as a set.
 
-        Args:
-            digests: of the generated images.
-            groups: (n,): images of one group resemble each other.
-            pixels_of: returns the pixels of an image by its digest.
-            values: what is known already.
-            folder: where the features of the real images are kept.
+        ``groups``: (n,): images of one group resemble each other.
         """
         key = key_of("distance", 1, self.digest, list(digests), groups.tolist())
         keys = {name: f"{key} {name}" for name in _NAMES}
@@ -132,7 +118,6 @@ class RealImages:
         return np.concatenate(parts)
 
     def _real(self, folder: Path) -> Float64:
-        """Return the features of the real images, made once per folder."""
         path = folder / f"real-{self.digest}.npy"
         try:
             held: Float64 = np.load(path, allow_pickle=False)
@@ -157,7 +142,6 @@ class RealImages:
             self._progress(_STEP, number, self.count)
 
     def _stored(self) -> Iterator[bytes | Bytes8]:
-        """Yield what is stored of every image that can be decoded."""
         for data in self._images.opener.read(range(len(self._images.ids))):
             if not isinstance(data, Unreadable) and not isinstance(decode(data), Unreadable):
                 yield data
@@ -171,14 +155,7 @@ Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
 
 
 class MemorizedImages:
-    """The memorized images of prompts, read when they are needed, one set of them held at a time.
-
-    Args:
-        files: by prompt.
-
-    Raises:
-        VisleakError: one cannot be read.
-    """
+    """The memorized images of prompts, read when needed, one set held at a time."""
 
     def __init__(self, files: Sequence[Sequence[Path]]) -> None:
         self._files = files
@@ -202,21 +179,13 @@ class MemorizedImages:
 
 @dataclass(frozen=True)
 class Judges:
-    """By what images are judged; what is ``None`` is not measured.
+    """By what images are judged; what is ``None`` is not measured."""
 
-    Attributes:
-        similarity: to the memorized images.
-        alignment: CLIP score.
-        aesthetic: score of how an image looks.
-        real: set of images that the distances are to.
-        source: a search for prompts, for the reference performance.
-    """
-
-    similarity: CopySimilarity
-    alignment: Alignment | None = None
-    aesthetic: Aesthetic | None = None
-    real: RealImages | None = None
-    source: ImagesByPrompt | None = None
+    similarity: CopySimilarity  #: to the memorized images
+    alignment: Alignment | None = None  #: CLIP score
+    aesthetic: Aesthetic | None = None  #: score of how an image looks
+    real: RealImages | None = None  #: set of images that the distances are to
+    source: ImagesByPrompt | None = None  #: a search for prompts, for the reference performance
 
     def __post_init__(self) -> None:
         if self.source is not None and self.alignment is None:
@@ -239,18 +208,12 @@ class Judges:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What measures images.
+    """What measures images."""
 
-    Attributes:
-        images: where they are.
-        values: what is known of them already.
-        judges: by what they are judged.
-        tell: called with how many images more are measured, by each of the judges.
-    """
-
-    images: ImageStore
-    values: KeyValueStore
-    judges: Judges
+    images: ImageStore  #: where they are
+    values: KeyValueStore  #: what is known of them already
+    judges: Judges  #: by what they are judged
+    #: called with how many images more are measured, by each of the judges
     tell: Callable[[int], None]
 
     def measured(
@@ -262,11 +225,7 @@ class Measuring:
     ) -> Measured:
         """Return what is to be known of the images of one method in one scenario.
 
-        Args:
-            made: prompt by prompt, the same number of each.
-            texts: what the CLIP score of each image is against.
-            prompts: how many.
-            memorized: with the memorized images; ``None`` of ordinary prompts.
+        ``memorized``: with the memorized images; ``None`` of ordinary prompts.
         """
         shape = (prompts, len(made) // prompts)
         digests = [each.digest for each in made]
@@ -310,14 +269,7 @@ class Measuring:
         memorized: MemorizedImages,
         against_rows: Sequence[int],
     ) -> Float64:
-        """Return similarities to memorized images; prompts of one set of them go together.
-
-        Args:
-            digests: of the images, prompt by prompt.
-            images: a prompt.
-            memorized: with the memorized images.
-            against_rows: row of them that each prompt's images are compared with.
-        """
+        """Return similarities to memorized images; prompts of one set of them go together."""
         similarity = self.judges.similarity
         found = np.full(len(digests), math.nan)
         prompts: dict[tuple[str, ...], list[int]] = {}

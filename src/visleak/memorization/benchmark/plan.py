@@ -39,26 +39,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """A benchmark of mitigations.
+    """A benchmark of mitigations."""
 
-    Attributes:
-        model: whose images are made.
-        triggers: prompts that replay training images.
-        references: the memorized images of each.
-        mitigations: the methods with their settings; none is put first where it is missing.
-        judges: by what images are judged.
-        general: ordinary prompts; ``None`` leaves that scenario out.
-        settings: images, and what is made of them.
-        skipped: methods that the model cannot have, with the reason, a line each.
-    """
-
-    model: DiffusionModel
-    triggers: Prompts
-    references: References
+    model: DiffusionModel  #: whose images are made
+    triggers: Prompts  #: prompts that replay training images
+    references: References  #: the memorized images of each
+    #: the methods with their settings; none is put first where it is missing
     mitigations: tuple[Mitigation, ...]
-    judges: Judges
-    general: Prompts | None = None
+    judges: Judges  #: by what images are judged
+    general: Prompts | None = None  #: ordinary prompts; ``None`` leaves that scenario out
+    #: images, and what is made of them
     settings: BenchmarkSettings = field(default_factory=BenchmarkSettings)
+    #: methods that the model cannot have, with the reason, a line each
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -184,21 +176,13 @@ def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
 
 @dataclass(frozen=True)
 class Scene:
-    """A scenario: prompts, how many images each, and where the memorized ones are.
+    """A scenario: prompts, how many images each, and where the memorized ones are."""
 
-    Attributes:
-        name: ``trigger`` or ``general``.
-        prompts: of it.
-        groups: of the prompts, (prompts,): those that share a memorized image.
-        seeds: of the images of a prompt.
-        memorized: memorized images; ``None`` of ordinary prompts.
-    """
-
-    name: str
+    name: str  #: ``trigger`` or ``general``
     prompts: Prompts
-    groups: npt.NDArray[np.int64]
-    seeds: list[int]
-    memorized: MemorizedImages | None
+    groups: npt.NDArray[np.int64]  #: of the prompts, (prompts,): those that share a memorized image
+    seeds: list[int]  #: of the images of a prompt
+    memorized: MemorizedImages | None  #: memorized images; ``None`` of ordinary prompts
 
     @property
     def jobs(self) -> list[Job]:
@@ -223,21 +207,13 @@ def scenes_of(plan: Plan, memorized: MemorizedImages) -> list[Scene]:
 
 @dataclass
 class Steps:
-    """Progress of a step that is taken once per method and scenario, told as one step.
+    """Progress of a step that is taken once per method and scenario, told as one step."""
 
-    Attributes:
-        name: of the step.
-        total: images of all methods.
-        progress: called for all of them.
-        before: images of the parts that are done.
-        here: images of the one under way.
-    """
-
-    name: str
-    total: int
-    progress: Progress
-    before: int = 0
-    here: int = 0
+    name: str  #: of the step
+    total: int  #: images of all methods
+    progress: Progress  #: called for all of them
+    before: int = 0  #: images of the parts that are done
+    here: int = 0  #: images of the one under way
 
     def part(self, step: str, done: int, total: int) -> None:
         """Take note of a part's own progress."""
@@ -259,9 +235,6 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
 
     Prompts whose memorized images are not at hand, and prompts for which nothing was found, are
     left out of both numbers.
-
-    Raises:
-        VisleakError: nothing was found for any prompt.
     """
     source, alignment = plan.judges.source, plan.judges.alignment
     if source is None or alignment is None:

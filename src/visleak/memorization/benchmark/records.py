@@ -26,55 +26,33 @@ NONE: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A number with a method less the same number without any, of the same prompts and noises.
+    """A number with a method less the same number without any, of the same prompts and noises."""
 
-    Attributes:
-        value: their difference; below 0 the method lowers the number.
-        low, high: ends of its 95 % interval.
-        p: of the paired test by groups, see
-            :func:`visleak.memorization.benchmark.statistics.swap_test`.
-        p_holm: the same, corrected for the number of settings that were tested (Holm 1979).
-    """
-
-    value: float
-    low: float
+    value: float  #: their difference; below 0 the method lowers the number
+    low: float  #: (low, high) ends of its 95 % interval
     high: float
+    #: of the paired test by groups, see :func:`visleak.memorization.benchmark.statistics.swap_test`
     p: float
-    p_holm: float
+    p_holm: float  #: the same, corrected for the number of settings that were tested (Holm 1979)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One number about the images of a method.
+    """One number about the images of a method."""
 
-    Attributes:
-        scenario: ``trigger`` or ``general``.
-        name: of :data:`visleak.memorization.benchmark.records.SCORES`.
-        interval: the number, with its interval.
-        change: against no mitigation; ``None`` of none itself.
-    """
-
-    scenario: str
-    name: str
-    interval: GroupInterval
-    change: Change | None
+    scenario: str  #: ``trigger`` or ``general``
+    name: str  #: of :data:`visleak.memorization.benchmark.records.SCORES`
+    interval: GroupInterval  #: the number, with its interval
+    change: Change | None  #: against no mitigation; ``None`` of none itself
 
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far the images of the trigger prompts are, as a set, from a set of real ones.
+    """How far the images of the trigger prompts are, as a set, from a set of real ones."""
 
-    Attributes:
-        frechet: FID (Heusel et al. 2017), biased upwards by few images.
-        kernel: the unbiased kernel distance (Binkowski et al. 2018), which may be below 0.
-        kernel_low, kernel_high: ends of its 95 % interval.
-        images: generated ones.
-        against: real ones.
-    """
-
-    frechet: float
-    kernel: float
-    kernel_low: float
+    frechet: float  #: FID (Heusel et al. 2017), biased upwards by few images
+    kernel: float  #: the unbiased kernel distance (Binkowski et al. 2018), which may be below 0
+    kernel_low: float  #: (kernel_low, kernel_high) ends of its 95 % interval
     kernel_high: float
     images: int
     against: int
@@ -82,23 +60,15 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class MethodRow:
-    """A method with one setting: a row of the tables.
+    """A method with one setting: a row of the tables."""
 
-    Attributes:
-        method, setting, strength: as in ``Mitigation``; strength is NaN of none.
-        about: all that its images depend on, as plain data.
-        scores: of both scenarios.
-        distance: to the set of real images; ``None`` where none was given.
-        seconds: mean time an image took to make, by scenario.
-    """
-
-    method: str
+    method: str  #: (method, setting, strength) as in ``Mitigation``; strength is NaN of none
     setting: str
     strength: float
-    about: dict[str, Any]
+    about: dict[str, Any]  #: all that its images depend on, as plain data
     scores: tuple[Score, ...]
-    distance: Distance | None
-    seconds: dict[str, float]
+    distance: Distance | None  #: to the set of real images; ``None`` where none was given
+    seconds: dict[str, float]  #: mean time an image took to make, by scenario
 
     def score(self, scenario: str, name: str) -> Score | None:
         """Return one of the numbers; ``None`` where it was not measured."""
@@ -120,15 +90,10 @@ class MethodRow:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A method with its options, whose strengths make one trade-off curve.
-
-    Attributes:
-        method: its name.
-        variant: options that are not the default, as settings print them; else empty.
-    """
+    """A method with its options, whose strengths make one trade-off curve."""
 
     method: str
-    variant: str = ""
+    variant: str = ""  #: options that are not the default, as settings print them; else empty
 
 
 def variant_of(setting: str) -> str:
@@ -142,56 +107,37 @@ def variant_of(setting: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What all strengths of a method reach together.
+    """What all strengths of a method reach together."""
 
-    Attributes:
-        line: the method with its options.
-        name: ``clip`` or ``aesthetic``: what is to stay up while similarity falls.
-        volume: share of the ideal area that is covered, see
-            :func:`visleak.memorization.benchmark.statistics.share_of_ideal`, with its interval.
-        settings: how many strengths.
-    """
-
-    line: Line
-    name: str
+    line: Line  #: the method with its options
+    name: str  #: ``clip`` or ``aesthetic``: what is to stay up while similarity falls
+    #: share of the ideal area that is covered, see
+    #: :func:`visleak.memorization.benchmark.statistics.share_of_ideal`, with its interval
     volume: GroupInterval
-    settings: int
+    settings: int  #: how many strengths
 
 
 @dataclass(frozen=True, slots=True)
 class ReferencePoint:
-    """What a search for the prompts would have shown instead (Hong et al. 2024, appendix D).
-
-    Attributes:
-        source: that was asked.
-        count: images asked for a prompt, of which the one with the best CLIP score is kept.
-        similarity: of the kept ones to the memorized images.
-        clip: score of the kept ones.
-        about: of the source, as plain data.
-    """
+    """What a search for the prompts would have shown instead (Hong et al. 2024, appendix D)."""
 
     source: str
-    count: int
-    similarity: GroupInterval
-    clip: GroupInterval
-    about: dict[str, Any]
+    count: int  #: images asked for a prompt, of which the one with the best CLIP score is kept
+    similarity: GroupInterval  #: of the kept ones to the memorized images
+    clip: GroupInterval  #: score of the kept ones
+    about: dict[str, Any]  #: of the source, as plain data
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What a judge says of images that reproduce none of the images they are compared with.
+    """What a judge says of images that reproduce none of the images they are compared with."""
 
-    Attributes:
-        source: whose images: ``trigger``, those of trigger prompts, each compared with the
-            memorized images of a prompt of another group; ``general``, those of general prompts,
-            each compared with the memorized images of a trigger prompt.
-        images: how many.
-        top1, top3, share: as in the tables, without mitigation.
-    """
-
+    #: whose images: ``trigger``, those of trigger prompts, each compared with the memorized images
+    #: of a prompt of another group; ``general``, those of general prompts, each compared with the
+    #: memorized images of a trigger prompt
     source: str
     images: int
-    top1: GroupInterval
+    top1: GroupInterval  #: (top1, top3, share) as in the tables, without mitigation
     top3: GroupInterval
     share: GroupInterval
 
@@ -203,54 +149,34 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list of prompts that images were made of.
+    """A list of prompts that images were made of."""
 
-    Attributes:
-        origin: file and format.
-        prompts: how many.
-        groups: of prompts that share memorized images.
-        effective: as many groups of one size would say as much.
-        images: a prompt.
-        referenced: prompts whose memorized images were at hand; 0 of general prompts.
-        digest: of the texts, in their order.
-    """
-
-    origin: str
+    origin: str  #: file and format
     prompts: int
-    groups: int
-    effective: float
+    groups: int  #: of prompts that share memorized images
+    effective: float  #: as many groups of one size would say as much
     images: int
-    referenced: int
-    digest: str
+    referenced: int  #: prompts whose memorized images were at hand; 0 of general prompts
+    digest: str  #: of the texts, in their order
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Several mitigations, side by side.
+    """Several mitigations, side by side."""
 
-    Attributes:
-        folder: with ``benchmark.json``, tables, figures and the images.
-        about: model, sampling, seed, similarity, alignment, aesthetic head, features of distances
-            and choices, as plain data.
-        triggers: the trigger prompts.
-        general: the ordinary ones; ``None`` without.
-        rows: none first, then in the order asked for.
-        curves: by method and what stays up.
-        reference: the reference performance; ``None`` where no source was asked.
-        notes: what a reader has to know beside.
-        key: of everything that was asked; equal keys are equal requests.
-        floor: of the similarity; ``None`` where there are no other images to compare with.
-    """
-
-    folder: Path
+    folder: Path  #: with ``benchmark.json``, tables, figures and the images
+    #: model, sampling, seed, similarity, alignment, aesthetic head, features of distances and
+    #: choices, as plain data
     about: dict[str, Any]
     triggers: Listed
-    general: Listed | None
-    rows: tuple[MethodRow, ...]
-    curves: tuple[Curve, ...]
+    general: Listed | None  #: the ordinary ones; ``None`` without
+    rows: tuple[MethodRow, ...]  #: none first, then in the order asked for
+    curves: tuple[Curve, ...]  #: by method and what stays up
+    #: the reference performance; ``None`` where no source was asked
     reference: ReferencePoint | None
-    notes: tuple[str, ...]
-    key: str
+    notes: tuple[str, ...]  #: what a reader has to know beside
+    key: str  #: of everything that was asked; equal keys are equal requests
+    #: of the similarity; ``None`` where there are no other images to compare with
     floor: Floor | None = None
 
     @property
@@ -271,21 +197,13 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A number about images.
+    """A number about images."""
 
-    Attributes:
-        short: its heading.
-        words: what it is, in a sentence.
-        rising: larger is better.
-        places: decimal places that are shown.
-        least, most: that it can be.
-    """
-
-    short: str
-    words: str
-    rising: bool
-    places: int = 3
-    least: float = -1.0
+    short: str  #: its heading
+    words: str  #: what it is, in a sentence
+    rising: bool  #: larger is better
+    places: int = 3  #: decimal places that are shown
+    least: float = -1.0  #: (least, most) that it can be
     most: float = 1.0
 
 
@@ -313,9 +231,6 @@ SCORES: Final[Mapping[str, Column]] = MappingProxyType(
 
 def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
     """Return scenario and name of the numbers of tables 3 and 5, in the paper's order.
-
-    Args:
-        deviation: as of ``BenchmarkSettings``; the paper does not say which its own is.
 
     >>> [name for scenario, name in shown_columns("images") if scenario == "general"]
     ['clip', 'aesthetic', 'aesthetic_std_images']

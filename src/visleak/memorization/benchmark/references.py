@@ -26,15 +26,10 @@ _KEYS: Final = ("prompt", "source")
 
 @dataclass(frozen=True)
 class References:
-    """The memorized images of trigger prompts.
+    """The memorized images of trigger prompts."""
 
-    Attributes:
-        files: by prompt, in their order; empty where none is at hand.
-        notes: what a reader has to know, a line each.
-    """
-
-    files: tuple[tuple[Path, ...], ...]
-    notes: tuple[str, ...] = ()
+    files: tuple[tuple[Path, ...], ...]  #: by prompt, in their order; empty where none is at hand
+    notes: tuple[str, ...] = ()  #: what a reader has to know, a line each
 
     @property
     def known(self) -> int:
@@ -130,8 +125,6 @@ def _notes(found: Sequence[tuple[Path, ...]], named: _Named | None) -> Iterator[
 
 
 class _Named:
-    """Images of a folder by their names."""
-
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
             raise UsageError(f"references {folder} is not a folder")
@@ -148,11 +141,7 @@ class _Named:
                     self._stem.setdefault(key, []).append(path)
 
     def files(self, source: str) -> tuple[Path, ...]:
-        """Return the file of a source, or nothing.
-
-        Raises:
-            UsageError: several files have that name.
-        """
+        """Return the file of a source, or nothing."""
         part = last_part(source)
         for key, names in (
             (source, self._whole),
@@ -229,23 +218,14 @@ def _held(
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A memorized image that was read.
+    """A memorized image that was read."""
 
-    Attributes:
-        digest: of its file's bytes, hexadecimal.
-        pixels: (height, width, 3).
-    """
-
-    digest: str
-    pixels: Bytes8
+    digest: str  #: of its file's bytes, hexadecimal
+    pixels: Bytes8  #: (height, width, 3)
 
 
 def read_reference(path: Path) -> Reference:
-    """Return a memorized image.
-
-    Raises:
-        VisleakError: it cannot be read.
-    """
+    """Return a memorized image."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -53,12 +53,7 @@ MOST: Final = 200
 def shuffled(groups: Int64, known: Sequence[int]) -> list[tuple[int, int]]:
     """Return pairs of prompts of different groups: one with images, one with memorized ones.
 
-    Args:
-        groups: of the trigger prompts.
-        known: prompts whose memorized images are at hand.
-
-    Returns:
-        At most :data:`MOST` pairs, each first prompt once; empty where all are of one group.
+    Returns at most :data:`MOST` pairs, each first prompt once; empty where all are of one group.
 
     >>> sorted(shuffled(np.array([0, 1]), [0, 1]))
     [(0, 1), (1, 0)]
@@ -82,14 +77,6 @@ def floor_of(
 
     Of the trigger prompts, each compared with the memorized images of a prompt of another group;
     where all are of one group, of the general prompts.
-
-    Args:
-        scenes: that of the trigger prompts first.
-        base: what was measured without mitigation, by scenario.
-        measuring: measures similarities.
-
-    Returns:
-        ``None`` where there is one group only and no general prompt.
     """
     trigger = scenes[0]
     memorized = trigger.memorized
@@ -186,8 +173,6 @@ def read_benchmark(folder: str | os.PathLike[str]) -> Benchmark:
 
 @dataclass(frozen=True)
 class _Run:
-    """A benchmark under way."""
-
     plan: Plan
     folder: RunFolder
     memorized: MemorizedImages
@@ -240,7 +225,6 @@ class _Run:
         }
 
     def _announce(self, scenes: Sequence[Scene]) -> None:
-        """Say what the run costs, before it begins."""
         total = sum(scene.count for scene in scenes) * len(self.plan.mitigations)
         calls = calls_of(total, self.plan.settings.sampling)
         self.say(
@@ -255,7 +239,6 @@ class _Run:
         scenes: Sequence[Scene],
         makers: Mapping[tuple[int, str], Maker],
     ) -> dict[tuple[int, str], list[Stored]]:
-        """Return the images of every method and scenario."""
         plan = self.plan
         total = sum(scene.count for scene in scenes) * len(plan.mitigations)
         steps = Steps(MAKING, total, self.progress)
@@ -280,7 +263,6 @@ class _Run:
         scenes: Sequence[Scene],
         made: Mapping[tuple[int, str], list[Stored]],
     ) -> list[Entry]:
-        """Return what was measured of every method."""
         plan = self.plan
         judges = (plan.judges.alignment, plan.judges.aesthetic)
         many = sum(each is not None for each in judges)
@@ -320,7 +302,6 @@ class _Run:
         return floor_of(scenes, base.measured, measuring)
 
     def _text(self, mitigation: Mitigation, job: Job) -> str:
-        """Return what the CLIP score of an image is against."""
         if self.plan.settings.clip_text == "original":
             return job.prompt
         return mitigation.prompt_of(job, self.plan.model)
@@ -336,7 +317,6 @@ class _Run:
         return real.distance(digests, groups, images.pixels, values, self.folder.path)
 
     def _notes(self) -> tuple[str, ...]:
-        """Return what must be known of the lists of prompts and of methods left out."""
         plan = self.plan
         general = () if plan.general is None else plan.general.notes
         return (*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes)

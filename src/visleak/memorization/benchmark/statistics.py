@@ -69,21 +69,14 @@ def deviation_of_parts(parts: Float64) -> Float64:
 def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number: Number) -> float:
     """Return how likely so large a change is by chance, two-sided.
 
+    ``without``, ``with_it``: (prompts, parts): what a prompt adds to the number, see ``number``;
+    ``groups``: (prompts,); returns in (0, 1]: 1 where nothing changed. With g groups it is at least
+    2 / 2^g.
+
     If a method did nothing, either of the two results of a group of prompts could as well be that
     with it: the two are swapped, group by group, and the change of the number is computed again.
     For a mean this flips the signs of the groups' summed differences. Exact for up to 12 groups;
     of more, 9,999 swaps are drawn and the one seen counts as one more of them.
-
-    Args:
-        without, with_it: (prompts, parts): what a prompt adds to the number, see ``number``.
-        groups: (prompts,).
-        number: makes the number of summed parts.
-
-    Returns:
-        In (0, 1]: 1 where nothing changed. With g groups it is at least 2 / 2^g.
-
-    Raises:
-        UsageError: shapes that do not fit.
 
     Source: Fisher 1935, "The design of experiments", section 21; Phipson & Smyth 2010,
     "Permutation P-values should never be zero".
@@ -175,29 +168,21 @@ def bounded(
 
 @dataclass(frozen=True)
 class Deviation:
-    """A standard deviation of rows of values, with what each row does to it.
+    """A standard deviation of rows of values, with what each row does to it."""
 
-    Attributes:
-        value: the deviation; NaN of fewer than two values.
-        moved: (prompts,): its linear part, of mean 0. The jackknife of a deviation is that of the
-            mean of this, but for terms of second order (Efron 1982, "The jackknife, the bootstrap
-            and other resampling plans", chapter 6).
-        parts: (prompts, parts): what each row adds to the sums that it is made of.
-        number: makes it of these sums.
-    """
-
-    value: float
+    value: float  #: the deviation; NaN of fewer than two values
+    #: (prompts,): its linear part, of mean 0. The jackknife of a deviation is that of the mean of
+    #: this, but for terms of second order (Efron 1982, "The jackknife, the bootstrap and other
+    #: resampling plans", chapter 6)
     moved: Float64
-    parts: Float64
-    number: Number
+    parts: Float64  #: (prompts, parts): what each row adds to the sums that it is made of
+    number: Number  #: makes it of these sums
 
 
 def whole_deviation(table: Float64, centre: float = 0.0) -> Deviation:
     """Return the sample deviation of all values, whichever row they stand in.
 
-    Args:
-        table: (prompts, values), finite.
-        centre: subtracted before squares are summed; some number near the mean.
+    ``table``: (prompts, values), finite.
 
     >>> round(whole_deviation(np.array([[1.0], [2.0], [3.0]])).value, 6)
     1.0
@@ -213,8 +198,7 @@ def whole_deviation(table: Float64, centre: float = 0.0) -> Deviation:
 def inner_deviation(table: Float64) -> Deviation:
     """Return the deviation within rows: the root of the mean of their sample variances.
 
-    Args:
-        table: (prompts, values), finite, of two values a row or more.
+    ``table``: (prompts, values), finite, of two values a row or more.
 
     >>> round(inner_deviation(np.array([[1.0, 3.0], [5.0, 5.0]])).value, 6)
     1.0
@@ -273,16 +257,9 @@ def hypervolume(
 ) -> float:
     """Return the area covered by points of which one number is to fall and one to rise, exactly.
 
-    Args:
-        falling: (n,): smaller is better, such as similarity.
-        rising: (n,): larger is better, such as alignment.
-        reference: the worst corner: points that are not better than it in both cover nothing.
-
-    Returns:
-        0 or more; 0 of no points.
-
-    Raises:
-        UsageError: columns of different lengths, or a value is not a finite number.
+    ``falling``: (n,): smaller is better, such as similarity; ``rising``: (n,): larger is better,
+    such as alignment; ``reference``: the worst corner: points that are not better than it in both
+    cover nothing.
 
     >>> hypervolume([0.5, 0.25], [1.0, 0.5], (1.0, 0.0))
     0.625
@@ -309,16 +286,11 @@ def share_of_ideal(
 ) -> float:
     """Return the hypervolume by that of an ideal method: similarity 0 at the base's alignment.
 
+    ``falling``, ``rising``: (n,): of the settings of one method; returns 0 for a method that lowers
+    nothing; NaN where the base has no similarity or no alignment above 0 to speak of.
+
     The reference point is (base similarity, 0), so that this compares over models and scores. It
     may pass 1 where a method raises alignment above the base's.
-
-    Args:
-        falling, rising: (n,): of the settings of one method.
-        base: the same two numbers without mitigation.
-
-    Returns:
-        0 for a method that lowers nothing; NaN where the base has no similarity or no alignment
-        above 0 to speak of.
 
     >>> share_of_ideal([0.25], [0.3], (0.5, 0.3)), share_of_ideal([0.6], [0.3], (0.5, 0.3))
     (0.5, 0.0)
@@ -336,50 +308,31 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of the images of one method in one scenario, (prompts, images) each.
+    """What was measured of the images of one method in one scenario, (prompts, images) each."""
 
-    Attributes:
-        similarity: to the memorized images; NaN of prompts that have none at hand.
-        clip, aesthetic: NaN where there is no such model.
-        seconds: that an image took to make.
-        digests: of the images.
-    """
-
-    similarity: Float64
-    clip: Float64
+    similarity: Float64  #: to the memorized images; NaN of prompts that have none at hand
+    clip: Float64  #: (clip, aesthetic) NaN where there is no such model
     aesthetic: Float64
-    seconds: Float64
-    digests: tuple[tuple[str, ...], ...]
+    seconds: Float64  #: that an image took to make
+    digests: tuple[tuple[str, ...], ...]  #: of the images
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A method with all that was measured of it.
+    """A method with all that was measured of it."""
 
-    Attributes:
-        method, setting, strength, about: as in ``Mitigation``.
-        measured: by scenario.
-        distance: of its trigger images to real ones.
-    """
-
-    method: str
+    method: str  #: (method, setting, strength, about) as in ``Mitigation``
     setting: str
     strength: float
     about: dict[str, Any]
-    measured: Mapping[str, Measured]
-    distance: Distance | None = None
+    measured: Mapping[str, Measured]  #: by scenario
+    distance: Distance | None = None  #: of its trigger images to real ones
 
 
 def rows_of(
     entries: Sequence[Entry], groups: Mapping[str, Int64], least: float = -1.0
 ) -> tuple[MethodRow, ...]:
-    """Return a row per method; the first entry is none, which the others are compared with.
-
-    Args:
-        entries: all of the same prompts and noises.
-        groups: of the prompts, by scenario.
-        least: similarity that there can be.
-    """
+    """Return a row per method; the first entry is none, which the others are compared with."""
     base = entries[0]
     rows = []
     for entry in entries:
@@ -432,7 +385,6 @@ def _corrected(rows: Sequence[MethodRow]) -> tuple[MethodRow, ...]:
 def _scores(
     scenario: str, measured: Measured, before: Measured | None, groups: Int64, least: float
 ) -> list[Score]:
-    """Return every number of a scenario that can be had."""
     values = by_prompt(measured)
     base = None if before is None else by_prompt(before)
     scores = []
@@ -453,7 +405,6 @@ def _scores(
 def _deviations(
     scenario: str, table: Float64, before: Float64 | None, groups: Int64
 ) -> Iterator[Score]:
-    """Yield the deviations of the aesthetic score that can be had, and their changes."""
     prompts, images = table.shape
     # squares are summed around what both have nearly in common, or they would swallow the spread
     centre = float(table.mean() if before is None else before.mean())
@@ -520,12 +471,7 @@ def _changed(found: GroupInterval, p: float) -> Change:
 
 
 def curves_of(entries: Sequence[Entry], groups: Int64) -> tuple[Curve, ...]:
-    """Return what each method's settings cover together, against alignment and aesthetic score.
-
-    Args:
-        entries: none first.
-        groups: of the trigger prompts.
-    """
+    """Return what each method's settings cover together, against alignment and aesthetic score."""
     tables = [by_prompt(each.measured[TRIGGER]) for each in entries]
     known = np.isfinite(tables[0].get("top1", np.full(len(groups), np.nan)))
     curves = []

@@ -16,11 +16,7 @@ METHODS: Final = ("gradient", "leave-one-out")
 
 
 def attribution(score: TriggerScore, prompt: str, method: str = "gradient") -> Attribution:
-    """Return what each token of a prompt has to do with its D, by one of :data:`METHODS`.
-
-    Raises:
-        UsageError: there is no such method, or the model cannot do it.
-    """
+    """Return what each token of a prompt has to do with its D, by one of :data:`METHODS`."""
     if method == "gradient":
         return token_significance(score, prompt)
     if method == "leave-one-out":
@@ -99,11 +95,6 @@ def _begins(model: TokenModel, rows: int) -> int:
 
 
 def _with_tokens(score: TriggerScore) -> TokenModel:
-    """Return the model of a score, whose prompts can be taken apart.
-
-    Raises:
-        UsageError: they cannot.
-    """
     if not hasattr(score.model, "token_ids"):
         raise UsageError(
             f"prompts of {score.model.name} cannot be taken apart into tokens; attribute by"

@@ -37,16 +37,7 @@ def scored(
     known: Mapping[str, Float64] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Scores, Throughput]:
-    """Return the scores of prompts, and what they cost.
-
-    Args:
-        score: how.
-        texts: the prompts, none twice.
-        folder: scores are kept in a file of it, which :func:`forget` removes.
-        key: of what the scores depend on, but for the prompts.
-        known: squared scores by prompt, (noises,), that need not be made again.
-        progress: called with how many prompts are done.
-    """
+    """Return the scores of prompts, and what they cost."""
     squared = {text: row for text, row in (known or {}).items() if text in set(texts)}
     wanted = [text for text in texts if text not in squared]
     cost = np.zeros(2)

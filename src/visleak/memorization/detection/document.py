@@ -68,10 +68,7 @@ BETWEEN: Final = 0.09
 def scores_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, bytes]:
     """Return the distribution of D by kind of prompt as SVG and PNG.
 
-    Args:
-        result: what was found.
-        listing: its prompts.
-        d: (n,), their D.
+    ``d``: (n,), their D.
     """
     kinds = np.array(listing.kinds)
     shown = [spread.kind for spread in result.spreads]
@@ -116,7 +113,6 @@ def scores_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, 
 
 
 def _edges(axes: Any, d: Float64) -> Float64:
-    """Return the ends of the bars, and set the axis up for them."""
     positive = d[d > 0]
     if len(positive) and float(positive.max()) > WIDE * float(np.quantile(positive, 0.01)):
         axes.set_xscale("log")

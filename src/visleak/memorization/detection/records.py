@@ -25,89 +25,61 @@ GENERAL: Final = "general"
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with its 95 % interval; NaN where it is not known.
-
-    Attributes:
-        value: the figure.
-        low, high: ends of its interval.
-    """
+    """A figure with its 95 % interval; NaN where it is not known."""
 
     value: float
-    low: float
+    low: float  #: (low, high) ends of its interval
     high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Separation:
-    """How well D tells two kinds of prompts apart. Larger figures are better, all in [0, 1].
+    """How well D tells two kinds of prompts apart. Larger figures are better, all in [0, 1]."""
 
-    Attributes:
-        by: ``labels``, memorized prompts against others; ``lists``, the list against the general
-            one, whatever its prompts are.
-        positives, negatives: prompts of either kind.
-        positive_groups, negative_groups: groups of shared images that they come from.
-        auc: chance that a positive has the larger D, ties counting half.
-        accuracy: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's
-            code): the mean of the accuracies on both kinds.
-        accuracy_at: the threshold that has it.
-        rate: the false-positive rate of the next two.
-        tpr_below: true-positive rate at the last false-positive rate *below* ``rate``, as in the
-            code of Wen et al. 2024.
-        tpr_within: the same at the last one that is not *above* ``rate``.
-    """
-
+    #: ``labels``, memorized prompts against others; ``lists``, the list against the general one,
+    #: whatever its prompts are
     by: str
-    positives: int
+    positives: int  #: (positives, negatives) prompts of either kind
     negatives: int
+    #: (positive_groups, negative_groups) groups of shared images that they come from
     positive_groups: int
     negative_groups: int
-    auc: Estimate
+    auc: Estimate  #: chance that a positive has the larger D, ties counting half
+    #: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's code): the mean
+    #: of the accuracies on both kinds
     accuracy: Estimate
-    accuracy_at: float
-    rate: float
+    accuracy_at: float  #: the threshold that has it
+    rate: float  #: the false-positive rate of the next two
+    #: true-positive rate at the last false-positive rate *below* ``rate``, as in the code of Wen et
+    #: al. 2024
     tpr_below: Estimate
-    tpr_within: Estimate
+    tpr_within: Estimate  #: the same at the last one that is not *above* ``rate``
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A threshold of D, and what is known of its false alarms. Belongs to one model and settings.
+    """A threshold of D, and its false alarms. Belongs to one model and settings."""
 
-    Attributes:
-        value: prompts with D at or above it are reached.
-        rule: ``given`` by the user; ``observed``, at most ``rate`` of the ordinary prompts reach
-            it; ``bounded``, ``upper`` is at most ``rate``.
-        rate: share of false alarms that was asked for; ``None`` where it was given.
-        negatives: ordinary prompts it was set or tried on; 0 where there were none.
-        alarms: how many of them reach it.
-        upper: one-sided 95 % upper bound of the share of such prompts that reach it.
-        supported: there are enough ordinary prompts for ``rate``; otherwise it lies above all.
-    """
-
-    value: float
+    value: float  #: prompts with D at or above it are reached
+    #: ``given`` by the user; ``observed``, at most ``rate`` of the ordinary prompts reach it;
+    #: ``bounded``, ``upper`` is at most ``rate``
     rule: str
-    rate: float | None
-    negatives: int
-    alarms: int
-    upper: float
+    rate: float | None  #: share of false alarms that was asked for; ``None`` where it was given
+    negatives: int  #: ordinary prompts it was set or tried on; 0 where there were none
+    alarms: int  #: how many of them reach it
+    upper: float  #: one-sided 95 % upper bound of the share of such prompts that reach it
+    #: there are enough ordinary prompts for ``rate``; otherwise it lies above all
     supported: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What the scores cost.
+    """What the scores cost."""
 
-    Attributes:
-        prompts: that were passed through the model.
-        passes: rows that went through the network.
-        seconds: that this took, text encoder included.
-        reused: prompts whose scores were there already.
-    """
-
-    prompts: int
-    passes: int
-    seconds: float
-    reused: int = 0
+    prompts: int  #: that were passed through the model
+    passes: int  #: rows that went through the network
+    seconds: float  #: that this took, text encoder included
+    reused: int = 0  #: prompts whose scores were there already
 
     @property
     def prompts_per_second(self) -> float:
@@ -122,17 +94,11 @@ class Throughput:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How D is distributed over some prompts.
+    """How D is distributed over some prompts."""
 
-    Attributes:
-        kind: ``memorized``, ``not memorized``, ``prompts`` (nothing known) or ``general``.
-        count: prompts.
-        least, median, p95, most: of D.
-    """
-
-    kind: str
+    kind: str  #: ``memorized``, ``not memorized``, ``prompts`` (nothing known) or ``general``
     count: int
-    least: float
+    least: float  #: (least, median, p95, most) of D
     median: float
     p95: float
     most: float
@@ -140,85 +106,52 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A prompt of the list.
-
-    Attributes:
-        prompt: the text.
-        d: its D, by the norm of the settings.
-        label: whether it is known to be memorized.
-    """
+    """A prompt of the list."""
 
     prompt: str
-    d: float
-    label: bool | None
+    d: float  #: its D, by the norm of the settings
+    label: bool | None  #: whether it is known to be memorized
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """How much each token of a prompt has to do with its D.
-
-    Attributes:
-        prompt: the text.
-        method: ``gradient`` (Wen et al. 2024, section 4.1) or ``leave-one-out``.
-        d: L2 score of the prompt.
-        tokens: texts; words for ``leave-one-out``.
-        values: of ``gradient``, norms, 0 or more; of ``leave-one-out``, what D loses without the
-            word, below 0 where it gains.
-        rest: the norm over all positions after the last token (end, padding, and all of a second
-            text encoder, as in Stable Diffusion 3); ``None`` for ``leave-one-out``.
-    """
+    """How much each token of a prompt has to do with its D."""
 
     prompt: str
-    method: str
-    d: float
-    tokens: tuple[str, ...]
+    method: str  #: ``gradient`` (Wen et al. 2024, section 4.1) or ``leave-one-out``
+    d: float  #: L2 score of the prompt
+    tokens: tuple[str, ...]  #: texts; words for ``leave-one-out``
+    #: of ``gradient``, norms, 0 or more; of ``leave-one-out``, what D loses without the word, below
+    #: 0 where it gains
     values: tuple[float, ...]
+    #: the norm over all positions after the last token (end, padding, and all of a second text
+    #: encoder, as in Stable Diffusion 3); ``None`` for ``leave-one-out``
     rest: float | None = None
 
 
 @dataclass(frozen=True)
 class Detection:
-    """D of prompts by one model.
+    """D of prompts by one model."""
 
-    Attributes:
-        key: of all that the result depends on.
-        scores_key: of all that the scores depend on.
-        settings: what D is made of, as plain data.
-        timestep: that the network was asked at.
-        model: what the model is, as plain data.
-        origin, general_origin: the files; empty where there is none.
-        prompts, general: how many prompts there are in either list.
-        reached: prompts of the list that reach the threshold; 0 without one.
-        known: of the list, how many are labelled memorized.
-        known_reached: how many of these reach the threshold.
-        threshold: if there is one.
-        separation: if there are prompts of two kinds.
-        spreads: one per kind of prompts.
-        top: the prompts of the list with the largest D, largest first.
-        tokens: of the first prompts, if asked for.
-        throughput: what it cost.
-        notes: what a reader must know, a line each.
-    """
-
-    key: str
-    scores_key: str
-    settings: dict[str, Any]
-    timestep: float
-    model: dict[str, Any]
-    origin: str
+    key: str  #: of all that the result depends on
+    scores_key: str  #: of all that the scores depend on
+    settings: dict[str, Any]  #: what D is made of, as plain data
+    timestep: float  #: that the network was asked at
+    model: dict[str, Any]  #: what the model is, as plain data
+    origin: str  #: (origin, general_origin) the files; empty where there is none
     general_origin: str
-    prompts: int
+    prompts: int  #: (prompts, general) how many prompts there are in either list
     general: int
-    reached: int
-    known: int
-    known_reached: int
+    reached: int  #: prompts of the list that reach the threshold; 0 without one
+    known: int  #: of the list, how many are labelled memorized
+    known_reached: int  #: how many of these reach the threshold
     threshold: Threshold | None
-    separation: Separation | None
-    spreads: tuple[Spread, ...]
-    top: tuple[Ranked, ...]
-    tokens: tuple[Attribution, ...]
+    separation: Separation | None  #: if there are prompts of two kinds
+    spreads: tuple[Spread, ...]  #: one per kind of prompts
+    top: tuple[Ranked, ...]  #: the prompts of the list with the largest D, largest first
+    tokens: tuple[Attribution, ...]  #: of the first prompts, if asked for
     throughput: Throughput
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  #: what a reader must know, a line each
 
 
 Int64 = npt.NDArray[np.int64]
@@ -227,23 +160,14 @@ Bool = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Listing:
-    """Prompts of both lists, first the list, then the general ones.
+    """Prompts of both lists, first the list, then the general ones."""
 
-    Attributes:
-        texts: the prompts, none twice.
-        labels: whether each is known to be memorized; ``None`` if unknown.
-        sources: memorized images of each prompt, often none.
-        general: (n,), whether a prompt is from the general list.
-        groups: (n,), number of the group of shared images.
-        notes: what was left out, a line each.
-    """
-
-    texts: tuple[str, ...]
-    labels: tuple[bool | None, ...]
-    sources: tuple[tuple[str, ...], ...]
-    general: Bool
-    groups: Int64
-    notes: tuple[str, ...] = ()
+    texts: tuple[str, ...]  #: the prompts, none twice
+    labels: tuple[bool | None, ...]  #: whether each is known to be memorized; ``None`` if unknown
+    sources: tuple[tuple[str, ...], ...]  #: memorized images of each prompt, often none
+    general: Bool  #: (n,), whether a prompt is from the general list
+    groups: Int64  #: (n,), number of the group of shared images
+    notes: tuple[str, ...] = ()  #: what was left out, a line each
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -282,9 +206,6 @@ def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
     """Return both lists as one.
 
     A prompt that is in both is taken from the list alone, and this is said.
-
-    Raises:
-        UsageError: the list is empty, or the general one holds memorized prompts or no other ones.
     """
     if not len(prompts):
         raise UsageError(f"prompts {prompts.origin or 'of the list'}: there is none to score")

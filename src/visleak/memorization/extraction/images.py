@@ -42,19 +42,12 @@ SIMILARITIES: Final = "similarities.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An image on disk.
-
-    Attributes:
-        prompt: that made it.
-        seed: of its noise.
-        digest: BLAKE2b-128 of the file's bytes, hexadecimal: the content digest of an audit.
-        seconds: its share of the time its batch took when it was made.
-    """
+    """An image on disk."""
 
     prompt: str
-    seed: int
-    digest: str
-    seconds: float
+    seed: int  #: of its noise
+    digest: str  #: BLAKE2b-128 of the file's bytes, hexadecimal: the content digest of an audit
+    seconds: float  #: its share of the time its batch took when it was made
 
     @property
     def path(self) -> str:
@@ -86,14 +79,7 @@ def _is_there(path: Path) -> bool:
 
 
 class ImageStore:
-    """A folder of generated images. A context manager.
-
-    Args:
-        folder: made if need be. Several processes may use it at once: who is first is kept.
-
-    Raises:
-        VisleakError: the folder cannot be made, or its index cannot be read.
-    """
+    """A folder of generated images. A context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -115,13 +101,7 @@ class ImageStore:
     ) -> None:
         """Keep a batch: its files first, then all of its entries at once.
 
-        Args:
-            keys, prompts, seeds: one per image.
-            pixels: (n, height, width, 3).
-            seconds: that these images took.
-
-        Raises:
-            VisleakError: the disk refuses.
+        ``pixels``: (n, height, width, 3).
         """
         digests = [self._written(each) for each in pixels]
         share = seconds / max(1, len(keys))
@@ -153,11 +133,7 @@ class ImageStore:
         return digest
 
     def pixels(self, digest: str) -> Bytes8:
-        """Return the pixels of an image, (height, width, 3).
-
-        Raises:
-            VisleakError: its file is not there, or is not what was written.
-        """
+        """Return the pixels of an image, (height, width, 3)."""
         path = self.folder / path_of(digest)
         try:
             data = path.read_bytes()
@@ -212,25 +188,17 @@ STEP: Final = "making images"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An image that is wanted.
-
-    Attributes:
-        prompt: its text.
-        seed: of its noise, and of whatever else is random about it.
-    """
+    """An image that is wanted."""
 
     prompt: str
-    seed: int
+    seed: int  #: of its noise, and of whatever else is random about it
 
 
 class Maker(Protocol):
-    """Makes images of jobs: by the model as it is, or with something done against replaying.
+    """Makes images of jobs: by the model as it is, or with something done against replaying."""
 
-    Attributes:
-        key: of all that its images depend on beside the model, the sampling, the prompt and the
-            seed; ``""`` is the model as it is.
-    """
-
+    #: of all that its images depend on beside the model, the sampling, the prompt and the seed;
+    #: ``""`` is the model as it is
     key: str
 
     def __call__(
@@ -353,11 +321,7 @@ def key_of_job(model: DiffusionModel, job: Job, sampling: Sampling, way: str = "
 def checked(
     pixels: npt.NDArray[np.uint8], jobs: Sequence[Job], model: DiffusionModel
 ) -> npt.NDArray[np.uint8]:
-    """Return what a model made, if it is one image per job.
-
-    Raises:
-        VisleakError: it is something else.
-    """
+    """Return what a model made, if it is one image per job."""
     good = pixels.ndim == 4 and pixels.shape[3] == 3 and pixels.dtype == np.uint8
     if not good or len(pixels) != len(jobs) or not pixels.size:
         raise VisleakError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.document import GENERATED, content, files
+from visleak.memorization.extraction.document import (
+    GENERATED,
+    Cluster,
+    Extraction,
+    content,
+    files,
+)
 from visleak.memorization.extraction.images import (
     ImageStore,
     Job,
@@ -23,7 +29,6 @@ from visleak.memorization.extraction.images import (
     key_of,
     seeds_of,
 )
-from visleak.memorization.extraction.records import Cluster, Extraction
 from visleak.memorization.extraction.similarity import (
     CopySimilarity,
     Group,
@@ -36,66 +41,7 @@ from visleak.memorization.settings import ExtractSettings, Sampling
 from visleak.pipeline.context import Progress, silent
 from visleak.storage import RunFolder
 
-
-def request_key(about: dict[str, Any], prompts: Sequence[str]) -> str:
-    """Return the key of a request; on which device it is carried out is not part of it."""
-    model, similarity = about["model"], about["similarity"]
-    asked = {name: value for name, value in about["settings"].items() if name != "rule"}
-    parts = (model["digest"], model["precision"], similarity["digest"])
-    d = [about["d"]] if "d" in about else []
-    return key_of("extract", 1, *parts, about["sampling"], asked, list(prompts), *d)
-
-
-def about_clusters(similarity: CopySimilarity, settings: ExtractSettings) -> dict[str, object]:
-    """Return how images are clustered, as plain data."""
-    return {
-        "similarity": {
-            "name": similarity.name,
-            "number": similarity.number,
-            "digest": similarity.digest,
-        },
-        "settings": {**settings.about(), "eps": eps_of(settings, similarity)},
-    }
-
-
-def eps_of(settings: ExtractSettings, similarity: CopySimilarity) -> float:
-    """Return the largest distance of neighbours: as asked, else the similarity's own.
-
-    Raises:
-        UsageError: none was given, and it has none.
-    """
-    eps = similarity.eps if settings.eps is None else settings.eps
-    if eps is None:
-        raise UsageError(
-            f"similarity {similarity.name} has no threshold of its own; give --eps, the largest"
-            " distance (1 - similarity) of images that are nearly the same"
-        )
-    return float(eps)
-
-
-def like_before(settings: ExtractSettings, before: Extraction) -> ExtractSettings:
-    """Return settings with the images and seeds that are there."""
-    known: Any = before.about["settings"]
-    found = replace(
-        settings,
-        images=int(known["images"]),
-        seed=int(known["seed"]),
-        paired=bool(known["paired"]),
-    )
-    found.refuse_small()
-    return found
-
-
-def sampling_of(before: Extraction) -> Sampling:
-    """Return how the images of an extraction were made."""
-    known: Any = before.about["sampling"]
-    return Sampling(int(known["steps"]), float(known["guidance"]))
-
-
 KIND = "visleak memorization extract"
-
-#: What the step is called.
-COMPARING = "comparing images of prompts"
 
 
 def extract(
@@ -141,23 +87,21 @@ def extract(
     if not texts:
         raise UsageError("there are no prompts to make images of; give at least one")
     measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
-    about = {
+    asked = {
         "model": about_model(model),
         "sampling": {"steps": sampling.steps, "guidance": float(sampling.guidance)},
-        **about_clusters(measure, settings),
         **({} if scores is None else {"d": scores.about(texts)}),
     }
-    key = request_key(about, texts)
-    run = RunFolder(folder, KIND)
-    found = run.reused(Extraction, key, force=force, keeps="and keeps its images", folder=run.path)
+    work = _Clustering(RunFolder(folder, KIND), measure, settings, texts, asked, sheets, progress)
+    path, keeps = work.run.path, "and keeps its images"
+    found = work.run.reused(Extraction, work.key, force=force, keeps=keeps, folder=path)
     if found is not None:
         return found
     # another result may be replaced, and its images may serve again
-    with run.claimed(), ImageStore(run.path) as store:
-        jobs = list(_jobs(texts, settings))
+    with work.run.claimed(), ImageStore(path) as store:
+        jobs = [Job(prompt, seed) for prompt in texts for seed in _seeds(prompt, settings)]
         made = images_of(store, model, jobs, sampling, progress=progress)
-        work = _Work(store, measure, settings, texts, made)
-        return work.finished(run, about, key, sampling, sheets=sheets, progress=progress)
+        return work.finished(store, made, sum(each.seconds for each in made))
 
 
 def reclustered(
@@ -189,25 +133,14 @@ def reclustered(
     measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
     before = read_extraction(run.path)
     with run.claimed(), ImageStore(run.path) as store:
-        settings = like_before(settings, before)
-        made = generated_of(run.path)
-        sampling = sampling_of(before)
-        about = {
-            "model": before.about["model"],
-            "sampling": before.about["sampling"],
-            **about_clusters(measure, settings),
-            **({"d": before.about["d"]} if "d" in before.about else {}),
-        }
-        work = _Work(store, measure, settings, before.prompts, made)
-        return work.finished(
-            run,
-            about,
-            request_key(about, before.prompts),
-            sampling,
-            sheets=sheets,
-            progress=progress,
-            seconds=before.generating_seconds,
-        )
+        known = before.about["settings"]
+        settings = replace(settings, **{name: known[name] for name in ("images", "seed", "paired")})
+        settings.refuse_small()
+        made = _generated(run.path)
+        other = ("similarity", "settings")
+        asked = {name: value for name, value in before.about.items() if name not in other}
+        work = _Clustering(run, measure, settings, before.prompts, asked, sheets, progress)
+        return work.finished(store, made, before.generating_seconds)
 
 
 def read_extraction(folder: str | os.PathLike[str]) -> Extraction:
@@ -220,12 +153,7 @@ def read_extraction(folder: str | os.PathLike[str]) -> Extraction:
     return RunFolder(folder, KIND).read(Extraction, folder=Path(folder))
 
 
-def generated_of(folder: Path) -> list[Stored]:
-    """Return all images of an extraction, by prompt and number.
-
-    Raises:
-        VisleakError: the table is missing or damaged.
-    """
+def _generated(folder: Path) -> list[Stored]:
     path = folder / GENERATED
     try:
         table = pq.read_table(path, columns=["prompt", "seed", "digest"])
@@ -236,90 +164,96 @@ def generated_of(folder: Path) -> list[Stored]:
     return [Stored(row["prompt"], row["seed"], row["digest"], 0.0) for row in table.to_pylist()]
 
 
-def _jobs(prompts: Sequence[str], settings: ExtractSettings) -> Iterator[Job]:
-    for prompt in prompts:
-        own = None if settings.paired else prompt
-        for seed in seeds_of(settings.seed, settings.images, own):
-            yield Job(prompt, seed)
+def _seeds(prompt: str, settings: ExtractSettings) -> list[int]:
+    return seeds_of(settings.seed, settings.images, None if settings.paired else prompt)
 
 
 @dataclass(frozen=True)
-class _Work:
-    """Images that are there, to be clustered."""
-
-    store: ImageStore
+class _Clustering:
+    run: RunFolder
     similarity: CopySimilarity
     settings: ExtractSettings
     prompts: tuple[str, ...]
-    made: Sequence[Stored]
+    asked: Mapping[str, Any]  #: model, sampling and D of the prompts
+    sheets: bool
+    progress: Progress
 
-    def finished(
-        self,
-        run: RunFolder,
-        about: dict[str, Any],
-        key: str,
-        sampling: Sampling,
-        *,
-        sheets: bool,
-        progress: Progress,
-        seconds: float | None = None,
-    ) -> Extraction:
-        """Cluster, write, and return the result."""
+    @property
+    def eps(self) -> float:
+        """The largest distance of neighbours: as asked, else the similarity's own."""
+        eps = self.similarity.eps if self.settings.eps is None else self.settings.eps
+        if eps is None:
+            raise UsageError(
+                f"similarity {self.similarity.name} has no threshold of its own; give --eps, the"
+                " largest distance (1 - similarity) of images that are nearly the same"
+            )
+        return float(eps)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Everything but the prompts, as plain data."""
+        used = {name: getattr(self.similarity, name) for name in ("name", "number", "digest")}
+        settings = {**self.settings.about(), "eps": self.eps}
+        return {**self.asked, "similarity": used, "settings": settings}
+
+    @property
+    def key(self) -> str:
+        """Key of the request; on which device it is carried out is not part of it."""
+        model, about = self.asked["model"], self.about
+        settings = {name: value for name, value in about["settings"].items() if name != "rule"}
+        parts = (model["digest"], model["precision"], self.similarity.digest)
+        d = [self.asked["d"]] if "d" in self.asked else []
+        sampling = self.asked["sampling"]
+        return key_of("extract", 1, *parts, sampling, settings, list(self.prompts), *d)
+
+    def finished(self, store: ImageStore, made: Sequence[Stored], seconds: float) -> Extraction:
+        """Cluster, write, and return the result; ``seconds`` went into making the images."""
         began = time.perf_counter()
         count = self.settings.images
         groups: list[list[Group]] = []
         for number in range(len(self.prompts)):
-            groups.append(self._groups(self.made[number * count : (number + 1) * count]))
-            progress(COMPARING, number + 1, len(self.prompts))
-        clusters = tuple(self._clusters(groups))
-        making = sum(each.seconds for each in self.made) if seconds is None else seconds
+            groups.append(self._groups(store, made[number * count : (number + 1) * count]))
+            self.progress("comparing images of prompts", number + 1, len(self.prompts))
+        sampling = self.asked["sampling"]
         result = Extraction(
-            folder=self.store.folder,
-            about=about,
+            folder=store.folder,
+            about=self.about,
             prompts=self.prompts,
-            images=len(self.made),
-            clusters=clusters,
-            calls=calls_of(len(self.made), sampling),
-            seconds=making + time.perf_counter() - began,
-            generating_seconds=making,
-            key=key,
+            images=len(made),
+            clusters=tuple(self._clusters(made, groups)),
+            calls=calls_of(len(made), Sampling(sampling["steps"], sampling["guidance"])),
+            seconds=seconds + time.perf_counter() - began,
+            generating_seconds=seconds,
+            key=self.key,
         )
-        store = self.store if sheets else None
-        written = files(result, self.made, groups, store, progress)
-        run.finish(content(run, result), written)
+        written = files(result, made, groups, store if self.sheets else None, self.progress)
+        self.run.finish(content(self.run, result), written)
         return result
 
-    def _groups(self, images: Sequence[Stored]) -> list[Group]:
+    def _groups(self, store: ImageStore, images: Sequence[Stored]) -> list[Group]:
         """Return the clusters of one prompt's images; similarities are computed once."""
         digests = [each.digest for each in images]
         key = key_of("similarity", self.similarity.digest, digests)
-        similarity = self.store.similarities(key, len(images))
+        similarity = store.similarities(key, len(images))
         if similarity is None:
-            pixels = [self.store.pixels(digest) for digest in digests]
-            self.store.keep_similarities(key, self.similarity.matrix(pixels))
+            pixels = [store.pixels(digest) for digest in digests]
+            store.keep_similarities(key, self.similarity.matrix(pixels))
             # what was kept is what counts, so that a second run finds the same
-            similarity = self.store.similarities(key, len(images))
+            similarity = store.similarities(key, len(images))
         return clusters_of(
             similarity if similarity is not None else (),
             [each.seed for each in images],
-            eps=eps_of(self.settings, self.similarity),
+            eps=self.eps,
             min_samples=self.settings.min_samples,
             min_cluster=self.settings.min_cluster,
         )
 
-    def _clusters(self, groups: Sequence[Sequence[Group]]) -> Iterator[Cluster]:
-        """Yield the clusters as records, by prompt, largest first."""
+    def _clusters(
+        self, made: Sequence[Stored], groups: Sequence[Sequence[Group]]
+    ) -> Iterator[Cluster]:
         count = self.settings.images
         for place, (prompt, found) in enumerate(zip(self.prompts, groups, strict=True)):
             for number, group in enumerate(found):
-                medoid = self.made[place * count + group.medoid]
-                yield Cluster(
-                    prompt=prompt,
-                    number=number,
-                    size=len(group.members),
-                    images=count,
-                    medoid=medoid.digest,
-                    path=medoid.path,
-                    seed=medoid.seed,
-                    cohesion=group.cohesion,
-                )
+                medoid = made[place * count + group.medoid]
+                own = (medoid.digest, medoid.path, medoid.seed, group.cohesion)
+                yield Cluster(prompt, number, len(group.members), count, *own)

@@ -61,18 +61,13 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Images of one prompt that are nearly the same.
+    """Images of one prompt that are nearly the same."""
 
-    Attributes:
-        members: places of the images in the list that was given, by falling similarity to the
-            medoid, which comes first.
-        medoid: place of the image with the largest sum of similarities to the others.
-        cohesion: median similarity of the medoid to the others; 1 where it is alone.
-    """
-
+    #: places of the images in the list that was given, by falling similarity to the medoid, which
+    #: comes first
     members: tuple[int, ...]
-    medoid: int
-    cohesion: float
+    medoid: int  #: place of the image with the largest sum of similarities to the others
+    cohesion: float  #: median similarity of the medoid to the others; 1 where it is alone
 
 
 def clusters_of(
@@ -85,21 +80,13 @@ def clusters_of(
 ) -> list[Group]:
     """Return the clusters of the images of one prompt, largest first.
 
+    ``similarity``: (n, n), higher is more similar; of its two halves the mean counts; ``seeds``:
+    (n,), one per image, all different.
+
     DBSCAN (Ester et al. 1996) on the distance 1 - similarity, below 0 counted as 0, as the
     authors of MemBench do; then only clusters of ``min_cluster`` images and more are kept (the
     paper's at least 20). The order of the images changes nothing: they are taken by their seeds,
     which also decide between clusters in reach of a border image, and between equal medoids.
-
-    Args:
-        similarity: (n, n), higher is more similar; of its two halves the mean counts.
-        seeds: (n,), one per image, all different.
-        eps: largest distance of neighbours.
-        min_samples: neighbours, itself counted, that make an image a core.
-        min_cluster: least images of a cluster.
-
-    Raises:
-        UsageError: sizes do not fit, a seed stands twice, or a similarity is not a number.
-        MissingExtra: scikit-learn is not installed.
     """
     matrix = np.asarray(similarity, np.float64)
     count = len(seeds)
@@ -182,22 +169,15 @@ CHUNK: Final = 64
 
 
 class CopySimilarity(Protocol):
-    """A measure of copying between images.
+    """A measure of copying between images."""
 
-    Attributes:
-        name: as the command line calls it.
-        number: what its numbers are, in words.
-        digest: changes whenever any of its numbers could.
-        eps: distance (1 - similarity) up to which two images are neighbours, by default;
-            ``None`` if unknown one.
-        least: its lowest value; the highest is 1.
-    """
-
-    name: str
-    number: str
-    digest: str
+    name: str  #: as the command line calls it
+    number: str  #: what its numbers are, in words
+    digest: str  #: changes whenever any of its numbers could
+    #: distance (1 - similarity) up to which two images are neighbours, by default; ``None`` if
+    #: unknown one
     eps: float | None
-    least: float
+    least: float  #: its lowest value; the highest is 1
 
     def matrix(self, images: Sequence[Bytes8]) -> Float64:
         """Return the similarities of images among themselves (n, n), higher is more similar.
@@ -212,8 +192,6 @@ class CopySimilarity(Protocol):
 
 
 class _VectorSimilarity:
-    """The cosine of unit vectors of images."""
-
     least: float = -1.0
 
     def vectors(self, images: Sequence[Bytes8]) -> Float64:
@@ -260,12 +238,11 @@ class EncoderSimilarity(_VectorSimilarity):
 class PixelSimilarity(_VectorSimilarity):
     """Normalised cross-correlation of pixels at 32 x 32, exact and without a model.
 
+    ``mean``: image (32, 32, 3) in grey levels to subtract, such as that of a training set; by
+    default each image's own mean colour.
+
     Blind to brightness and contrast, and to nothing else: a shift by a few pixels is another
     image. Images without any variation are similar where they are equal, and else not at all.
-
-    Args:
-        mean: image (32, 32, 3) in grey levels to subtract, such as that of a training set; by
-            default each image's own mean colour.
     """
 
     name = "pixels"
@@ -448,8 +425,6 @@ def _forest(parts: Int64, left: Int64, right: Int64, pairs: Int64) -> Int64:
 
 
 class _Verifier:
-    """Where images of one list are verified in pairs."""
-
     def __init__(self, by: VerifiedSimilarity, pixels: list[Bytes8], place: RunContext) -> None:
         self._grader = by._grader
         self._place = place

@@ -41,17 +41,7 @@ WANTED: Final = "a stack of linear layers (weight and bias each) that ends with 
 
 
 def read_layers(path: Path, what: str) -> tuple[Layer, ...]:
-    """Return the linear layers of a file, in the order of the numbers in their names.
-
-    Args:
-        path: safetensors, or what ``torch.save`` wrote of a state dict, which is read as data
-            only (``weights_only``), onto the CPU wherever it was saved.
-        what: who wants it, for messages.
-
-    Raises:
-        MissingExtra: torch is not installed, which files of its own need.
-        VisleakError: there is no such file, or it is not such a stack.
-    """
+    """Return the linear layers of a file, in the order of the numbers in their names."""
     if not path.is_file():
         raise VisleakError(f"{what}: there is no file {path}")
     tensors = _safetensors(path, what) if path.suffix == ".safetensors" else _torch(path, what)
@@ -169,11 +159,7 @@ class AestheticHead:
     def __call__(self, features: npt.ArrayLike) -> Float64:
         """Return the score of each vector, (n,).
 
-        Args:
-            features: (n, width), of unit length.
-
-        Raises:
-            UsageError: they are of another width, or not of unit length.
+        ``features``: (n, width), of unit length.
         """
         rows = np.asarray(features, np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.width:
@@ -259,18 +245,13 @@ class Spread:
     """Mean and three standard deviations of scores, which a paper may mean by "std".
 
     All are of samples (n - 1); NaN where fewer than two say nothing.
-
-    Attributes:
-        mean: of all images.
-        images: deviation of all images.
-        prompts: deviation of the means of prompts; where prompts have one image, the same.
-        within: root of the mean variance of the images of a prompt: how far a single image may
-            be from what its prompt makes on average.
     """
 
-    mean: float
-    images: float
-    prompts: float
+    mean: float  #: of all images
+    images: float  #: deviation of all images
+    prompts: float  #: deviation of the means of prompts; where prompts have one image, the same
+    #: root of the mean variance of the images of a prompt: how far a single image may be from what
+    #: its prompt makes on average
     within: float
 
 

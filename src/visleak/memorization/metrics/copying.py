@@ -45,17 +45,12 @@ BEST: Final = 3
 
 @dataclass(frozen=True)
 class Copying:
-    """How much the images of prompts copy, one number per prompt; NaN where nothing was compared.
+    """How much the images of prompts copy, one number per prompt; NaN where none was compared."""
 
-    Attributes:
-        top1: ``float64`` (prompts,): similarity of the most similar image.
-        top3: (prompts,): mean of the three most similar images; of all, where there are fewer.
-        share: (prompts,): of the images, how many lie above the limit.
-    """
-
-    top1: Float64
+    top1: Float64  #: ``float64`` (prompts,): similarity of the most similar image
+    #: (prompts,): mean of the three most similar images; of all, where there are fewer
     top3: Float64
-    share: Float64
+    share: Float64  #: (prompts,): of the images, how many lie above the limit
 
 
 def copying(similarities: npt.ArrayLike, limit: float = LIMIT) -> Copying:
@@ -121,13 +116,9 @@ TIES: Final = 12
 
 
 class ImagesByPrompt(Protocol):
-    """Finds images by words: what a search for a prompt would have shown instead.
+    """Finds images by words: what a search for a prompt would have shown instead."""
 
-    Attributes:
-        name: of the source.
-    """
-
-    name: str
+    name: str  #: of the source
 
     def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
         """Return the ids of up to ``count`` images per prompt, the best first."""
@@ -246,37 +237,24 @@ class FolderByPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The image that fits a prompt best, of those that a search found.
+    """The image that fits a prompt best, of those that a search found."""
 
-    Attributes:
-        prompt: that was searched for.
-        image: id in the source; empty where nothing was found.
-        clip: its CLIP score with the prompt; NaN where nothing was found.
-        similarity: to the most similar of the prompt's memorized images; NaN where nothing was
-            found, or none of these is at hand.
-        candidates: images that were found and could be read.
-    """
-
-    prompt: str
-    image: str
-    clip: float
+    prompt: str  #: that was searched for
+    image: str  #: id in the source; empty where nothing was found
+    clip: float  #: its CLIP score with the prompt; NaN where nothing was found
+    #: to the most similar of the prompt's memorized images; NaN where nothing was found, or none of
+    #: these is at hand
     similarity: float
-    candidates: int
+    candidates: int  #: images that were found and could be read
 
 
 @dataclass(frozen=True)
 class ReferencePerformance:
-    """What a search would have shown, prompt by prompt.
+    """What a search would have shown, prompt by prompt."""
 
-    Attributes:
-        source: name of what was asked.
-        count: images asked for a prompt.
-        best: one per prompt.
-    """
-
-    source: str
-    count: int
-    best: tuple[Best, ...]
+    source: str  #: name of what was asked
+    count: int  #: images asked for a prompt
+    best: tuple[Best, ...]  #: one per prompt
 
     @property
     def clip(self) -> Float64:

@@ -29,19 +29,12 @@ BLOCK: Final = 1024
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums of the kernel over pairs of a set, no row with itself.
+    """Sums of the kernel over pairs of a set, no row with itself."""
 
-    Attributes:
-        owner: (n,): group of each row, from 0.
-        sizes: (groups,).
-        sums: (groups,): over pairs of which the first is in the group.
-        inside: (groups,): over pairs of which both are.
-    """
-
-    owner: Int64
-    sizes: Float64
-    sums: Float64
-    inside: Float64
+    owner: Int64  #: (n,): group of each row, from 0
+    sizes: Float64  #: (groups,)
+    sums: Float64  #: (groups,): over pairs of which the first is in the group
+    inside: Float64  #: (groups,): over pairs of which both are
 
     @property
     def mean(self) -> float:
@@ -73,9 +66,7 @@ def cubic(one: Float64, other: Float64) -> Float64:
 def within(rows: Float64, owner: Int64) -> PairSums:
     """Return the sums over pairs of a set.
 
-    Args:
-        rows: (n, width).
-        owner: (n,): group of each row, from 0.
+    ``rows``: (n, width); ``owner``: (n,): group of each row, from 0.
     """
     sums, inside = np.empty(len(rows)), np.empty(len(rows))
     for start in range(0, len(rows), BLOCK):
@@ -140,26 +131,17 @@ def _root(rows: Float64) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class KernelDistance:
-    """A kernel distance, and how well it is known.
+    """A kernel distance, and how well it is known."""
 
-    Attributes:
-        value: MMD^2, unbiased; may be below 0 where the two sets are similar.
-        low, high: ends of the interval; NaN where a set has fewer than three groups.
-        error: standard error.
-        images, others: in the two sets.
-        groups, other_groups: in which their images are.
-        confidence: that the interval claims.
-    """
-
-    value: float
-    low: float
+    value: float  #: MMD^2, unbiased; may be below 0 where the two sets are similar
+    low: float  #: (low, high) ends of the interval; NaN where a set has fewer than three groups
     high: float
-    error: float
-    images: int
+    error: float  #: standard error
+    images: int  #: (images, others) in the two sets
     others: int
-    groups: int
+    groups: int  #: (groups, other_groups) in which their images are
     other_groups: int
-    confidence: float
+    confidence: float  #: that the interval claims
 
 
 def kernel_distance(
@@ -231,11 +213,6 @@ def _quantile(variances: list[float], effective: list[float], confidence: float)
 
 
 def _two(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Float64, Float64]:
-    """Return two sets of vectors.
-
-    Raises:
-        UsageError: they cannot be compared.
-    """
     found = []
     for name, given in (("a", a), ("b", b)):
         rows = np.asarray(given, np.float64)

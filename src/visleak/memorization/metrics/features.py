@@ -48,13 +48,7 @@ _ADVICE: Final = (
 class Inception:
     """Features of the network of FID.
 
-    Args:
-        path: the TorchScript file, which is a program: one whose maker is trusted.
-        running: where and how it runs.
-
-    Raises:
-        MissingExtra: torch is not installed.
-        VisleakError: there is no such file, or it is not such a network.
+    ``path``: the TorchScript file, which is a program: one whose maker is trusted.
     """
 
     number = "Inception-v3 features of 2015, images resized as clean-fid does"
@@ -131,19 +125,12 @@ _FEWER: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ImageFeatures(Protocol):
-    """From images to vectors.
+    """From images to vectors."""
 
-    Attributes:
-        name: as the command line calls it.
-        number: what its vectors are, in words.
-        digest: changes whenever any vector could.
-        width: numbers per image.
-    """
-
-    name: str
-    number: str
-    digest: str
-    width: int
+    name: str  #: as the command line calls it
+    number: str  #: what its vectors are, in words
+    digest: str  #: changes whenever any vector could
+    width: int  #: numbers per image
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return vectors (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
@@ -153,12 +140,7 @@ class ImageFeatures(Protocol):
 class EncoderFeatures:
     """The vectors of an encoder.
 
-    Args:
-        encoder: makes them.
-        unit: at unit length. Otherwise they are what a network itself returns, of any length.
-
-    Raises:
-        UsageError: vectors of their own length are asked of an encoder that has none.
+    ``unit``: at unit length. Otherwise they are what a network itself returns, of any length.
     """
 
     def __init__(self, encoder: Encoder, *, unit: bool = True) -> None:
@@ -171,11 +153,7 @@ class EncoderFeatures:
         self.digest = encoder.digest + ("" if unit else " outputs") + precise
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
-        """Return vectors (n, width), see :class:`ImageFeatures`.
-
-        Raises:
-            VisleakError: a vector is not a direction: beyond the precision, or all zero.
-        """
+        """Return vectors (n, width), see :class:`ImageFeatures`."""
         parts = [np.empty((0, self.width))]
         for start in range(0, len(pixels), CHUNK):
             some = [_decoded(each) for each in pixels[start : start + CHUNK]]
@@ -261,15 +239,10 @@ _OPEN_CLIP: Final = "open_clip"
 
 
 class Alignment(Protocol):
-    """A model of images and texts.
+    """A model of images and texts."""
 
-    Attributes:
-        name: as the command line calls it.
-        digest: changes whenever any of its numbers could.
-    """
-
-    name: str
-    digest: str
+    name: str  #: as the command line calls it
+    digest: str  #: changes whenever any of its numbers could
 
     def texts(self, prompts: Sequence[str]) -> Float64:
         """Return unit rows (n, width) of texts."""
@@ -282,10 +255,6 @@ class Alignment(Protocol):
 
 class ClipAlignment:
     """A CLIP as an :class:`Alignment`.
-
-    Args:
-        tower: of the texts.
-        encoder: of the images, of the same network.
 
     Attributes:
         encoder: makes the vectors of images; what reads whole sets uses it.
@@ -301,21 +270,13 @@ class ClipAlignment:
         self.digest = digest(tower.digest, self._features.digest + precision_note(tower))
 
     def texts(self, prompts: Sequence[str]) -> Float64:
-        """Return unit rows (n, width) of texts; a text that is too long is cut, see :meth:`cut`.
-
-        Raises:
-            VisleakError: a vector is not a direction.
-        """
+        """Return unit rows (n, width) of texts; a text that is too long is cut, see :meth:`cut`."""
         if not len(prompts):
             return np.empty((0, self.width))
         return unit(self._tower.encode(list(prompts)).matrix)
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
-        """Return unit rows (n, width) of images.
-
-        Raises:
-            VisleakError: a vector is not a direction.
-        """
+        """Return unit rows (n, width) of images."""
         return unit(self._features.images(pixels))
 
     def cut(self, prompts: Sequence[str]) -> Bool:
@@ -364,9 +325,6 @@ def load_alignment(spec: str, device: str = "auto", precision: str = "fp32") -> 
 
 def clip_request(spec: str, device: str, precision: str) -> Request:
     """Return the request for a CLIP that a text stands for, see :func:`load_alignment`.
-
-    Raises:
-        UsageError: it names nothing, or another kind of encoder.
 
     >>> clip_request("open_clip:ViT-g-14:weights.bin", "cpu", "fp32").options["backend"]
     'open_clip'

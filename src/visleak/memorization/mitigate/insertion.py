@@ -44,10 +44,7 @@ PATIENCE: Final = 20_000
 def with_insertions(prompt: str, additions: Iterable[str], places: Iterable[int]) -> str:
     """Return a prompt with words put in, one after the other.
 
-    Args:
-        prompt: split at single blanks.
-        additions: what is put in.
-        places: before which word each, counted in what there is by then.
+    ``places``: before which word each, counted in what there is by then.
 
     >>> with_insertions("a red house", ["7", "42"], [1, 4])
     'a 7 red house 42'
@@ -79,23 +76,18 @@ def generator_of(*parts: object) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class NumberAddition(Method):
-    """RNA: random numbers among the words.
-
-    Attributes:
-        count: numbers that are put in, n.
-        draw: ``prompt`` draws them once a prompt, so that all its images share them (the authors'
-            code), ``image`` again for every image.
-        numbers: ``code`` draws from 0 to 99,999, ``paper`` from 0 to 10^6.
-        seed: of the draws; the images' noises do not depend on it.
-    """
+    """RNA: random numbers among the words."""
 
     name = "rna"
     source = SOURCE
 
-    count: int = field(metadata={LETTER: "n"})
+    count: int = field(metadata={LETTER: "n"})  #: numbers that are put in, n
+    #: ``prompt`` draws them once a prompt, so that all its images share them (the authors' code),
+    #: ``image`` again for every image
     draw: Draw = "prompt"
+    #: ``code`` draws from 0 to 99,999, ``paper`` from 0 to 10^6
     numbers: Literal["code", "paper"] = "code"
-    seed: int = 0
+    seed: int = 0  #: of the draws; the images' noises do not depend on it
 
     def __post_init__(self) -> None:
         refuse_counts(self.name, self.count, self.seed)
@@ -113,43 +105,29 @@ class NumberAddition(Method):
 
 @dataclass(frozen=True)
 class TokenAddition(Method):
-    """RTA: random tokens of the model among the words.
-
-    Attributes:
-        count: tokens that are put in, n.
-        draw: as for :class:`NumberAddition`.
-        tokens: ``any`` draws any token that is not special, most of them pieces of words (the
-            authors' code, which leaves out CLIP's last six as well); ``words`` only tokens of
-            letters that, as a prompt of their own, are that one token again.
-        seed: of the draws.
-    """
+    """RTA: random tokens of the model among the words."""
 
     name = "rta"
     source = SOURCE
 
-    count: int = field(metadata={LETTER: "n"})
-    draw: Draw = "prompt"
+    count: int = field(metadata={LETTER: "n"})  #: tokens that are put in, n
+    draw: Draw = "prompt"  #: as for :class:`NumberAddition`
+    #: ``any`` draws any token that is not special, most of them pieces of words (the authors' code,
+    #: which leaves out CLIP's last six as well); ``words`` only tokens of letters that, as a prompt
+    #: of their own, are that one token again
     tokens: Literal["any", "words"] = "any"
-    seed: int = 0
+    seed: int = 0  #: of the draws
 
     def __post_init__(self) -> None:
         refuse_counts(self.name, self.count, self.seed)
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes images of prompts with tokens.
-
-        Raises:
-            UsageError: the model's prompts cannot be taken apart into tokens.
-        """
+        """Return what makes images of prompts with tokens."""
         with_tokens(model, self.name)
         return _Inserting(self.key(), self)
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt with tokens; no other prompt, image or order changes it.
-
-        Raises:
-            UsageError: there is no model, or none whose tokens could be drawn.
-        """
+        """Return the prompt with tokens; no other prompt, image or order changes it."""
         if model is None:
             raise UsageError("rta draws tokens of the model: a model is needed to know its prompts")
         known = with_tokens(model, self.name)
@@ -194,11 +172,7 @@ class _Inserting:
 
 
 def refuse_counts(name: str, count: int, seed: int) -> None:
-    """Refuse numbers that cannot be.
-
-    Raises:
-        UsageError: they are so.
-    """
+    """Refuse numbers that cannot be."""
     if not 1 <= count <= MOST:
         raise UsageError(f"n of {name} is 1 to {MOST:,}; got {count}")
     if seed < 0:
@@ -206,11 +180,7 @@ def refuse_counts(name: str, count: int, seed: int) -> None:
 
 
 def with_tokens(model: DiffusionModel, name: str) -> TokenModel:
-    """Return a model whose prompts can be taken apart.
-
-    Raises:
-        UsageError: they cannot.
-    """
+    """Return a model whose prompts can be taken apart."""
     if not hasattr(model, "token_ids"):
         raise UsageError(
             f"{name} needs the tokens of a prompt, which {model.name} does not provide; leave"

@@ -78,17 +78,11 @@ def letter_of(field: dataclasses.Field[Any]) -> str:
 
 
 class Method:
-    """Base of methods that are frozen dataclasses: what follows from their fields.
+    """Base of methods that are frozen dataclasses: what follows from their fields."""
 
-    Attributes:
-        name: of the method.
-        source: where it is described.
-        version: of the algorithm; it grows when its images change.
-    """
-
-    name: ClassVar[str]
-    source: ClassVar[str]
-    version: ClassVar[int] = 1
+    name: ClassVar[str]  #: of the method
+    source: ClassVar[str]  #: where it is described
+    version: ClassVar[int] = 1  #: of the algorithm; it grows when its images change
 
     @property
     def options(self) -> dict[str, Any]:
@@ -124,11 +118,7 @@ class Method:
         }
 
     def key(self, **more: object) -> str:
-        """Return the key of the images.
-
-        Args:
-            more: plain data that they depend on in addition to the fields.
-        """
+        """Return the key of the images."""
         options = json.dumps(self.options | more, sort_keys=True, allow_nan=False)
         return f"{self.name} {options} v{self.version}"
 
@@ -138,11 +128,7 @@ class Method:
 
 
 def place_of(seed: int, seeds: Sequence[int], method: Method) -> int:
-    """Return which of a prompt's images a seed stands for, from 0.
-
-    Raises:
-        UsageError: it is none of them.
-    """
+    """Return which of a prompt's images a seed stands for, from 0."""
     if seed not in seeds:
         raise UsageError(
             f"{method.name} ({method.setting}) needs all seeds of a prompt's images beforehand;"

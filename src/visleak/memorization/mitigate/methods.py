@@ -68,7 +68,6 @@ def mitigation(text: str) -> Mitigation:
 
 
 def _wanted(name: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
-    """Return how a method is asked for, in words."""
     if not fields:
         return f"{name} stands alone"
     strength, *options = (letter_of(field) for field in fields)
@@ -79,11 +78,6 @@ def _wanted(name: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
 
 
 def _value(text: str, hint: Any, what: str) -> Any:
-    """Return the value of an option.
-
-    Raises:
-        UsageError: the text is none.
-    """
     if get_origin(hint) is Literal:
         if text not in get_args(hint):
             raise UsageError(f"{what} is one of {', '.join(get_args(hint))}; got {text!r}")

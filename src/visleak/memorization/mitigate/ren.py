@@ -36,31 +36,18 @@ STOCK: Final = ("AttnProcessor", "AttnProcessor2_0")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is done to the rows of a batch of images.
+    """What is done to the rows of a batch of images."""
 
-    Attributes:
-        factor: C, in rows with a prompt.
-        kept: number of tokens that are seen, from the begin token on, by image.
-        both: tokens are hidden in rows with the empty prompt as well.
-    """
-
-    factor: float
-    kept: Sequence[int]
-    both: bool = False
+    factor: float  #: C, in rows with a prompt
+    kept: Sequence[int]  #: number of tokens that are seen, from the begin token on, by image
+    both: bool = False  #: tokens are hidden in rows with the empty prompt as well
 
     def of(self, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return what is done to a call of the network.
 
-        Args:
-            states: (rows, tokens, width) that its cross-attention reads; rows with the empty prompt
-                come first where there is guidance.
-
-        Returns:
-            C of each row (rows, 1, 1), and what is added to its logits (rows, 1, tokens); ``None``
-            where that changes nothing.
-
-        Raises:
-            VisleakError: rows are neither those with a prompt nor both kinds.
+        ``states``: (rows, tokens, width) that its cross-attention reads; rows with the empty prompt
+        come first where there is guidance; returns c of each row (rows, 1, 1), and what is added to
+        its logits (rows, 1, tokens); ``None`` where that changes nothing.
         """
         torch = library("torch", "diffusion", "the mitigation ren")
         rows, tokens = states.shape[:2]
@@ -100,12 +87,7 @@ class _BeginScaled:
 
 
 class Rescaling:
-    """An attention processor of diffusers that changes what cross-attention sees.
-
-    Args:
-        stock: the processor that computes; self-attention is left to it.
-        change: what is done.
-    """
+    """An attention processor of diffusers that changes what cross-attention sees."""
 
     def __init__(self, stock: Any, change: Change) -> None:
         self.stock, self.change = stock, change
@@ -134,12 +116,7 @@ class Rescaling:
 
 @contextmanager
 def processors(network: Any, made: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace the attention processors of a network for a while, whatever happens.
-
-    Args:
-        network: of diffusers.
-        made: from each stock processor to the one in its place.
-    """
+    """Replace the attention processors of a network for a while, whatever happens."""
     stock = dict(network.attn_processors)
     try:
         # the library empties the table that it is given
@@ -173,20 +150,18 @@ class AttentionRescaling(Method):
     """Ren et al. 2024.
 
     Of Stable Diffusion XL the pooled embedding of the prompt, which no attention reads, stays.
-
-    Attributes:
-        factor: C, which the begin token's logit is multiplied with; with 1 tokens are still hidden.
-        summary: which tokens are hidden: ``all``, end and padding (equation 16), or ``padding``,
-            which leaves the end (the code as MemBench runs it).
-        mask: where they are hidden: ``cond``, or ``both``: in the unconditional rows as well, by
-            the number of the prompt's tokens (the code).
     """
 
     name = "ren"
     source = SOURCE
 
+    #: C, which the begin token's logit is multiplied with; with 1 tokens are still hidden
     factor: float = field(metadata={LETTER: "C"})
+    #: which tokens are hidden: ``all``, end and padding (equation 16), or ``padding``, which leaves
+    #: the end (the code as MemBench runs it)
     summary: Literal["all", "padding"] = "all"
+    #: where they are hidden: ``cond``, or ``both``: in the unconditional rows as well, by the
+    #: number of the prompt's tokens (the code)
     mask: Literal["cond", "both"] = "cond"
 
     def __post_init__(self) -> None:
@@ -196,11 +171,7 @@ class AttentionRescaling(Method):
             )
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes images with changed cross-attention.
-
-        Raises:
-            UsageError: the model's attention cannot be changed so, with the reason.
-        """
+        """Return what makes images with changed cross-attention."""
         refuse_model(model)
         return _Attending(self.key(), self)
 
@@ -243,11 +214,7 @@ def network_of(model: DiffusionModel) -> Any:
 
 
 def refuse_model(model: DiffusionModel) -> None:
-    """Refuse a model whose cross-attention cannot be changed.
-
-    Raises:
-        UsageError: it is so, with the reason.
-    """
+    """Refuse a model whose cross-attention cannot be changed."""
     if model.family not in FAMILIES:
         why = REFUSED.get(model.family, "its cross-attention is not known")
         raise UsageError(

@@ -48,53 +48,34 @@ FACTORS: Final = (1024.0, 32.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """How embeddings are moved.
+    """How embeddings are moved."""
 
-    Attributes:
-        limit: l; an embedding whose loss is not above it stays.
-        steps: updates at most.
-        rate: learning rate.
-        optimiser: of :data:`OPTIMISERS`.
-    """
-
-    limit: float
-    steps: int = 10
-    rate: float = 0.05
-    optimiser: str = "adam"
+    limit: float  #: l; an embedding whose loss is not above it stays
+    steps: int = 10  #: updates at most
+    rate: float = 0.05  #: learning rate
+    optimiser: str = "adam"  #: of :data:`OPTIMISERS`
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Embeddings that were moved.
+    """Embeddings that were moved."""
 
-    Attributes:
-        states: (n, tokens, width), of the type that was given; a row without an update is what was
-            given, bit for bit.
-        first: (n,) losses before the first update.
-        last: (n,) last losses that were seen; none is worked out after the last update.
-        updates: (n,) how many there were.
-    """
-
+    #: (n, tokens, width), of the type that was given; a row without an update is what was given,
+    #: bit for bit
     states: Tensor
-    first: Tensor
-    last: Tensor
-    updates: Tensor
+    first: Tensor  #: (n,) losses before the first update
+    last: Tensor  #: (n,) last losses that were seen; none is worked out after the last update
+    updates: Tensor  #: (n,) how many there were
 
 
 def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Moved:
     """Move each row until its loss is at most ``how.limit``: loss, stop or step, and again.
 
+    ``states``: (n, tokens, width); ``free``: (n or 1, tokens, 1), 1 where a slope counts and 0
+    where it is taken as zero.
+
     All rows begin together and a row that stops never continues, so that one optimiser, whose
     arithmetic is by element, serves all of them.
-
-    Args:
-        states: (n, tokens, width).
-        losses_of: gives losses and slopes of rows.
-        free: (n or 1, tokens, 1), 1 where a slope counts and 0 where it is taken as zero.
-        how: settings.
-
-    Raises:
-        VisleakError: a loss or a slope is not a finite number.
     """
     torch = library("torch", "diffusion", "moving embeddings")
     given = states.detach()
@@ -132,11 +113,7 @@ def each_alone(
 ) -> Losses:
     """Return the loss of embeddings of which each has a noise of its own.
 
-    Args:
-        score: D, whose timestep counts.
-        conditioning: n rows, whose states are replaced.
-        noises: (n, channels, height, width).
-        targets: the network's answers to the empty prompt at them.
+    ``noises``: (n, channels, height, width).
     """
 
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,14 +136,8 @@ def one_for_all(
 ) -> Losses:
     """Return the loss of one embedding that several images share.
 
-    Args:
-        score: D, whose timestep counts.
-        conditioning: one row, whose states are replaced.
-        noises: (n, channels, height, width), of the images.
-        targets: the network's answers to the empty prompt at them.
-        norm: ``mean`` of the images' norms, or ``frobenius``: one norm over all of them, which
-            grows with the root of n.
-        batch: images per call of the network; it changes rounding only.
+    ``noises``: (n, channels, height, width), of the images; ``norm``: ``mean`` of the images'
+    norms, or ``frobenius``: one norm over all of them, which grows with the root of n.
     """
 
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -237,11 +208,7 @@ def slope(loss: Tensor, states: Tensor, precision: str) -> Tensor:
 
 
 def refuse_infinite(losses: Tensor, slopes: Tensor) -> None:
-    """Refuse losses and slopes that are not numbers.
-
-    Raises:
-        VisleakError: there are such.
-    """
+    """Refuse losses and slopes that are not numbers."""
     torch = library("torch", "diffusion", "moving embeddings")
     if not (torch.isfinite(losses).all() and torch.isfinite(slopes).all()):
         raise VisleakError(
@@ -266,29 +233,25 @@ class PromptOptimisation(Method):
     """Wen et al. 2024.
 
     Where a family has a pooled embedding as well (Stable Diffusion XL, 3), that one stays.
-
-    Attributes:
-        limit: l: where D is not above it the embedding stays as it is, bit for bit.
-        scope: ``image``: each image has its own embedding, optimised on its own noise, and l is
-            compared with its own D. ``prompt``: the images of a prompt share one, and l is compared
-            with the mean of their D. ``batch``: they share one, and l is compared with the norm of
-            all their differences together, as the authors' codes do (l of tables 3 and 5 of
-            MemBench is of this kind, with 10 images).
-        steps: updates at most; D after the last one is not verified.
-        rate: learning rate.
-        optimiser: ``adam`` (the paper), or ``adamw``, the codes', with torch's weight decay 0.01;
-            decay shrinks the begin token's row as well, whose slope is taken as zero.
-        output: what D compares, as in :class:`visleak.memorization.scores.ScoreSettings`.
     """
 
     name = "wen"
     source = SOURCE
 
+    #: l: where D is not above it the embedding stays as it is, bit for bit
     limit: float = field(metadata={LETTER: "l"})
+    #: ``image``: each image has its own embedding, optimised on its own noise, and l is compared
+    #: with its own D. ``prompt``: the images of a prompt share one, and l is compared with the mean
+    #: of their D. ``batch``: they share one, and l is compared with the norm of all their
+    #: differences together, as the authors' codes do (l of tables 3 and 5 of MemBench is of this
+    #: kind, with 10 images)
     scope: Literal["image", "prompt", "batch"] = field(default="image", metadata={BARE: True})
-    steps: int = 10
-    rate: float = field(default=0.05, metadata={LETTER: "lr"})
+    steps: int = 10  #: updates at most; D after the last one is not verified
+    rate: float = field(default=0.05, metadata={LETTER: "lr"})  #: learning rate
+    #: ``adam`` (the paper), or ``adamw``, the codes', with torch's weight decay 0.01; decay shrinks
+    #: the begin token's row as well, whose slope is taken as zero
     optimiser: Literal["adam", "adamw"] = "adam"
+    #: what D compares, as in :class:`visleak.memorization.scores.ScoreSettings`
     output: Literal["raw", "epsilon"] = "raw"
 
     def __post_init__(self) -> None:
@@ -305,12 +268,7 @@ class PromptOptimisation(Method):
         return -self.limit
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes images of optimised embeddings.
-
-        Raises:
-            UsageError: D of the model has no such output, or an embedding is to be shared by the
-                images of no seeds.
-        """
+        """Return what makes images of optimised embeddings."""
         if self.output == "epsilon" and model.prediction == "flow":
             raise UsageError(
                 f"model {model.name} predicts a velocity (flow matching), and the noises that"
@@ -368,8 +326,6 @@ class _Optimising:
 
 
 class _Alone(_Optimising):
-    """One embedding per image."""
-
     def conditioning(
         self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
     ) -> Conditioning:
@@ -420,14 +376,7 @@ class _Shared(_Optimising):
 def optimised_each(
     score: TriggerScore, encoded: Conditioning, seeds: Sequence[int], how: Descent
 ) -> Moved:
-    """Return embeddings, each optimised on the noise of its own seed; all in one batch.
-
-    Args:
-        score: D, with the timestep.
-        encoded: n prompts.
-        seeds: n, of their noises.
-        how: settings.
-    """
+    """Return embeddings, each optimised on the noise of its own seed; all in one batch."""
     noises = score.model.noises(seeds)
     targets = answers_to_nothing(score, noises, len(seeds))
     losses_of = each_alone(score, encoded, noises, targets)
@@ -441,15 +390,7 @@ def optimised_together(
     how: Descent,
     norm: Literal["mean", "frobenius"],
 ) -> Moved:
-    """Return one embedding, optimised on the noises of several seeds.
-
-    Args:
-        score: D, with the timestep; its batch is that of the network's calls.
-        encoded: one prompt.
-        seeds: of the images that share it.
-        how: settings.
-        norm: what the limit is compared with, see :func:`optimising.one_for_all`.
-    """
+    """Return one embedding, optimised on the noises of several seeds."""
     noises = score.model.noises(seeds)
     batch = score.settings.batch
     losses_of = one_for_all(

@@ -75,11 +75,7 @@ class StableDiffusion(PromptedPipeline):
 
 
 def refuse_other_inputs(name: str, unet: Any) -> None:
-    """Refuse a network that reads more than noise, a timestep and a prompt.
-
-    Raises:
-        VisleakError: for inpainting, for editing, or with guidance distilled into it.
-    """
+    """Refuse a network that reads more than noise, a timestep and a prompt."""
     config = unet.config
     if config.in_channels != config.out_channels or config.time_cond_proj_dim is not None:
         raise VisleakError(
@@ -209,11 +205,7 @@ class StableDiffusion3(PooledPipeline):
         }
 
     def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
-        """Refuse: see the module.
-
-        Raises:
-            UsageError: always.
-        """
+        """Refuse: see the module."""
         raise UsageError(
             f"model {self.name} predicts a velocity (flow matching), and the noises that velocities"
             " stand for are all equal at the first step; compare raw outputs (output raw)"
@@ -294,5 +286,4 @@ class DeepFloyd(PromptedPipeline):
 
 
 def _cleaned(prompt: str) -> str:
-    """Return a prompt as ``IFPipeline.encode_prompt`` cleans it."""
     return prompt.lower().strip()

@@ -52,16 +52,6 @@ def pipeline_digest(
     """Return 32 hexadecimal digits; the folder's place and name are not part of them.
 
     Weights are read once, as a stream.
-
-    Args:
-        name: of the model, for messages.
-        folder: of the pipeline.
-        plan: which parts are loaded.
-        half: as :func:`visleak.memorization.models.parts.weights_of`.
-        about: everything else that images depend on, as plain values.
-
-    Raises:
-        VisleakError: a file is damaged.
     """
     hasher = hashlib.blake2b(digest_size=16)
     start = {"version": VERSION, "pipeline": plan.pipeline, "settings": dict(plan.settings)}
@@ -103,9 +93,6 @@ PREFIX: Final = "hub:"
 def hub_name(text: str) -> tuple[str, str | None]:
     """Return repository and revision (branch, tag or commit) of ``hub:OWNER/NAME[@REVISION]``.
 
-    Raises:
-        UsageError: it is not such a name.
-
     >>> hub_name("hub:someone/model@fp16")
     ('someone/model', 'fp16')
     """
@@ -121,13 +108,6 @@ def hub_folder(text: str, half: bool) -> Path:
     """Return the folder of a pipeline of the hub: from the cache if whole, else fetched.
 
     Only files that are needed are fetched.
-
-    Args:
-        text: as of :func:`hub_name`.
-        half: whether weights stored in half precision come first.
-
-    Raises:
-        VisleakError: it could not be loaded.
     """
     repository, revision = hub_name(text)
     hub = library("huggingface_hub", "diffusion", f"model {text}")
@@ -162,7 +142,6 @@ def _cached(hub: Any, repository: str, revision: str | None, half: bool) -> Path
 
 
 def _fetched(hub: Any, repository: str, revision: str | None, text: str, half: bool) -> Path:
-    """Return a pipeline's folder in the cache, after it was fetched."""
     where = f"{hub.constants.ENDPOINT}/{repository}"
     info = hub.HfApi().model_info(repository, revision=revision, timeout=PATIENCE)
     there = [str(each.rfilename) for each in info.siblings]
@@ -241,12 +220,7 @@ def load_model(
 
 
 def folder_of(text: str) -> Path:
-    """Return the folder that a text names.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is a file, or no pipeline.
-    """
+    """Return the folder that a text names."""
     path = Path(text).expanduser()
     if path.is_file():
         raise VisleakError(
@@ -267,20 +241,12 @@ def folder_of(text: str) -> Path:
 
 
 def planned(name: str, index: Mapping[str, Any]) -> Plan:
-    """Return what of a pipeline is loaded.
-
-    Raises:
-        VisleakError: it is of no known class, or of parts that are not allowed.
-    """
+    """Return what of a pipeline is loaded."""
     return plan_of(name, index, adapter_of(name, index.get("_class_name")).layout)
 
 
 def whole_plan(name: str, folder: Path, half: bool) -> Plan:
-    """Return what of a folder's pipeline is loaded, all of which is there.
-
-    Raises:
-        VisleakError: it is of no known class, or not whole.
-    """
+    """Return what of a folder's pipeline is loaded, all of which is there."""
     plan = planned(name, read_json(name, folder / INDEX))
     there = [each.relative_to(folder).as_posix() for each in folder.glob("*/*")]
     refuse_incomplete(name, plan, there, str(folder), folder=folder, half=half)
@@ -288,11 +254,7 @@ def whole_plan(name: str, folder: Path, half: bool) -> Plan:
 
 
 def adapter_of(name: str, pipeline: object) -> Any:
-    """Return the adapter of a class of pipelines.
-
-    Raises:
-        VisleakError: it is not in :data:`PIPELINES`.
-    """
+    """Return the adapter of a class of pipelines."""
     dotted = PIPELINES.get(pipeline) if isinstance(pipeline, str) else None
     if dotted is None:
         raise VisleakError(

@@ -48,28 +48,19 @@ LIBRARIES: Final = dict.fromkeys((*CLIP_TEXT, *T5_TEXT, *TOKENIZERS), "transform
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a pipeline of one class is made of.
+    """What a pipeline of one class is made of."""
 
-    Attributes:
-        parts: by name, the classes that it may be of; a scheduler may be any of the library.
-        optional: parts that may be absent.
-    """
-
+    #: by name, the classes that it may be of; a scheduler may be any of the library
     parts: Mapping[str, tuple[str, ...]]
-    optional: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()  #: parts that may be absent
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a pipeline.
+    """One part of a pipeline."""
 
-    Attributes:
-        name: of its folder, such as ``unet``.
-        kind: its class.
-    """
-
-    name: str
-    kind: str
+    name: str  #: of its folder, such as ``unet``
+    kind: str  #: its class
 
     @property
     def is_scheduler(self) -> bool:
@@ -94,27 +85,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pipeline to be loaded.
+    """A pipeline to be loaded."""
 
-    Attributes:
-        pipeline: its class.
-        parts: that are loaded.
-        settings: further plain values for the pipeline.
-        left_out: parts that the folder has and that are not loaded.
-    """
-
-    pipeline: str
-    parts: tuple[Part, ...]
+    pipeline: str  #: its class
+    parts: tuple[Part, ...]  #: that are loaded
+    #: further plain values for the pipeline
     settings: Mapping[str, bool | int | float | str] = field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  #: parts that the folder has and that are not loaded
 
 
 def read_json(name: str, file: Path) -> dict[str, Any]:
-    """Return the names and values of a JSON file of a model.
-
-    Raises:
-        VisleakError: it is missing or damaged.
-    """
+    """Return the names and values of a JSON file of a model."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -125,16 +106,7 @@ def read_json(name: str, file: Path) -> dict[str, Any]:
 
 
 def plan_of(name: str, index: Mapping[str, Any], layout: Layout) -> Plan:
-    """Return what of a pipeline is loaded.
-
-    Args:
-        name: of the model, for messages.
-        index: content of ``model_index.json``.
-        layout: of its class.
-
-    Raises:
-        VisleakError: a part is missing, or of a class that is not allowed.
-    """
+    """Return what of a pipeline is loaded."""
     entries = {key: value for key, value in index.items() if not key.startswith("_")}
     parts = []
     for part, allowed in layout.parts.items():
@@ -159,7 +131,6 @@ def plan_of(name: str, index: Mapping[str, Any], layout: Layout) -> Plan:
 
 
 def _part(name: str, part: str, entry: object, allowed: tuple[str, ...]) -> Part:
-    """Return a part that ``model_index.json`` names by library and class."""
     if isinstance(entry, list) and len(entry) == 2 and all(isinstance(e, str) for e in entry):
         library, kind = entry
         if part == "scheduler":
@@ -182,24 +153,15 @@ _PICKLES: Final = (".bin", ".pt", ".ckpt", ".pth")
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Files of a network.
+    """Files of a network."""
 
-    Attributes:
-        variant: ``fp16``, or ``""`` for the plain ones.
-        files: names within the part's folder; an index first, then the pieces it names.
-    """
-
-    variant: str
+    variant: str  #: ``fp16``, or ``""`` for the plain ones
+    #: names within the part's folder; an index first, then the pieces it names
     files: tuple[str, ...]
 
 
 def weights_of(part: Part, there: Iterable[str], half: bool = False) -> Weights | None:
     """Return which files of a part's folder are its weights; ``None`` where none are.
-
-    Args:
-        part: a network.
-        there: names of the folder's files.
-        half: whether weights stored in half precision come first.
 
     >>> unet = Part("unet", "UNet2DConditionModel")
     >>> weights_of(unet, ["config.json", "diffusion_pytorch_model.fp16.safetensors"])
@@ -222,13 +184,7 @@ def weights_of(part: Part, there: Iterable[str], half: bool = False) -> Weights 
 
 
 def files_of(part: Part, there: Iterable[str], half: bool = False) -> tuple[str, ...]:
-    """Return the files of a part's folder that its images depend on, in order of name.
-
-    Args:
-        part: of a pipeline.
-        there: names of the folder's files.
-        half: as :func:`weights_of`.
-    """
+    """Return the files of a part's folder that its images depend on, in order of name."""
     names = sorted(there)
     if part.is_scheduler:
         return tuple(name for name in names if name == "scheduler_config.json")
@@ -240,13 +196,7 @@ def files_of(part: Part, there: Iterable[str], half: bool = False) -> tuple[str,
 
 
 def wanted(plan: Plan, there: Iterable[str], half: bool = False) -> list[str]:
-    """Return the files of a whole pipeline that are needed, as paths from its folder.
-
-    Args:
-        plan: what is loaded.
-        there: all files, as ``PART/NAME``.
-        half: as :func:`weights_of`.
-    """
+    """Return the files of a whole pipeline that are needed, as paths from its folder."""
     names = list(there)
     return [INDEX] + [
         f"{part.name}/{name}"
@@ -264,19 +214,7 @@ def refuse_incomplete(
     folder: Path | None = None,
     half: bool = False,
 ) -> None:
-    """Refuse a pipeline some of whose files are missing.
-
-    Args:
-        name: of the model, for messages.
-        plan: what is loaded.
-        there: all files, as ``PART/NAME``.
-        where: they are, for messages.
-        folder: of the pipeline; weights in several files are then compared with their index.
-        half: as :func:`weights_of`.
-
-    Raises:
-        VisleakError: a part has no files, no configuration or no safetensors.
-    """
+    """Refuse a pipeline some of whose files are missing."""
     names = list(there)
     for part in plan.parts:
         inside = files_in(part, names)
@@ -304,7 +242,6 @@ def refuse_incomplete(
 
 
 def _refuse_missing_pieces(name: str, index: Path, weights: Weights) -> None:
-    """Refuse weights in several files where one that the index names is missing."""
     named = read_json(name, index).get("weight_map")
     if not isinstance(named, dict):
         raise VisleakError(f"model {name}: {index} has no weight_map")
@@ -328,11 +265,7 @@ _WHAT = "a diffusion model"
 
 
 def diffusers() -> Any:
-    """Return diffusers.
-
-    Raises:
-        MissingExtra: it, or what it stands on, is not installed.
-    """
+    """Return diffusers."""
     for name in ("torch", "transformers", "diffusers"):
         library(name, "diffusion", _WHAT)
     return library("diffusers", "diffusion", _WHAT)
@@ -352,19 +285,7 @@ def quiet() -> Iterator[None]:
 
 
 def load_pipeline(name: str, folder: Path, plan: Plan, dtype: Any, half: bool) -> Any:
-    """Return a pipeline of diffusers on the CPU, its weights frozen.
-
-    Args:
-        name: of the model, for messages.
-        folder: of the pipeline, with every file that the plan needs.
-        plan: what is loaded.
-        dtype: of torch, for all networks.
-        half: whether weights stored in half precision come first.
-
-    Raises:
-        VisleakError: a part is damaged, or of another kind than it says.
-        MissingExtra: diffusers is not installed.
-    """
+    """Return a pipeline of diffusers on the CPU, its weights frozen."""
     with quiet():
         factory = member(diffusers(), plan.pipeline, _WHAT)
         parts = {part.name: load_part(name, folder, part, dtype, half) for part in plan.parts}
@@ -393,11 +314,7 @@ def _rest(factory: Any, plan: Plan, given: set[str]) -> dict[str, Any]:
 
 
 def load_part(name: str, folder: Path, part: Part, dtype: Any, half: bool) -> Any:
-    """Return one part.
-
-    Raises:
-        VisleakError: its files are damaged, or lack weights.
-    """
+    """Return one part."""
     source = str(folder / part.name)
     module = library(part.library, "diffusion", _WHAT)
     factory = member(module, part.kind, f"model {name}")

@@ -26,10 +26,6 @@ def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
     Between whole timesteps the ratio of noise to image is interpolated, as samplers with timesteps
     of that kind do (Karras et al. 2022).
 
-    Args:
-        signals: abar of every whole timestep, from 0.
-        timestep: at which it is asked.
-
     >>> signal_at([0.75, 0.5], 1), round(signal_at([0.8, 0.5], 0.5), 2)
     (0.5, 0.64)
     """
@@ -43,14 +39,7 @@ def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
 
 
 def noise_of(output: Tensor, latents: Tensor, signal: float, prediction: str) -> Tensor:
-    """Return the noise that a velocity (``v_prediction``) or an image (``sample``) stands for.
-
-    Args:
-        output: raw, of the network.
-        latents: that it read, of the same type.
-        signal: abar, above 0.
-        prediction: what the output is.
-    """
+    """Return the noise that a velocity (``v_prediction``) or an image (``sample``) stands for."""
     image, noise = signal**0.5, (1 - signal) ** 0.5
     if prediction == "v_prediction":
         return image * output + noise * latents
@@ -62,15 +51,7 @@ _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 def device_of(asked: str) -> str:
-    """Return the device of torch that is meant; ``auto`` is a CUDA GPU where torch sees one.
-
-    Args:
-        asked: ``auto``, ``cpu``, ``cuda``, ``cuda:N`` or ``mps``.
-
-    Raises:
-        UsageError: there is no such device, or it is not there.
-        MissingExtra: torch is not installed.
-    """
+    """Return the device of torch that is meant; ``auto`` is a CUDA GPU where torch sees one."""
     torch = library("torch", "diffusion", "a diffusion model")
     kind, colon, number = asked.partition(":")
     numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
@@ -91,9 +72,6 @@ def device_of(asked: str) -> str:
 
 def precision_of(asked: str, device: str) -> str:
     """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32.
-
-    Raises:
-        UsageError: there is no such precision.
 
     >>> precision_of("auto", "cpu"), precision_of("auto", "cuda:1")
     ('fp32', 'fp16')
@@ -116,23 +94,14 @@ SCHEDULERS = ("auto", "own", "ddim")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A pipeline from disk, on its device.
+    """A pipeline from disk, on its device."""
 
-    Attributes:
-        name: as the user named it.
-        pipeline: of diffusers.
-        device: of torch.
-        precision: ``fp32``, ``fp16`` or ``bf16``.
-        digest: of everything that its images depend on.
-        left_out: parts of the folder that were not loaded.
-    """
-
-    name: str
-    pipeline: Any
-    device: str
-    precision: str
-    digest: str
-    left_out: tuple[str, ...] = ()
+    name: str  #: as the user named it
+    pipeline: Any  #: of diffusers
+    device: str  #: of torch
+    precision: str  #: ``fp32``, ``fp16`` or ``bf16``
+    digest: str  #: of everything that its images depend on
+    left_out: tuple[str, ...] = ()  #: parts of the folder that were not loaded
 
 
 class Pipeline:
@@ -172,11 +141,7 @@ class Pipeline:
 
     @classmethod
     def prepare(cls, pipeline: Any, scheduler: str) -> None:
-        """Give a pipeline its scheduler; DDIM is made of the settings of its own.
-
-        Raises:
-            UsageError: the family cannot have it.
-        """
+        """Give a pipeline its scheduler; DDIM is made of the settings of its own."""
         if scheduler != "ddim":
             return
         if not cls.has_ddim:
@@ -251,11 +216,7 @@ class Pipeline:
         return self.shape[1] * factor, self.shape[2] * factor
 
     def first_timestep(self, steps: int) -> float:
-        """Return the first timestep of the sampler when it makes ``steps`` steps.
-
-        Raises:
-            UsageError: the scheduler cannot make this many.
-        """
+        """Return the first timestep of the sampler when it makes ``steps`` steps."""
         if steps not in self._first:
             own = self.pipeline.scheduler
             try:
@@ -298,7 +259,6 @@ class Pipeline:
         return output[:, : self.shape[0]]
 
     def _answer(self, inputs: Tensor, moment: Tensor, conditioning: Conditioning) -> Tensor:
-        """Return the network's whole output."""
         return self.network(
             inputs,
             moment,
@@ -307,12 +267,7 @@ class Pipeline:
         )[0]
 
     def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
-        """Return the noise that a raw output stands for (Salimans & Ho 2022, appendix D).
-
-        Raises:
-            UsageError: the latents are all noise (zero terminal SNR): whatever the output, it
-                stands for the latents themselves.
-        """
+        """Return the noise that a raw output stands for (Salimans & Ho 2022, appendix D)."""
         if self.prediction == "epsilon":
             return output
         signal = signal_at(self.pipeline.scheduler.alphas_cumprod.double().cpu(), timestep)
@@ -340,10 +295,6 @@ class Pipeline:
         """Make one image per row of ``conditioning`` from the noise of its seed.
 
         The library's own pipeline makes them, so attention processors that were put in are used.
-
-        Raises:
-            UsageError: numbers of rows and seeds differ, or settings that cannot be.
-            VisleakError: images are not numbers, as half precision may make them.
         """
         if len(conditioning) != len(seeds):
             raise UsageError(
@@ -404,15 +355,10 @@ def plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Prompts as a text encoder reads them.
+    """Prompts as a text encoder reads them."""
 
-    Attributes:
-        ids: (n, length) with begin, end and padding.
-        mask: (n, length), 1 where a token is not padding.
-    """
-
-    ids: Tensor
-    mask: Tensor
+    ids: Tensor  #: (n, length) with begin, end and padding
+    mask: Tensor  #: (n, length), 1 where a token is not padding
 
 
 class PromptTokens:
@@ -431,19 +377,7 @@ class PromptTokens:
         cleaned: Callable[[str], str] = str,
         table: Any = None,
     ) -> None:
-        """Take the two apart.
-
-        Args:
-            name: of the model, for messages.
-            tokenizer: of transformers.
-            encoder: of transformers.
-            length: tokens of a row.
-            cleaned: what is done to a prompt before it is taken apart.
-            table: the module that embeds ids, where it is not the one that the encoder names.
-
-        Raises:
-            VisleakError: the tokenizer is not the encoder's, or marks no end.
-        """
+        """Take the two apart."""
         self._torch = library("torch", "diffusion", f"model {name}")
         self._tokenizer, self._encoder, self._cleaned = tokenizer, encoder, cleaned
         self._table = table or encoder.get_input_embeddings()
@@ -465,11 +399,7 @@ class PromptTokens:
             )
 
     def rows(self, prompts: Sequence[str]) -> Rows:
-        """Return prompts, each cut to what fits and filled up to ``length``.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """Return prompts, each cut to what fits and filled up to ``length``."""
         if not prompts:
             raise UsageError("prompts must hold at least one prompt; got none")
         found = self._tokenizer(
@@ -522,13 +452,9 @@ class PromptTokens:
     def rows_around(self, embeddings: Tensor) -> Rows:
         """Return rows with begin, end and padding around tokens that are given as embeddings.
 
+        ``embeddings``: (n, tokens, width).
+
         Where those stand is a token that is none of the special ones.
-
-        Args:
-            embeddings: (n, tokens, width).
-
-        Raises:
-            UsageError: a shape that cannot be.
         """
         width, most = int(self.table().shape[1]), self.most_tokens()
         shape = tuple(embeddings.shape)
@@ -601,24 +527,16 @@ class PromptedPipeline(Pipeline):
         return self._tokens.special_ids()
 
     def token_table(self) -> Tensor:
-        """Return the input embeddings of all tokens (vocabulary, width).
-
-        Raises:
-            UsageError: the family has more than one table.
-        """
+        """Return the input embeddings of all tokens (vocabulary, width)."""
         self._refuse_embeddings("token_table")
         return self._tokens.table()
 
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
         """Encode prompts given as input embeddings of their tokens; gradients flow.
 
+        ``embeddings``: (n, tokens, width).
+
         Begin, end and padding are put around, as for prompts of this many tokens.
-
-        Args:
-            embeddings: (n, tokens, width).
-
-        Raises:
-            UsageError: a shape that cannot be, or the family has more than one table.
         """
         self._refuse_embeddings("encode_embeddings")
         rows = self._tokens.rows_around(embeddings)
@@ -626,11 +544,7 @@ class PromptedPipeline(Pipeline):
             return self._encoded_rows(rows.ids, rows.mask)
 
     def pooled_text(self, prompts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return the text encoder's pooled embeddings (n, width), not normalised.
-
-        Raises:
-            UsageError: the text encoder has none.
-        """
+        """Return the text encoder's pooled embeddings (n, width), not normalised."""
         parts = [prompts[at : at + _POOLED_BATCH] for at in range(0, len(prompts), _POOLED_BATCH)]
         with self._torch.no_grad():
             # the empty prompt tells the width where there are no prompts
@@ -638,11 +552,9 @@ class PromptedPipeline(Pipeline):
         return np.asarray(np.concatenate(found)[: len(prompts)])
 
     def _encoded_rows(self, ids: Tensor, mask: Tensor) -> Conditioning:
-        """Encode rows of ids."""
         raise NotImplementedError
 
     def _pooled(self, prompts: Sequence[str]) -> Tensor:
-        """Return pooled embeddings of some prompts."""
         raise NotImplementedError
 
     def _refuse_embeddings(self, what: str) -> None:
@@ -656,11 +568,7 @@ class PooledPipeline(PromptedPipeline):
     """A pipeline whose own method encodes prompts, for several encoders, with a pooled part."""
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
-        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours.
-
-        Raises:
-            UsageError: there are none.
-        """
+        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
         if not prompts:
             raise UsageError("prompts must hold at least one prompt; got none")
         with quiet():
@@ -673,11 +581,6 @@ class PooledPipeline(PromptedPipeline):
         return {"device": self.device}
 
     def _pooled_of(self, conditioning: Conditioning) -> Tensor:
-        """Return the pooled part.
-
-        Raises:
-            UsageError: there is none.
-        """
         if conditioning.pooled is None:
             raise UsageError(
                 f"conditioning of model {self.name} ({self.family}) must have a pooled part; use"

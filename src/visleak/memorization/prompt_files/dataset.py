@@ -44,62 +44,34 @@ NUMBERS: Final = ("d_l2", "d_squared", "d_l2_error", "d_squared_error", "score",
 
 @dataclass(frozen=True)
 class PromptSet:
-    """What a folder of a data set of prompts holds.
+    """What a folder of a data set of prompts holds."""
 
-    Attributes:
-        folder: with the table, ``datasheet.md`` and ``dataset.json``.
-        table: name of the table: ``prompts.parquet`` or ``prompts-unverified.parquet``.
-        prompts: how many there are.
-        verified: how many of them are verified triggers.
-        verified_by: how many were verified, by whom.
-        labelled: how many have a label.
-        scored: how many have a D.
-        unnamed: how many name no image.
-        images: distinct names of memorized images; one image may have several.
-        groups: of prompts that share an image.
-        effective: number of groups of one size with the same information.
-        largest: prompts of the largest group.
-        words: of a prompt: fewest, median, most.
-        other_letters: prompts with letters beyond ASCII.
-        candidates: there were before any were left out.
-        left_out: how many were left out, by reason.
-        model: that the prompts are triggers of, as plain data; empty if no list names one.
-        origins: files it was made of: name, sha256, command, settings.
-        notes: what a reader must know, a line each.
-        day: it was made, as ``YYYY-MM-DD``.
-        key: of the request without the day.
-    """
-
-    folder: Path
-    table: str
+    folder: Path  #: with the table, ``datasheet.md`` and ``dataset.json``
+    table: str  #: name of the table: ``prompts.parquet`` or ``prompts-unverified.parquet``
     prompts: int
-    verified: int
-    verified_by: Mapping[str, int]
-    labelled: int
-    scored: int
-    unnamed: int
-    images: int
-    groups: int
-    effective: float
-    largest: int
-    words: tuple[int, int, int]
-    other_letters: int
-    candidates: int
-    left_out: Mapping[str, int]
+    verified: int  #: how many of them are verified triggers
+    verified_by: Mapping[str, int]  #: how many were verified, by whom
+    labelled: int  #: how many have a label
+    scored: int  #: how many have a D
+    unnamed: int  #: how many name no image
+    images: int  #: distinct names of memorized images; one image may have several
+    groups: int  #: of prompts that share an image
+    effective: float  #: number of groups of one size with the same information
+    largest: int  #: prompts of the largest group
+    words: tuple[int, int, int]  #: of a prompt: fewest, median, most
+    other_letters: int  #: prompts with letters beyond ASCII
+    candidates: int  #: there were before any were left out
+    left_out: Mapping[str, int]  #: how many were left out, by reason
+    #: that the prompts are triggers of, as plain data; empty if no list names one
     model: Mapping[str, Any]
-    origins: tuple[Mapping[str, Any], ...]
-    notes: tuple[str, ...]
-    day: str
-    key: str = ""
+    origins: tuple[Mapping[str, Any], ...]  #: files it was made of: name, sha256, command, settings
+    notes: tuple[str, ...]  #: what a reader must know, a line each
+    day: str  #: it was made, as ``YYYY-MM-DD``
+    key: str = ""  #: of the request without the day
 
 
 def read_prompt_set(folder: str | os.PathLike[str]) -> PromptSet:
-    """Return the data set of prompts that a folder holds, without the prompts.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
-    """
+    """Return the data set of prompts that a folder holds, without the prompts."""
     return RunFolder(folder, KIND).read(PromptSet, folder=Path(folder))
 
 
@@ -320,6 +292,5 @@ def _model(data: PromptSet) -> str:
 
 
 def _flat(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return settings that are single values."""
     kinds = (str, int, float)
     return [(str(k), str(v)[:80]) for k, v in settings.items() if type(v) in kinds][:30]

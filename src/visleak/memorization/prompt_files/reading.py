@@ -67,32 +67,20 @@ _FLAT_LIST: Final = re.compile(rf"\s*+\[\s*+(?:{_STRING}\s*+(?:,\s*+{_STRING}\s*
 
 
 class Row(NamedTuple):
-    """One row of a file.
+    """One row of a file."""
 
-    Attributes:
-        place: of the row, such as ``line 3``, for errors.
-        text: the prompt.
-        label: whether it is known to be memorized.
-        sources: images it is a trigger of.
-        columns: further values by column, as text.
-    """
-
-    place: str
+    place: str  #: of the row, such as ``line 3``, for errors
     text: str
-    label: bool | None = None
-    sources: tuple[str, ...] = ()
-    columns: Mapping[str, str] = {}
+    label: bool | None = None  #: whether it is known to be memorized
+    sources: tuple[str, ...] = ()  #: images it is a trigger of
+    columns: Mapping[str, str] = {}  #: further values by column, as text
 
 
 # -- values ---------------------------------------------------------------------------------------
 
 
 def checked_text(text: str, where: str) -> str:
-    """Return a prompt without the spaces around it, as one that can be written.
-
-    Raises:
-        VisleakError: it is too long, or holds a null byte.
-    """
+    """Return a prompt without the spaces around it, as one that can be written."""
     if len(text) > MOST_CHARACTERS:
         raise VisleakError(
             f"{where}: a prompt of {len(text):,} characters; at most {MOST_CHARACTERS:,} are read"
@@ -207,8 +195,6 @@ def _strength(record: Mapping[str, str]) -> tuple[int, bool, bool, str, str]:
 
 @dataclass
 class _Entry:
-    """A prompt while the list is read."""
-
     place: str
     label: bool | None
     sources: dict[str, None] = field(default_factory=dict)
@@ -236,14 +222,6 @@ def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
     """Return the prompts of rows; equal ones become one, empty ones are left out, both counted.
 
     Spaces around a prompt are not part of it, as for tokenizers.
-
-    Args:
-        rows: in the order of the file.
-        origin: the file, for errors.
-        name: of file and format, kept with the prompts.
-
-    Raises:
-        VisleakError: no prompt is left, one is not text, or labels contradict each other.
 
     >>> rows = [Row("line 1", "a cat ", True, ("u",)), Row("line 2", "a cat", None, ("v",))]
     >>> prompts = gathered(rows, "a.csv", "a.csv (CSV)")
@@ -295,17 +273,7 @@ def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
 
 
 def row_of(place: str, origin: str, values: Mapping[str, Any], column: str | None) -> Row:
-    """Return the row that named values make.
-
-    Args:
-        place: of the values.
-        origin: the file, for errors.
-        values: by column: texts, numbers, lists of texts, ``None``.
-        column: with the prompt.
-
-    Raises:
-        VisleakError: the prompt is not text, the label is unknown, or sources are not texts.
-    """
+    """Return the row that named values make."""
     where = f"{origin}, {place}"
     text = values.get(column or "")
     if text is not None and not isinstance(text, str):
@@ -326,12 +294,7 @@ def row_of(place: str, origin: str, values: Mapping[str, Any], column: str | Non
 
 
 def prompt_column(names: list[str], column: str | None, origin: str) -> str:
-    """Return the column with the prompts.
-
-    Raises:
-        UsageError: the one that was asked for is missing.
-        VisleakError: none was asked for, and none has a usual name.
-    """
+    """Return the column with the prompts."""
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise VisleakError(f"{origin} has more than one column {twice!r}; keep one")
@@ -537,9 +500,6 @@ def load_plain(path: Path) -> Any:
     """Return what a pickle builds of texts, lists, sets and dicts.
 
     Any other instruction is refused before one is carried out.
-
-    Raises:
-        VisleakError: it is too large, damaged, or would do anything else.
     """
     size = path.stat().st_size
     if size > MOST_BYTES:
@@ -652,7 +612,6 @@ def read_values(
 
 
 def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], Made]) -> Made:
-    """Return what is made of the rows of a file and the name of its format."""
     if file.is_dir():
         raise UsageError(f"prompts {file} is a folder; name a file in it")
     if not file.is_file():

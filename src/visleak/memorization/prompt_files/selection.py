@@ -22,7 +22,7 @@ from visleak.memorization.prompt_files.reading import (
     label_of,
 )
 from visleak.memorization.prompts import Prompts, PromptScores
-from visleak.memorization.tracing.records import Match, Replication, Trace
+from visleak.memorization.tracing.document import Match, Replication, Trace
 
 #: ``kind`` of results of visleak, and bytes of one at most.
 OURS: Final = "visleak memorization "
@@ -66,21 +66,13 @@ def kept(prompts: Prompts, rows: Sequence[int]) -> Prompts:
 
 @dataclass(frozen=True)
 class Provenance:
-    """One file of prompts, and what made it.
+    """One file of prompts, and what made it."""
 
-    Attributes:
-        file: its name, without folders.
-        digest: SHA-256 of its bytes.
-        verb: command that wrote it, such as ``detect``; empty if unknown.
-        model: of the command, as plain data.
-        settings: of the command, as plain data.
-    """
-
-    file: str
-    digest: str
-    verb: str = ""
-    model: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    file: str  #: its name, without folders
+    digest: str  #: SHA-256 of its bytes
+    verb: str = ""  #: command that wrote it, such as ``detect``; empty if unknown
+    model: Mapping[str, Any] = field(default_factory=dict)  #: of the command, as plain data
+    settings: Mapping[str, Any] = field(default_factory=dict)  #: of the command, as plain data
 
     @property
     def kappa(self) -> float | None:
@@ -97,11 +89,7 @@ class Provenance:
 
 
 def provenance_of(file: Path) -> Provenance:
-    """Return where a file of prompts comes from; of a file that visleak did not write, its digest.
-
-    Raises:
-        VisleakError: the file cannot be read.
-    """
+    """Return where a file of prompts comes from; of a foreign file, its digest."""
     try:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -121,11 +109,7 @@ def provenance_of(file: Path) -> Provenance:
 
 
 def model_of(origins: Sequence[Provenance]) -> Mapping[str, Any]:
-    """Return the one model that lists are about; nothing where none names one.
-
-    Raises:
-        UsageError: they are about several: a trigger prompt belongs to one model.
-    """
+    """Return the one model that lists are about; nothing where none names one."""
     models = {str(each.model.get("digest", each.model)): each for each in origins if each.model}
     if len(models) > 1:
         named = ", ".join(
@@ -157,15 +141,11 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which prompts of a list are taken.
+    """Which prompts of a list are taken."""
 
-    Attributes:
-        top: this many of the highest D; ``None`` takes all.
-        reached: only those that reached kappa (of ``search`` and ``augment``) or the threshold (of
-            ``detect``).
-    """
-
-    top: int | None = None
+    top: int | None = None  #: this many of the highest D; ``None`` takes all
+    #: only those that reached kappa (of ``search`` and ``augment``) or the threshold (of
+    #: ``detect``)
     reached: bool = False
 
     def __post_init__(self) -> None:
@@ -176,17 +156,7 @@ class Choice:
 def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
     """Return the prompts of a list that a choice takes; a note says how many of how many.
 
-    Args:
-        prompts: as they were read.
-        file: that they were read from; the result beside it names kappa, and the norm of D.
-        choice: which are taken.
-
-    Returns:
-        With ``top`` by D, highest first, ties by text; else in their order.
-
-    Raises:
-        UsageError: D of the prompts, or what they had to reach, is unknown.
-        VisleakError: no prompt is left, or a D is not a number.
+    Returns with ``top`` by D, highest first, ties by text; else in their order.
     """
     if choice == Choice():
         return prompts
@@ -223,18 +193,7 @@ def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
 
 
 def scores_of(prompts: Prompts, file: Path) -> PromptScores | None:
-    """Return D of the prompts of a list, with the threshold that the list or its result names.
-
-    Args:
-        prompts: of the list.
-        file: that they were read from; the result beside it names kappa, and the norm of D.
-
-    Returns:
-        ``None`` where the list has no D.
-
-    Raises:
-        VisleakError: a D is not a number.
-    """
+    """Return D of the prompts of a list, with the threshold that the list or its result names."""
     made_by = provenance_of(file)
     name = made_by.column(prompts)
     if name is None:
@@ -282,17 +241,11 @@ def _reaching(prompts: Prompts, made_by: Provenance) -> tuple[list[int] | None, 
 
 @dataclass(frozen=True)
 class Selected:
-    """Prompts of a data set, and those that are left out of it.
+    """Prompts of a data set, and those that are left out of it."""
 
-    Attributes:
-        prompts: with the columns ``verified`` and ``verified_by``.
-        candidates: how many there were.
-        left_out: how many were left out, by reason.
-    """
-
-    prompts: Prompts
-    candidates: int
-    left_out: dict[str, int]
+    prompts: Prompts  #: with the columns ``verified`` and ``verified_by``
+    candidates: int  #: how many there were
+    left_out: dict[str, int]  #: how many were left out, by reason
 
 
 def joined(lists: Sequence[Prompts]) -> Prompts:
@@ -340,14 +293,6 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
     an earlier one found of single images of it, judged by people or not. A person who verified the
     prompt itself is believed. Where one image per cluster was traced, that the cluster is a copy is
     the rule.
-
-    Args:
-        prompts: a list.
-        traces: all that there are, for their order does not matter to what is verified. A prompt
-            of which several measured the share is a trigger if it is one in any.
-
-    Raises:
-        VisleakError: a prompt that is labelled not memorized is verified.
     """
     measured = _measured(traces)
     rare = {text for text, (share, _) in measured.items() if not share.trigger}
@@ -412,11 +357,7 @@ def _found(
 
 
 def prompts_of(trace: Trace) -> Prompts:
-    """Return the prompts whose images were traced, those of verified ones first.
-
-    Raises:
-        VisleakError: there is none.
-    """
+    """Return the prompts whose images were traced, those of verified ones first."""
     every = (match.prompt for match in (*trace.verified, *trace.matches))
     texts = tuple(dict.fromkeys(text for text in every if text.strip()))
     if not texts:
@@ -435,15 +376,7 @@ def _verdict(match: Match) -> str:
 
 
 def vouched(prompts: Prompts, by: str) -> Prompts:
-    """Return prompts that name an image as verified by a person.
-
-    Args:
-        prompts: a list.
-        by: who verified them, and how.
-
-    Raises:
-        UsageError: the name is empty.
-    """
+    """Return prompts that name an image as verified by a person."""
     by = " ".join(by.split())
     if not by:
         raise UsageError("verified-by is empty; say who verified the prompts, and how")
@@ -461,9 +394,6 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
     High D alone is not memorization: searches find prompts of the D of true triggers that replay
     nothing (Hong et al. 2024, section 5), and where the training data is unknown (Stable Diffusion
     3) nothing can be verified. Prompts that are labelled not memorized never enter.
-
-    Raises:
-        VisleakError: no prompt is left.
     """
     record = _record(prompts)
     labels = prompts.labels or (None,) * len(prompts)
@@ -486,12 +416,7 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
 def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Return the record of verification, ``true`` or ``false`` and by whom.
 
-    Args:
-        prompts: a list.
-        rare: prompts whose measured share is too small: only a person who is named verifies them.
-
-    Raises:
-        VisleakError: a cell of ``verified`` has no meaning.
+    ``rare``: prompts whose measured share is too small: only a person who is named verifies them.
     """
     nothing = ("",) * len(prompts)
     said, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))

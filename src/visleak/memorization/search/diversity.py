@@ -29,32 +29,21 @@ BATCH: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A prompt that was picked.
+    """A prompt that was picked."""
 
-    Attributes:
-        row: of the list it was picked from.
-        closeness: its highest cosine with the picks before it; ``None`` for the first.
-        source: the group it was picked for.
-    """
-
-    row: int
-    closeness: float | None
-    source: str = ""
+    row: int  #: of the list it was picked from
+    closeness: float | None  #: its highest cosine with the picks before it; ``None`` for the first
+    source: str = ""  #: the group it was picked for
 
 
 def farthest_points(vectors: npt.NDArray[Any], count: int, first: int) -> list[tuple[int, float]]:
     """Return rows that are far from one another, in the order of picking.
 
+    ``vectors``: (rows, width), none of them zero; their length plays no part; returns (row, highest
+    cosine with the picks before it, which is NaN for the first). Of rows that are equally far the
+    first is picked.
+
     Every pick costs one product with the matrix: O(count x rows), no matter how many were picked.
-
-    Args:
-        vectors: (rows, width), none of them zero; their length plays no part.
-        count: of picks; all rows where there are fewer.
-        first: row to begin with.
-
-    Returns:
-        (row, highest cosine with the picks before it, which is NaN for the first). Of rows that are
-        equally far the first is picked.
 
     >>> farthest_points(np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0]]), 2, first=0)[1]
     (2, -1.0)

@@ -43,56 +43,34 @@ FILE: Final = "search-state.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A prompt that a search returns.
-
-    Attributes:
-        prompt: its text.
-        score: D when it was scored, by the norm of the settings.
-        chain: number of the chain that found it.
-        step: of the chain.
-    """
+    """A prompt that a search returns."""
 
     prompt: str
-    score: float
-    chain: int = 0
-    step: int = 0
+    score: float  #: D when it was scored, by the norm of the settings
+    chain: int = 0  #: number of the chain that found it
+    step: int = 0  #: of the chain
 
 
 @dataclass(frozen=True, slots=True)
 class Scored(Candidate):
-    """A prompt that was made from another one, scored once.
+    """A prompt that was made from another one, scored once."""
 
-    Attributes:
-        changed: word pieces in which it differs from its source.
-        source: the prompt that it was made from.
-    """
-
-    changed: int = 0
-    source: str = ""
+    changed: int = 0  #: word pieces in which it differs from its source
+    source: str = ""  #: the prompt that it was made from
 
 
 @dataclass(frozen=True, slots=True)
 class Banked:
-    """A prompt of the bank.
-
-    Attributes:
-        prompt: its text.
-        mean: D over the times it was scored, each with its own noises.
-        best: the highest of these.
-        times: it was scored.
-        chain, step: where it was highest.
-        changed: word pieces in which it differs from its source, where it has one.
-        source: the prompt that it was made from, or ``""``.
-    """
+    """A prompt of the bank."""
 
     prompt: str
-    mean: float
-    best: float
-    times: int
-    chain: int
+    mean: float  #: D over the times it was scored, each with its own noises
+    best: float  #: the highest of these
+    times: int  #: it was scored
+    chain: int  #: (chain, step) where it was highest
     step: int
-    changed: int = 0
-    source: str = ""
+    changed: int = 0  #: word pieces in which it differs from its source, where it has one
+    source: str = ""  #: the prompt that it was made from, or ``""``
 
     @property
     def candidate(self) -> Candidate:
@@ -102,73 +80,44 @@ class Banked:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a search is.
+    """How far a search is."""
 
-    Attributes:
-        done: units done (steps of all chains, prompts scored).
-        total: units there are; ``None`` if unknown.
-        calls: passes of the network so far.
-        best: the prompt of the highest D so far.
-    """
-
-    done: int
-    total: int | None
-    calls: int
-    best: Candidate | None
+    done: int  #: units done (steps of all chains, prompts scored)
+    total: int | None  #: units there are; ``None`` if unknown
+    calls: int  #: passes of the network so far
+    best: Candidate | None  #: the prompt of the highest D so far
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """One search.
+    """One search."""
 
-    Attributes:
-        score: D, with the model and its settings.
-        chains: independent runs, which are batched together where the method can.
-        seed: of everything random; chain k draws from (seed, k) alone.
-        budget: of the whole search, all chains together.
-        folder: where the state is kept, so that a killed search resumes; ``None`` keeps nothing.
-        say: called with progress.
-    """
-
-    score: TriggerScore
-    chains: int = 1
-    seed: int = 0
-    budget: Budget = field(default_factory=Budget)
+    score: TriggerScore  #: D, with the model and its settings
+    chains: int = 1  #: independent runs, which are batched together where the method can
+    seed: int = 0  #: of everything random; chain k draws from (seed, k) alone
+    budget: Budget = field(default_factory=Budget)  #: of the whole search, all chains together
+    #: where the state is kept, so that a killed search resumes; ``None`` keeps nothing
     folder: Path | None = None
-    say: Callable[[Progress], None] | None = None
+    say: Callable[[Progress], None] | None = None  #: called with progress
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
-
-    Attributes:
-        method: its name.
-        about: its settings, as plain data.
-        best: one candidate per chain, in the order of chains.
-        bank: prompts that were scored, best first, each once.
-        calls: passes of the network, gradients counted by ``GRADIENT_CALLS``.
-        seconds: of wall time, over all runs of a resumed search.
-        complete: whether every chain ran to its end within the budget.
-    """
+    """What a search found."""
 
     method: str
-    about: dict[str, object]
-    best: tuple[Candidate, ...]
-    bank: tuple[Candidate, ...]
-    calls: int
-    seconds: float
-    complete: bool = True
+    about: dict[str, object]  #: its settings, as plain data
+    best: tuple[Candidate, ...]  #: one candidate per chain, in the order of chains
+    bank: tuple[Candidate, ...]  #: prompts that were scored, best first, each once
+    calls: int  #: passes of the network, gradients counted by ``GRADIENT_CALLS``
+    seconds: float  #: of wall time, over all runs of a resumed search
+    complete: bool = True  #: whether every chain ran to its end within the budget
 
 
 class Searcher(Protocol):
-    """A method of search.
+    """A method of search."""
 
-    Attributes:
-        name: of the method, such as ``gibbs``.
-    """
-
-    name: str
+    name: str  #: of the method, such as ``gibbs``
 
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
@@ -234,18 +183,10 @@ _SELECT: Final = "SELECT prompt, total / times, best, times, chain, step, change
 class Ledger(Database):
     """State of a search, the prompts it scored, and what it spent. A context manager.
 
-    Args:
-        folder: where it is kept; ``None`` keeps it in memory.
-        key: everything that the search's prompts depend on, as plain data.
-
     Attributes:
         state: as it was saved last, or ``None`` at the beginning.
         calls, seconds: passes of the network and wall time so far, over all runs.
         added: prompts added since the last :meth:`keep_best`.
-
-    Raises:
-        UsageError: the folder holds the state of another search.
-        VisleakError: the file is damaged or cannot be written.
     """
 
     def __init__(self, folder: Path | None, key: Mapping[str, object]) -> None:
@@ -275,13 +216,7 @@ class Ledger(Database):
     def save(
         self, state: object, scored: Iterable[Candidate], *, calls: int, seconds: float
     ) -> None:
-        """Keep the result of a unit of work: all of it, or nothing.
-
-        Args:
-            state: after the unit, as plain data.
-            scored: prompts that the unit scored.
-            calls, seconds: totals after the unit.
-        """
+        """Keep the result of a unit of work: all of it, or nothing."""
         rows = []
         for each in scored:
             source, changed = "", 0
@@ -325,13 +260,7 @@ class Ledger(Database):
     def by_mean(
         self, source: str | None = None, *, least: float | None = None, count: int | None = None
     ) -> Iterator[Banked]:
-        """Yield prompts by their mean D, highest first; ties by text.
-
-        Args:
-            source: only those made from this prompt.
-            least: only those with a mean D of at least this.
-            count: at most this many.
-        """
+        """Yield prompts by their mean D, highest first; ties by text."""
         # only texts of this module are put together; values are bound
         where, values = _where(source, least)
         query = f"{_SELECT}{where} ORDER BY total / times DESC, prompt LIMIT ?"
@@ -380,17 +309,7 @@ def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[s
 
 
 def calls_so_far(folder: Path, key: Mapping[str, object], *, force: bool = False) -> int | None:
-    """Return the passes that a search in a folder has cost so far; ``None`` if it has not begun.
-
-    Args:
-        folder: of the search.
-        key: of the search.
-        force: remove the state of another search, or a damaged one.
-
-    Raises:
-        UsageError: the folder holds the state of another search.
-        VisleakError: another run holds the folder, or the file is damaged.
-    """
+    """Return the passes that a search in a folder has cost so far; ``None`` if it has not begun."""
     path = folder / FILE
     if not path.exists():
         return None
@@ -413,18 +332,7 @@ def calls_so_far(folder: Path, key: Mapping[str, object], *, force: bool = False
 def begun(
     method: str, about: dict[str, object], task: SearchTask, *, bank: int | None = BANK
 ) -> Iterator[Run]:
-    """Give a search: a new one, or the one that an earlier run of it left.
-
-    Args:
-        method: name of the search.
-        about: its settings, as plain data.
-        task: what is searched.
-        bank: prompts that are kept; ``None`` keeps all.
-
-    Raises:
-        UsageError: there is no chain, or the folder holds the state of another search.
-        VisleakError: the state is damaged, or another run holds the folder.
-    """
+    """Give a search: a new one, or the one that an earlier run of it left."""
     if task.chains < 1:
         raise UsageError(f"chains must be at least 1; got {task.chains}")
     with contextlib.ExitStack() as stack:
@@ -483,11 +391,7 @@ class Run:
         return None if budget.calls is None else max(budget.calls - self.calls, 0)
 
     def affords(self, calls: int) -> bool:
-        """Return whether the budget holds this many passes more.
-
-        Raises:
-            UsageError: nothing is done, and the first step costs more than the whole budget.
-        """
+        """Return whether the budget holds this many passes more."""
         left, limit = self.left(), self.task.budget.calls
         if not self.calls and limit is not None and calls > limit:
             raise UsageError(
@@ -497,11 +401,7 @@ class Run:
         return left is None or calls <= left
 
     def ends_by(self, limit: int | None) -> None:
-        """Refuse a search that nothing ends.
-
-        Raises:
-            UsageError: it has neither a limit of its own nor a budget.
-        """
+        """Refuse a search that nothing ends."""
         if limit is None and self.task.budget.unlimited:
             raise UsageError(
                 f"nothing ends the search {self.method}: give a number of iterations, rounds or"
@@ -526,12 +426,7 @@ class Run:
         return self.best.get(chain, Candidate("", 0.0, chain))
 
     def save(self, state: Any, *, now: bool = True) -> None:
-        """Write the state and the prompts.
-
-        Args:
-            state: plain data that the search resumes from.
-            now: write in any case; else only if the last writing is long enough ago.
-        """
+        """Write the state and the prompts."""
         began = time.perf_counter()
         if not now and began - self._saved < SPARING * self._cost:
             return
@@ -560,13 +455,7 @@ class Run:
     def found(
         self, state: Any, *, complete: bool, best: Iterable[Candidate] | None = None
     ) -> Found:
-        """Return the result.
-
-        Args:
-            state: the last one.
-            complete: whether the search ran to its own end.
-            best: of the chains; by default the best that each has visited.
-        """
+        """Return the result."""
         bank = self.ranked(state)
         chains = map(self.best_of, range(self.task.chains)) if best is None else best
         return Found(
@@ -578,11 +467,7 @@ class Run:
 
 
 def refuse_below_one(settings: object, *names: str) -> None:
-    """Refuse counts below 1; ``None`` passes.
-
-    Raises:
-        UsageError: one of them is.
-    """
+    """Refuse counts below 1; ``None`` passes."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and value < 1:
@@ -590,11 +475,7 @@ def refuse_below_one(settings: object, *names: str) -> None:
 
 
 def check_norm(norm: Norm, score: TriggerScore) -> None:
-    """Refuse settings whose K and kappa are on another scale than D.
-
-    Raises:
-        UsageError: they are.
-    """
+    """Refuse settings whose K and kappa are on another scale than D."""
     if norm != score.settings.norm:
         raise UsageError(
             f"temperature and kappa of these settings are on the {norm} scale, and D is on the"

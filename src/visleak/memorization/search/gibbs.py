@@ -53,38 +53,23 @@ TOGETHER: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The next move of a chain.
+    """The next move of a chain."""
 
-    Attributes:
-        state: ids of its prompt.
-        position: that changes, from 0.
-        chance: uniform in [0, 1), which decides the draw.
-        forced: ids that have to be among the candidates.
-        repeat: number of the run; runs that repeat a search meet other noises.
-    """
-
-    state: tuple[int, ...]
-    position: int
-    chance: float
-    forced: tuple[int, ...] = ()
-    repeat: int = 0
+    state: tuple[int, ...]  #: ids of its prompt
+    position: int  #: that changes, from 0
+    chance: float  #: uniform in [0, 1), which decides the draw
+    forced: tuple[int, ...] = ()  #: ids that have to be among the candidates
+    repeat: int = 0  #: number of the run; runs that repeat a search meet other noises
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A chain that has moved; candidates are in the order of their ids.
+    """A chain that has moved; candidates are in the order of their ids."""
 
-    Attributes:
-        states: the prompts that it could become, as ids.
-        texts: the same as text.
-        scores: D of each.
-        taken: index of the one that it became.
-    """
-
-    states: tuple[tuple[int, ...], ...]
-    texts: tuple[str, ...]
-    scores: Float64
-    taken: int
+    states: tuple[tuple[int, ...], ...]  #: the prompts that it could become, as ids
+    texts: tuple[str, ...]  #: the same as text
+    scores: Float64  #: D of each
+    taken: int  #: index of the one that it became
 
     @property
     def state(self) -> tuple[int, ...]:
@@ -134,16 +119,7 @@ def draw_of(seed: int, step: int, repeat: int = 0) -> int:
 def advance(
     run: Run, proposer: Proposer, moves: Sequence[Move], count: int, temperature: float, step: int
 ) -> list[Moved] | None:
-    """Let chains move, each prompt scored once per repeat; ``None`` if the budget does not pay.
-
-    Args:
-        run: the search.
-        proposer: the language model.
-        moves: of the chains.
-        count: candidates of a position.
-        temperature: K.
-        step: of all chains.
-    """
+    """Let chains move, each prompt scored once per repeat; ``None`` if the budget does not pay."""
     score = run.task.score
     proposed = proposer.candidates(
         [each.state for each in moves],
@@ -184,17 +160,11 @@ def advance(
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The state of a chain of Algorithm 1.
+    """The state of a chain of Algorithm 1."""
 
-    Attributes:
-        state: ids of its prompt.
-        steps: taken so far, over all rounds.
-        ended: whether it has reached kappa, or has no round left.
-    """
-
-    state: tuple[int, ...]
-    steps: int = 0
-    ended: bool = False
+    state: tuple[int, ...]  #: ids of its prompt
+    steps: int = 0  #: taken so far, over all rounds
+    ended: bool = False  #: whether it has reached kappa, or has no round left
 
 
 class GibbsSearch:
@@ -297,29 +267,17 @@ def _plain(walks: Sequence[Walk]) -> list[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class TriggerRun:
-    """The state of the chains of one trigger.
+    """The state of the chains of one trigger."""
 
-    Attributes:
-        trigger: its number.
-        repeat: number of the run.
-        start: ids of the trigger.
-        state: ids of the prompt.
-        place: k, number of the chain.
-        move: of the chain, from 0.
-        below: c, moves in a row that ended below kappa.
-        steps: of the run in all.
-        ended: whether all chains have ended.
-    """
-
-    trigger: int
-    repeat: int
-    start: tuple[int, ...]
-    state: tuple[int, ...]
-    place: int = 0
-    move: int = 0
-    below: int = 0
-    steps: int = 0
-    ended: bool = False
+    trigger: int  #: its number
+    repeat: int  #: number of the run
+    start: tuple[int, ...]  #: ids of the trigger
+    state: tuple[int, ...]  #: ids of the prompt
+    place: int = 0  #: k, number of the chain
+    move: int = 0  #: of the chain, from 0
+    below: int = 0  #: c, moves in a row that ended below kappa
+    steps: int = 0  #: of the run in all
+    ended: bool = False  #: whether all chains have ended
 
 
 def after_move(
@@ -350,42 +308,25 @@ def next_move(run: TriggerRun, trigger: str, seed: int, settings: AugmentSetting
 
 @dataclass(frozen=True, slots=True)
 class Augmentation:
-    """What was made of one trigger.
+    """What was made of one trigger."""
 
-    Attributes:
-        trigger: as it was given.
-        start: as the language model reads and writes it: what the chains began with.
-        unknown: word pieces that the language model does not know, and that are left out.
-        scored: distinct prompts that were scored.
-        above: those among them with a mean D of at least kappa.
-        prompts: those kept, by mean D, highest first.
-    """
-
-    trigger: str
-    start: str
-    unknown: int
-    scored: int
-    above: int
-    prompts: tuple[Banked, ...]
+    trigger: str  #: as it was given
+    start: str  #: as the language model reads and writes it: what the chains began with
+    unknown: int  #: word pieces that the language model does not know, and that are left out
+    scored: int  #: distinct prompts that were scored
+    above: int  #: those among them with a mean D of at least kappa
+    prompts: tuple[Banked, ...]  #: those kept, by mean D, highest first
 
 
 @dataclass(frozen=True, slots=True)
 class Augmented:
-    """What Algorithm 2 found.
+    """What Algorithm 2 found."""
 
-    Attributes:
-        about: its settings, as plain data.
-        triggers: one each, in the order they were given.
-        calls: passes of the network.
-        seconds: of wall time, over all runs.
-        complete: whether all chains ran to their end within the budget.
-    """
-
-    about: dict[str, object]
-    triggers: tuple[Augmentation, ...]
-    calls: int
-    seconds: float
-    complete: bool
+    about: dict[str, object]  #: its settings, as plain data
+    triggers: tuple[Augmentation, ...]  #: one each, in the order they were given
+    calls: int  #: passes of the network
+    seconds: float  #: of wall time, over all runs
+    complete: bool  #: whether all chains ran to their end within the budget
 
 
 def about_augment(proposer: Proposer, settings: AugmentSettings) -> dict[str, object]:

@@ -34,17 +34,11 @@ LISTED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class RandomSettings:
-    """How random strings are drawn.
+    """How random strings are drawn."""
 
-    Attributes:
-        length: words of a prompt.
-        prompts: of each chain, at most; ``None``: as many as the budget pays for.
-        keep: prompts in the bank, at most.
-    """
-
-    length: int = 8
-    prompts: int | None = None
-    keep: int = 1000
+    length: int = 8  #: words of a prompt
+    prompts: int | None = None  #: of each chain, at most; ``None``: as many as the budget pays for
+    keep: int = 1000  #: prompts in the bank, at most
 
     def __post_init__(self) -> None:
         refuse_below_one(self, "length", "prompts", "keep")

@@ -53,16 +53,7 @@ CONSTANTS: Final = ("temperature", "kappa", "floor")
 def refuse_other_scale(
     model: DiffusionModel, preset: MoveSettings, given: Collection[str] = ()
 ) -> None:
-    """Refuse constants that were chosen for D of another model.
-
-    Args:
-        model: whose D it is.
-        preset: whose constants stand in for those that were not given.
-        given: names of the settings that were given.
-
-    Raises:
-        UsageError: a constant of the preset does not fit the model, with those to give.
-    """
+    """Refuse constants that were chosen for D of another model."""
     version = version_of_preset(preset.preset)
     if version_of(model) == version:
         return
@@ -82,11 +73,7 @@ def refuse_other_scale(
 
 
 def refuse_longer(model: TokenModel, length: int) -> None:
-    """Refuse prompts that the model would cut.
-
-    Raises:
-        UsageError: a prompt of that many words has more tokens than the model reads.
-    """
+    """Refuse prompts that the model would cut."""
     most = model.most_tokens()
     if length > most:
         raise UsageError(

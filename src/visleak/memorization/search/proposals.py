@@ -46,36 +46,27 @@ PUNCTUATION: Final = frozenset(string.punctuation) - {"."}
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What may stand at one position of one prompt.
+    """What may stand at one position of one prompt."""
 
-    Attributes:
-        ids: of words, most probable first; forced words come last, and have taken the places of
-            the least probable.
-        log_probabilities: of the language model over its whole vocabulary, one each.
-    """
-
+    #: of words, most probable first; forced words come last, and have taken the places of the least
+    #: probable
     ids: Int64
-    log_probabilities: Float64
+    log_probabilities: Float64  #: of the language model over its whole vocabulary, one each
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which proposals of a language model are taken; all of them by default, as in the paper.
+    """Which proposals of a language model are taken; all of them by default, as in the paper."""
 
-    Attributes:
-        prefix: text in front of the masks that only the language model reads (the code:
-            ``Image of a``).
-        stop: never propose ``[unusedX]``, what is not ASCII, digits, punctuation and ``...``, and a
-            full stop at the last position only (the code).
-        banned: words that are never proposed, where they are one piece of the vocabulary: colours
-            and landscapes raise D without memorization (the code has such a list).
-        banned_name: name of the list in results.
-    """
-
+    #: text in front of the masks that only the language model reads (the code: ``Image of a``)
     prefix: str = ""
+    #: never propose ``[unusedX]``, what is not ASCII, digits, punctuation and ``...``, and a full
+    #: stop at the last position only (the code)
     stop: bool = False
+    #: words that are never proposed, where they are one piece of the vocabulary: colours and
+    #: landscapes raise D without memorization (the code has such a list)
     banned: tuple[str, ...] = ()
-    banned_name: str = "none"
+    banned_name: str = "none"  #: name of the list in results
 
     def about(self) -> dict[str, object]:
         """Return the rules as plain data; the list by name, size and digest."""
@@ -92,11 +83,7 @@ class Rules:
     def banning(self, banned: str | None) -> Rules:
         """Return the rules with another list of banned words.
 
-        Args:
-            banned: ``none``, ``own`` (our list) or a file; ``None`` changes nothing.
-
-        Raises:
-            UsageError, VisleakError: as :func:`read_banned_words`.
+        ``banned``: ``none``, ``own`` (our list) or a file; ``None`` changes nothing.
         """
         if banned is None:
             return self
@@ -112,12 +99,9 @@ class Proposer(Protocol):
     """Proposes words for positions of prompts.
 
     A prompt is a row of ids, masks among them; ids have the same meaning throughout a search.
-
-    Attributes:
-        name: of the model.
     """
 
-    name: str
+    name: str  #: of the model
 
     def about(self) -> dict[str, object]:
         """Return everything that proposals depend on, as plain data."""
@@ -138,14 +122,7 @@ class Proposer(Protocol):
         count: int,
         forced: Rows | None = None,
     ) -> list[Candidates]:
-        """Return candidates for one position of each of several prompts.
-
-        Args:
-            states: the prompts; the word at the position is ignored.
-            positions: one per prompt, from 0.
-            count: of candidates; fewer where the vocabulary allows fewer.
-            forced: ids that have to be among them, one list per prompt.
-        """
+        """Return candidates for one position of each of several prompts."""
         ...
 
     def texts(self, states: Rows) -> list[str]:
@@ -186,12 +163,7 @@ def own_banned_words() -> tuple[str, ...]:
 
 
 def read_banned_words(path: Path) -> tuple[str, ...]:
-    """Read a list of banned words: one per line; ``#`` begins a comment.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is not UTF-8 text, or larger than 10 MB.
-    """
+    """Read a list of banned words: one per line; ``#`` begins a comment."""
     if not path.is_file():
         raise UsageError(
             f"--banned {path}: there is no such file; give a text file with one word per line, own"
@@ -225,12 +197,8 @@ def best_candidates(
 ) -> Candidates:
     """Return the ``count`` most probable of the allowed words, forced ones included.
 
-    Args:
-        log_probabilities: of all words, (vocabulary,).
-        allowed: whether a word may be proposed, (vocabulary,).
-        count: of candidates.
-        forced: ids that have to be there, allowed or not; they take the places of the least
-            probable.
+    ``forced``: ids that have to be there, allowed or not; they take the places of the least
+    probable.
 
     >>> logs = np.log(np.array([0.1, 0.4, 0.3, 0.2]))
     >>> best_candidates(logs, np.array([True, True, False, True]), 2).ids.tolist()
@@ -299,22 +267,14 @@ class MaskedLanguageModel:
         return {"model": self.name, "digest": self._digest, **self.rules.about()}
 
     def start(self, length: int) -> list[int]:
-        """Return a prompt of ``length`` masks.
-
-        Raises:
-            UsageError: the model cannot read that many.
-        """
+        """Return a prompt of ``length`` masks."""
         if length < 1:
             raise UsageError(f"a prompt has at least 1 word; got {length}")
         self._check(length)
         return [self.mask] * length
 
     def ids(self, text: str) -> tuple[list[int], int]:
-        """Return the ids of a prompt, and how many of its pieces are unknown and left out.
-
-        Raises:
-            UsageError: it is longer than the model can read.
-        """
+        """Return the ids of a prompt, and how many of its pieces are unknown and left out."""
         found = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         known = [int(each) for each in found if int(each) not in self._special]
         self._check(len(known))
@@ -440,16 +400,7 @@ def load_language_model(
 def loaded(text: str, kind: str, device: str, use: str) -> tuple[Any, Any, str]:
     """Return network, tokenizer and digest of a language model of transformers.
 
-    Args:
-        text: a folder, or ``hub:OWNER/NAME``.
-        kind: class of transformers that loads it, of :data:`KINDS`.
-        device: of torch.
-        use: how a folder is written on the command line, for messages.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UsageError: there is no such folder, or it holds a language model of the other kind.
-        VisleakError: the model could not be loaded.
+    ``use``: how a folder is written on the command line, for messages.
     """
     what = f"language model {text}"
     library("torch", "diffusion", what)

@@ -58,12 +58,7 @@ def folder_of(path: str | os.PathLike[str], command: str) -> RunFolder:
 
 
 def document(command: str, content: Mapping[str, Any]) -> Document:
-    """Return the result of ``search``, ``augment`` or ``diversify`` as a document.
-
-    Args:
-        command: of the three.
-        content: of its JSON.
-    """
+    """Return the result of ``search``, ``augment`` or ``diversify`` as a document."""
     lines, tables = [], []
     if command == "search":
         columns = [
@@ -172,7 +167,6 @@ def _content(
     about: Mapping[str, object] | None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return the content of a result's JSON: model, D, chains, seed and budget, then the rest."""
     return run.document(
         headline,
         key=digest_of(key),

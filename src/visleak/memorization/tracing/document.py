@@ -1,21 +1,157 @@
-"""A trace as a document and as files."""
+"""What tracing finds, as a document and as files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from visleak.drawing import cut
 from visleak.memorization.recall import recall_line, recall_of
-from visleak.memorization.tracing.records import LAYOUT, Match, Original, Trace
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.document import LONGEST
 from visleak.stats import Rate, chance, percent
 from visleak.storage import File, RunFolder
+
+#: Verdict on a pair whose structure agrees after any recolouring, and whose colours do not.
+LAYOUT: Final = "layout"
+
+#: What a memorized image may show (Hong et al. 2024, section 4).
+CATEGORIES: Final = ("commercial product", "human", "artwork", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The best source of one generated image."""
+
+    image: str  #: id of the generated image, as in the audited set
+    prompt: str
+    size: int  #: images in its cluster
+    source: str  #: name of the source that was asked
+    reference: str | None  #: id of the source's image, or ``None`` where nothing was found
+    similarity: float  #: of the two, by the similarity that the trace names
+    #: ``exact``, ``near``, ``similar``, ``different``, ``layout`` (structure agrees after any
+    #: recolouring, colours do not), or ``""`` where there were no images to verify
+    grade: str
+    #: that a careful person calls the pair near or exact; ``None`` without images
+    probability: float | None
+    #: whether it counts as memorized: near or exact, of the same layout, or so judged by a person
+    verified: bool
+    #: number of the memorized image: one for all matches whose references are the same image or of
+    #: the same layout; ``None`` where it does not count
+    memorized: int | None
+    reason: str = ""  #: one line in words
+    #: similarity to the most similar image of all sources that were compared, whichever the best
+    #: match is; NaN where none was. M_tau = 1 where it is above tau
+    nearest: float = float("nan")
+    #: how far the structure of the two stands out, see
+    #: :func:`visleak.memorization.tracing.layout.standing_out`; ``None`` if not measured
+    structure: float | None = None
+    #: mean difference of colours in place (CIE76); ``None`` if not measured
+    colour: float | None = None
+    judged: str = ""  #: ``human`` or ``disputed`` where people judged the pair, else empty
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """One memorized image: a source image, with those that are the same or of its layout."""
+
+    number: int  #: from 0, in the order of the matches
+    source: str  #: name of the source of the first reference
+    #: ids (SOURCE/id where there are several sources) that matches were verified against, the
+    #: closest first
+    references: tuple[str, ...]
+    variants: int  #: different images of the sources that are the same or of the same layout
+    matches: int  #: generated images that repeat it
+    prompts: int  #: that made them
+    layout: bool  #: it is repeated in other colours only
+    category: str = ""  #: of :data:`CATEGORIES`, where the user said so
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """How often the images of one prompt replicate a training image."""
+
+    prompt: str
+    images: int  #: traced ones
+    replicated: int  #: those with M_tau = 1
+    share: float  #: of them
+    low: float  #: (low, high) ends of its 95 % Wilson interval
+    high: float
+    trigger: bool  #: whether the share is above ``kappa_share``: the prompt is in D_mem
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What became of all generated images that were traced."""
+
+    #: with ``trace.json``, ``trace.csv`` and the audit folder ``audit``, which ``visleak review``
+    #: and ``visleak report`` open
+    folder: Path
+    about: dict[str, Any]  #: sources, similarity, tau and settings, as plain data
+    matches: tuple[Match, ...]  #: one per generated image
+    memorized: int  #: distinct memorized images among those verified
+    tau: float  #: M_tau(x) = 1 if some training image has a similarity above tau (definition 1)
+    #: of traced images with M_tau = 1, with ``low`` and ``high`` of its 95 % interval; NaN where no
+    #: source could be compared
+    share: tuple[float, float, float]
+    originals: tuple[Original, ...] = ()  #: the memorized images
+    #: shares by prompt, where all images were traced; else empty
+    prompts: tuple[Replication, ...] = ()
+    notes: tuple[str, ...] = ()  #: what a reader has to know beside
+    key: str = ""  #: of everything that was asked but verdicts; equal keys are equal requests
+
+    @property
+    def verified(self) -> tuple[Match, ...]:
+        """The matches that count as memorized."""
+        return tuple(match for match in self.matches if match.verified)
+
+    @property
+    def asked(self) -> bool:
+        """Whether any training set was asked; without one nothing is called memorized."""
+        return bool(self.about.get("sets"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A possible source of a generated image."""
+
+    image: str  #: id of the generated image
+    source: str  #: name of the set that has it
+    reference: str  #: id there
+    similarity: float  #: by the similarity of the trace; NaN where it was not measured
+    grade: str = ""  #: of :data:`visleak.records.GRADES`, or ``layout``; empty without images
+    probability: float | None = None  #: as in the audit; ``None`` without images
+    reason: str = ""  #: one line in words
+    judged: str = ""  #: ``human``, ``disputed`` or empty
+    view: str = "original"  #: of the generated image that was compared
+    tiny: bool = False  #: both are images of up to 48 pixels
+    digest: str = ""  #: content digest of the source's image; empty where it is not known
+    structure: float | None = None  #: (structure, colour) as in :class:`Match`
+    colour: float | None = None
+    refused: str = ""  #: why a grade of near does not count; empty where it does
+
+    @property
+    def copy(self) -> bool:
+        """Whether it counts as a copy of the source's image."""
+        return self.grade in ("exact", "near") and not self.refused
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the sets say of generated images."""
+
+    hits: Sequence[Hit]  #: possible sources, in any order
+    #: similarity to the most similar image of the source, by generated image; images that were not
+    #: compared are left out
+    nearest: Mapping[str, float]
+    notes: tuple[str, ...] = ()  #: what a reader has to know, one line each
+
 
 #: Files of a trace, and of its section among those of the audit.
 CSV: Final = "trace.csv"

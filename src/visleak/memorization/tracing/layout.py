@@ -52,12 +52,8 @@ SMALL: Final = 32
 def edges(pixels: Bytes8, side: int = SIDE) -> Edges:
     """Return the directions of an image's colour edges, without sign and strength.
 
-    Args:
-        pixels: RGB ``uint8``.
-        side: of the square that it is reduced to, aspect ratio given up.
-
-    Returns:
-        ``complex64`` (side, side): length 0 (no edge) to nearly 1, twice the angle of the gradient.
+    Returns ``complex64`` (side, side): length 0 (no edge) to nearly 1, twice the angle of the
+    gradient.
     """
     method = cv2.INTER_AREA if min(pixels.shape[:2]) >= side else cv2.INTER_LINEAR
     square = np.asarray(cv2.resize(pixels, (side, side), interpolation=method), np.float32)
@@ -73,13 +69,9 @@ def edges(pixels: Bytes8, side: int = SIDE) -> Edges:
 def standing_out(one: Edges, other: Edges) -> tuple[float, float]:
     """Return how far two layouts agree in place, and how far that stands out.
 
-    Args:
-        one, other: of :func:`edges`, of one side.
-
-    Returns:
-        The largest correlation (-1 to 1) over shifts of at most 1/16 of the side; and that minus
-        the mean correlation over shifts of more than 1/8, in standard deviations of those. Both 0
-        where an image has no edges.
+    Returns the largest correlation (-1 to 1) over shifts of at most 1/16 of the side; and that
+    minus the mean correlation over shifts of more than 1/8, in standard deviations of those. Both 0
+    where an image has no edges.
 
     >>> rng = np.random.default_rng(0)
     >>> image = cv2.resize(rng.integers(0, 256, (8, 8, 3), np.uint8), (64, 64))

@@ -5,12 +5,13 @@ Trace generated images to their sources among training images.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,24 +19,28 @@ import numpy as np
 
 import visleak
 from visleak.auditing import Audit
-from visleak.errors import UsageError
+from visleak.delimited import opened_table
+from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
 from visleak.memorization.inplace import is_tiny
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.settings import TraceSettings
-from visleak.memorization.tracing.document import SECTION, content, document, files
-from visleak.memorization.tracing.layout import edges, same_layout, standing_out
-from visleak.memorization.tracing.records import (
+from visleak.memorization.tracing.document import (
+    CATEGORIES,
     LAYOUT,
+    SECTION,
     Answer,
     Hit,
     Match,
     Original,
     Replication,
     Trace,
-    read_categories,
+    content,
+    document,
+    files,
 )
+from visleak.memorization.tracing.layout import edges, same_layout, standing_out
 from visleak.memorization.tracing.sources import (
     AUDIT_FOLDER,
     GENERATED,
@@ -49,7 +54,7 @@ from visleak.pipeline.folder import stamp_of
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
 from visleak.stats import Rate, wilson
-from visleak.storage import AUDIT, SECTIONS, RunFolder, write_json
+from visleak.storage import AUDIT, SECTIONS, RunFolder, csv_text, write_json
 from visleak.verdicts import read_verdicts
 
 #: Grades from the best to the worst that a match may have.
@@ -87,13 +92,7 @@ def originals(
     digests: Sequence[str],
     tied: Iterable[tuple[int, int]],
 ) -> Int64:
-    """Return a number for each reference: equal for those that are one memorized image.
-
-    Args:
-        references: source and id of each.
-        digests: content of each; empty where it is not known.
-        tied: places of two references of one layout.
-    """
+    """Return a number for each reference: equal for those that are one memorized image."""
     first = {digest: at for at, digest in reversed(list(enumerate(digests))) if digest}
     codes = np.array([first.get(digest, -1) for digest in digests], np.int64)
     pairs = np.array(list(tied), np.int64).reshape(-1, 2)
@@ -134,15 +133,7 @@ def conclude(
     sets: Sets | None,
     settings: TraceSettings,
 ) -> Trace:
-    """Return the trace that an answer leads to, without ``about`` and ``key``.
-
-    Args:
-        folder: of the trace.
-        queries: the generated images.
-        answer: of the sets.
-        sets: that were compared.
-        settings: tau of definition 1, and the share of D_mem.
-    """
+    """Return the trace that an answer leads to, without ``about`` and ``key``."""
     names = [] if queries.images is None else queries.images.ids.to_pylist()
     hits = by_image(answer.hits)
     chosen = [best(hits.get(name, ())) for name in names]
@@ -220,7 +211,6 @@ def _numbers(
 def _same_layouts(
     references: Sequence[tuple[str, str]], made: Audit, notes: list[str]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the places of references that have one layout."""
     if len(references) > MOST_COMPARED:
         notes.append(
             f"{len(references):,} images are copied: those of one layout count as several, for only"
@@ -301,6 +291,80 @@ def _prompts(matches: Sequence[Match], settings: TraceSettings) -> Iterator[Repl
         numbers = (rate.total, rate.count, rate.share, rate.low, rate.high)
         found.append(Replication(prompt, *numbers, trigger=rate.share > settings.kappa_share))
     yield from sorted(found, key=lambda each: (-each.share, each.prompt))
+
+
+#: Columns by which a row may name what it is about, the first that is there.
+KEYS: Final = ("reference", "image", "prompt")
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Categories by reference, generated image or prompt."""
+
+    key: str  #: one of :data:`KEYS`
+    #: category of each, of :data:`visleak.memorization.tracing.document.CATEGORIES`
+    words: Mapping[str, str]
+    origin: str  #: file they were read from
+
+    def told(self, trace: Trace) -> Trace:
+        """Return a trace whose memorized images have their category.
+
+        Where rows disagree on one memorized image, the first match with a category decides, and a
+        note says so. Rows about nothing that was verified are counted in a note.
+        """
+        used: set[str] = set()
+        notes = list(trace.notes)
+        found = []
+        for each in trace.originals:
+            words = self._of(each, trace.matches, used)
+            if len(set(words)) > 1:
+                notes.append(
+                    f"memorized image {each.number} has several categories in {self.origin}:"
+                    f" {', '.join(dict.fromkeys(words))}; the first is taken"
+                )
+            found.append(replace(each, category=words[0] if words else ""))
+        unused = len(self.words) - len(used)
+        if unused:
+            notes.append(f"{unused:,} rows of {self.origin} are about no memorized image")
+        return replace(trace, originals=tuple(found), notes=tuple(notes))
+
+    def _of(self, original: Original, matches: tuple[Match, ...], used: set[str]) -> list[str]:
+        names = [
+            str(getattr(match, self.key)) for match in matches if match.memorized == original.number
+        ]
+        names = [name for name in names if name in self.words]
+        used.update(names)
+        return [self.words[name] for name in names]
+
+
+def read_categories(path: str | os.PathLike[str]) -> Categories:
+    """Read a CSV file of categories."""
+    file = Path(path)
+    if not file.is_file():
+        raise UsageError(f"categories {file} is not a file; give a CSV file")
+    try:
+        with opened_table(file) as (lines, delimiter):
+            reader = csv.DictReader(lines, delimiter=delimiter)
+            names = reader.fieldnames or ()
+            key = next((name for name in KEYS if name in names), None)
+            if key is None or "category" not in names:
+                raise VisleakError(
+                    f"{file} needs the column category, and one of {', '.join(KEYS)}; it has"
+                    f" {', '.join(names) or 'none'}"
+                )
+            words = {}
+            for row in reader:
+                word = (row["category"] or "").strip().lower()
+                if word and word not in CATEGORIES:
+                    raise VisleakError(
+                        f"{file}, line {reader.line_num}: category is one of"
+                        f" {', '.join(CATEGORIES)}; got {word!r:.60}"
+                    )
+                if word and row[key]:
+                    words[csv_text(row[key])] = word
+    except (OSError, ValueError, csv.Error) as error:
+        raise VisleakError(f"{file} cannot be read as CSV ({error})") from error
+    return Categories(key, words, file.name)
 
 
 KIND: Final = "visleak memorization trace"

@@ -27,6 +27,7 @@ from visleak.formats.request import writable
 from visleak.formats.sources import derived_name
 from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
 from visleak.memorization.settings import TraceSettings
+from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
 from visleak.memorization.tracing.layout import (
     OTHER_COLOURS,
     LayoutPrints,
@@ -35,7 +36,6 @@ from visleak.memorization.tracing.layout import (
     same_layout,
     standing_out,
 )
-from visleak.memorization.tracing.records import LAYOUT, Answer, Hit
 from visleak.pipeline.context import Progress
 from visleak.pipeline.embeddings import encoder_for
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
@@ -57,38 +57,19 @@ _AGAIN: Final = "run visleak memorization extract again"
 
 @dataclass(frozen=True)
 class Queries:
-    """Generated images, and where they come from.
+    """Generated images, and where they come from."""
 
-    Attributes:
-        images: the set; ``None`` where there are none to trace.
-        prompts: by image, in the order of the set; empty texts if unknown.
-        sizes: images in the cluster of each.
-        every: all images of the prompts, not one per cluster.
-        clusters: each image stands for a cluster.
-        origin: what ``extract.json`` says of model and sampling; empty without an extraction.
-    """
-
-    images: ImageSet | None
-    prompts: tuple[str, ...]
-    sizes: tuple[int, ...]
-    every: bool = False
-    clusters: bool = False
+    images: ImageSet | None  #: the set; ``None`` where there are none to trace
+    prompts: tuple[str, ...]  #: by image, in the order of the set; empty texts if unknown
+    sizes: tuple[int, ...]  #: images in the cluster of each
+    every: bool = False  #: all images of the prompts, not one per cluster
+    clusters: bool = False  #: each image stands for a cluster
+    #: what ``extract.json`` says of model and sampling; empty without an extraction
     origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Queries:
-    """Open what is to be traced.
-
-    Args:
-        target: folder of ``visleak memorization extract``, or a SOURCE of images, whose captions
-            are taken for the prompts.
-        every: all images of an extraction, not one per cluster.
-
-    Raises:
-        UsageError: there is no such source, or it is a result of another command; or ``every``
-            without an extraction.
-        VisleakError: the extraction is damaged.
-    """
+    """Open what is to be traced."""
     folder = Path(target)
     if (folder / EXTRACTION).is_file():
         return _extracted(folder, every=every)
@@ -150,32 +131,20 @@ def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """Options of the audit of generated images.
+    """Options of the audit of generated images."""
 
-    Attributes:
-        settings: how images are compared.
-        workers, cache, device: as of :func:`visleak.auditing.audit`.
-        force: replace another audit.
-        command: to note in the audit.
-    """
-
-    settings: TraceSettings
-    workers: int | None
+    settings: TraceSettings  #: how images are compared
+    workers: int | None  #: (workers, cache, device) as of :func:`visleak.auditing.audit`
     cache: str | Path | None
     device: str
-    force: bool
-    command: str | None
+    force: bool  #: replace another audit
+    command: str | None  #: to note in the audit
 
 
 def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     """Return hits, those of tiny images with why they are not copies where they are not.
 
     What people judged, and what is exact, is left as it is.
-
-    Args:
-        made: the audit that found them.
-        name: of the set of generated images.
-        hits: the hits.
     """
     listed = list(hits)
     doubtful = [h for h in listed if h.tiny and h.grade == "near" and h.judged != "human"]
@@ -212,13 +181,6 @@ class Layouts:
     """The search for layouts beside an audit.
 
     Candidates are the pairs that the audit lists and the twenty best by layout.
-
-    Args:
-        references: the sources; those with images are searched.
-        folder: of the trace.
-        options: how the audit was made.
-        made: the audit.
-        sides: rows of its ``images.parquet`` by set and id.
     """
 
     def __init__(
@@ -261,7 +223,6 @@ class Layouts:
         return list(result.values())
 
     def _listed(self, images: ImageSet, progress: Progress) -> list[tuple[str, str, str]]:
-        """Return the best pairs by layout."""
         options = self.options
         found = audit(
             images,
@@ -340,11 +301,6 @@ _COLUMNS: Final = (
 
 class Sets:
     """Sets as sources.
-
-    Args:
-        references: the sets, images or embeddings.
-        folder: of the trace; the audit goes into its ``audit``.
-        options: how.
 
     Attributes:
         encoder: that similarities are of.
@@ -439,7 +395,6 @@ def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Itera
 
 
 def _nearest(made: Audit, name: str) -> dict[str, float]:
-    """Return the similarity to the nearest image of all sets, by generated image."""
     table = read_table(made.folder, IMAGES, ["set", "id", "nearest_similarity"])
     table = table.filter(pc.equal(table["set"], name))
     return {
