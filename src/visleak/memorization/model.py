@@ -94,11 +94,7 @@ class DiffusionModel(Protocol):
         ...
 
     def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
-        """Return the noise that a raw output stands for.
-
-        Raises:
-            UsageError: there is none (flow matching), with the reason.
-        """
+        """Return the noise that a raw output stands for."""
         ...
 
     def sample(
@@ -106,9 +102,7 @@ class DiffusionModel(Protocol):
     ) -> npt.NDArray[np.uint8]:
         """Make one image per row of ``conditioning`` from the noise of its seed.
 
-        Returns:
-            (n, height, width, 3). An image depends on its prompt and seed, not on its neighbours,
-            up to rounding.
+        Returns (n, height, width, 3).
         """
         ...
 
@@ -169,10 +163,9 @@ class TokenModel(DiffusionModel, Protocol):
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
         """Encode prompts given as input embeddings of their tokens.
 
-        Begin, end and padding are put around, as for prompts of this many tokens; gradients flow.
+        ``embeddings``: (n, tokens, width).
 
-        Args:
-            embeddings: (n, tokens, width).
+        Begin, end and padding are put around, as for prompts of this many tokens; gradients flow.
         """
         ...
 

@@ -89,11 +89,7 @@ class Means:
     beams: int = 5  #: of ZeroCap
 
     def masked(self, method: str) -> Proposer:
-        """Return the masked language model.
-
-        Raises:
-            UsageError: none was named.
-        """
+        """Return the masked language model."""
         if self.proposer is None:
             raise UsageError(f"{method} needs a masked language model: give --lm FOLDER")
         return self.proposer()
@@ -498,10 +494,5 @@ def compare(
 
 
 def read_comparison(folder: str | os.PathLike[str]) -> Comparison:
-    """Return the comparison that a folder holds.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
-    """
+    """Return the comparison that a folder holds."""
     return RunFolder(folder, KIND).read(Comparison, folder=Path(folder))

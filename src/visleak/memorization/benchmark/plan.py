@@ -73,12 +73,7 @@ class Plan:
         return self.settings.sheets and self.judges.aesthetic is not None
 
     def groups(self, references: Sequence[Sequence[str]] = ()) -> npt.NDArray[np.int64]:
-        """Return the group of each trigger prompt: those that share a memorized image.
-
-        Args:
-            references: digests of the memorized images, by trigger prompt. Those of prompts that
-                name no source, and one image under several addresses, are known by them alone.
-        """
+        """Return the group of each trigger prompt: those that share a memorized image."""
         if not references:
             return self.triggers.groups()
         named = self.triggers.sources or ((),) * len(self.triggers)
@@ -108,11 +103,7 @@ class Plan:
         }
 
     def key(self, references: Sequence[Sequence[str]]) -> str:
-        """Return the digest of everything the result depends on; the device is not part of it.
-
-        Args:
-            references: digests of the memorized images, by trigger prompt.
-        """
+        """Return the digest of everything the result depends on; the device is not part of it."""
         about = self.about()
         about["model"] = [self.model.digest, self.model.precision]
         # by digests alone: a judge whose files were moved is the same

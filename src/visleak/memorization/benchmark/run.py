@@ -162,12 +162,7 @@ def benchmark(
 
 
 def read_benchmark(folder: str | os.PathLike[str]) -> Benchmark:
-    """Return the benchmark that a folder holds.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
-    """
+    """Return the benchmark that a folder holds."""
     return RunFolder(folder, KIND).read(Benchmark, folder=Path(folder))
 
 

@@ -113,12 +113,7 @@ def _content(run: RunFolder, headline: str, result: Detection) -> dict[str, Any]
 
 
 def read_detection(folder: str | Path) -> Detection:
-    """Return the detection that a folder holds.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
-    """
+    """Return the detection that a folder holds."""
     return RunFolder(folder, KIND).read(Detection)
 
 

@@ -85,20 +85,12 @@ def separation(
 ) -> Separation:
     """Return how well scores tell positives from negatives.
 
+    ``score``: (n,): larger is more likely positive; ``positive``: (n,), whether a row is positive;
+    ``groups``: (n,), number of the group of each row.
+
     Intervals hold 95 %: percentiles of resamples of whole groups, and never narrower than what as
     many independent cases as there are groups would give (Newcombe 2006 for the area, Wilson for
     shares), for where two kinds do not overlap resamples are all equal.
-
-    Args:
-        score: (n,): larger is more likely positive.
-        positive: (n,), whether a row is positive.
-        groups: (n,), number of the group of each row.
-        by: what makes a row positive, see :class:`Separation`.
-        rate: of false positives.
-        resamples, seed: of the intervals.
-
-    Raises:
-        UsageError: not both kinds are there.
     """
     value, hit, group = np.asarray(score, np.float64), np.asarray(positive, np.bool_), groups
     found = steps(value, hit)
@@ -253,9 +245,6 @@ def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False)
 
 def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
     """Return a threshold that was fixed beforehand, tried on ordinary prompts, if there are any.
-
-    Raises:
-        UsageError: it is not a threshold.
 
     >>> threshold_given(0.5, [0.1, 0.2, 0.6]).alarms
     1

@@ -227,14 +227,6 @@ def seeds_of(seed: int, count: int, prompt: str | None = None) -> list[int]:
     More images never change the seeds of those before. Without a prompt they are the same for
     all, so that prompts, and what is done against replaying, start from the same noises.
 
-    Args:
-        seed: whole number from 0.
-        count: images.
-        prompt: whose own seeds they are; ``None`` is those that all prompts share.
-
-    Returns:
-        Numbers below 2**31, distinct.
-
     >>> seeds_of(0, 2) == seeds_of(0, 3)[:2], seeds_of(0, 1) == seeds_of(0, 1, "a cat")
     (True, False)
     """
@@ -271,19 +263,6 @@ def images_of(
     Batches are cut from the whole list, whatever is there already, and always have
     ``sampling.batch`` rows, the last one filled up: so an image is the same, to the last bit,
     whether the run was killed in between or not.
-
-    Args:
-        store: where they are kept. Known is what has the same model, precision, steps, guidance,
-            maker, prompt and seed; the size of a batch and the device, which change rounding
-            only, do not count.
-        model: makes them.
-        jobs: one per image; the same job twice is made once.
-        sampling: steps, guidance, images per batch.
-        maker: what makes them of the model; the model as it is by default.
-        progress: called with how many are there.
-
-    Raises:
-        VisleakError: the model returned something that is not an image, or the disk refuses.
     """
     made_by = maker or Plain()
     distinct = list(dict.fromkeys(jobs))

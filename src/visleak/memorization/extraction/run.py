@@ -144,12 +144,7 @@ def reclustered(
 
 
 def read_extraction(folder: str | os.PathLike[str]) -> Extraction:
-    """Return the result that a folder holds.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
-    """
+    """Return the result that a folder holds."""
     return RunFolder(folder, KIND).read(Extraction, folder=Path(folder))
 
 

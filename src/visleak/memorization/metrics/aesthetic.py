@@ -122,10 +122,6 @@ class AestheticHead:
     that there are none, as in the published head. One that has any (``...-reluMSE``) gives other
     numbers than it was trained for.
 
-    Args:
-        layers: matrix (outputs, inputs) and bias (outputs,) of each; the last has one output.
-        name: for people.
-
     Attributes:
         width: numbers of a vector that it takes.
         digest: changes whenever any score could.
@@ -147,12 +143,7 @@ class AestheticHead:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> AestheticHead:
-        """Return the head of a file: safetensors, or a state dict of torch (``.pth``).
-
-        Raises:
-            MissingExtra: torch is not installed.
-            VisleakError: there is no such file, or it is not a stack of linear layers.
-        """
+        """Return the head of a file: safetensors, or a state dict of torch (``.pth``)."""
         file = Path(path).expanduser()
         return cls(read_layers(file, WHAT), os.fspath(path))
 
@@ -186,15 +177,7 @@ class AestheticHead:
 
 
 class Aesthetic:
-    """The aesthetic score of images.
-
-    Args:
-        head: gives the number.
-        features: unit vectors of images that it was trained on.
-
-    Raises:
-        UsageError: the head takes vectors of another width.
-    """
+    """The aesthetic score of images."""
 
     number = "aesthetic score of a linear head on unit CLIP vectors"
 

@@ -88,16 +88,7 @@ def against_references(
 ) -> Float64:
     """Return the similarity of each image to the memorized image that it is most similar to.
 
-    Args:
-        similarity: the measure.
-        images: generated ones, ``uint8`` (height, width, 3).
-        references: the memorized images of their prompt.
-
-    Returns:
-        (images,).
-
-    Raises:
-        UsageError: there are no references.
+    Returns (images,).
     """
     if not len(references):
         raise UsageError(
@@ -138,21 +129,10 @@ class FolderByPrompt:
 
     Reading a set takes as long as an audit's fingerprints do; vectors are kept in the cache.
 
-    Args:
-        source: a SOURCE, such as a folder, or an opened set.
-        alignment: its texts search, its encoder reads the images.
-        workers: processes that decode; by default one for each core where there is much to read.
-        cache: folder for vectors; ``None`` for none.
-        progress: called with how far it is.
-
     Attributes:
         name: of the source.
         alignment: digest of the model.
         problems: images that could not be read.
-
-    Raises:
-        UsageError: there is no such source, or it has no images.
-        VisleakError: none can be read.
     """
 
     def __init__(
@@ -199,11 +179,7 @@ class FolderByPrompt:
         }
 
     def find_by_prompt(self, prompts: Sequence[str], count: int) -> list[list[str]]:
-        """Return the ids of the ``count`` nearest images per prompt; ties go by place in the set.
-
-        Raises:
-            UsageError: ``count`` is below 1.
-        """
+        """Return the ids of the ``count`` nearest images per prompt, ties by place in the set."""
         if count < 1:
             raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
         if not len(prompts):

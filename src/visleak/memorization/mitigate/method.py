@@ -47,28 +47,11 @@ class Mitigation(Protocol):
         ...
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes its images.
-
-        Args:
-            model: that makes them.
-            seeds: of the images of a prompt, the same for all prompts and all methods: the noises
-                that reach the network are then the same, and methods can be compared in pairs.
-
-        Raises:
-            UsageError: the model cannot do it, with the reason.
-        """
+        """Return what makes its images."""
         ...
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the text that the network is given.
-
-        Args:
-            job: whose prompt and seed.
-            model: needed where the text is made of the model's tokens (``rta``).
-
-        Raises:
-            UsageError: the model is needed, and is not given.
-        """
+        """Return the text that the network is given."""
         ...
 
 

@@ -131,10 +131,6 @@ def usual_methods(
 
     Those of the paper for its own models. For any other model none, and the settings of table 3
     that do not depend on the scale of D, as far as the model can carry them out.
-
-    Args:
-        model: that makes the images.
-        seeds: of the images of a prompt.
     """
     if version_of(model) is not None:
         return tuple(map(mitigation, paper_settings(model))), ()

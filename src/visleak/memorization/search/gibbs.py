@@ -190,16 +190,7 @@ class GibbsSearch:
         return {**asdict(self.settings), "language_model": self.proposer.about()}
 
     def search(self, task: SearchTask) -> Found:
-        """Search from masks; an interrupted search resumes from its folder.
-
-        Returns:
-            ``best``: p* of each chain. ``bank``: the prompts of highest D among all that were
-            scored. ``complete`` is false where the budget ended it.
-
-        Raises:
-            UsageError: settings and D are on two scales, nothing ends the search, or the budget
-                does not pay for one step.
-        """
+        """Search from masks; an interrupted search resumes from its folder."""
         settings = self.settings
         check_norm(settings.norm, task.score)
         start = tuple(self.proposer.start(settings.length))

@@ -67,11 +67,7 @@ class RandomWords:
         return {**asdict(self.settings), "language_model": self.proposer.about()}
 
     def search(self, task: SearchTask) -> Found:
-        """Draw and score prompts until the budget, or ``prompts``, is used up.
-
-        Raises:
-            UsageError: nothing ends the search, or the budget pays for no prompt.
-        """
+        """Draw and score prompts until the budget, or ``prompts``, is used up."""
         wanted = self.settings.prompts
         words = self.proposer.words().tolist()
         with begun(self.name, self.about(), task, bank=self.settings.keep) as run:
@@ -118,9 +114,6 @@ class Greedy:
 
     All prompts meet the same noises. Where the budget holds the whole list, the order has no
     effect; otherwise a random part is scored, and the result is not complete.
-
-    Args:
-        prompts: the list.
     """
 
     name = "greedy"
@@ -143,9 +136,6 @@ class Greedy:
         """Return the ``chains`` best prompts (200 in the paper) as the best, one per chain.
 
         ``Candidate.step`` is the place of a prompt in the list.
-
-        Raises:
-            UsageError: the budget does not hold a single prompt.
         """
         noises, calls = task.score.settings.noises, task.budget.calls
         total = len(self.prompts)

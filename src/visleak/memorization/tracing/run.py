@@ -432,12 +432,7 @@ def trace(
 
 
 def read_trace(folder: str | os.PathLike[str]) -> Trace:
-    """Return the result that a folder holds.
-
-    Raises:
-        UsageError: there is none.
-        VisleakError: it is damaged, or a newer visleak wrote it.
-    """
+    """Return the result that a folder holds."""
     return RunFolder(folder, KIND).read(Trace, folder=Path(folder))
 
 
