@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from visleak.stats.resampling import cluster_bootstrap
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
-Statistic = Callable[[npt.NDArray[Any]], float]
+Statistic = Callable[[Float64], float]
 
 #: Of more groups none is left out in turn; percentiles do well of this many.
 MOST_LEFT_OUT: Final = 1000

@@ -6,7 +6,7 @@ Scores, searches, extraction and mitigations speak to this protocol only; adapte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -32,21 +32,17 @@ class Conditioning:
     def __len__(self) -> int:
         return int(self.states.shape[0])
 
-    def __getitem__(self, rows: slice) -> Conditioning:
+    def __getitem__(self, rows: slice | Tensor) -> Conditioning:
         """Return some of the prompts."""
-        return Conditioning(
-            self.states[rows],
-            None if self.pooled is None else self.pooled[rows],
-            None if self.mask is None else self.mask[rows],
-        )
+        return self._each(lambda part: part[rows])
 
     def repeated(self, times: int) -> Conditioning:
         """Return every prompt ``times`` times, its repeats side by side."""
-        return Conditioning(
-            self.states.repeat_interleave(times, 0),
-            None if self.pooled is None else self.pooled.repeat_interleave(times, 0),
-            None if self.mask is None else self.mask.repeat_interleave(times, 0),
-        )
+        return self._each(lambda part: part.repeat_interleave(times, 0))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Conditioning:
+        parts = (self.states, self.pooled, self.mask)
+        return Conditioning(*(None if part is None else change(part) for part in parts))
 
     def with_states(self, states: Tensor) -> Conditioning:
         """Return the same with other token states, as mitigations make them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from visleak.stats import percent
 
@@ -66,7 +66,7 @@ _WORDS: Final[Mapping[Step, str]] = MappingProxyType(
 )
 
 
-def recall_of(similarity: str, step: Step) -> dict[str, Any] | None:
+def recall_of(similarity: str, step: Step) -> dict[str, object] | None:
     """Return the measured recall of a similarity as plain data; ``None`` if it was not measured."""
     if similarity != "builtin":
         return None

@@ -45,10 +45,12 @@ RULES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
 )
 
 
-def _number_or_none(name: str, kind: Callable[[str], Any], words: str) -> Callable[[str], Any]:
+def _number_or_none(
+    name: str, kind: type[int] | type[float], words: str
+) -> Callable[[str], float | None]:
     """Return what reads a finite number of a kind, or ``none``."""
 
-    def parse(text: str) -> Any:
+    def parse(text: str) -> float | None:
         try:
             value = None if text == "none" else kind(text)
         except ValueError:

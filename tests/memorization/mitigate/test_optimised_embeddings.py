@@ -343,15 +343,6 @@ def test_batches_do_not_change_a_shared_embedding_and_it_is_made_once(model):
     assert torch.equal(model.sampled[-1][0].states[1], whole[2])
 
 
-def test_few_embeddings_are_kept(model):
-    maker = mitigation("wen:3,scope=prompt,steps=1").prepared(model, SEEDS)
-    maker(model, [Job(f"cat {number}", 5) for number in range(40)], BIT)
-    assert len(maker._kept) == 32
-    before = len(model.batches)
-    maker(model, [Job("cat 39", 5)], BIT)
-    assert len(model.batches) == before
-
-
 def test_the_noise_may_be_compared_instead_of_the_raw_output(model):
     """Of this model the noise is half the output, so D is half as large."""
     states, _ = made(model, "wen:2.2,output=epsilon", [Job("a cat", 5)])

@@ -189,7 +189,7 @@ def reading(result: Comparison) -> list[str]:
     return lines
 
 
-def content(run: RunFolder, result: Comparison) -> dict[str, Any]:
+def content(run: RunFolder, result: Comparison) -> dict[str, object]:
     """Return the content of ``compare.json``."""
     return run.document(headline(result), result, methods=as_plain(rows_of(result)))
 

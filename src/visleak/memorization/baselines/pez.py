@@ -17,7 +17,7 @@ import numpy as np
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
-from visleak.memorization.model import Tensor, TokenModel
+from visleak.memorization.model import Conditioning, Tensor, TokenModel
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import (
     GRADIENT_CALLS,
@@ -148,7 +148,7 @@ class Vocabulary:
         places = [(part @ self._directions.T).argmax(1) for part in flat.split(ROWS)]
         return self._allowed[self._torch.cat(places)].reshape(soft.shape[:-1]).cpu()
 
-    def encoded(self, embeddings: Tensor) -> Any:
+    def encoded(self, embeddings: Tensor) -> Conditioning:
         """Return prompts of these embeddings, as the network reads them."""
         return self._model.encode_embeddings(embeddings)
 
@@ -161,7 +161,7 @@ class Moments:
     mean: Tensor  #: moving mean of the gradients
     square: Tensor  #: moving mean of their squares
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         """Return them as plain data: as base64, since numbers would be several times as long."""
         arrays = [each.numpy() for each in (self.soft, self.mean, self.square)]
         data = [b64encode(each.tobytes()).decode("ascii") for each in arrays]

@@ -87,13 +87,13 @@ class Attempt:
 class Comparison:
     """Several methods at one budget."""
 
-    model: dict[str, Any]
-    score: dict[str, Any]  #: settings of D, as plain data, with the timestep
+    model: dict[str, object]
+    score: dict[str, object]  #: settings of D, as plain data, with the timestep
     norm: str  #: which of the two norms is called D here
     budget: dict[str, Any]  #: ``calls`` and ``seconds`` of every search
     chains: int  #: candidates of a method, at most
     seeds: tuple[int, ...]  #: that every method ran with
-    verification: dict[str, Any]  #: how images were made, clustered and looked up, as plain data
+    verification: dict[str, object]  #: how images were made, clustered and looked up, as plain data
     attempts: tuple[Attempt, ...]  #: by seed, then in the order of the methods
     folder: Path  #: with ``compare.json``, the tables, the figure, and a folder per method and seed
     key: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ from visleak.memorization.search.driver import (
     refuse_below_one,
 )
 from visleak.memorization.search.proposals import loaded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 #: Keys and values of each layer, each (beams, heads, tokens, width).
 Memory = list[tuple[Tensor, Tensor]]
@@ -116,7 +119,9 @@ class CausalLanguageModel:
         most: tokens it can read.
     """
 
-    def __init__(self, name: str, network: Any, tokenizer: Any, digest: str) -> None:
+    def __init__(
+        self, name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, digest: str
+    ) -> None:
         self.name, self.digest = name, digest
         self._torch = library("torch", "diffusion", WHAT)
         self._cache = library("transformers", "diffusion", WHAT).DynamicCache
@@ -194,7 +199,7 @@ class Beam:
         return self.total / max(len(self.ids), 1)
 
 
-def grown(beams: Sequence[Beam], logs: Any, count: int, end: int | None) -> list[Beam]:
+def grown(beams: Sequence[Beam], logs: Tensor, count: int, end: int | None) -> list[Beam]:
     """Return the best ``count`` beams after one word more, by mean log-probability."""
     made = [beam for beam in beams if beam.ended]
     for beam, row in zip((beam for beam in beams if not beam.ended), logs, strict=True):

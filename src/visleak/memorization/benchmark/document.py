@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from visleak.drawing import COLOURS, INK, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.markup import Grid
+from visleak.memorization.benchmark.plan import Scene
 from visleak.memorization.benchmark.records import (
     GENERAL,
     NONE,
@@ -162,7 +163,7 @@ _REAL: Final = pa.float64()
 _WHOLE: Final = pa.int64()
 
 #: ``benchmark.csv``: one row per method, setting, scenario and number.
-_LINES: Final[Mapping[str, Any]] = {
+_LINES: Final[Mapping[str, pa.DataType]] = {
     "method": _TEXT, "setting": _TEXT, "strength": _REAL, "scenario": _TEXT, "number": _TEXT,
     "value": _REAL, "low": _REAL, "high": _REAL, "prompts": _WHOLE, "groups": _WHOLE,
     "effective": _REAL, "change": _REAL, "change_low": _REAL, "change_high": _REAL, "p": _REAL,
@@ -375,7 +376,7 @@ def _other_norms(result: Benchmark) -> Iterator[str]:
 
 def about(result: Benchmark) -> Iterator[str]:
     """Yield what was measured, a line each."""
-    said: dict[str, Any] = result.about
+    said = result.about
     model, sampling = said["model"], said["sampling"]
     yield (
         f"model {cut(str(model.get('name', '')), LONGEST)}, {model.get('precision', '')};"
@@ -594,22 +595,23 @@ def cost_grid(result: Benchmark) -> Grid:
     return Grid("Cost", header, rows)
 
 
-def content(run: RunFolder, result: Benchmark) -> dict[str, Any]:
+def content(run: RunFolder, result: Benchmark) -> dict[str, object]:
     """Return the content of ``benchmark.json``."""
     return run.document(headline(result), result, verdicts=verdicts(result))
 
 
 def files(
-    result: Benchmark,
-    entries: Sequence[Entry],
-    prompts: Mapping[str, Sequence[str]],
-    seeds: Mapping[str, Sequence[int]],
-    sheet: bytes,
+    result: Benchmark, entries: Sequence[Entry], scenes: Sequence[Scene], sheet: bytes
 ) -> dict[str, File]:
-    """Return the tables, figures and pages of a benchmark, by name of file."""
+    """Return the tables, figures and pages of a benchmark, by name of file.
+
+    ``entries``: the measurements it was made of; ``sheet``: of the worst images, or empty.
+    """
     made = document(result, sheet=bool(sheet))
     return {
-        MEASUREMENTS: pa.concat_tables(_measurements(entries, prompts, seeds)),
+        MEASUREMENTS: pa.concat_tables(
+            _measurements(entry, scene) for entry in entries for scene in scenes
+        ),
         "benchmark.csv": lines_table(result),
         "costs.csv": costs_table(result),
         "benchmark.tex": latex(made),
@@ -619,33 +621,27 @@ def files(
     }
 
 
-def _measurements(
-    entries: Sequence[Entry],
-    prompts: Mapping[str, Sequence[str]],
-    seeds: Mapping[str, Sequence[int]],
-) -> Iterator[pa.Table]:
-    for entry in entries:
-        for scenario, found in entry.measured.items():
-            own, count = seeds[scenario], found.similarity.size
-            numbers = {
+def _measurements(entry: Entry, scene: Scene) -> pa.Table:
+    found, jobs = entry.measured[scene.name], scene.jobs
+    texts = {"method": entry.method, "setting": entry.setting, "scenario": scene.name}
+    numbers = ("similarity", "clip", "aesthetic", "seconds")
+    return pa.table(
+        {
+            **{name: pa.array([text] * len(jobs), _TEXT) for name, text in texts.items()},
+            "prompt": pa.array([job.prompt for job in jobs], _TEXT),
+            "seed": pa.array([job.seed for job in jobs], _WHOLE),
+            **{
                 name: pa.array(getattr(found, name).ravel(), _REAL, from_pandas=True)
-                for name in ("similarity", "clip", "aesthetic", "seconds")
-            }
-            columns = {
-                "method": pa.array([entry.method] * count, _TEXT),
-                "setting": pa.array([entry.setting] * count, _TEXT),
-                "scenario": pa.array([scenario] * count, _TEXT),
-                "prompt": pa.array([text for text in prompts[scenario] for _ in own], _TEXT),
-                "seed": pa.array(list(own) * len(prompts[scenario]), _WHOLE),
-                **numbers,
-                "image": pa.array([digest for row in found.digests for digest in row], _TEXT),
-            }
-            yield pa.table(columns)
+                for name in numbers
+            },
+            "image": pa.array([digest for row in found.digests for digest in row], _TEXT),
+        }
+    )
 
 
 def lines_table(result: Benchmark) -> pa.Table:
     """Return every number with its interval and change."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for row in result.rows:
         own = {"method": row.method, "setting": row.setting, "strength": row.strength}
         rows += [own | _line(result, each) for each in row.scores]
@@ -671,7 +667,7 @@ def lines_table(result: Benchmark) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _line(result: Benchmark, score: Score) -> dict[str, Any]:
+def _line(result: Benchmark, score: Score) -> dict[str, object]:
     found, change = score.interval, score.change
     line = {
         **{"scenario": score.scenario, "number": score.name, "value": found.value},

@@ -121,13 +121,13 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
     }
 
 
-def _place(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+def _place(entry: Mapping[str, Any]) -> tuple[object, ...]:
     """Return where an entry stands: boards apart, then the lowest top-1 similarity first."""
     top = entry["top1"]
     return (entry["board"], top is None, top or 0.0, entry["method"], entry["setting"])
 
 
-def _is_entry(entry: Any) -> bool:
+def _is_entry(entry: object) -> bool:
     if not isinstance(entry, dict):
         return False
     texts = all(isinstance(entry.get(key), str) for key in _TEXTS)

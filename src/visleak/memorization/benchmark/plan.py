@@ -5,7 +5,7 @@ The scenarios of a benchmark, its progress over all methods, and the reference p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -128,27 +128,6 @@ def _about(judge: Any) -> dict[str, str] | None:
     return None if judge is None else {"name": judge.name, "digest": judge.digest}
 
 
-def jobs_of(prompts: Sequence[str], seeds: Sequence[int]) -> Iterator[Job]:
-    """Yield the images of prompts, prompt by prompt."""
-    for prompt in prompts:
-        for seed in seeds:
-            yield Job(prompt, seed)
-
-
-def listed(prompts: Prompts, groups: npt.NDArray[np.int64], images: int, referenced: int) -> Listed:
-    """Return what is told of a list of prompts."""
-    sizes = np.bincount(groups)
-    return Listed(
-        origin=prompts.origin,
-        prompts=len(prompts),
-        groups=len(sizes),
-        effective=effective_groups(sizes),
-        images=images,
-        referenced=referenced,
-        digest=key_of("prompts", list(prompts.texts)),
-    )
-
-
 def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
     """Return at most this many prompts, drawn by the seed, in the order of the list.
 
@@ -178,12 +157,26 @@ class Scene:
     @property
     def jobs(self) -> list[Job]:
         """Its images, prompt by prompt."""
-        return list(jobs_of(self.prompts.texts, self.seeds))
+        return [Job(prompt, seed) for prompt in self.prompts.texts for seed in self.seeds]
 
     @property
     def count(self) -> int:
         """How many images it has."""
         return len(self.prompts) * len(self.seeds)
+
+
+def listed(scene: Scene, referenced: int) -> Listed:
+    """Return what is told of a list of prompts."""
+    prompts, sizes = scene.prompts, np.bincount(scene.groups)
+    return Listed(
+        origin=prompts.origin,
+        prompts=len(prompts),
+        groups=len(sizes),
+        effective=effective_groups(sizes),
+        images=len(scene.seeds),
+        referenced=referenced,
+        digest=key_of("prompts", list(prompts.texts)),
+    )
 
 
 def scenes_of(plan: Plan, memorized: MemorizedImages) -> list[Scene]:

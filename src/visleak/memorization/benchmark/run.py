@@ -28,7 +28,6 @@ from visleak.memorization.benchmark.records import (
 from visleak.memorization.benchmark.statistics import Entry, Measured, bounded, curves_of, rows_of
 from visleak.memorization.extraction.images import (
     ImageStore,
-    Job,
     Maker,
     Stored,
     calls_of,
@@ -41,13 +40,16 @@ from visleak.pipeline.context import Progress, silent
 from visleak.storage import KeyValueStore, RunFolder
 
 if TYPE_CHECKING:
-    from visleak.memorization.mitigate import Mitigation
+    pass
 
 
 Int64 = npt.NDArray[np.int64]
 
 #: Prompts whose images are compared, at most: more tell little more.
 MOST: Final = 200
+
+#: Name of the last step.
+COUNTING: Final = "intervals and tests"
 
 
 def shuffled(groups: Int64, known: Sequence[int]) -> list[tuple[int, int]]:
@@ -108,12 +110,6 @@ def floor_of(
 
 KIND: Final = "visleak memorization benchmark"
 
-#: Names of the steps.
-MAKING: Final = "making images"
-MEASURING: Final = "measuring images"
-FLOOR: Final = "measuring the floor of the similarity"
-COUNTING: Final = "intervals and tests"
-
 
 def benchmark(
     plan: Plan,
@@ -158,7 +154,21 @@ def benchmark(
         ImageStore(path) as images,
         KeyValueStore(path / MEASURES, "numbers") as values,
     ):
-        return _Run(plan, folder, memorized, progress, say).finished(images, values, key)
+        run = _Run(plan, scenes_of(plan, memorized), path, images, values, progress)
+        makers = run.makers()
+        calls = calls_of(run.count, plan.settings.sampling)
+        say(
+            f"{len(plan.mitigations):,} methods and settings: {run.count:,} images, {calls:,}"
+            " passes of the network and those of the methods themselves; what is in"
+            f" {path} already is not made again"
+        )
+        entries = run.measured(run.made(makers))
+        progress(COUNTING, 0, 0)
+        result = run.result(entries, memorized, key)
+        sheet = worst_sheet(result.rows, entries, images) if plan.sheet else b""
+        folder.finish(content(folder, result), files(result, entries, run.scenes, sheet))
+        progress(COUNTING, 1, 1)
+    return result
 
 
 def read_benchmark(folder: str | os.PathLike[str]) -> Benchmark:
@@ -168,150 +178,95 @@ def read_benchmark(folder: str | os.PathLike[str]) -> Benchmark:
 
 @dataclass(frozen=True)
 class _Run:
+    """A benchmark under way; images and measurements are by method and scenario."""
+
     plan: Plan
-    folder: RunFolder
-    memorized: MemorizedImages
+    scenes: list[Scene]
+    path: Path
+    images: ImageStore
+    values: KeyValueStore
     progress: Progress
-    say: Callable[[str], object]
 
-    def finished(self, images: ImageStore, values: KeyValueStore, key: str) -> Benchmark:
-        """Make, measure, count, write, and return the result."""
-        plan, scenes = self.plan, scenes_of(self.plan, self.memorized)
-        makers = self._makers(scenes)
-        self._announce(scenes)
-        made = self._made(images, scenes, makers)
-        entries = self._measured(images, values, scenes, made)
-        self.progress(COUNTING, 0, 0)
-        floor = self._floor(images, values, scenes, entries[0])
-        groups = {scene.name: scene.groups for scene in scenes}
-        result = Benchmark(
-            folder=self.folder.path,
-            about={**plan.about(), "references": key_of(*map(sorted, self.memorized.digests))},
-            triggers=listed(
-                plan.triggers, groups[TRIGGER], plan.settings.images, plan.references.known
-            ),
-            general=None
-            if plan.general is None
-            else listed(plan.general, groups[GENERAL], plan.settings.general_images, 0),
-            rows=rows_of(entries, groups, plan.judges.least),
-            curves=curves_of(entries, groups[TRIGGER]),
-            reference=referred(plan, self.memorized, self.progress),
-            notes=self._notes(),
-            key=key,
-            floor=floor,
-        )
-        written = files(
-            result,
-            entries,
-            {scene.name: scene.prompts.texts for scene in scenes},
-            {scene.name: scene.seeds for scene in scenes},
-            worst_sheet(result.rows, entries, images) if plan.sheet else b"",
-        )
-        self.folder.finish(content(self.folder, result), written)
-        self.progress(COUNTING, 1, 1)
-        return result
+    @property
+    def count(self) -> int:
+        """Images of all methods and scenarios."""
+        return sum(scene.count for scene in self.scenes) * len(self.plan.mitigations)
 
-    def _makers(self, scenes: Sequence[Scene]) -> dict[tuple[int, str], Maker]:
-        """Return what makes the images of every method; what cannot be is refused before any is."""
-        return {
-            (number, scene.name): mitigation.prepared(self.plan.model, scene.seeds)
-            for number, mitigation in enumerate(self.plan.mitigations)
-            for scene in scenes
-        }
+    def makers(self) -> list[list[Maker]]:
+        """Return what makes the images; what cannot be is refused before any is made."""
+        return [
+            [mitigation.prepared(self.plan.model, scene.seeds) for scene in self.scenes]
+            for mitigation in self.plan.mitigations
+        ]
 
-    def _announce(self, scenes: Sequence[Scene]) -> None:
-        total = sum(scene.count for scene in scenes) * len(self.plan.mitigations)
-        calls = calls_of(total, self.plan.settings.sampling)
-        self.say(
-            f"{len(self.plan.mitigations):,} methods and settings: {total:,} images,"
-            f" {calls:,} passes of the network and those of the methods themselves; what is"
-            f" in {self.folder.path} already is not made again"
+    def made(self, makers: Sequence[Sequence[Maker]]) -> list[list[list[Stored]]]:
+        """Return the images."""
+        steps, sampling = (
+            Steps("making images", self.count, self.progress),
+            self.plan.settings.sampling,
         )
 
-    def _made(
-        self,
-        images: ImageStore,
-        scenes: Sequence[Scene],
-        makers: Mapping[tuple[int, str], Maker],
-    ) -> dict[tuple[int, str], list[Stored]]:
-        plan = self.plan
-        total = sum(scene.count for scene in scenes) * len(plan.mitigations)
-        steps = Steps(MAKING, total, self.progress)
-        made = {}
-        for at, maker in makers.items():
-            (scene,) = (each for each in scenes if each.name == at[1])
-            made[at] = images_of(
-                images,
-                plan.model,
-                scene.jobs,
-                plan.settings.sampling,
+        def images(maker: Maker, scene: Scene) -> list[Stored]:
+            made = images_of(
+                *(self.images, self.plan.model, scene.jobs, sampling),
                 maker=maker,
                 progress=steps.part,
             )
             steps.done(scene.count)
-        return made
+            return made
 
-    def _measured(
-        self,
-        images: ImageStore,
-        values: KeyValueStore,
-        scenes: Sequence[Scene],
-        made: Mapping[tuple[int, str], list[Stored]],
-    ) -> list[Entry]:
-        plan = self.plan
-        judges = (plan.judges.alignment, plan.judges.aesthetic)
-        many = sum(each is not None for each in judges)
-        counts = {each.name: each.count * (many + (each.memorized is not None)) for each in scenes}
-        steps = Steps(MEASURING, sum(counts.values()) * len(plan.mitigations), self.progress)
-        measuring = Measuring(images, values, plan.judges, steps.more)
+        return [[images(*each) for each in zip(own, self.scenes, strict=True)] for own in makers]
+
+    def measured(self, made: Sequence[Sequence[Sequence[Stored]]]) -> list[Entry]:
+        """Return what was measured of every method."""
+        plan, judges = self.plan, self.plan.judges
+        many = sum(each is not None for each in (judges.alignment, judges.aesthetic))
+        counts = [each.count * (many + (each.memorized is not None)) for each in self.scenes]
+        steps = Steps("measuring images", sum(counts) * len(plan.mitigations), self.progress)
+        measuring = Measuring(self.images, self.values, judges, steps.more)
         entries = []
-        for number, mitigation in enumerate(plan.mitigations):
+        for mitigation, own in zip(plan.mitigations, made, strict=True):
             measured: dict[str, Measured] = {}
-            for scene in scenes:
-                own = made[(number, scene.name)]
-                texts = [self._text(mitigation, job) for job in scene.jobs]
-                measured[scene.name] = measuring.measured(
-                    own, texts, len(scene.prompts), scene.memorized
-                )
-                steps.done(counts[scene.name])
-            distance = self._distance(images, values, made[(number, TRIGGER)], scenes[0])
-            entries.append(
-                Entry(
-                    method=mitigation.name,
-                    setting=mitigation.setting,
-                    strength=mitigation.strength,
-                    about=dict(mitigation.about()),
-                    measured=measured,
-                    distance=distance,
-                )
-            )
+            for scene, stored, count in zip(self.scenes, own, counts, strict=True):
+                # what the CLIP score of an image is against
+                texts = [job.prompt for job in scene.jobs]
+                if plan.settings.clip_text != "original":
+                    texts = [mitigation.prompt_of(job, plan.model) for job in scene.jobs]
+                found = measuring.measured(stored, texts, len(scene.prompts), scene.memorized)
+                measured[scene.name] = found
+                steps.done(count)
+            named = (mitigation.name, mitigation.setting, mitigation.strength)
+            distance = self._distance(own[0])
+            entries.append(Entry(*named, dict(mitigation.about()), measured, distance))
         return entries
 
-    def _floor(
-        self, images: ImageStore, values: KeyValueStore, scenes: Sequence[Scene], base: Entry
-    ) -> Floor | None:
-        """Return what the judge says of images that are not memorized."""
-        total = min(MOST, max(len(scene.prompts) for scene in scenes)) * len(scenes[0].seeds)
-        steps = Steps(FLOOR, total, self.progress)
-        measuring = Measuring(images, values, self.plan.judges, steps.more)
-        return floor_of(scenes, base.measured, measuring)
-
-    def _text(self, mitigation: Mitigation, job: Job) -> str:
-        if self.plan.settings.clip_text == "original":
-            return job.prompt
-        return mitigation.prompt_of(job, self.plan.model)
-
-    def _distance(
-        self, images: ImageStore, values: KeyValueStore, made: Sequence[Stored], scene: Scene
-    ) -> Distance | None:
-        real = self.plan.judges.real
+    def _distance(self, made: Sequence[Stored]) -> Distance | None:
+        real, scene = self.plan.judges.real, self.scenes[0]
         if real is None:
             return None
         groups = np.repeat(scene.groups, len(scene.seeds))
         digests = [each.digest for each in made]
-        return real.distance(digests, groups, images.pixels, values, self.folder.path)
+        return real.distance(digests, groups, self.images.pixels, self.values, self.path)
 
-    def _notes(self) -> tuple[str, ...]:
-        plan = self.plan
+    def result(self, entries: Sequence[Entry], memorized: MemorizedImages, key: str) -> Benchmark:
+        """Return rows, curves and notes."""
+        plan, scenes = self.plan, self.scenes
+        most = min(MOST, max(len(scene.prompts) for scene in scenes)) * len(scenes[0].seeds)
+        steps = Steps("measuring the floor of the similarity", most, self.progress)
+        measuring = Measuring(self.images, self.values, plan.judges, steps.more)
+        groups = {scene.name: scene.groups for scene in scenes}
         general = () if plan.general is None else plan.general.notes
-        return (*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes)
+        floor = floor_of(scenes, entries[0].measured, measuring)
+        lists = [listed(scene, 0) for scene in scenes[1:]]
+        return Benchmark(
+            folder=self.path,
+            about={**plan.about(), "references": key_of(*map(sorted, memorized.digests))},
+            triggers=listed(scenes[0], plan.references.known),
+            general=lists[0] if lists else None,
+            rows=rows_of(entries, groups, plan.judges.least),
+            curves=curves_of(entries, groups[TRIGGER]),
+            reference=referred(plan, memorized, self.progress),
+            notes=(*plan.skipped, *plan.triggers.notes, *general, *plan.references.notes),
+            key=key,
+            floor=floor,
+        )

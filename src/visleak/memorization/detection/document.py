@@ -527,7 +527,7 @@ def roc_table(d: Float64, positive: npt.NDArray[np.bool_]) -> pa.Table:
 
 def token_table(tokens: Sequence[Attribution]) -> pa.Table:
     """Return the tokens of prompts, those of the largest D first, in the order of the prompt."""
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[object, ...]] = [
         (rank, each.prompt, each.d, each.method, place, token, value)
         for rank, each in enumerate(tokens, 1)
         for place, (token, value) in enumerate(zip(each.tokens, each.values, strict=True), 1)

@@ -263,7 +263,7 @@ def number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def name_of_d(settings: Mapping[str, Any]) -> str:
+def name_of_d(settings: Mapping[str, object]) -> str:
     """Return what D is called: squares are on another scale than norms.
 
     >>> name_of_d({"norm": "l2"}), name_of_d({"norm": "squared"})

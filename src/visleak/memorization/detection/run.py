@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from visleak.memorization.detection.records import (
     Separation,
     Spread,
     Threshold,
-    Throughput,
     listing_of,
 )
 from visleak.memorization.detection.statistics import (
@@ -37,7 +36,7 @@ from visleak.memorization.detection.statistics import (
 )
 from visleak.memorization.model import about_model
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.scores import Scores, TriggerScore
+from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Analysis
 from visleak.storage import RunFolder
 
@@ -81,9 +80,16 @@ def detect(
         VisleakError: a score is not a finite number, or the disk refuses.
     """
     analysis, run = analysis or Analysis(), RunFolder(out, KIND)
-    listing = listing_of(prompts, general)
-    scores_key = digest_of(_about_scores(score))
-    key = digest_of([scores_key, score.settings.norm, *_about_listing(listing), _plain(analysis)])
+    listing, model = listing_of(prompts, general), score.model
+    own = {name: value for name, value in score.settings.about().items() if name != "norm"}
+    scores_key = digest_of([own, score.timestep, model.digest, model.precision, list(model.shape)])
+    key = digest_of(
+        [
+            *(scores_key, score.settings.norm, list(listing.texts), list(listing.labels)),
+            *([list(images) for images in listing.sources], listing.general.tolist()),
+            list(vars(analysis).values()),
+        ]
+    )
     found = run.reused(Detection, key, force=force)
     if found is not None:
         if say is not None:
@@ -93,96 +99,50 @@ def detect(
     known = known_scores(run.path, score.settings.noises) if same else {}
     with run.claimed():
         scores, cost = scored(score, listing.texts, run.path, scores_key, known, progress)
-        result = _result(
-            score, listing, scores, cost, analysis, (key, scores_key), (prompts, general), progress
+        d = scores.by(score.settings.norm)
+        threshold, apart = _threshold(d[listing.ordinary], analysis), _separation(listing, d)
+        reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
+        rows = ranked(listing, d, general=False)
+        general_notes = () if general is None else general.notes
+        result = Detection(
+            key=key,
+            scores_key=scores_key,
+            settings=score.settings.about(),
+            timestep=score.timestep,
+            model=about_model(model),
+            origin=prompts.origin,
+            general_origin="" if general is None else general.origin,
+            prompts=int((~listing.general).sum()),
+            general=int(listing.general.sum()),
+            reached=int((reached & ~listing.general).sum()),
+            known=int(listing.memorized.sum()),
+            known_reached=int((reached & listing.memorized).sum()),
+            threshold=threshold,
+            separation=apart,
+            spreads=tuple(_spreads(listing, d)),
+            top=tuple(
+                Ranked(listing.texts[row], float(d[row]), listing.labels[row]) for row in rows[:TOP]
+            ),
+            tokens=_tokens(
+                score, [listing.texts[r] for r in rows[: analysis.tokens]], analysis, progress
+            ),
+            throughput=cost,
+            notes=(
+                *(*prompts.notes, *general_notes, *listing.notes),
+                *_notes(listing, threshold, apart),
+            ),
         )
-        headline = "; ".join(headlines(result))
-        run.finish(_content(run, headline, result), files(result, listing, scores))
+        content = run.document("; ".join(headlines(result)), result)
+        for name in ("prompts_per_second", "passes_per_second"):
+            content["throughput"][name] = getattr(cost, name)
+        run.finish(content, files(result, listing, scores))
         forget(run.path)
     return result
-
-
-def _content(run: RunFolder, headline: str, result: Detection) -> dict[str, Any]:
-    content = run.document(headline, result)
-    cost = result.throughput
-    content["throughput"] |= {
-        "prompts_per_second": cost.prompts_per_second,
-        "passes_per_second": cost.passes_per_second,
-    }
-    return content
 
 
 def read_detection(folder: str | Path) -> Detection:
     """Return the detection that a folder holds."""
     return RunFolder(folder, KIND).read(Detection)
-
-
-def _plain(analysis: Analysis) -> list[Any]:
-    return [analysis.fpr, analysis.bounded, analysis.threshold, analysis.tokens, analysis.method]
-
-
-def _about_scores(score: TriggerScore) -> list[Any]:
-    """Return all that a score depends on, but for rounding."""
-    settings = {name: value for name, value in score.settings.about().items() if name != "norm"}
-    model = score.model
-    return [settings, score.timestep, model.digest, model.precision, list(model.shape)]
-
-
-def _about_listing(listing: Listing) -> list[Any]:
-    return [
-        list(listing.texts),
-        list(listing.labels),
-        [list(images) for images in listing.sources],
-        listing.general.tolist(),
-    ]
-
-
-def _result(
-    score: TriggerScore,
-    listing: Listing,
-    scores: Scores,
-    cost: Throughput,
-    analysis: Analysis,
-    keys: tuple[str, str],
-    files: tuple[Prompts, Prompts | None],
-    progress: Progress | None,
-) -> Detection:
-    d = scores.by(score.settings.norm)
-    threshold = _threshold(d[listing.ordinary], analysis)
-    apart = _separation(listing, d)
-    rows = ranked(listing, d, general=False)
-    reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
-    prompts, general = files
-    return Detection(
-        key=keys[0],
-        scores_key=keys[1],
-        settings=score.settings.about(),
-        timestep=score.timestep,
-        model=about_model(score.model),
-        origin=prompts.origin,
-        general_origin="" if general is None else general.origin,
-        prompts=int((~listing.general).sum()),
-        general=int(listing.general.sum()),
-        reached=int((reached & ~listing.general).sum()),
-        known=int(listing.memorized.sum()),
-        known_reached=int((reached & listing.memorized).sum()),
-        threshold=threshold,
-        separation=apart,
-        spreads=_spreads(listing, d),
-        top=tuple(
-            Ranked(listing.texts[row], float(d[row]), listing.labels[row]) for row in rows[:TOP]
-        ),
-        tokens=_tokens(
-            score, [listing.texts[row] for row in rows[: analysis.tokens]], analysis, progress
-        ),
-        throughput=cost,
-        notes=(
-            *prompts.notes,
-            *(general.notes if general is not None else ()),
-            *listing.notes,
-            *_notes(listing, threshold, apart),
-        ),
-    )
 
 
 def _threshold(ordinary: Float64, analysis: Analysis) -> Threshold | None:
@@ -201,14 +161,11 @@ def _separation(listing: Listing, d: Float64) -> Separation | None:
     return separation(d[kept], positive[kept], listing.groups[kept], by=by)
 
 
-def _spreads(listing: Listing, d: Float64) -> tuple[Spread, ...]:
+def _spreads(listing: Listing, d: Float64) -> Iterator[Spread]:
     kinds = np.array(listing.kinds)
-    found = []
     for kind in dict.fromkeys(listing.kinds):
         own = d[kinds == kind]
-        low, middle, most = (float(each) for each in np.quantile(own, [0.0, 0.5, 1.0]))
-        found.append(Spread(kind, len(own), low, middle, float(np.quantile(own, 0.95)), most))
-    return tuple(found)
+        yield Spread(kind, len(own), *np.quantile(own, [0.0, 0.5, 0.95, 1.0]).tolist())
 
 
 def _tokens(

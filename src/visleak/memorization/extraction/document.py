@@ -201,7 +201,7 @@ def name_of(result: Extraction, cluster: Cluster) -> str:
     return f"{result.prompts.index(cluster.prompt) + 1:05d}-{cluster.number}"
 
 
-def content(run: RunFolder, result: Extraction) -> dict[str, Any]:
+def content(run: RunFolder, result: Extraction) -> dict[str, object]:
     """Return the content of ``extract.json``."""
     return run.document(
         headline(result),

@@ -14,11 +14,11 @@ import io
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -194,31 +194,26 @@ class Job:
     seed: int  #: of its noise, and of whatever else is random about it
 
 
-class Maker(Protocol):
+@dataclass(frozen=True, slots=True)
+class Maker:
     """Makes images of jobs: by the model as it is, or with something done against replaying."""
 
-    #: of all that its images depend on beside the model, the sampling, the prompt and the seed;
-    #: ``""`` is the model as it is
+    #: all that its images depend on beside the model, the sampling, the prompt and the seed; ``""``
+    #: is the model as it is
     key: str
-
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
-        """Return one image per job, (n, height, width, 3), independent of its neighbours."""
-        ...
+    #: one image per job, (n, height, width, 3), independent of its neighbours
+    make: Callable[[DiffusionModel, Sequence[Job], Sampling], npt.NDArray[np.uint8]]
 
 
-class Plain:
-    """The model as it is."""
+def plain_images(
+    model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+) -> npt.NDArray[np.uint8]:
+    """Return the images of the model as it is."""
+    encoded = model.encode_prompt([job.prompt for job in jobs])
+    return model.sample(encoded, [job.seed for job in jobs], sampling)
 
-    key = ""
 
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
-        """Encode the prompts and sample."""
-        encoded = model.encode_prompt([job.prompt for job in jobs])
-        return model.sample(encoded, [job.seed for job in jobs], sampling)
+PLAIN: Final = Maker("", plain_images)
 
 
 def seeds_of(seed: int, count: int, prompt: str | None = None) -> list[int]:
@@ -255,7 +250,7 @@ def images_of(
     jobs: Sequence[Job],
     sampling: Sampling,
     *,
-    maker: Maker | None = None,
+    maker: Maker = PLAIN,
     progress: Progress = silent,
 ) -> list[Stored]:
     """Return the images of jobs, and make those that are not there yet.
@@ -264,9 +259,8 @@ def images_of(
     ``sampling.batch`` rows, the last one filled up: so an image is the same, to the last bit,
     whether the run was killed in between or not.
     """
-    made_by = maker or Plain()
     distinct = list(dict.fromkeys(jobs))
-    keys = {job: key_of_job(model, job, sampling, made_by.key) for job in distinct}
+    keys = {job: key_of_job(model, job, sampling, maker.key) for job in distinct}
     known = store.known(list(keys.values()))
     progress(STEP, len(known), len(distinct))
     for start in range(0, len(distinct), sampling.batch):
@@ -276,7 +270,7 @@ def images_of(
             continue
         began = time.perf_counter()
         filled = [*batch, *[batch[-1]] * (sampling.batch - len(batch))]
-        pixels = checked(made_by(model, filled, sampling), filled, model)[: len(batch)]
+        pixels = checked(maker.make(model, filled, sampling), filled, model)[: len(batch)]
         rows = [batch.index(job) for job in missing]
         store.add(
             [keys[job] for job in missing],

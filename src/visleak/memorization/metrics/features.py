@@ -167,7 +167,7 @@ class EncoderFeatures:
             )
         return rows
 
-    def _vectors(self, pixels: list[DecodedImage]) -> npt.NDArray[Any]:
+    def _vectors(self, pixels: list[DecodedImage]) -> npt.NDArray[np.floating]:
         if self.unit:
             return self.encoder.encode(pixels)[0]
         network: Any = self.encoder
@@ -391,7 +391,7 @@ def cosines(texts: npt.ArrayLike, images: npt.ArrayLike) -> Float64:
     return np.asarray(np.clip(np.einsum("ij,ij->i", one, other), -1.0, 1.0))
 
 
-def unit(rows: npt.NDArray[Any]) -> Float64:
+def unit(rows: npt.NDArray[np.floating]) -> Float64:
     """Return rows that are of unit length up to rounding, at unit length in ``float64``."""
     made = np.asarray(rows, np.float64)
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True))

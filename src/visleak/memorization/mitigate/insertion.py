@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.images import Job, Maker, Plain
+from visleak.memorization.extraction.images import Job, Maker, plain_images
 from visleak.memorization.mitigate.method import (
     LETTER,
     Method,
-    Mitigation,
 )
 from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.settings import Sampling
@@ -74,12 +73,42 @@ def generator_of(*parts: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest))
 
 
+class Insertion(Method):
+    """A method that makes images of other prompts."""
+
+    source = SOURCE
+    count: int
+    draw: Draw
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST:
+            raise UsageError(f"n of {self.name} is 1 to {MOST:,}; got {self.count}")
+        if self.seed < 0:
+            raise UsageError(f"seed of {self.name} is 0 or more; got {self.seed}")
+
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes images of prompts with insertions."""
+        return Maker(self.key(), self._images)
+
+    def _images(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        made = [Job(self.prompt_of(job, model), job.seed) for job in jobs]
+        return plain_images(model, made, sampling)
+
+    def _drawn(self, job: Job, value: Callable[[np.random.Generator], str]) -> str:
+        """Return the prompt with drawn values; no other prompt, image or order changes it."""
+        image = job.seed if self.draw == "image" else None
+        draw = generator_of(self.name, self.count, self.seed, job.prompt, image)
+        return drawn_prompt(job.prompt, self.count, draw, value)
+
+
 @dataclass(frozen=True)
-class NumberAddition(Method):
+class NumberAddition(Insertion):
     """RNA: random numbers among the words."""
 
     name = "rna"
-    source = SOURCE
 
     count: int = field(metadata={LETTER: "n"})  #: numbers that are put in, n
     #: ``prompt`` draws them once a prompt, so that all its images share them (the authors' code),
@@ -89,26 +118,17 @@ class NumberAddition(Method):
     numbers: Literal["code", "paper"] = "code"
     seed: int = 0  #: of the draws; the images' noises do not depend on it
 
-    def __post_init__(self) -> None:
-        refuse_counts(self.name, self.count, self.seed)
-
-    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes images of prompts with numbers."""
-        return _Inserting(self.key(), self)
-
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
         """Return the prompt with numbers; no other prompt, image or order changes it."""
         below = NUMBERS[self.numbers]
-        draw = generator_of(self.name, self.count, self.seed, job.prompt, _image(self.draw, job))
-        return drawn_prompt(job.prompt, self.count, draw, lambda d: str(int(d.integers(below))))
+        return self._drawn(job, lambda draw: str(int(draw.integers(below))))
 
 
 @dataclass(frozen=True)
-class TokenAddition(Method):
+class TokenAddition(Insertion):
     """RTA: random tokens of the model among the words."""
 
     name = "rta"
-    source = SOURCE
 
     count: int = field(metadata={LETTER: "n"})  #: tokens that are put in, n
     draw: Draw = "prompt"  #: as for :class:`NumberAddition`
@@ -118,13 +138,10 @@ class TokenAddition(Method):
     tokens: Literal["any", "words"] = "any"
     seed: int = 0  #: of the draws
 
-    def __post_init__(self) -> None:
-        refuse_counts(self.name, self.count, self.seed)
-
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images of prompts with tokens."""
         with_tokens(model, self.name)
-        return _Inserting(self.key(), self)
+        return super().prepared(model, seeds)
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
         """Return the prompt with tokens; no other prompt, image or order changes it."""
@@ -142,8 +159,7 @@ class TokenAddition(Method):
                 f"model {known.name} has no token that rta could put in (tokens={self.tokens})"
             )
 
-        draw = generator_of(self.name, self.count, self.seed, job.prompt, _image(self.draw, job))
-        return drawn_prompt(job.prompt, self.count, draw, value)
+        return self._drawn(job, value)
 
     def _text(self, model: TokenModel, number: int) -> str:
         """Return a token's text; ``""`` where it may not be put in."""
@@ -151,32 +167,6 @@ class TokenAddition(Method):
         if self.tokens == "words" and not (text.isalpha() and model.token_ids(text) == [number]):
             return ""
         return text
-
-
-class _Inserting:
-    """Makes images of other prompts.
-
-    Attributes:
-        key: of all that they depend on.
-    """
-
-    def __init__(self, key: str, method: Mitigation) -> None:
-        self.key, self._method = key, method
-
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
-        """Make the prompts, and images of them as of any other."""
-        made = [Job(self._method.prompt_of(job, model), job.seed) for job in jobs]
-        return Plain()(model, made, sampling)
-
-
-def refuse_counts(name: str, count: int, seed: int) -> None:
-    """Refuse numbers that cannot be."""
-    if not 1 <= count <= MOST:
-        raise UsageError(f"n of {name} is 1 to {MOST:,}; got {count}")
-    if seed < 0:
-        raise UsageError(f"seed of {name} is 0 or more; got {seed}")
 
 
 def with_tokens(model: DiffusionModel, name: str) -> TokenModel:
@@ -194,7 +184,3 @@ def vocabulary_size(model: TokenModel) -> int:
     tokenizer = getattr(getattr(model, "pipeline", None), "tokenizer", None)
     # families of several text encoders have no one table
     return len(model.token_table() if tokenizer is None else tokenizer)
-
-
-def _image(draw: Draw, job: Job) -> int | None:
-    return job.seed if draw == "image" else None

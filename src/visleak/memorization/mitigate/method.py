@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from visleak.errors import UsageError
-from visleak.memorization.extraction.images import Job, Maker, Plain
+from visleak.memorization.extraction.images import PLAIN, Job, Maker
 from visleak.memorization.model import DiffusionModel
 
 #: Metadata of a field: what an option is called where it is not called like the field, and that a
@@ -138,4 +138,4 @@ class Unmitigated(Method):
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images by the model as it is."""
-        return Plain()
+        return PLAIN

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,10 @@ from visleak.memorization.mitigate.insertion import with_tokens
 from visleak.memorization.mitigate.method import LETTER, Method
 from visleak.memorization.model import DiffusionModel, Tensor, TokenModel
 from visleak.memorization.settings import Sampling
+
+if TYPE_CHECKING:
+    from diffusers import ModelMixin
+    from diffusers.models.attention_processor import Attention, AttnProcessor
 
 #: Processors of diffusers that read keys by ``to_k`` and add a mask to the logits.
 STOCK: Final = ("AttnProcessor", "AttnProcessor2_0")
@@ -73,7 +77,7 @@ class Change:
 class _BeginScaled:
     """An attention module whose begin token has another key."""
 
-    def __init__(self, attention: Any, scale: Tensor) -> None:
+    def __init__(self, attention: Attention, scale: Tensor) -> None:
         self._attention, self._scale = attention, scale
 
     def __getattr__(self, name: str) -> Any:
@@ -89,18 +93,18 @@ class _BeginScaled:
 class Rescaling:
     """An attention processor of diffusers that changes what cross-attention sees."""
 
-    def __init__(self, stock: Any, change: Change) -> None:
+    def __init__(self, stock: AttnProcessor, change: Change) -> None:
         self.stock, self.change = stock, change
 
     def __call__(
         self,
-        attn: Any,
+        attn: Attention,
         hidden_states: Tensor,
         encoder_hidden_states: Tensor | None = None,
         attention_mask: Tensor | None = None,
         temb: Tensor | None = None,
-        *args: Any,
-        **kwargs: Any,
+        *args: object,
+        **kwargs: object,
     ) -> Tensor:
         """Attend; arguments are the library's."""
         if encoder_hidden_states is not None:
@@ -115,7 +119,7 @@ class Rescaling:
 
 
 @contextmanager
-def processors(network: Any, made: Callable[[Any], Any]) -> Iterator[None]:
+def processors(network: ModelMixin, made: Callable[[AttnProcessor], Rescaling]) -> Iterator[None]:
     """Replace the attention processors of a network for a while, whatever happens."""
     stock = dict(network.attn_processors)
     try:
@@ -126,7 +130,7 @@ def processors(network: Any, made: Callable[[Any], Any]) -> Iterator[None]:
         network.set_attn_processor(dict(stock))
 
 
-def unknown_processors(network: Any) -> list[str]:
+def unknown_processors(network: ModelMixin) -> list[str]:
     """Return the kinds of processors of a network that cannot be changed."""
     kinds = {type(each).__name__ for each in network.attn_processors.values()}
     return sorted(kinds - set(STOCK))
@@ -173,7 +177,21 @@ class AttentionRescaling(Method):
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes images with changed cross-attention."""
         refuse_model(model)
-        return _Attending(self.key(), self)
+        return Maker(self.key(), self._images)
+
+    def _images(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        known = with_tokens(model, self.name)
+        parts = []
+        # a batch at a time, so that its rows are known
+        for start in range(0, len(jobs), sampling.batch):
+            some = jobs[start : start + sampling.batch]
+            change = self.change(known, some)
+            encoded = model.encode_prompt([job.prompt for job in some])
+            with processors(network_of(model), partial(Rescaling, change=change)):
+                parts.append(model.sample(encoded, [job.seed for job in some], sampling))
+        return np.concatenate(parts)
 
     def change(self, model: TokenModel, jobs: Sequence[Job]) -> Change:
         """Return what is done to the rows of some images."""
@@ -182,32 +200,7 @@ class AttentionRescaling(Method):
         return Change(self.factor, ends, self.mask == "both")
 
 
-class _Attending:
-    """Makes images with changed cross-attention.
-
-    Attributes:
-        key: of all that they depend on.
-    """
-
-    def __init__(self, key: str, method: AttentionRescaling) -> None:
-        self.key, self._method = key, method
-
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
-        """Sample a batch at a time, so that its rows are known."""
-        known = with_tokens(model, self._method.name)
-        parts = []
-        for start in range(0, len(jobs), sampling.batch):
-            some = jobs[start : start + sampling.batch]
-            change = self._method.change(known, some)
-            encoded = model.encode_prompt([job.prompt for job in some])
-            with processors(network_of(model), partial(Rescaling, change=change)):
-                parts.append(model.sample(encoded, [job.seed for job in some], sampling))
-        return np.concatenate(parts)
-
-
-def network_of(model: DiffusionModel) -> Any:
+def network_of(model: DiffusionModel) -> ModelMixin:
     """Return the network whose processors can be replaced; ``None`` where there is none."""
     network = getattr(model, "network", None)
     return network if hasattr(network, "set_attn_processor") else None

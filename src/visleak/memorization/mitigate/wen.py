@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,9 @@ from visleak.memorization.mitigate.method import (
 from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
+
+if TYPE_CHECKING:
+    import torch
 
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
@@ -90,7 +94,10 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Mo
         last = last.clone()
         last[going.cpu()] = losses.detach().double().cpu()
         first = last if step == 0 else first
-        refuse_infinite(losses, slopes)
+        if not (torch.isfinite(losses).all() and torch.isfinite(slopes).all()):
+            raise VisleakError(
+                "D of a prompt or its slope is not a finite number; use --precision bf16 or fp32"
+            )
         above = losses > how.limit
         going, slopes = going[above], slopes[above]
         if not len(going):
@@ -100,7 +107,7 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Mo
     return Moved(moving.detach().to(given.dtype), first, last, updates.cpu())
 
 
-def _step(optimiser: Any, moving: Tensor, going: Tensor, slopes: Tensor) -> None:
+def _step(optimiser: torch.optim.Optimizer, moving: Tensor, going: Tensor, slopes: Tensor) -> None:
     """Make one update of some rows, in place; momentum and decay leave the others alone."""
     before = moving.detach().clone()
     moving.grad = before.new_zeros(before.shape).index_copy(0, going, slopes)
@@ -119,7 +126,7 @@ def each_alone(
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         states, grad = leaf(rows)
         with grad:
-            now = taken(conditioning, places).with_states(states)
+            now = conditioning[places].with_states(states)
             losses = root(score.squared_distance(now, noises[places], targets[places]))
             return losses.detach(), slope(losses.sum(), states, score.model.precision)
 
@@ -166,28 +173,11 @@ def leaf(rows: Tensor) -> tuple[Tensor, Any]:
     return rows.detach().requires_grad_(True), torch.enable_grad()
 
 
-def taken(conditioning: Conditioning, places: Tensor) -> Conditioning:
-    """Return some rows of a conditioning, by their numbers."""
-    pooled, mask = conditioning.pooled, conditioning.mask
-    return Conditioning(
-        conditioning.states[places],
-        None if pooled is None else pooled[places],
-        None if mask is None else mask[places],
-    )
-
-
 def joined(parts: Sequence[Conditioning]) -> Conditioning:
     """Return conditionings one below the other."""
     torch = library("torch", "diffusion", "moving embeddings")
-
-    def stacked(rows: Sequence[Any]) -> Any:
-        return None if rows[0] is None else torch.cat(list(rows))
-
-    return Conditioning(
-        stacked([each.states for each in parts]),
-        stacked([each.pooled for each in parts]),
-        stacked([each.mask for each in parts]),
-    )
+    rows = zip(*((each.states, each.pooled, each.mask) for each in parts), strict=True)
+    return Conditioning(*(None if own[0] is None else torch.cat(own) for own in rows))
 
 
 def root(squared: Tensor) -> Tensor:
@@ -207,15 +197,6 @@ def slope(loss: Tensor, states: Tensor, precision: str) -> Tensor:
     return found / factor
 
 
-def refuse_infinite(losses: Tensor, slopes: Tensor) -> None:
-    """Refuse losses and slopes that are not numbers."""
-    torch = library("torch", "diffusion", "moving embeddings")
-    if not (torch.isfinite(losses).all() and torch.isfinite(slopes).all()):
-        raise VisleakError(
-            "D of a prompt or its slope is not a finite number; use --precision bf16 or fp32"
-        )
-
-
 SOURCE: Final = (
     "Wen et al. 2024, Detecting, Explaining, and Mitigating Memorization in Diffusion Models,"
     " section 5"
@@ -223,6 +204,9 @@ SOURCE: Final = (
 
 #: Families whose prompts begin with their first word: T5 puts no token before it.
 WITHOUT_BEGIN: Final = frozenset({"if"})
+
+#: From jobs to the embeddings that their images are made of, one row per job.
+Embedding = Callable[[DiffusionModel, Sequence[Job], Sampling], Conditioning]
 
 #: Embeddings that images of later batches may need again.
 KEPT: Final = 32
@@ -275,102 +259,71 @@ class PromptOptimisation(Method):
                 " velocities stand for are all equal at the first step; use wen with output=raw"
             )
         if self.scope == "image":
-            return _Alone(self.key(), self)
+            return self._maker(self.key(), self._alone)
         if not seeds:
             raise UsageError(f"wen with scope={self.scope} needs the seeds of a prompt's images")
         shared = [int(seed) for seed in seeds]
-        return _Shared(self.key(seeds=shared), self, shared)
+        row = lru_cache(KEPT)(partial(self._shared, shared, model))
+
+        def conditioning(
+            _: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+        ) -> Conditioning:
+            for job in jobs:
+                place_of(job.seed, shared, self)
+            # one prompt after the other, so that none depends on its neighbours
+            return joined([row(sampling, job.prompt) for job in jobs])
+
+        return self._maker(self.key(seeds=shared), conditioning)
+
+    def _maker(self, key: str, conditioning: Embedding) -> Maker:
+        """Return what optimises embeddings, one row per job, then samples from the same noises."""
+
+        def images(
+            model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+        ) -> npt.NDArray[np.uint8]:
+            torch = library("torch", "diffusion", "the mitigation wen")
+            try:
+                rows = conditioning(model, jobs, sampling)
+            except torch.cuda.OutOfMemoryError as error:
+                raise VisleakError(
+                    f"slopes for batches of {sampling.batch} images do not fit into the memory of"
+                    f" {model.device}; use a smaller batch"
+                ) from error
+            return model.sample(rows, [job.seed for job in jobs], sampling)
+
+        return Maker(key, images)
+
+    def _score(self, model: DiffusionModel, sampling: Sampling) -> TriggerScore:
+        """Return D at the sampler's first step."""
+        steps, batch = sampling.steps, sampling.batch
+        return TriggerScore(model, ScoreSettings(steps=steps, output=self.output, batch=batch))
+
+    def _alone(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> Conditioning:
+        """Return an embedding of each image, optimised a batch of images at a time."""
+        score, parts = self._score(model, sampling), []
+        for start in range(0, len(jobs), sampling.batch):
+            some = jobs[start : start + sampling.batch]
+            encoded = _encoded(model, [job.prompt for job in some])
+            moved = optimised_each(score, encoded, [job.seed for job in some], self.descent)
+            parts.append(encoded.with_states(moved.states))
+        return joined(parts)
+
+    def _shared(
+        self, seeds: Sequence[int], model: DiffusionModel, sampling: Sampling, prompt: str
+    ) -> Conditioning:
+        """Return the embedding of a prompt, whatever batch its images are made in."""
+        encoded = _encoded(model, [prompt])
+        norm: Literal["mean", "frobenius"] = "frobenius" if self.scope == "batch" else "mean"
+        score = self._score(model, sampling)
+        moved = optimised_together(score, encoded, seeds, self.descent, norm)
+        return encoded.with_states(moved.states)
 
     @property
     def descent(self) -> Descent:
         """How embeddings are moved."""
         return Descent(self.limit, self.steps, self.rate, self.optimiser)
-
-
-class _Optimising:
-    """Makes images of embeddings that were optimised.
-
-    Attributes:
-        key: of all that they depend on.
-    """
-
-    def __init__(self, key: str, method: PromptOptimisation) -> None:
-        self.key, self.method = key, method
-
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
-        """Optimise, then sample from the same noises."""
-        torch = library("torch", "diffusion", "the mitigation wen")
-        try:
-            conditioning = self.conditioning(model, jobs, sampling)
-        except torch.cuda.OutOfMemoryError as error:
-            raise VisleakError(
-                f"slopes for batches of {sampling.batch} images do not fit into the memory of"
-                f" {model.device}; use a smaller batch"
-            ) from error
-        return model.sample(conditioning, [job.seed for job in jobs], sampling)
-
-    def conditioning(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> Conditioning:
-        """Return one row per job."""
-        raise NotImplementedError
-
-    def score(self, model: DiffusionModel, sampling: Sampling) -> TriggerScore:
-        """Return D at the sampler's first step."""
-        settings = ScoreSettings(
-            steps=sampling.steps, output=self.method.output, batch=sampling.batch
-        )
-        return TriggerScore(model, settings)
-
-
-class _Alone(_Optimising):
-    def conditioning(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> Conditioning:
-        """Optimise a batch of images at a time."""
-        score = self.score(model, sampling)
-        parts = []
-        for start in range(0, len(jobs), sampling.batch):
-            some = jobs[start : start + sampling.batch]
-            encoded = _encoded(model, [job.prompt for job in some])
-            moved = optimised_each(score, encoded, [job.seed for job in some], self.method.descent)
-            parts.append(encoded.with_states(moved.states))
-        return joined(parts)
-
-
-class _Shared(_Optimising):
-    """One embedding per prompt, whatever batch its images are made in."""
-
-    def __init__(self, key: str, method: PromptOptimisation, seeds: Sequence[int]) -> None:
-        super().__init__(key, method)
-        self.seeds = seeds
-        self._kept: dict[tuple[object, ...], Conditioning] = {}
-
-    def conditioning(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> Conditioning:
-        """Optimise one prompt after the other, so that none depends on its neighbours."""
-        for job in jobs:
-            place_of(job.seed, self.seeds, self.method)
-        return joined([self._row(model, job.prompt, sampling) for job in jobs])
-
-    def _row(self, model: DiffusionModel, prompt: str, sampling: Sampling) -> Conditioning:
-        key = (model.digest, model.precision, sampling.steps, sampling.batch, prompt)
-        if key not in self._kept:
-            encoded = _encoded(model, [prompt])
-            moved = optimised_together(
-                self.score(model, sampling),
-                encoded,
-                self.seeds,
-                self.method.descent,
-                "frobenius" if self.method.scope == "batch" else "mean",
-            )
-            while len(self._kept) >= KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = encoded.with_states(moved.states)
-        return self._kept[key]
 
 
 def optimised_each(

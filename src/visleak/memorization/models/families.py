@@ -17,7 +17,7 @@ DeepFloyd IF, stage 1: pixels of 64 by 64, a T5 text encoder, learned variance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
@@ -28,6 +28,9 @@ from visleak.memorization.models.pipeline import (
     PromptedPipeline,
     PromptTokens,
 )
+
+if TYPE_CHECKING:
+    from diffusers import ModelMixin
 
 
 class StableDiffusion(PromptedPipeline):
@@ -74,7 +77,7 @@ class StableDiffusion(PromptedPipeline):
         return output.pooler_output if projected is None else projected
 
 
-def refuse_other_inputs(name: str, unet: Any) -> None:
+def refuse_other_inputs(name: str, unet: ModelMixin) -> None:
     """Refuse a network that reads more than noise, a timestep and a prompt."""
     config = unet.config
     if config.in_channels != config.out_channels or config.time_cond_proj_dim is not None:
@@ -173,7 +176,7 @@ class StableDiffusion3(PooledPipeline):
             " the noises they stand for are all equal at the first step"
         )
 
-    def _network(self) -> Any:
+    def _network(self) -> ModelMixin:
         return self.pipeline.transformer
 
     def _prediction(self) -> str:
@@ -184,7 +187,7 @@ class StableDiffusion3(PooledPipeline):
             )
         return "flow"
 
-    def _timestep_options(self) -> dict[str, Any]:
+    def _timestep_options(self) -> dict[str, object]:
         config = self.pipeline.scheduler.config
         if not config.get("use_dynamic_shifting"):
             return {}
@@ -220,7 +223,7 @@ class StableDiffusion3(PooledPipeline):
             return_dict=False,
         )[0]
 
-    def _encoding(self) -> dict[str, Any]:
+    def _encoding(self) -> dict[str, object]:
         return {"prompt_3": None, "device": self.device}
 
 
@@ -280,7 +283,7 @@ class DeepFloyd(PromptedPipeline):
         counts = rows.mask.unsqueeze(-1).to(states.dtype)
         return (states * counts).sum(1) / counts.sum(1)
 
-    def _noised(self, seeds: Sequence[int]) -> dict[str, Any]:
+    def _noised(self, seeds: Sequence[int]) -> dict[str, object]:
         # the pipeline takes no noises: it draws them itself, from generators at their beginning
         return {"generator": [self._torch.Generator().manual_seed(int(each)) for each in seeds]}
 

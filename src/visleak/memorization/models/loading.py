@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, cast
 
 from visleak.encoders import weights
@@ -31,6 +32,7 @@ from visleak.memorization.models.parts import (
 from visleak.memorization.models.pipeline import (
     SCHEDULERS,
     Loaded,
+    PromptedPipeline,
     device_of,
     dtype_of,
     plain_settings,
@@ -47,7 +49,7 @@ _BLOCK: Final = 1 << 22
 
 
 def pipeline_digest(
-    name: str, folder: Path, plan: Plan, half: bool, about: Mapping[str, Any]
+    name: str, folder: Path, plan: Plan, half: bool, about: Mapping[str, object]
 ) -> str:
     """Return 32 hexadecimal digits; the folder's place and name are not part of them.
 
@@ -75,7 +77,7 @@ def _file_digest(name: str, file: Path) -> bytes:
     return hasher.digest()
 
 
-def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+def plain(config: Mapping[str, object]) -> dict[str, object]:
     """Return a configuration without the libraries' own notes.
 
     >>> plain({"_diffusers_version": "0.30", "beta_start": 0.1})
@@ -127,7 +129,7 @@ def hub_folder(text: str, half: bool) -> Path:
         ) from error
 
 
-def _cached(hub: Any, repository: str, revision: str | None, half: bool) -> Path | None:
+def _cached(hub: ModuleType, repository: str, revision: str | None, half: bool) -> Path | None:
     """Return a pipeline's folder in the cache if everything needed is there."""
     index = hub.try_to_load_from_cache(repository, INDEX, revision=revision)
     if not isinstance(index, str):
@@ -141,7 +143,7 @@ def _cached(hub: Any, repository: str, revision: str | None, half: bool) -> Path
     return folder
 
 
-def _fetched(hub: Any, repository: str, revision: str | None, text: str, half: bool) -> Path:
+def _fetched(hub: ModuleType, repository: str, revision: str | None, text: str, half: bool) -> Path:
     where = f"{hub.constants.ENDPOINT}/{repository}"
     info = hub.HfApi().model_info(repository, revision=revision, timeout=PATIENCE)
     there = [str(each.rfilename) for each in info.siblings]
@@ -253,7 +255,7 @@ def whole_plan(name: str, folder: Path, half: bool) -> Plan:
     return plan
 
 
-def adapter_of(name: str, pipeline: object) -> Any:
+def adapter_of(name: str, pipeline: object) -> type[PromptedPipeline]:
     """Return the adapter of a class of pipelines."""
     dotted = PIPELINES.get(pipeline) if isinstance(pipeline, str) else None
     if dotted is None:
@@ -262,4 +264,4 @@ def adapter_of(name: str, pipeline: object) -> Any:
             f" {', '.join(sorted(PIPELINES))}"
         )
     module, _, member = dotted.partition(":")
-    return getattr(import_module(module), member)
+    return cast("type[PromptedPipeline]", getattr(import_module(module), member))

@@ -17,11 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from visleak.encoders import weights
 from visleak.encoders.libraries import broken, library, member, said
 from visleak.errors import VisleakError
+
+if TYPE_CHECKING:
+    import torch
+    from diffusers import DiffusionPipeline
 
 #: The file that makes a folder a pipeline.
 INDEX: Final = "model_index.json"
@@ -284,7 +288,9 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def load_pipeline(name: str, folder: Path, plan: Plan, dtype: Any, half: bool) -> Any:
+def load_pipeline(
+    name: str, folder: Path, plan: Plan, dtype: torch.dtype, half: bool
+) -> DiffusionPipeline:
     """Return a pipeline of diffusers on the CPU, its weights frozen."""
     with quiet():
         factory = member(diffusers(), plan.pipeline, _WHAT)
@@ -298,9 +304,9 @@ def load_pipeline(name: str, folder: Path, plan: Plan, dtype: Any, half: bool) -
             ) from error
 
 
-def _rest(factory: Any, plan: Plan, given: set[str]) -> dict[str, Any]:
+def _rest(factory: type[DiffusionPipeline], plan: Plan, given: set[str]) -> dict[str, object]:
     """Return what a pipeline needs in addition to the parts that are loaded."""
-    rest: dict[str, Any] = {}
+    rest: dict[str, object] = {}
     for key, parameter in signature(factory.__init__).parameters.items():
         if key in given or key == "self":
             continue
@@ -313,7 +319,7 @@ def _rest(factory: Any, plan: Plan, given: set[str]) -> dict[str, Any]:
     return rest
 
 
-def load_part(name: str, folder: Path, part: Part, dtype: Any, half: bool) -> Any:
+def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: bool) -> Any:
     """Return one part."""
     source = str(folder / part.name)
     module = library(part.library, "diffusion", _WHAT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,11 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.models.parts import Layout, quiet
 from visleak.memorization.settings import Sampling
+
+if TYPE_CHECKING:
+    import torch
+    from diffusers import DiffusionPipeline, ModelMixin
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
@@ -83,7 +88,7 @@ def precision_of(asked: str, device: str) -> str:
     return "fp16" if device.startswith("cuda") else "fp32"
 
 
-def dtype_of(precision: str) -> Any:
+def dtype_of(precision: str) -> torch.dtype:
     """Return torch's type of a precision."""
     return getattr(library("torch", "diffusion", "a diffusion model"), _DTYPES[precision])
 
@@ -97,7 +102,7 @@ class Loaded:
     """A pipeline from disk, on its device."""
 
     name: str  #: as the user named it
-    pipeline: Any  #: of diffusers
+    pipeline: DiffusionPipeline
     device: str  #: of torch
     precision: str  #: ``fp32``, ``fp16`` or ``bf16``
     digest: str  #: of everything that its images depend on
@@ -140,7 +145,7 @@ class Pipeline:
         self._empty_row: Conditioning | None = None
 
     @classmethod
-    def prepare(cls, pipeline: Any, scheduler: str) -> None:
+    def prepare(cls, pipeline: DiffusionPipeline, scheduler: str) -> None:
         """Give a pipeline its scheduler; DDIM is made of the settings of its own."""
         if scheduler != "ddim":
             return
@@ -192,7 +197,7 @@ class Pipeline:
             "sample": "the image; the noise can be computed of it",
         }[self.prediction]
 
-    def _network(self) -> Any:
+    def _network(self) -> ModelMixin:
         return self.pipeline.unet
 
     def _prediction(self) -> str:
@@ -232,7 +237,7 @@ class Pipeline:
                 ) from error
         return self._first[steps]
 
-    def _timestep_options(self) -> dict[str, Any]:
+    def _timestep_options(self) -> dict[str, object]:
         return {}
 
     def noises(self, seeds: Sequence[int]) -> Tensor:
@@ -242,7 +247,7 @@ class Pipeline:
         """
         return self._drawn(seeds)[0]
 
-    def _drawn(self, seeds: Sequence[int]) -> tuple[Tensor, list[Any]]:
+    def _drawn(self, seeds: Sequence[int]) -> tuple[Tensor, list[torch.Generator]]:
         """Return noises, and the generators that continue from there."""
         torch = self._torch
         generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
@@ -326,14 +331,14 @@ class Pipeline:
         )
         return np.asarray(made.images, np.float32)
 
-    def _noised(self, seeds: Sequence[int]) -> dict[str, Any]:
+    def _noised(self, seeds: Sequence[int]) -> dict[str, object]:
         """Return how a pipeline is told the noises: the first, and what draws further ones."""
         noises, generators = self._drawn(seeds)
         return {"latents": noises.to(self._dtype), "generator": generators}
 
-    def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, Any]:
+    def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, object]:
         """Return how a pipeline is told the prompts."""
-        asked: dict[str, Any] = {"prompt_embeds": conditioning.states.to(self._dtype)}
+        asked: dict[str, object] = {"prompt_embeds": conditioning.states.to(self._dtype)}
         if guidance > 1:
             empty = self.unconditional(len(conditioning))
             asked["negative_prompt_embeds"] = empty.states.to(self._dtype)
@@ -348,7 +353,7 @@ class Pipeline:
         return (images * 255).round().astype(np.uint8)
 
 
-def plain_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def plain_settings(config: Mapping[str, object]) -> dict[str, object]:
     """Return a scheduler's settings without the library's notes."""
     return {key: value for key, value in config.items() if not key.startswith("_")}
 
@@ -371,11 +376,11 @@ class PromptTokens:
     def __init__(
         self,
         name: str,
-        tokenizer: Any,
-        encoder: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        encoder: PreTrainedModel,
         length: int,
         cleaned: Callable[[str], str] = str,
-        table: Any = None,
+        table: torch.nn.Embedding | None = None,
     ) -> None:
         """Take the two apart."""
         self._torch = library("torch", "diffusion", f"model {name}")
@@ -477,7 +482,7 @@ class PromptTokens:
         """Let the encoder's input embeddings be these where a prompt's own tokens stand."""
         first, last = len(self._before), len(self._before) + int(embeddings.shape[1])
 
-        def replaced(_module: Any, _inputs: Any, output: Tensor) -> Tensor:
+        def replaced(_module: object, _inputs: object, output: Tensor) -> Tensor:
             given = embeddings.to(output.device, output.dtype)
             return self._torch.cat([output[:, :first], given, output[:, last:]], 1)
 
@@ -577,7 +582,7 @@ class PooledPipeline(PromptedPipeline):
             )
         return Conditioning(states, pooled)
 
-    def _encoding(self) -> dict[str, Any]:
+    def _encoding(self) -> dict[str, object]:
         return {"device": self.device}
 
     def _pooled_of(self, conditioning: Conditioning) -> Tensor:
@@ -588,7 +593,7 @@ class PooledPipeline(PromptedPipeline):
             )
         return conditioning.pooled.to(self._dtype)
 
-    def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, Any]:
+    def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, object]:
         asked = super()._prompted(conditioning, guidance)
         asked["pooled_prompt_embeds"] = self._pooled_of(conditioning)
         if guidance > 1:

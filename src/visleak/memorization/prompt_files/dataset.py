@@ -291,6 +291,6 @@ def _model(data: PromptSet) -> str:
     return f"the model {name}" + (f" ({', '.join(known)})" if known else "")
 
 
-def _flat(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _flat(settings: Mapping[str, object]) -> list[tuple[str, str]]:
     kinds = (str, int, float)
     return [(str(k), str(v)[:80]) for k, v in settings.items() if type(v) in kinds][:30]

@@ -14,11 +14,11 @@ import os
 import pickle
 import pickletools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn, TextIO, TypeVar
+from typing import Final, NamedTuple, NoReturn, TextIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,7 +90,7 @@ def checked_text(text: str, where: str) -> str:
     return writable(text.strip())
 
 
-def label_of(value: Any, where: str) -> bool | None:
+def label_of(value: object, where: str) -> bool | None:
     """Return the meaning of a label: memorized, not, or unknown.
 
     >>> label_of("TRUE", "a"), label_of(0, "a"), label_of("", "a")
@@ -105,7 +105,7 @@ def label_of(value: Any, where: str) -> bool | None:
     return _LABELS[said]
 
 
-def sources_of(value: Any, where: str) -> list[str]:
+def sources_of(value: object, where: str) -> list[str]:
     """Return the images that a cell names: a list, its text in Python or JSON, or one name.
 
     >>> sources_of("['a.png', 'b.png']", "line 1"), sources_of("a.png", "line 1")
@@ -126,7 +126,7 @@ def sources_of(value: Any, where: str) -> list[str]:
     return [name for name in names if name]
 
 
-def _parsed(cell: str, where: str) -> Any:
+def _parsed(cell: str, where: str) -> object:
     """Return the list that a cell spells, in JSON or as a literal of Python."""
     if _FLAT_LIST.fullmatch(cell):
         # a text in double quotes is JSON more often, whose escapes are others
@@ -142,7 +142,7 @@ def _parsed(cell: str, where: str) -> Any:
     )
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value for an error: one with parts by its type, for its parts may have no end.
 
     >>> shown(3), shown(["a"]), shown([3])
@@ -153,7 +153,7 @@ def shown(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def as_cell(value: Any) -> str:
+def as_cell(value: object) -> str:
     """Return a value of a further column as text; what has parts as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
@@ -272,7 +272,7 @@ def gathered(rows: Iterable[Row], origin: str, name: str) -> Prompts:
     )
 
 
-def row_of(place: str, origin: str, values: Mapping[str, Any], column: str | None) -> Row:
+def row_of(place: str, origin: str, values: Mapping[str, object], column: str | None) -> Row:
     """Return the row that named values make."""
     where = f"{origin}, {place}"
     text = values.get(column or "")
@@ -430,7 +430,7 @@ def _json_rows(path: Path, column: str | None) -> Iterator[Row]:
         raise VisleakError(f"{path} is not a list of prompts: its JSON is {shown(content)}")
 
 
-def _named_rows(content: dict[Any, Any], path: Path, column: str | None) -> Iterator[Row]:
+def _named_rows(content: Mapping[object, object], path: Path, column: str | None) -> Iterator[Row]:
     """Yield the prompts of a table from prompt to the images it is a trigger of."""
     _refuse_column(path, column, "goes from prompt to images, without columns")
     for number, (prompt, images) in enumerate(content.items(), 1):
@@ -442,7 +442,7 @@ def _named_rows(content: dict[Any, Any], path: Path, column: str | None) -> Iter
         yield Row(place, prompt, None, tuple(sources_of(listed, f"{path}, {place}")))
 
 
-def _coco_rows(annotations: list[Any], path: Path, wanted: str) -> Iterator[Row]:
+def _coco_rows(annotations: Sequence[object], path: Path, wanted: str) -> Iterator[Row]:
     seen = set[int | str]()
     for number, each in enumerate(annotations, 1):
         about = each if isinstance(each, dict) else {}
@@ -492,11 +492,11 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"it asks for {module}.{name}")
 
-    def persistent_load(self, pid: Any) -> NoReturn:
+    def persistent_load(self, pid: object) -> NoReturn:
         raise pickle.UnpicklingError("it asks for an object kept elsewhere")
 
 
-def load_plain(path: Path) -> Any:
+def load_plain(path: Path) -> object:
     """Return what a pickle builds of texts, lists, sets and dicts.
 
     Any other instruction is refused before one is carried out.

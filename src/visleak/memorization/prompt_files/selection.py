@@ -132,7 +132,7 @@ def _result(path: Path) -> dict[str, Any]:
     return content
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _table(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 

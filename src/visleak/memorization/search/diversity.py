@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,9 @@ class Pick:
     source: str = ""  #: the group it was picked for
 
 
-def farthest_points(vectors: npt.NDArray[Any], count: int, first: int) -> list[tuple[int, float]]:
+def farthest_points(
+    vectors: npt.NDArray[np.floating], count: int, first: int
+) -> list[tuple[int, float]]:
     """Return rows that are far from one another, in the order of picking.
 
     ``vectors``: (rows, width), none of them zero; their length plays no part; returns (row, highest

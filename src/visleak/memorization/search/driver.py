@@ -274,7 +274,7 @@ def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, 
     return (f" WHERE {' AND '.join(known)}" if known else ""), tuple(known.values())
 
 
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     """Return the names under which two keys differ, those of settings by themselves.
 
     >>> _differing({"seed": 1, "settings": {"a": 1}}, {"seed": 2, "settings": {"a": 2}})
@@ -425,7 +425,7 @@ class Run:
         """Return the best prompt that a chain has visited; the empty one at the beginning."""
         return self.best.get(chain, Candidate("", 0.0, chain))
 
-    def save(self, state: Any, *, now: bool = True) -> None:
+    def save(self, state: object, *, now: bool = True) -> None:
         """Write the state and the prompts."""
         began = time.perf_counter()
         if not now and began - self._saved < SPARING * self._cost:
@@ -443,7 +443,7 @@ class Run:
         if self.task.say is not None:
             self.task.say(Progress(done, total, self.calls, self._top))
 
-    def ranked(self, state: Any) -> tuple[Candidate, ...]:
+    def ranked(self, state: object) -> tuple[Candidate, ...]:
         """Write the last state, and return the prompts, best first, ties by text."""
         # a finished search that is opened again stays as it is
         if self._pending or self.calls != self.ledger.calls:
@@ -453,7 +453,7 @@ class Run:
         return tuple(each.candidate for each in self.ledger.best(self._bank))
 
     def found(
-        self, state: Any, *, complete: bool, best: Iterable[Candidate] | None = None
+        self, state: object, *, complete: bool, best: Iterable[Candidate] | None = None
     ) -> Found:
         """Return the result."""
         bank = self.ranked(state)

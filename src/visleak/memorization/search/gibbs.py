@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -249,7 +249,7 @@ class GibbsSearch:
         return Walk(start, steps)
 
 
-def _plain(walks: Sequence[Walk]) -> list[list[Any]]:
+def _plain(walks: Sequence[Walk]) -> list[list[object]]:
     return [[list(walk.state), walk.steps, walk.ended] for walk in walks]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from visleak.encoders.weights import (
 )
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.settings import LANGUAGE_MODEL
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -226,7 +229,14 @@ class MaskedLanguageModel:
         mask: the id of a mask.
     """
 
-    def __init__(self, name: str, network: Any, tokenizer: Any, digest: str, rules: Rules) -> None:
+    def __init__(
+        self,
+        name: str,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        digest: str,
+        rules: Rules,
+    ) -> None:
         self.name, self.rules = name, rules
         self._network, self._tokenizer, self._digest = network, tokenizer, digest
         self._torch = library("torch", "diffusion", f"the language model {name}")
@@ -397,7 +407,9 @@ def load_language_model(
     return MaskedLanguageModel(text, network, tokenizer, digest, rules or Rules())
 
 
-def loaded(text: str, kind: str, device: str, use: str) -> tuple[Any, Any, str]:
+def loaded(
+    text: str, kind: str, device: str, use: str
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
     """Return network, tokenizer and digest of a language model of transformers.
 
     ``use``: how a folder is written on the command line, for messages.

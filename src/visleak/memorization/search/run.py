@@ -138,7 +138,7 @@ def _spent(calls: int, *, complete: bool) -> str:
 
 
 def _known_result(
-    run: RunFolder, key: Mapping[str, object], budget: Any, *, force: bool, say: Say | None
+    run: RunFolder, key: Mapping[str, object], budget: object, *, force: bool, say: Say | None
 ) -> dict[str, Any] | None:
     """Return the result that a folder holds already; make room for another where that is allowed.
 
@@ -165,7 +165,7 @@ def _content(
     key: Mapping[str, object],
     task: SearchTask,
     about: Mapping[str, object] | None,
-    **more: Any,
+    **more: object,
 ) -> dict[str, Any]:
     return run.document(
         headline,

@@ -386,7 +386,7 @@ def fates(result: Trace) -> dict[str, bytes]:
     return bar_chart(bars, "trace", label="generated images, %")
 
 
-def content(run: RunFolder, result: Trace) -> dict[str, Any]:
+def content(run: RunFolder, result: Trace) -> dict[str, object]:
     """Return the content of ``trace.json``."""
     similarity = str(result.about.get("similarity"))
     recall = recall_of(similarity, "trace") if compares_images(result) else None

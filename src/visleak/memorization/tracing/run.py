@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -469,7 +469,7 @@ def _about(
     }
 
 
-def _key(about: Mapping[str, Any], tau: float, queries: Queries, sets: Sequence[AnySet]) -> str:
+def _key(about: Mapping[str, object], tau: float, queries: Queries, sets: Sequence[AnySet]) -> str:
     """Return a digest of everything asked; where a source cannot be stamped, of its listing."""
     every = (*([queries.images] if queries.images is not None else []), *sets)
     stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]

@@ -65,7 +65,7 @@ class Queries:
     every: bool = False  #: all images of the prompts, not one per cluster
     clusters: bool = False  #: each image stands for a cluster
     #: what ``extract.json`` says of model and sampling; empty without an extraction
-    origin: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, object] = field(default_factory=dict)
 
 
 def open_queries(target: str | os.PathLike[str], *, every: bool = False) -> Queries:
