@@ -27,14 +27,15 @@ from PIL import Image
 from record import Bar, data_folder, write
 
 from visleak import Settings, audit
-from visleak.memorization.inplace import COLOURS, in_place
-from visleak.memorization.tracing.layout import (
+from visleak.memorization.comparison import (
     AGREES,
+    COLOURS,
     OTHER_COLOURS,
     STANDS_OUT,
     LayoutPrints,
     colour_difference,
     edges,
+    in_place,
     same_layout,
     standing_out,
 )

@@ -282,12 +282,12 @@ def _of_preset(
     call: Call,
 ) -> tuple[ScoreSettings, MaskedLanguageModel, dict[str, object]]:
     """Return D, the model that proposes words, and the record of the settings, by a preset."""
-    from visleak.memorization.search import presets, proposals
+    from visleak.memorization.search import gibbs, proposals
 
-    timestep = presets.timestep_of(preset.preset)
+    timestep = gibbs.timestep_of(preset.preset)
     d = score_for(loaded, score, call, norm=settings.norm, timestep=timestep)
     proposer = proposals.load_language_model(words.lm, rules=rules, device=loaded.device)
-    return d, proposer, presets.about_preset(preset, settings, rules, d.timestep)
+    return d, proposer, gibbs.about_preset(preset, settings, rules, d.timestep)
 
 
 def search(
@@ -306,8 +306,7 @@ def search(
     does one that its budget ended, with a larger one.
     """
     from visleak.memorization.model import version_of
-    from visleak.memorization.search import presets
-    from visleak.memorization.search.gibbs import GibbsSearch
+    from visleak.memorization.search import gibbs
     from visleak.memorization.search.lists import RandomSettings, RandomWords
     from visleak.memorization.search.run import document, search_into
     from visleak.memorization.settings import preset_of
@@ -318,22 +317,22 @@ def search(
     settings = by_preset(given, call.given, None if random else norm)
     if random:
         settings = replace(settings, norm=norm or settings.norm)
-    rules = presets.rules_of(given.preset).banning(words.banned)
+    rules = gibbs.rules_of(given.preset).banning(words.banned)
     call.kept = _keeps(out)
     loaded = load(model, model.model, call)
     if not random:
-        presets.refuse_other_scale(loaded, preset, call.given)
+        gibbs.refuse_other_scale(loaded, preset, call.given)
     counted = settings.kappa
-    fits = version_of(loaded) == presets.version_of_preset(given.preset)
+    fits = version_of(loaded) == gibbs.version_of_preset(given.preset)
     if random and "kappa" not in call.given and not (fits and settings.norm == preset.norm):
         edges.note("the preset's kappa is on another scale of D: chains are not counted by it")
         counted = None
-    presets.refuse_longer(loaded, settings.length)
+    gibbs.refuse_longer(loaded, settings.length)
     d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
     found = search_into(
         RandomWords(proposer, RandomSettings(settings.length, keep=settings.keep))
         if random
-        else GibbsSearch(proposer, settings),
+        else gibbs.GibbsSearch(proposer, settings),
         _task(loaded, d, "searching", budget, call, options.chains),
         out,
         kappa=counted,
@@ -359,17 +358,17 @@ def augment(
     Writes augment.json, the best prompts of each trigger, and the bank of all that were scored.
     """
     from visleak.memorization.prompt_files import read_prompts
-    from visleak.memorization.search import presets
+    from visleak.memorization.search import gibbs
     from visleak.memorization.search.run import augment_into, document
     from visleak.memorization.settings import preset_of
 
     out, preset = result.folder("augment"), preset_of(given)
     settings = by_preset(given, call.given, _norm(score, call))
-    rules = presets.rules_of(given.preset).banning(words.banned)
+    rules = gibbs.rules_of(given.preset).banning(words.banned)
     listed = read_prompts(lists.triggers, column=lists.column)
     call.kept = _keeps(out)
     loaded = load(model, model.model, call)
-    presets.refuse_other_scale(loaded, preset, call.given)
+    gibbs.refuse_other_scale(loaded, preset, call.given)
     d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
     made = augment_into(
         _task(loaded, d, "augmenting", budget, call),
@@ -432,7 +431,7 @@ def compare(
     from visleak.memorization import baselines
     from visleak.memorization.baselines.document import document
     from visleak.memorization.extraction import load_similarity
-    from visleak.memorization.search.presets import refuse_longer
+    from visleak.memorization.search.gibbs import refuse_longer
     from visleak.memorization.search.proposals import Rules, load_language_model
     from visleak.memorization.tracing.sources import training_sets
 

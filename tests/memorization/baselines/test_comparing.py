@@ -11,7 +11,7 @@ import pytest
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines import document
 from visleak.memorization.baselines import run as attempting
-from visleak.memorization.baselines.records import (
+from visleak.memorization.baselines.document import (
     Attempt,
     Replayed,
     Verified,

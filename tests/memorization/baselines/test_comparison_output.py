@@ -8,13 +8,16 @@ from dataclasses import replace
 import pytest
 
 from visleak.memorization.baselines.document import (
+    Attempt,
+    Comparison,
+    Replayed,
+    Verified,
     content,
     document,
     files,
     mean_curve,
     methods,
 )
-from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.run import KIND
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search.driver import Candidate

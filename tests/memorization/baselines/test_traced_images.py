@@ -12,7 +12,7 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
-from visleak.memorization.baselines.records import Replayed, Verified, rows_of
+from visleak.memorization.baselines.document import Replayed, Verified, rows_of
 from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.prompts import Prompts

@@ -12,7 +12,7 @@ from closed_form import TOKENS, WIDTH, ClosedForm
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection import leave_one_out, token_significance
-from visleak.memorization.detection.attribution import attribution
+from visleak.memorization.detection.scoring import attribution
 from visleak.memorization.model import Conditioning
 from visleak.memorization.models import load_model
 from visleak.memorization.scores import TriggerScore, seeds_of

@@ -9,7 +9,7 @@ import pytest
 from closed_form import ClosedForm
 
 from visleak.memorization.detection import blocks
-from visleak.memorization.detection.blocks import BLOCK, UNFINISHED, forget, scored
+from visleak.memorization.detection.scoring import BLOCK, UNFINISHED, forget, scored
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 from visleak.storage import KeyValueStore

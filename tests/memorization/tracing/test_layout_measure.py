@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.encoders import load_encoder
-from visleak.memorization.inplace import is_tiny
-from visleak.memorization.tracing.layout import (
+from visleak.memorization.comparison import (
     OTHER_COLOURS,
     STANDS_OUT,
     LayoutPrints,
     colour_difference,
     edges,
+    is_tiny,
     same_layout,
     standing_out,
 )

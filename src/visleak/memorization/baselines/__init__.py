@@ -1,8 +1,8 @@
 """Other searches for trigger prompts (table 2 of Hong et al. 2024), and how they compare."""
 
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
+from visleak.memorization.baselines.document import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.pez import Pez, PezSettings
-from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.run import (
     SEARCHERS,
     Contest,

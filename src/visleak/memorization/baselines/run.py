@@ -17,9 +17,15 @@ import visleak
 from visleak.documents import as_plain, digest_of, from_plain, read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
-from visleak.memorization.baselines.document import content, files
+from visleak.memorization.baselines.document import (
+    Attempt,
+    Comparison,
+    Replayed,
+    Verified,
+    content,
+    files,
+)
 from visleak.memorization.baselines.pez import Pez, PezSettings
-from visleak.memorization.baselines.records import Attempt, Comparison, Replayed, Verified
 from visleak.memorization.baselines.zerocap import CausalLanguageModel, Zerocap, ZerocapSettings
 from visleak.memorization.extraction import CopySimilarity, extract
 from visleak.memorization.model import DiffusionModel, TokenModel
@@ -27,9 +33,8 @@ from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import Candidate, Found, Searcher, SearchTask, draw_of
 from visleak.memorization.search.driver import Progress as Searched
-from visleak.memorization.search.gibbs import GibbsSearch
+from visleak.memorization.search.gibbs import GibbsSearch, refuse_other_scale
 from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
-from visleak.memorization.search.presets import refuse_other_scale
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import (
     Budget,

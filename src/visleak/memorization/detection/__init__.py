@@ -1,8 +1,8 @@
 """Detection: prompts whose D is so large that they may reproduce training images."""
 
-from visleak.memorization.detection.attribution import leave_one_out, token_significance
 from visleak.memorization.detection.records import Attribution, Detection
 from visleak.memorization.detection.run import detect, read_detection
+from visleak.memorization.detection.scoring import leave_one_out, token_significance
 from visleak.memorization.detection.statistics import threshold_at
 from visleak.memorization.settings import Analysis
 

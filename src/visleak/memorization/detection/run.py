@@ -10,13 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.documents import digest_of
-from visleak.memorization.detection.attribution import attribution
-from visleak.memorization.detection.blocks import (
-    Progress,
-    forget,
-    known_scores,
-    scored,
-)
 from visleak.memorization.detection.document import files, headlines, ranked
 from visleak.memorization.detection.records import (
     Attribution,
@@ -27,6 +20,13 @@ from visleak.memorization.detection.records import (
     Spread,
     Threshold,
     listing_of,
+)
+from visleak.memorization.detection.scoring import (
+    Progress,
+    attribution,
+    forget,
+    known_scores,
+    scored,
 )
 from visleak.memorization.detection.statistics import (
     needed,

@@ -35,8 +35,8 @@ from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
-from visleak.memorization import inplace
-from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
+from visleak.memorization.comparison import COLOURS, TINY, in_place, is_tiny
+from visleak.memorization.comparison import VERSION as TINY_VERSION
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
@@ -331,7 +331,7 @@ class VerifiedSimilarity:
         self._grader = load_grader()
         self._prints = EncoderSimilarity(self._encoder)
         numbers = (VERSION, GATE, BOUND, REFUSALS, MIDDLES, SAME_COLOUR)
-        tiny = (inplace.VERSION, TINY, COLOURS)
+        tiny = (TINY_VERSION, TINY, COLOURS)
         recipe = f"{' '.join(map(str, numbers + tiny))} {self._encoder.digest}"
         hasher = hashlib.blake2b(recipe.encode(), digest_size=16)
         hasher.update(check.digest() + self._grader.digest.encode())

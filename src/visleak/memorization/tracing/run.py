@@ -23,7 +23,7 @@ from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
-from visleak.memorization.inplace import is_tiny
+from visleak.memorization.comparison import edges, is_tiny, same_layout, standing_out
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import (
@@ -40,7 +40,6 @@ from visleak.memorization.tracing.document import (
     document,
     files,
 )
-from visleak.memorization.tracing.layout import edges, same_layout, standing_out
 from visleak.memorization.tracing.sources import (
     AUDIT_FOLDER,
     GENERATED,

@@ -25,17 +25,20 @@ from visleak.formats.opening import Named, distinct_names
 from visleak.formats.remote import redacted
 from visleak.formats.request import writable
 from visleak.formats.sources import derived_name
-from visleak.memorization.inplace import COLOURS, TINY, in_place, is_tiny
-from visleak.memorization.settings import TraceSettings
-from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
-from visleak.memorization.tracing.layout import (
+from visleak.memorization.comparison import (
+    COLOURS,
     OTHER_COLOURS,
+    TINY,
     LayoutPrints,
     colour_difference,
     edges,
+    in_place,
+    is_tiny,
     same_layout,
     standing_out,
 )
+from visleak.memorization.settings import TraceSettings
+from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
 from visleak.pipeline.context import Progress
 from visleak.pipeline.embeddings import encoder_for
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
