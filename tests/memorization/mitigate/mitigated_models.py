@@ -19,7 +19,7 @@ from visleak.memorization.models.families import (
     StableDiffusion3,
     StableDiffusionXL,
 )
-from visleak.memorization.models.parts import quiet
+from visleak.memorization.models.pipeline import quiet
 from visleak.memorization.models.pipeline import Loaded
 
 #: Adapter, maker and scheduler.

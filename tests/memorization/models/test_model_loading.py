@@ -14,7 +14,7 @@ from tiny_pipelines import change_index, saved, stable_diffusion, stock, unet
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.loading import PIPELINES, adapter_of
-from visleak.memorization.models.parts import quiet
+from visleak.memorization.models.pipeline import quiet
 from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")

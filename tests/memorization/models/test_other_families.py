@@ -20,8 +20,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import DeepFloyd, StableDiffusion3
-from visleak.memorization.models.parts import quiet
-from visleak.memorization.models.pipeline import Loaded
+from visleak.memorization.models.pipeline import Loaded, quiet
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
 

@@ -15,8 +15,7 @@ from tiny_pipelines import LENGTH, WORDS, clip_text, stable_diffusion, word_toke
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import StableDiffusion
-from visleak.memorization.models.parts import quiet
-from visleak.memorization.models.pipeline import Loaded, PromptTokens
+from visleak.memorization.models.pipeline import Loaded, PromptTokens, quiet
 
 torch = pytest.importorskip("torch")
 

@@ -11,8 +11,7 @@ from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import StableDiffusion
-from visleak.memorization.models.parts import quiet
-from visleak.memorization.models.pipeline import Loaded
+from visleak.memorization.models.pipeline import Loaded, quiet
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
 

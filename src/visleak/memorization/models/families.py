@@ -21,8 +21,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
-from visleak.memorization.models.parts import CLIP_TEXT, T5_TEXT, TOKENIZERS, VAES, Layout
 from visleak.memorization.models.pipeline import (
+    CLIP_TEXT,
+    T5_TEXT,
+    TOKENIZERS,
+    VAES,
+    Layout,
     Loaded,
     PooledPipeline,
     PromptedPipeline,

@@ -1,168 +1,62 @@
-"""A diffusion model by folder or by name on the Hugging Face hub."""
+"""A diffusion model by folder or by name on the Hugging Face hub.
+
+Which class is built comes from tables here, never from the folder: a folder only chooses among
+what an adapter allows. Only safetensors are read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from visleak.encoders import weights
-from visleak.encoders.libraries import library
+from visleak.encoders.libraries import broken, library, member, said
 from visleak.encoders.weights import PATIENCE, refusal
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import TokenModel
-from visleak.memorization.models.parts import (
-    INDEX,
-    Plan,
-    diffusers,
-    files_of,
-    load_pipeline,
-    plan_of,
-    quiet,
-    read_json,
-    refuse_incomplete,
-    wanted,
-)
 from visleak.memorization.models.pipeline import (
+    CLIP_TEXT,
     SCHEDULERS,
+    T5_TEXT,
+    TOKENIZERS,
+    VAES,
+    Layout,
     Loaded,
     PromptedPipeline,
     device_of,
     dtype_of,
     plain_settings,
     precision_of,
+    quiet,
 )
 
-#: Grows when the same files come to give other images or scores.
-VERSION: Final = 1
+if TYPE_CHECKING:
+    import torch
+    from diffusers import DiffusionPipeline
 
-#: What libraries note in a configuration and networks do not depend on.
-_NOTES: Final = frozenset({"name_or_path", "transformers_version", "torch_dtype", "dtype"})
-
-_BLOCK: Final = 1 << 22
-
-
-def pipeline_digest(
-    name: str, folder: Path, plan: Plan, half: bool, about: Mapping[str, object]
-) -> str:
-    """Return 32 hexadecimal digits; the folder's place and name are not part of them.
-
-    Weights are read once, as a stream.
-    """
-    hasher = hashlib.blake2b(digest_size=16)
-    start = {"version": VERSION, "pipeline": plan.pipeline, "settings": dict(plan.settings)}
-    hasher.update(json.dumps([start, dict(about)], sort_keys=True).encode())
-    for part in sorted(plan.parts, key=lambda part: part.name):
-        inside = folder / part.name
-        for file in files_of(part, [each.name for each in inside.iterdir()], half):
-            hasher.update(json.dumps([part.name, part.kind, file]).encode())
-            hasher.update(_file_digest(name, inside / file))
-    return hasher.hexdigest()
-
-
-def _file_digest(name: str, file: Path) -> bytes:
-    hasher = hashlib.blake2b(digest_size=16)
-    if file.name.endswith("config.json"):
-        content = plain(read_json(name, file))
-        return hashlib.blake2b(json.dumps(content, sort_keys=True).encode()).digest()
-    with file.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            hasher.update(block)
-    return hasher.digest()
-
-
-def plain(config: Mapping[str, object]) -> dict[str, object]:
-    """Return a configuration without the libraries' own notes.
-
-    >>> plain({"_diffusers_version": "0.30", "beta_start": 0.1})
-    {'beta_start': 0.1}
-    """
-    return {
-        key: value for key, value in config.items() if not key.startswith("_") and key not in _NOTES
-    }
-
-
-#: What a model of the hub begins with.
+#: The file that makes a folder a pipeline, and what a model of the hub begins with.
+INDEX: Final = "model_index.json"
 PREFIX: Final = "hub:"
 
+#: Parts that change images after they are made or judge them; a measurement takes them as they are.
+LEFT_OUT: Final = frozenset({"safety_checker", "watermarker", "feature_extractor", "image_encoder"})
 
-def hub_name(text: str) -> tuple[str, str | None]:
-    """Return repository and revision (branch, tag or commit) of ``hub:OWNER/NAME[@REVISION]``.
-
-    >>> hub_name("hub:someone/model@fp16")
-    ('someone/model', 'fp16')
-    """
-    found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
-    if found is None:
-        raise UsageError(
-            f"model must be a folder or hub:OWNER/NAME, or hub:OWNER/NAME@REVISION; got {text!r}"
-        )
-    return found[1], found[2]
-
-
-def hub_folder(text: str, half: bool) -> Path:
-    """Return the folder of a pipeline of the hub: from the cache if whole, else fetched.
-
-    Only files that are needed are fetched.
-    """
-    repository, revision = hub_name(text)
-    hub = library("huggingface_hub", "diffusion", f"model {text}")
-    if cached := _cached(hub, repository, revision, half):
-        return cached
-    try:
-        with weights.quiet(progress=sys.stderr.isatty()):
-            return _fetched(hub, repository, revision, text, half)
-    except VisleakError:
-        raise
-    except Exception as error:
-        # the hub's libraries let through whatever their own raise: a dozen kinds
-        raise VisleakError(
-            f"model {text} is not in the cache {hub.constants.HF_HUB_CACHE}, and"
-            f" {hub.constants.ENDPOINT} {refusal(error)}; on a machine with access: `hf download"
-            f" {repository} --local-dir FOLDER`, then give FOLDER"
-        ) from error
-
-
-def _cached(hub: ModuleType, repository: str, revision: str | None, half: bool) -> Path | None:
-    """Return a pipeline's folder in the cache if everything needed is there."""
-    index = hub.try_to_load_from_cache(repository, INDEX, revision=revision)
-    if not isinstance(index, str):
-        return None
-    folder = Path(index).parent
-    try:
-        whole_plan(repository, folder, half)
-    except VisleakError:
-        # an interrupted download; what else is wrong, the copy of the hub will show
-        return None
-    return folder
-
-
-def _fetched(hub: ModuleType, repository: str, revision: str | None, text: str, half: bool) -> Path:
-    where = f"{hub.constants.ENDPOINT}/{repository}"
-    info = hub.HfApi().model_info(repository, revision=revision, timeout=PATIENCE)
-    there = [str(each.rfilename) for each in info.siblings]
-    if INDEX not in there:
-        raise VisleakError(
-            f"model {text}: {where} has no {INDEX}; it is not a pipeline of diffusers"
-        )
-    index = hub.hf_hub_download(repository, INDEX, revision=revision, etag_timeout=PATIENCE)
-    plan = planned(text, read_json(text, Path(index)))
-    refuse_incomplete(text, plan, there, where)
-    return Path(
-        hub.snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=wanted(plan, there, half),
-            etag_timeout=PATIENCE,
-        )
-    )
-
+#: The library of a part, by its class, where it is not a scheduler; and what the libraries call a
+#: network's weights.
+LIBRARIES: Final = dict.fromkeys((*CLIP_TEXT, *T5_TEXT, *TOKENIZERS), "transformers") | (
+    dict.fromkeys((*VAES, "UNet2DConditionModel", "SD3Transformer2DModel"), "diffusers")
+)
+STEMS: Final = {"diffusers": "diffusion_pytorch_model", "transformers": "model"}
 
 #: The seam: class of a pipeline -> the adapter that speaks the protocol, imported on use.
 PIPELINES: Final[Mapping[str, str]] = {
@@ -171,6 +65,14 @@ PIPELINES: Final[Mapping[str, str]] = {
     "StableDiffusionPipeline": "visleak.memorization.models.families:StableDiffusion",
     "StableDiffusionXLPipeline": "visleak.memorization.models.families:StableDiffusionXL",
 }
+
+#: Grows when the same files come to give other images or scores.
+VERSION: Final = 1
+
+#: What libraries note in a configuration and networks do not depend on.
+_NOTES: Final = frozenset({"name_or_path", "transformers_version", "torch_dtype", "dtype"})
+_PICKLES: Final = (".bin", ".pt", ".ckpt", ".pth")
+_WHAT: Final = "a diffusion model"
 
 
 def load_model(
@@ -196,8 +98,7 @@ def load_model(
     """
     if scheduler not in SCHEDULERS:
         raise UsageError(f"scheduler is one of {', '.join(SCHEDULERS)}; got {scheduler!r}")
-    of_hub = text.startswith(PREFIX)
-    folder = None if of_hub else folder_of(text)
+    folder = None if text.startswith(PREFIX) else folder_of(text)
     diffusers()
     running = device_of(device)
     precise = precision_of(precision, running)
@@ -205,7 +106,7 @@ def load_model(
     if folder is None:
         folder = hub_folder(text, half)
     plan = whole_plan(text, folder, half)
-    pipeline = load_pipeline(text, folder, plan, dtype_of(precise), half)
+    pipeline = load_pipeline(plan, folder, dtype_of(precise), half)
     adapter = adapter_of(text, plan.pipeline)
     with quiet():
         adapter.prepare(pipeline, adapter.scheduled if scheduler == "auto" else scheduler)
@@ -216,9 +117,203 @@ def load_model(
         "scheduler": type(pipeline.scheduler).__name__,
         "schedule": plain_settings(pipeline.scheduler.config),
     }
-    digest = pipeline_digest(text, folder, plan, half, about)
+    digest = pipeline_digest(plan, folder, half, about)
     loaded = Loaded(text, pipeline, running, precise, digest, plan.left_out)
     return cast(TokenModel, adapter(loaded))
+
+
+def adapter_of(name: str, pipeline: object) -> type[PromptedPipeline]:
+    """Return the adapter of a class of pipelines."""
+    dotted = PIPELINES.get(pipeline) if isinstance(pipeline, str) else None
+    if dotted is None:
+        raise VisleakError(
+            f"model {name}: {INDEX} says it is a {str(pipeline)[:80]!r}; known pipelines are"
+            f" {', '.join(sorted(PIPELINES))}"
+        )
+    module, _, own = dotted.partition(":")
+    return cast("type[PromptedPipeline]", getattr(import_module(module), own))
+
+
+def diffusers() -> ModuleType:
+    """Return diffusers, or say which extra is missing."""
+    for name in ("torch", "transformers"):
+        library(name, "diffusion", _WHAT)
+    return cast(ModuleType, library("diffusers", "diffusion", _WHAT))
+
+
+# -- what a pipeline is made of -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a pipeline: the name of its folder, such as ``unet``, and its class."""
+
+    name: str
+    kind: str
+
+    @property
+    def library(self) -> str:
+        """The library that makes it."""
+        return LIBRARIES.get(self.kind, "diffusers")
+
+    @property
+    def is_scheduler(self) -> bool:
+        """Whether it is a scheduler: a configuration without weights."""
+        return self.name == "scheduler"
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it has weights."""
+        return not self.is_scheduler and self.kind not in TOKENIZERS
+
+    def within(self, there: Iterable[str]) -> list[str]:
+        """Return the names of its folder's files, of all files of a pipeline as ``PART/NAME``."""
+        start = f"{self.name}/"
+        return sorted(each.removeprefix(start) for each in there if each.startswith(start))
+
+    def weights(self, names: Iterable[str], half: bool) -> tuple[str, tuple[str, ...]]:
+        """Return which files of its folder are its weights, and their variant; none where none are.
+
+        Weights stored in half precision come first if ``half``. Of weights in several files an
+        index comes first, then the pieces, whose variant stands before or after their number.
+        """
+        known, stem = sorted(names), STEMS[self.library]
+        for variant in ("fp16", "") if half else ("", "fp16"):
+            dotted = f".{variant}" if variant else ""
+            if f"{stem}{dotted}.safetensors" in known:
+                return variant, (f"{stem}{dotted}.safetensors",)
+            index = f"{stem}.safetensors.index{dotted}.json"
+            if index in known:
+                number, own = r"-\d+-of-\d+", re.escape(dotted)
+                shape = rf"{stem}(?:{own}{number}|{number}{own})\.safetensors"
+                return variant, (index, *(each for each in known if re.fullmatch(shape, each)))
+        return "", ()
+
+    def files(self, names: Iterable[str], half: bool) -> tuple[str, ...]:
+        """Return the files of its folder that images depend on, in order of name."""
+        known = sorted(names)
+        if self.is_scheduler:
+            return tuple(name for name in known if name == "scheduler_config.json")
+        if not self.is_network:
+            return tuple(name for name in known if name.endswith((".json", ".txt", ".model")))
+        config = tuple(name for name in known if name == "config.json")
+        return (*config, *self.weights(known, half)[1])
+
+    def lacking(self, names: Iterable[str], half: bool) -> str:
+        """Return what is missing in its folder, in words; empty where nothing is."""
+        known = list(names)
+        if not known:
+            return f"is not there; a pipeline has its {self.name} in that folder"
+        if not self.is_network:
+            file = "scheduler_config.json" if self.is_scheduler else "vocabulary (.json, .txt ...)"
+            return "" if self.files(known, half) else f"has no {file}"
+        if "config.json" not in known:
+            return "has no config.json"
+        if self.weights(known, half)[1]:
+            return ""
+        if any(name.endswith(_PICKLES) for name in known):
+            return (
+                "has its weights only as pickles (.bin), which can run code; save the pipeline"
+                " again with save_pretrained(FOLDER, safe_serialization=True)"
+            )
+        return f"has no weights, neither {STEMS[self.library]}.safetensors nor pieces of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline to be loaded."""
+
+    name: str  #: of the model, as the user named it
+    pipeline: str  #: its class
+    parts: tuple[Part, ...]  #: that are loaded
+    settings: Mapping[str, object] = field(default_factory=dict)  #: further plain values
+    left_out: tuple[str, ...] = ()  #: parts that the folder has and that are not loaded
+
+    def wanted(self, there: Iterable[str], half: bool) -> list[str]:
+        """Return the files that are needed of all that are there, as ``PART/NAME``."""
+        names = list(there)
+        files = ((part, part.files(part.within(names), half)) for part in self.parts)
+        return [INDEX, *(f"{part.name}/{name}" for part, own in files for name in own)]
+
+    def refuse_incomplete(self, there: Iterable[str], where: str, half: bool = False) -> None:
+        """Refuse a pipeline some of whose files are missing."""
+        names = list(there)
+        for part in self.parts:
+            if missing := part.lacking(part.within(names), half):
+                raise VisleakError(f"model {self.name}: {where}/{part.name} {missing}")
+
+
+def read_json(name: str, file: Path) -> dict[str, Any]:
+    """Return the names and values of a JSON file of a model."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise VisleakError(f"model {name}: {file} cannot be read ({error})") from error
+    if not isinstance(content, dict):
+        raise VisleakError(f"model {name}: {file} must hold names and values")
+    return content
+
+
+def planned(name: str, index: Mapping[str, object]) -> Plan:
+    """Return what of a pipeline is loaded, by its ``model_index.json``."""
+    kind = index.get("_class_name")
+    layout: Layout = adapter_of(name, kind).layout
+    entries = {key: value for key, value in index.items() if not key.startswith("_")}
+    there = {key: value for key, value in entries.items() if value not in (None, [None, None])}
+    parts = []
+    for part, allowed in layout.parts.items():
+        if part in there:
+            parts.append(_part(name, part, there[part], allowed))
+        elif part not in layout.optional:
+            raise VisleakError(f"model {name}: {INDEX} names no {part}, which a {kind} needs")
+    left = sorted(key for key in LEFT_OUT & set(there) if isinstance(there[key], list))
+    plain = {k: v for k, v in entries.items() if isinstance(v, bool | int | float | str)}
+    return Plan(name, str(kind), tuple(parts), plain, tuple(left))
+
+
+def _part(name: str, part: str, entry: object, allowed: tuple[str, ...]) -> Part:
+    if isinstance(entry, list) and len(entry) == 2 and all(isinstance(e, str) for e in entry):
+        library, kind = entry
+        if part == "scheduler":
+            fits = library == "diffusers" and kind.isidentifier() and kind.endswith("Scheduler")
+        else:
+            fits = kind in allowed and library == LIBRARIES[kind]
+        if fits:
+            return Part(part, kind)
+    wanted = "a scheduler of diffusers" if part == "scheduler" else " or ".join(allowed)
+    raise VisleakError(
+        f"model {name}: {INDEX} says that its {part} is {json.dumps(entry)[:120]}; it must be"
+        f" {wanted}, and code that comes with a model is never run"
+    )
+
+
+def whole_plan(name: str, folder: Path, half: bool) -> Plan:
+    """Return what of a folder's pipeline is loaded, all of which is there."""
+    plan = planned(name, read_json(name, folder / INDEX))
+    there = [each.relative_to(folder).as_posix() for each in folder.glob("*/*")]
+    plan.refuse_incomplete(there, str(folder), half)
+    for part in (each for each in plan.parts if each.is_network):
+        first, *pieces = part.weights(part.within(there), half)[1]
+        if first.endswith(".json"):
+            _refuse_missing_pieces(name, folder / part.name / first, pieces)
+    return plan
+
+
+def _refuse_missing_pieces(name: str, index: Path, pieces: list[str]) -> None:
+    named = read_json(name, index).get("weight_map")
+    if not isinstance(named, dict):
+        raise VisleakError(f"model {name}: {index} has no weight_map")
+    # names outside the pattern would be read, and be in no digest
+    missing = sorted({str(each) for each in named.values()} - set(pieces))
+    if missing or not named:
+        lacking = missing[0] if missing else "anything"
+        raise VisleakError(
+            f"model {name}: {index} names pieces of the weights that are not beside it:"
+            f" {len(missing)}, such as {lacking[:80]}"
+        )
+
+
+# -- from disk ------------------------------------------------------------------------------------
 
 
 def folder_of(text: str) -> Path:
@@ -242,26 +337,146 @@ def folder_of(text: str) -> Path:
     return path
 
 
-def planned(name: str, index: Mapping[str, Any]) -> Plan:
-    """Return what of a pipeline is loaded."""
-    return plan_of(name, index, adapter_of(name, index.get("_class_name")).layout)
+def load_pipeline(plan: Plan, folder: Path, dtype: torch.dtype, half: bool) -> DiffusionPipeline:
+    """Return a pipeline of diffusers on the CPU, its weights frozen."""
+    with quiet():
+        factory = member(diffusers(), plan.pipeline, _WHAT)
+        given = {part.name: load_part(plan.name, folder, part, dtype, half) for part in plan.parts}
+        # what the class wants in addition to the parts that are loaded
+        for key, parameter in signature(factory.__init__).parameters.items():
+            if key in given or key == "self":
+                continue
+            if key in ("requires_safety_checker", "add_watermarker"):
+                given[key] = False
+            elif key in plan.settings:
+                given[key] = plan.settings[key]
+            elif parameter.default is parameter.empty:
+                given[key] = None
+        try:
+            return factory(**given)
+        except Exception as error:
+            # the library checks its parts in many ways
+            raise VisleakError(
+                f"model {plan.name}: its parts do not make a {plan.pipeline} ({said(error)})"
+            ) from error
 
 
-def whole_plan(name: str, folder: Path, half: bool) -> Plan:
-    """Return what of a folder's pipeline is loaded, all of which is there."""
-    plan = planned(name, read_json(name, folder / INDEX))
-    there = [each.relative_to(folder).as_posix() for each in folder.glob("*/*")]
-    refuse_incomplete(name, plan, there, str(folder), folder=folder, half=half)
-    return plan
-
-
-def adapter_of(name: str, pipeline: object) -> type[PromptedPipeline]:
-    """Return the adapter of a class of pipelines."""
-    dotted = PIPELINES.get(pipeline) if isinstance(pipeline, str) else None
-    if dotted is None:
+def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: bool) -> object:
+    """Return one part, loaded by its own library."""
+    source = str(folder / part.name)
+    factory = member(library(part.library, "diffusion", _WHAT), part.kind, f"model {name}")
+    if part.is_scheduler and not issubclass(factory, diffusers().SchedulerMixin):
+        raise VisleakError(f"model {name}: {part.kind} of its scheduler is none")
+    options: dict[str, object] = {"local_files_only": True}
+    if part.library == "transformers":
+        options["trust_remote_code"] = False
+    if part.is_network:
+        options |= {"use_safetensors": True, "torch_dtype": dtype, "output_loading_info": True}
+        if variant := part.weights(os.listdir(source), half)[0]:
+            options["variant"] = variant
+    try:
+        loaded = factory.from_pretrained(source, **options)
+    except ImportError as error:
+        raise broken(part.library, f"model {name}", error) from error
+    except Exception as error:
+        # the libraries raise OSError, ValueError, KeyError, RuntimeError, SafetensorError ...
         raise VisleakError(
-            f"model {name}: {INDEX} says it is a {str(pipeline)[:80]!r}; known pipelines are"
-            f" {', '.join(sorted(PIPELINES))}"
+            f"model {name}: its {part.name} cannot be loaded from {source} ({said(error)})"
+        ) from error
+    if not part.is_network:
+        return loaded
+    network, about = loaded
+    keys = (key for kind in ("missing_keys", "mismatched_keys") for key in about[kind])
+    missing = {str(key[0] if isinstance(key, tuple) else key) for key in keys}
+    if missing:
+        raise VisleakError(
+            f"model {name}: the weights in {source} lack {len(missing)} tensors, such as"
+            f" {min(missing)}; they are of another network than config.json says"
         )
-    module, _, member = dotted.partition(":")
-    return cast("type[PromptedPipeline]", getattr(import_module(module), member))
+    return network.eval().requires_grad_(False)
+
+
+def pipeline_digest(plan: Plan, folder: Path, half: bool, about: Mapping[str, object]) -> str:
+    """Return 32 hexadecimal digits of files and of everything else that images depend on.
+
+    The folder's place and name are not part of them.
+    """
+    hasher = hashlib.blake2b(digest_size=16)
+    start = {"version": VERSION, "pipeline": plan.pipeline, "settings": dict(plan.settings)}
+    hasher.update(json.dumps([start, dict(about)], sort_keys=True).encode())
+    for part in sorted(plan.parts, key=lambda part: part.name):
+        inside = folder / part.name
+        for file in part.files([each.name for each in inside.iterdir()], half):
+            hasher.update(json.dumps([part.name, part.kind, file]).encode())
+            hasher.update(_file_digest(plan.name, inside / file))
+    return hasher.hexdigest()
+
+
+def _file_digest(name: str, file: Path) -> bytes:
+    if file.name.endswith("config.json"):
+        # without the libraries' own notes
+        content = plain_settings(read_json(name, file))
+        used = {key: value for key, value in content.items() if key not in _NOTES}
+        return hashlib.blake2b(json.dumps(used, sort_keys=True).encode()).digest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).digest()
+
+
+# -- from the hub ---------------------------------------------------------------------------------
+
+
+def hub_name(text: str) -> tuple[str, str | None]:
+    """Return repository and revision (branch, tag or commit) of ``hub:OWNER/NAME[@REVISION]``.
+
+    >>> hub_name("hub:someone/model@fp16")
+    ('someone/model', 'fp16')
+    """
+    found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
+    if found is None:
+        raise UsageError(
+            f"model must be a folder or hub:OWNER/NAME, or hub:OWNER/NAME@REVISION; got {text!r}"
+        )
+    return found[1], found[2]
+
+
+def hub_folder(text: str, half: bool) -> Path:
+    """Return the folder of a pipeline of the hub: from the cache if whole, else fetched.
+
+    Only files that are needed are fetched; weights stored in half precision come first if ``half``.
+    """
+    repository, revision = hub_name(text)
+    hub = library("huggingface_hub", "diffusion", f"model {text}")
+    index = hub.try_to_load_from_cache(repository, INDEX, revision=revision)
+    if isinstance(index, str):
+        try:
+            whole_plan(repository, Path(index).parent, half)
+            return Path(index).parent
+        except VisleakError:
+            pass  # an interrupted download; what else is wrong, the copy of the hub will show
+    try:
+        with weights.quiet(progress=sys.stderr.isatty()):
+            return _fetched(hub, repository, revision, text, half)
+    except VisleakError:
+        raise
+    except Exception as error:
+        # the hub's libraries let through whatever their own raise: a dozen kinds
+        raise VisleakError(
+            f"model {text} is not in the cache {hub.constants.HF_HUB_CACHE}, and"
+            f" {hub.constants.ENDPOINT} {refusal(error)}; on a machine with access: `hf download"
+            f" {repository} --local-dir FOLDER`, then give FOLDER"
+        ) from error
+
+
+def _fetched(hub: ModuleType, repository: str, revision: str | None, text: str, half: bool) -> Path:
+    where = f"{hub.constants.ENDPOINT}/{repository}"
+    info = hub.HfApi().model_info(repository, revision=revision, timeout=PATIENCE)
+    there = [str(each.rfilename) for each in info.siblings]
+    if INDEX not in there:
+        raise VisleakError(
+            f"model {text}: {where} has no {INDEX}; it is not a pipeline of diffusers"
+        )
+    asked = {"revision": revision, "etag_timeout": PATIENCE}
+    plan = planned(text, read_json(text, Path(hub.hf_hub_download(repository, INDEX, **asked))))
+    plan.refuse_incomplete(there, where)
+    wanted = plan.wanted(there, half)
+    return Path(hub.snapshot_download(repository, allow_patterns=wanted, **asked))

@@ -5,6 +5,7 @@ Prompts as tokens of a text encoder, and the methods of a token model for every 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,16 +14,48 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.encoders import weights
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
-from visleak.memorization.models.parts import Layout, quiet
 from visleak.memorization.settings import Sampling
 
 if TYPE_CHECKING:
     import torch
     from diffusers import DiffusionPipeline, ModelMixin
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+#: Classes that parts of a pipeline may be of.
+CLIP_TEXT: Final = ("CLIPTextModel", "CLIPTextModelWithProjection")
+T5_TEXT: Final = ("T5EncoderModel",)
+TOKENIZERS: Final = (
+    *("CLIPTokenizer", "CLIPTokenizerFast", "T5Tokenizer", "T5TokenizerFast"),
+    *("PreTrainedTokenizerFast", "TokenizersBackend"),
+)
+VAES: Final = ("AutoencoderKL", "AutoencoderTiny", "AsymmetricAutoencoderKL")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a pipeline of one class is made of."""
+
+    #: by name, the classes that it may be of; a scheduler may be any of the library
+    parts: Mapping[str, tuple[str, ...]]
+    optional: frozenset[str] = frozenset()  #: parts that may be absent
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the libraries from writing to the terminal; what matters of it is checked or raised."""
+    logger = logging.getLogger("diffusers")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with weights.quiet():
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
