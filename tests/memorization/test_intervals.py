@@ -128,11 +128,7 @@ def test_order_and_names_of_groups_change_nothing(rows: list[tuple[bool, int, in
         ([1.0, 2.0], [0], "groups names one group per row of values; got (1,) for (2,)"),
         ([], [], "values has no rows: there is no interval of nothing"),
         ([1.0, math.nan], [0, 1], "values are finite numbers; leave out prompts without one"),
-        (
-            [[1.0, 2.0]],
-            [0],
-            "the mean is of one value per prompt; give a statistic of rows",
-        ),
+        ([[1.0, 2.0]], [0], "the mean is of one value per prompt; give a statistic of rows"),
     ],
 )
 def test_errors_say_what_to_do(values: npt.ArrayLike, groups: npt.ArrayLike, message: str) -> None:

@@ -48,10 +48,7 @@ def test_groups_are_the_closure_of_sharing(images: list[frozenset[int]]) -> None
     [
         ({"labels": (True,)}, "labels of prompts has 1 entries for 2 prompts"),
         ({"columns": {"n": ("1",) * 3}}, "n of prompts has 3 entries for 2 prompts"),
-        (
-            {"texts": ("a", "a")},
-            "a prompt is listed twice; give each once",
-        ),
+        ({"texts": ("a", "a")}, "a prompt is listed twice; give each once"),
         ({"texts": ("a", " ")}, "a prompt is empty; remove it"),
     ],
 )

@@ -47,14 +47,7 @@ from visleak.memorization.settings import (
     TraceSettings,
     by_preset,
 )
-from visleak.options import (
-    OUTPUT,
-    Execution,
-    Printed,
-    Replaced,
-    option,
-    share,
-)
+from visleak.options import OUTPUT, Execution, Printed, Replaced, option, share
 
 if TYPE_CHECKING:
     from visleak.memorization.benchmark import Benchmark
@@ -82,8 +75,7 @@ NOTICE: Final = (
 GATE: Final = "memorized"
 
 memorization = typer.Typer(
-    help="Memorized training images of text-to-image models.",
-    rich_markup_mode="rich",
+    help="Memorized training images of text-to-image models.", rich_markup_mode="rich"
 )
 
 
@@ -248,12 +240,7 @@ def _say(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
 
 
 def _task(
-    loaded: TokenModel,
-    score: ScoreSettings,
-    step: str,
-    budget: Budget,
-    call: Call,
-    chains: int = 1,
+    loaded: TokenModel, score: ScoreSettings, step: str, budget: Budget, call: Call, chains: int = 1
 ) -> SearchTask:
     """Return a search."""
     from visleak.memorization.scores import TriggerScore
@@ -440,10 +427,7 @@ def compare(
     rules = Rules().banning(words.banned)
     listed = options.listed(names)
     settings = ExtractSettings(
-        images=options.images,
-        min_cluster=options.min_cluster,
-        eps=options.eps,
-        seed=score.seed,
+        images=options.images, min_cluster=options.min_cluster, eps=options.eps, seed=score.seed
     )
     settings.refuse_small()
     similarity = load_similarity(options.similarity)

@@ -23,11 +23,7 @@ from visleak.memorization.benchmark.document import (
     verdicts,
     worst_of,
 )
-from visleak.memorization.benchmark.leaderboard import (
-    board_of,
-    leaderboard_markdown,
-    table_beside,
-)
+from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown, table_beside
 from visleak.memorization.benchmark.statistics import Measured
 from visleak.reporting import latex, markdown, section
 
@@ -44,7 +40,7 @@ def test_a_distance_by_other_features_is_no_fid(tmp_path: Path) -> None:
     real = {**result.about["real"], "features": "dinov2"}
     other = dataclasses.replace(result, about={**result.about, "real": real})
     assert distance_grid(other).header == [
-        *("method", "Fréchet distance ↓", "kernel distance ↓", "images"),
+        *("method", "Fréchet distance ↓", "kernel distance ↓", "images")
     ]
     rows = rows_of_csv(other)
     found = [row for row in rows if row["number"] == "frechet_distance"]
@@ -90,7 +86,7 @@ def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> 
     rows = rows_of_csv(result)
     floor = [row for row in rows if row["method"] == "floor"]
     assert [(row["number"], row["value"]) for row in floor] == [
-        *(("top1", 0.15), ("top3", 0.12), ("share", 0.04)),
+        *(("top1", 0.15), ("top3", 0.12), ("share", 0.04))
     ]
     unknown = cautions(dataclasses.replace(result, floor=None))[0]
     assert unknown.startswith("floor of the similarity: not measured")

@@ -118,8 +118,7 @@ def test_the_interval_of_a_difference_is_never_that_of_a_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "groups"),
-    [([-1.0, -1.0, -1.0], [0, 1, 2]), ([-0.7], [0]), ([0.0, 0.0], [3, 3])],
+    ("values", "groups"), [([-1.0, -1.0, -1.0], [0, 1, 2]), ([-0.7], [0]), ([0.0, 0.0], [3, 3])]
 )
 def test_what_shows_no_spread_has_no_interval(values: list[float], groups: list[int]) -> None:
     """All prompts may have moved by as much, or there is one group: no width of 0 is told."""

@@ -170,9 +170,7 @@ def test_few_pairs_are_looked_at_where_all_pictures_are_copies(
     assert sum(looked) < 100
 
 
-def test_a_picture_that_is_refused_ten_times_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_picture_that_is_refused_ten_times_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many pairs pass the gate, the looks are bounded."""
     asked: list[tuple[int, int]] = []
 

@@ -12,13 +12,7 @@ from replaying_model import ReplayingModel
 
 from visleak.errors import VisleakError
 from visleak.images import content_digest
-from visleak.memorization.extraction.images import (
-    ImageStore,
-    Job,
-    calls_of,
-    images_of,
-    seeds_of,
-)
+from visleak.memorization.extraction.images import ImageStore, Job, calls_of, images_of, seeds_of
 from visleak.memorization.settings import Sampling
 
 SAMPLING = Sampling(steps=4, guidance=7.5, batch=4)
@@ -115,12 +109,7 @@ def test_an_image_costs_its_share_of_a_batch(
 
 
 @pytest.mark.parametrize(
-    ("change", "made"),
-    [
-        ({"steps": 5}, True),
-        ({"guidance": 3.0}, True),
-        ({"batch": 2}, False),
-    ],
+    ("change", "made"), [({"steps": 5}, True), ({"guidance": 3.0}, True), ({"batch": 2}, False)]
 )
 def test_another_sampling_makes_other_images_and_another_batch_does_not(
     tmp_path: Path, change: dict, made: bool

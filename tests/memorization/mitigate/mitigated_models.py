@@ -19,8 +19,7 @@ from visleak.memorization.models.families import (
     StableDiffusion3,
     StableDiffusionXL,
 )
-from visleak.memorization.models.pipeline import quiet
-from visleak.memorization.models.pipeline import Loaded
+from visleak.memorization.models.pipeline import Loaded, quiet
 
 #: Adapter, maker and scheduler.
 FAMILIES: dict[str, tuple[Any, Any, str]] = {

@@ -15,11 +15,7 @@ from tiny_pipelines import WORDS
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
-from visleak.memorization.mitigate.insertion import (
-    drawn_prompt,
-    vocabulary_size,
-    with_insertions,
-)
+from visleak.memorization.mitigate.insertion import drawn_prompt, vocabulary_size, with_insertions
 from visleak.memorization.settings import Sampling
 
 PROMPT = "the red house on a hill"

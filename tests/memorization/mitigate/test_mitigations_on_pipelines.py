@@ -80,12 +80,7 @@ def test_every_method_starts_from_the_noises_of_the_seeds(model, text):
 
 @pytest.mark.parametrize(
     ("family", "skipped"),
-    [
-        ("sd1", {"wen"}),
-        ("sdxl", {"wen"}),
-        ("sd3", {"wen", "ren"}),
-        ("if", {"wen", "ren"}),
-    ],
+    [("sd1", {"wen"}), ("sdxl", {"wen"}), ("sd3", {"wen", "ren"}), ("if", {"wen", "ren"})],
 )
 def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped):
     """The tiny sd1 has not the size of latents that the paper's l belongs to."""

@@ -113,10 +113,7 @@ def stable_diffusion(prediction: str = "epsilon", pad: str = "<end>", **more: An
         ),
     }
     return StableDiffusionPipeline(
-        **(parts | more),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
+        **(parts | more), safety_checker=None, feature_extractor=None, requires_safety_checker=False
     )
 
 

@@ -12,11 +12,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import Prompts, read_prompts
-from visleak.memorization.prompt_files import (
-    provenance_of,
-    vouched,
-    write_prompts,
-)
+from visleak.memorization.prompt_files import provenance_of, vouched, write_prompts
 from visleak.memorization.prompt_files.dataset import headline, read_prompt_set
 
 DATA = os.environ.get("VISLEAK_DATA")

@@ -139,11 +139,7 @@ def test_top_and_floor_keep_the_best() -> None:
     top = augment(task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, top=5))
     held: list[Banked] = []
     floor = augment(
-        task(),
-        FiveProposer(),
-        TRIGGERS,
-        dataclasses.replace(SETTINGS, floor=1.5),
-        bank=held.extend,
+        task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, floor=1.5), bank=held.extend
     )
     for all_, few, high in zip(every.triggers, top.triggers, floor.triggers, strict=True):
         assert len(all_.prompts) == all_.scored

@@ -259,11 +259,7 @@ def test_a_search_of_no_gain_returns_the_empty_prompt() -> None:
 @pytest.mark.parametrize(
     ("settings", "given", "said"),
     [
-        (
-            GibbsSettings(length=3),
-            {},
-            "on the squared scale, and D is on the l2 one",
-        ),
+        (GibbsSettings(length=3), {}, "on the squared scale, and D is on the l2 one"),
         (
             dataclasses.replace(SETTINGS, kappa=1.0, rounds=None),
             {},

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from toy_prompt_models import FiveProposer, FiveWords
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask, begun, generator
-from visleak.memorization.search.gibbs import (
-    Move,
-    advance,
-    boltzmann,
-    draw_of,
-    drawn,
-)
+from visleak.memorization.search.gibbs import Move, advance, boltzmann, draw_of, drawn
 from visleak.memorization.settings import ScoreSettings
 
 SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)

@@ -151,7 +151,7 @@ def test_stop_words_are_made_by_rule(folder: Path) -> None:
     words = {TOKENS[number] for number in found.ids.tolist()}
     # the apostrophe is punctuation; the full stop has a rule of its own
     assert words == {
-        *("red", "bag", "old", "image", "of", "a", "##s", "##let", "won", "t", ".", "ocean"),
+        *("red", "bag", "old", "image", "of", "a", "##s", "##let", "won", "t", ".", "ocean")
     }
 
 
@@ -183,11 +183,7 @@ def test_what_is_forced_takes_the_least_probable_places(folder: Path) -> None:
     assert forced.ids.tolist() == [*free.ids.tolist()[:2], lm.mask, TOKENS.index("red")]
 
 
-@given(
-    st.lists(st.floats(-9, 0), min_size=1, max_size=12),
-    st.integers(1, 14),
-    st.data(),
-)
+@given(st.lists(st.floats(-9, 0), min_size=1, max_size=12), st.integers(1, 14), st.data())
 def test_best_candidates_are_the_top_with_what_is_forced(
     values: list[float], count: int, data: st.DataObject
 ) -> None:

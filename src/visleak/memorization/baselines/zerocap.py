@@ -387,12 +387,7 @@ class Zerocap:
         run.say((chain + 1) * length, chains * length)
 
     def _word(
-        self,
-        run: Run,
-        limit: int | None,
-        chain: int,
-        beams: Sequence[Beam],
-        going: Sequence[Beam],
+        self, run: Run, limit: int | None, chain: int, beams: Sequence[Beam], going: Sequence[Beam]
     ) -> list[Beam]:
         position, score, known = len(going[0].ids), run.task.score, {"": 0.0}
         noises = score.settings.noises

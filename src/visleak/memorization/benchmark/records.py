@@ -239,10 +239,7 @@ def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
     general = "images" if deviation == "within" else deviation
     trigger = ("top1", "top3", "share", "clip", "aesthetic", f"aesthetic_std_{deviation}")
     ordinary = ("clip", "aesthetic", f"aesthetic_std_{general}")
-    return (
-        *((TRIGGER, name) for name in trigger),
-        *((GENERAL, name) for name in ordinary),
-    )
+    return (*((TRIGGER, name) for name in trigger), *((GENERAL, name) for name in ordinary))
 
 
 #: Names of methods in sentences, tables and figures.

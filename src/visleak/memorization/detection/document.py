@@ -429,7 +429,7 @@ def reading(result: Detection) -> list[str]:
     lines = [
         "D is how far a prompt moves the first step of denoising away from that of the empty"
         " prompt; larger is more likely memorized, but only images decide: a high D alone is not"
-        " memorization",
+        " memorization"
     ]
     if result.threshold is not None:
         lines.append(

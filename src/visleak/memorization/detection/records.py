@@ -241,10 +241,7 @@ def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
 
 
 def _filled(prompts: Prompts) -> tuple[tuple[bool | None, ...], tuple[tuple[str, ...], ...]]:
-    return (
-        prompts.labels or (None,) * len(prompts),
-        prompts.sources or ((),) * len(prompts),
-    )
+    return (prompts.labels or (None,) * len(prompts), prompts.sources or ((),) * len(prompts))
 
 
 def _dropped(count: int) -> tuple[str, ...]:

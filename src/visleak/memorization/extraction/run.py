@@ -13,13 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.extraction.document import (
-    GENERATED,
-    Cluster,
-    Extraction,
-    content,
-    files,
-)
+from visleak.memorization.extraction.document import GENERATED, Cluster, Extraction, content, files
 from visleak.memorization.extraction.images import (
     ImageStore,
     Job,

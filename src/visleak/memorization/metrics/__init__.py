@@ -17,11 +17,7 @@ from visleak.memorization.metrics.copying import (
     copying,
     reference_performance,
 )
-from visleak.memorization.metrics.distances import (
-    KernelDistance,
-    frechet_distance,
-    kernel_distance,
-)
+from visleak.memorization.metrics.distances import KernelDistance, frechet_distance, kernel_distance
 from visleak.memorization.metrics.features import (
     Alignment,
     ClipAlignment,

@@ -19,10 +19,7 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, plain_images
-from visleak.memorization.mitigate.method import (
-    LETTER,
-    Method,
-)
+from visleak.memorization.mitigate.method import LETTER, Method
 from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.settings import Sampling
 

@@ -25,12 +25,7 @@ import numpy.typing as npt
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
-from visleak.memorization.mitigate.method import (
-    BARE,
-    LETTER,
-    Method,
-    place_of,
-)
+from visleak.memorization.mitigate.method import BARE, LETTER, Method, place_of
 from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings

@@ -166,12 +166,7 @@ def _column_of(name: str, cells: Sequence[str]) -> pa.Array:
 
 
 def _described(
-    chosen: Selected,
-    folder: Path,
-    table: str,
-    origins: Sequence[Provenance],
-    day: str,
-    key: str,
+    chosen: Selected, folder: Path, table: str, origins: Sequence[Provenance], day: str, key: str
 ) -> PromptSet:
     prompts = chosen.prompts
     sizes = np.bincount(prompts.groups())

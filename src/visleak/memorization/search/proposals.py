@@ -119,11 +119,7 @@ class Proposer(Protocol):
         ...
 
     def candidates(
-        self,
-        states: Rows,
-        positions: Sequence[int],
-        count: int,
-        forced: Rows | None = None,
+        self, states: Rows, positions: Sequence[int], count: int, forced: Rows | None = None
     ) -> list[Candidates]:
         """Return candidates for one position of each of several prompts."""
         ...
@@ -299,11 +295,7 @@ class MaskedLanguageModel:
             )
 
     def candidates(
-        self,
-        states: Rows,
-        positions: Sequence[int],
-        count: int,
-        forced: Rows | None = None,
+        self, states: Rows, positions: Sequence[int], count: int, forced: Rows | None = None
     ) -> list[Candidates]:
         """Return the most probable words of one position of each of several prompts.
 

@@ -87,9 +87,7 @@ def _place(hit: Hit) -> tuple[bool, int, bool, float, float, str, str]:
 
 
 def originals(
-    references: Sequence[tuple[str, str]],
-    digests: Sequence[str],
-    tied: Iterable[tuple[int, int]],
+    references: Sequence[tuple[str, str]], digests: Sequence[str], tied: Iterable[tuple[int, int]]
 ) -> Int64:
     """Return a number for each reference: equal for those that are one memorized image."""
     first = {digest: at for at, digest in reversed(list(enumerate(digests))) if digest}
@@ -126,11 +124,7 @@ NOTHING: Final = "nothing was found"
 
 
 def conclude(
-    folder: Path,
-    queries: Queries,
-    answer: Answer,
-    sets: Sets | None,
-    settings: TraceSettings,
+    folder: Path, queries: Queries, answer: Answer, sets: Sets | None, settings: TraceSettings
 ) -> Trace:
     """Return the trace that an answer leads to, without ``about`` and ``key``."""
     names = [] if queries.images is None else queries.images.ids.to_pylist()
@@ -450,11 +444,7 @@ def _opened(sources: Sequence[AnySet | str | os.PathLike[str]]) -> list[AnySet]:
     return sets
 
 
-def _about(
-    queries: Queries,
-    sets: Sets | None,
-    settings: TraceSettings,
-) -> dict[str, object]:
+def _about(queries: Queries, sets: Sets | None, settings: TraceSettings) -> dict[str, object]:
     encoder = None if sets is None else sets.encoder
     return {
         "images": "all images" if queries.every else "medoids" if queries.clusters else "images",
