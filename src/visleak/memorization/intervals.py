@@ -166,6 +166,8 @@ class _Rows:
 
     def _of_share(self, value: float, variance: float) -> tuple[float, float]:
         """Return Wilson's interval with the standard error of groups and the quantile of t."""
+        from scipy.special import ndtri
+
         if len(self.sizes) < 2:
             return math.nan, math.nan
         own = value * (1 - value)
@@ -173,7 +175,7 @@ class _Rows:
         count = self.effective if own == 0 or not variance > 0 else own / variance
         count = min(max(count, 1.0), float(len(self.rows)))
         # Wilson's interval depends on the quantile z and on n through z^2 / n alone
-        normal = _normal_quantile(self.confidence)
+        normal = float(ndtri(0.5 + self.confidence / 2))
         scaled = count * (normal / self._quantile()) ** 2
         return score_interval(value, scaled, self.confidence)
 
@@ -182,12 +184,6 @@ class _Rows:
 
         freedom = max(self.effective - 1.0, 1.0)
         return float(stdtrit(freedom, 0.5 + self.confidence / 2))
-
-
-def _normal_quantile(confidence: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + confidence / 2))
 
 
 def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:

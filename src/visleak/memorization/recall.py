@@ -9,7 +9,6 @@ an image that was not found is not shown to be new.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, Literal
 
 from visleak.stats import percent
@@ -24,46 +23,20 @@ Step = Literal["extract", "trace"]
 #: Reproductions of each kind.
 EACH: Final = 60
 
-_FOUND: Final[Mapping[Step, Mapping[str, int]]] = MappingProxyType(
-    {
-        "extract": {
-            "noise 15": 60,
-            "blur 2": 60,
-            "crop to 80 %": 32,
-            "crop to 60 %": 10,
-            "other colours": 59,
-            "warp 1 %": 7,
-            "warp 3 %": 0,
-            "10 % painted in": 51,
-            "25 % painted in": 10,
-            "redrawn": 60,
-            "mirrored": 40,
-            "several at once": 0,
-        },
-        "trace": {
-            "noise 15": 60,
-            "blur 2": 60,
-            "crop to 80 %": 60,
-            "crop to 60 %": 60,
-            "other colours": 60,
-            "warp 1 %": 5,
-            "warp 3 %": 2,
-            "10 % painted in": 59,
-            "25 % painted in": 43,
-            "redrawn": 47,
-            "mirrored": 59,
-            "several at once": 32,
-        },
-    }
+_KINDS: Final = (
+    *("noise 15", "blur 2", "crop to 80 %", "crop to 60 %", "other colours", "warp 1 %"),
+    *("warp 3 %", "10 % painted in", "25 % painted in", "redrawn", "mirrored", "several at once"),
 )
+_FOUND: Final[Mapping[Step, Mapping[str, int]]] = {
+    "extract": dict(zip(_KINDS, (60, 60, 32, 10, 59, 7, 0, 51, 10, 60, 40, 0), strict=True)),
+    "trace": dict(zip(_KINDS, (60, 60, 60, 60, 60, 5, 2, 59, 43, 47, 59, 32), strict=True)),
+}
 
-_WORDS: Final[Mapping[Step, str]] = MappingProxyType(
-    {
-        "extract": "links {share} % of pairs of non-verbatim reproductions of one photograph at"
-        " its own eps",
-        "trace": "verifies {share} % of non-verbatim reproductions of photographs",
-    }
-)
+_WORDS: Final[Mapping[Step, str]] = {
+    "extract": "links {share} % of pairs of non-verbatim reproductions of one photograph at its"
+    " own eps",
+    "trace": "verifies {share} % of non-verbatim reproductions of photographs",
+}
 
 
 def recall_of(similarity: str, step: Step) -> dict[str, object] | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.memorization.tracing.document import Hit
-from visleak.memorization.tracing.run import best, by_image, counts, families, originals
+from visleak.memorization.tracing.run import best, counts, families, originals
 
 PLAIN = Hit("a", "train", "1", 0.5, "different", 0.1)
 
@@ -81,8 +81,3 @@ def test_families_are_prompts_and_shared_sources() -> None:
     prompts = ["a", "a", "b", "c", ""]
     assert families(prompts, [None, "x", "x", None, None]).tolist() == [0, 0, 0, 1, 2]
     assert families([], []).tolist() == []
-
-
-def test_hits_by_image() -> None:
-    other = replace(PLAIN, image="b")
-    assert by_image([PLAIN, other, PLAIN]) == {"a": [PLAIN, PLAIN], "b": [other]}

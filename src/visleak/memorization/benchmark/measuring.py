@@ -95,27 +95,16 @@ class RealImages:
         known = values.known(list(keys.values()))
         # an end of an interval that is not known is not kept
         if keys["kernel"] not in known:
-            made = self._vectors(digests, pixels_of)
-            real = self._real(folder)
+            blocks = (digests[at : at + READ] for at in range(0, len(digests), READ))
+            parts = [self.features.images(list(map(pixels_of, block))) for block in blocks]
+            made, real = np.concatenate(parts), self._real(folder)
             kernel = kernel_distance(made, real, groups)
-            found = {
-                "kernel_low": kernel.low,
-                "kernel_high": kernel.high,
-                "frechet": frechet_distance(made, real),
-                "kernel": kernel.value,
-            }
+            ends = {"kernel_low": kernel.low, "kernel_high": kernel.high}
+            found = {**ends, "frechet": frechet_distance(made, real), "kernel": kernel.value}
             values.add({keys[name]: value for name, value in found.items() if np.isfinite(value)})
             known = values.known(list(keys.values()))
         numbers = {name: known.get(keys[name], float("nan")) for name in _NAMES}
         return Distance(**numbers, images=len(digests), against=self.count)
-
-    def _vectors(self, digests: Sequence[str], pixels_of: Callable[[str], Bytes8]) -> Float64:
-        parts = []
-        for start in range(0, len(digests), READ):
-            parts.append(
-                self.features.images([pixels_of(d) for d in digests[start : start + READ]])
-            )
-        return np.concatenate(parts)
 
     def _real(self, folder: Path) -> Float64:
         path = folder / f"real-{self.digest}.npy"
@@ -234,7 +223,9 @@ class Measuring:
         if self.judges.alignment is not None:
             clip = self._clip(self.judges.alignment, digests, texts)
         if self.judges.aesthetic is not None:
-            aesthetic = self._aesthetic(self.judges.aesthetic, digests)
+            judge = self.judges.aesthetic
+            keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
+            aesthetic = self._measured(keys, digests, lambda pixels, _: judge(pixels))
         similarity = unknown
         if memorized is not None:
             similarity = self.similarity(digests, shape[1], memorized, range(prompts))
@@ -257,10 +248,6 @@ class Measuring:
             return clip_scores(model, [texts[place] for place in at], pixels)
 
         return self._measured(keys, digests, scores)
-
-    def _aesthetic(self, judge: Aesthetic, digests: Sequence[str]) -> Float64:
-        keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
-        return self._measured(keys, digests, lambda pixels, _: judge(pixels))
 
     def similarity(
         self,
@@ -299,26 +286,17 @@ class Measuring:
     def _measured(self, keys: Sequence[str], digests: Sequence[str], measure: Measure) -> Float64:
         """Return numbers by key, and measure those that are not known."""
         known = self.values.known(keys)
-        for batch in _batches(len(keys)):
+        for start in range(0, len(keys), CHUNK):
+            batch = range(start, min(start + CHUNK, len(keys)))
             missing = [place for place in batch if keys[place] not in known]
             if missing:
                 values = measure([self.images.pixels(digests[place]) for place in batch], batch)
-                new = _checked(values, batch, keys)
-                self.values.add({keys[place]: new[keys[place]] for place in missing})
+                if np.shape(values) != (len(batch),) or not np.isfinite(values).all():
+                    raise VisleakError(
+                        f"a measure returned {np.shape(values)} values for {len(batch)} images, or"
+                        " one that is no finite number; take another model or precision"
+                    )
+                self.values.add({keys[place]: float(values[place - start]) for place in missing})
                 known |= self.values.known([keys[place] for place in missing])
             self.tell(len(batch))
         return np.array([known[key] for key in keys])
-
-
-def _batches(count: int) -> Iterator[list[int]]:
-    for start in range(0, count, CHUNK):
-        yield list(range(start, min(start + CHUNK, count)))
-
-
-def _checked(values: Float64, places: Sequence[int], keys: Sequence[str]) -> dict[str, float]:
-    if np.shape(values) != (len(places),) or not np.isfinite(values).all():
-        raise VisleakError(
-            f"a measure returned {np.shape(values)} values for {len(places)} images, or one that is"
-            " no finite number; take another model or precision"
-        )
-    return {keys[place]: float(value) for place, value in zip(places, values, strict=True)}

@@ -341,17 +341,8 @@ def rows_of(
             before = None if entry is base else base.measured[scenario]
             scores += _scores(scenario, measured, before, groups[scenario], least)
         seconds = {name: float(each.seconds.mean()) for name, each in entry.measured.items()}
-        rows.append(
-            MethodRow(
-                method=entry.method,
-                setting=entry.setting,
-                strength=entry.strength,
-                about=entry.about,
-                scores=tuple(scores),
-                distance=entry.distance,
-                seconds=seconds,
-            )
-        )
+        named = (entry.method, entry.setting, entry.strength, entry.about)
+        rows.append(MethodRow(*named, tuple(scores), entry.distance, seconds))
     return _corrected(rows)
 
 
@@ -367,19 +358,15 @@ def _corrected(rows: Sequence[MethodRow]) -> tuple[MethodRow, ...]:
                 p.append(found.change.p)
         for number, value in zip(at, holm(p).tolist(), strict=True):
             corrected[(number, *name)] = value
-    made = []
-    for number, row in enumerate(rows):
-        scores = tuple(
-            each
-            if each.change is None
-            else replace(
-                each,
-                change=replace(each.change, p_holm=corrected[(number, each.scenario, each.name)]),
-            )
-            for each in row.scores
-        )
-        made.append(replace(row, scores=scores))
-    return tuple(made)
+
+    def scores(number: int, row: MethodRow) -> Iterator[Score]:
+        for each in row.scores:
+            change = each.change
+            if change is not None:
+                change = replace(change, p_holm=corrected[(number, each.scenario, each.name)])
+            yield replace(each, change=change)
+
+    return tuple(replace(row, scores=tuple(scores(at, row))) for at, row in enumerate(rows))
 
 
 def _scores(
@@ -412,7 +399,7 @@ def _deviations(
     if table.size > 1:
         kinds.append(("images", lambda rows: whole_deviation(rows, centre)))
     if prompts > 1:
-        kinds.append(("prompts", lambda rows: whole_deviation(_means(rows), centre)))
+        kinds.append(("prompts", lambda rows: whole_deviation(rows.mean(1, keepdims=True), centre)))
     if images > 1:
         kinds.append(("within", inner_deviation))
     for name, made in kinds:
@@ -421,13 +408,10 @@ def _deviations(
         if before is not None:
             base = made(before)
             p = swap_test(base.parts, found.parts, groups, found.number)
-            change = _changed(deviation_change(base, found, groups), p)
+            moved = deviation_change(base, found, groups)
+            change = Change(moved.value, moved.low, moved.high, p, p)
         interval = deviation_interval(found, groups)
         yield Score(scenario, f"aesthetic_std_{name}", interval, change)
-
-
-def _means(table: Float64) -> Float64:
-    return np.asarray(table.mean(1, keepdims=True))
 
 
 def by_prompt(measured: Measured) -> dict[str, Float64]:
@@ -461,13 +445,10 @@ def _mean(
             np.column_stack([ones, before]), np.column_stack([ones, values]), groups, mean_of_parts
         )
         moved = mean_interval(values - before, groups)
-        change = _changed(bounded(moved, least - most, most - least), p)
+        moved = bounded(moved, least - most, most - least)
+        change = Change(moved.value, moved.low, moved.high, p, p)
     interval = bounded(group_interval(values, groups), least, most)
     return Score(scenario, name, interval, change)
-
-
-def _changed(found: GroupInterval, p: float) -> Change:
-    return Change(found.value, found.low, found.high, p, p)
 
 
 def curves_of(entries: Sequence[Entry], groups: Int64) -> tuple[Curve, ...]:

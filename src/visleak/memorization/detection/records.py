@@ -230,25 +230,19 @@ def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
     texts = prompts.texts + tuple(general.texts[place] for place in kept)
     sources += tuple(images[place] for place in kept)
     dropped = len(general) - len(kept)
+    are = "prompt is" if dropped == 1 else "prompts are"
     return Listing(
         texts,
         labels + (False,) * len(kept),
         sources,
         np.arange(len(texts)) >= len(prompts),
         Prompts(texts, sources=sources).groups(),
-        _dropped(dropped),
+        (f"{dropped:,} general {are} in the list too, and count as the list's",) if dropped else (),
     )
 
 
 def _filled(prompts: Prompts) -> tuple[tuple[bool | None, ...], tuple[tuple[str, ...], ...]]:
     return (prompts.labels or (None,) * len(prompts), prompts.sources or ((),) * len(prompts))
-
-
-def _dropped(count: int) -> tuple[str, ...]:
-    if not count:
-        return ()
-    are = "prompt is" if count == 1 else "prompts are"
-    return (f"{count:,} general {are} in the list too, and count as the list's",)
 
 
 def number(value: float) -> str:

@@ -260,7 +260,9 @@ def images_of(
     whether the run was killed in between or not.
     """
     distinct = list(dict.fromkeys(jobs))
-    keys = {job: key_of_job(model, job, sampling, maker.key) for job in distinct}
+    # all that an image depends on
+    made_by = ([model.digest, model.precision], sampling.steps, float(sampling.guidance), maker.key)
+    keys = {job: key_of(*made_by, job.prompt, job.seed) for job in distinct}
     known = store.known(list(keys.values()))
     progress(STEP, len(known), len(distinct))
     for start in range(0, len(distinct), sampling.batch):
@@ -283,12 +285,6 @@ def images_of(
         known.update(store.known([keys[job] for job in missing]))
         progress(STEP, len(known), len(distinct))
     return [known[keys[job]] for job in jobs]
-
-
-def key_of_job(model: DiffusionModel, job: Job, sampling: Sampling, way: str = "") -> str:
-    """Return the key of an image: all that it depends on."""
-    how = (sampling.steps, float(sampling.guidance), way)
-    return key_of([model.digest, model.precision], *how, job.prompt, job.seed)
 
 
 def checked(

@@ -156,7 +156,8 @@ class EncoderFeatures:
         """Return vectors (n, width), see :class:`ImageFeatures`."""
         parts = [np.empty((0, self.width))]
         for start in range(0, len(pixels), CHUNK):
-            some = [_decoded(each) for each in pixels[start : start + CHUNK]]
+            block = pixels[start : start + CHUNK]
+            some = [DecodedImage(each, each.shape[1], each.shape[0]) for each in block]
             parts.append(np.asarray(self._vectors(some), np.float64))
         rows = np.concatenate(parts)
         wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))
@@ -173,10 +174,6 @@ class EncoderFeatures:
         network: Any = self.encoder
         made: npt.NDArray[Any] = network.outputs([network.preparation(each) for each in pixels])
         return made
-
-
-def _decoded(pixels: Bytes8) -> DecodedImage:
-    return DecodedImage(pixels, pixels.shape[1], pixels.shape[0])
 
 
 def _has_lengths(encoder: Encoder) -> bool:
@@ -336,20 +333,16 @@ def clip_request(spec: str, device: str, precision: str) -> Request:
         request.wanted_argument("MODEL/WEIGHTS")
         request = replace(request, options={"backend": _OPEN_CLIP, **request.options})
     elif request.name != "clip":
-        _refuse_others(request)
+        # what cannot be a name on the hub, or is another encoder
+        if request.argument or "/" not in request.name:
+            raise UsageError(
+                "an alignment model is the folder or hub name (OWNER/NAME) of a CLIP,"
+                f" open_clip:MODEL/WEIGHTS or clip:...; got {request.text!r}"
+            )
         named, _, _ = spec.rpartition("?") if request.options else (spec, "", "")
         request = replace(request, argument=named)
     options = options_of(replace(request, name="clip"), device, precision)
     return replace(request, name="clip", options=options)
-
-
-def _refuse_others(request: Request) -> None:
-    """Refuse what cannot be a name on the hub, or is another encoder."""
-    if request.argument or "/" not in request.name:
-        raise UsageError(
-            "an alignment model is the folder or hub name (OWNER/NAME) of a CLIP,"
-            f" open_clip:MODEL/WEIGHTS or clip:...; got {request.text!r}"
-        )
 
 
 def written(request: Request) -> str:

@@ -130,12 +130,6 @@ def processors(network: ModelMixin, made: Callable[[AttnProcessor], Rescaling]) 
         network.set_attn_processor(dict(stock))
 
 
-def unknown_processors(network: ModelMixin) -> list[str]:
-    """Return the kinds of processors of a network that cannot be changed."""
-    kinds = {type(each).__name__ for each in network.attn_processors.values()}
-    return sorted(kinds - set(STOCK))
-
-
 SOURCE: Final = (
     "Ren et al. 2024, Unveiling and Mitigating Memorization in Text-to-image Diffusion Models"
     " through Cross Attention, equation 16"
@@ -220,7 +214,8 @@ def refuse_model(model: DiffusionModel) -> None:
             f"ren needs a network of diffusers with attention processors, which model {model.name}"
             " has not; leave ren out"
         )
-    if unknown := unknown_processors(network):
+    kinds = {type(each).__name__ for each in network.attn_processors.values()}
+    if unknown := sorted(kinds - set(STOCK)):
         raise UsageError(
             f"ren cannot change the attention of model {model.name}, which {', '.join(unknown)}"
             " computes; load the model without it"

@@ -31,7 +31,7 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
@@ -97,17 +97,14 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Mo
         going, slopes = going[above], slopes[above]
         if not len(going):
             break
-        _step(optimiser, moving, going, slopes * counts[going])
+        # one update of some rows, in place; momentum and decay leave the others alone
+        before = moving.detach().clone()
+        free_slopes = slopes * counts[going]
+        moving.grad = before.new_zeros(before.shape).index_copy(0, going, free_slopes)
+        optimiser.step()
+        moving.data = before.index_copy(0, going, moving.data[going])
         updates[going] += 1
     return Moved(moving.detach().to(given.dtype), first, last, updates.cpu())
-
-
-def _step(optimiser: torch.optim.Optimizer, moving: Tensor, going: Tensor, slopes: Tensor) -> None:
-    """Make one update of some rows, in place; momentum and decay leave the others alone."""
-    before = moving.detach().clone()
-    moving.grad = before.new_zeros(before.shape).index_copy(0, going, slopes)
-    optimiser.step()
-    moving.data = before.index_copy(0, going, moving.data[going])
 
 
 def each_alone(

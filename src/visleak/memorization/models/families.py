@@ -268,7 +268,10 @@ class DeepFloyd(PromptedPipeline):
         encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
         # the stack inside has a module of its own for the embeddings that both share
         table = encoder.encoder.get_input_embeddings()
-        self._tokens = PromptTokens(self.name, tokenizer, encoder, _LENGTH, _cleaned, table)
+        # prompts are cleaned as ``IFPipeline.encode_prompt`` does it
+        self._tokens = PromptTokens(
+            *(self.name, tokenizer, encoder, _LENGTH), lambda prompt: prompt.lower().strip(), table
+        )
 
     def output_in_words(self) -> str:
         """Return what the network's raw output is, in words."""
@@ -290,7 +293,3 @@ class DeepFloyd(PromptedPipeline):
     def _noised(self, seeds: Sequence[int]) -> dict[str, object]:
         # the pipeline takes no noises: it draws them itself, from generators at their beginning
         return {"generator": [self._torch.Generator().manual_seed(int(each)) for each in seeds]}
-
-
-def _cleaned(prompt: str) -> str:
-    return prompt.lower().strip()

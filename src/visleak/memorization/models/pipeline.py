@@ -345,7 +345,12 @@ class Pipeline:
             rows = slice(start, start + sampling.batch)
             with quiet():
                 made = self._images(conditioning[rows], seeds[rows], sampling)
-            images[rows] = self._bytes(made)
+            if not np.isfinite(made).all():
+                raise VisleakError(
+                    f"model {self.name} makes images that are not finite in precision"
+                    f" {self.precision}; use --precision bf16 or fp32"
+                )
+            images[rows] = (made * 255).round().astype(np.uint8)
         return images
 
     def _images(
@@ -376,14 +381,6 @@ class Pipeline:
             empty = self.unconditional(len(conditioning))
             asked["negative_prompt_embeds"] = empty.states.to(self._dtype)
         return asked
-
-    def _bytes(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-        if not np.isfinite(images).all():
-            raise VisleakError(
-                f"model {self.name} makes images that are not finite in precision"
-                f" {self.precision}; use --precision bf16 or fp32"
-            )
-        return (images * 255).round().astype(np.uint8)
 
 
 def plain_settings(config: Mapping[str, object]) -> dict[str, object]:
@@ -598,9 +595,6 @@ class PromptedPipeline(Pipeline):
     def _refuse_embeddings(self, what: str) -> None:
         """Refuse what needs one table of embeddings, if the family has several."""
 
-    def _cannot(self, what: str, why: str) -> UsageError:
-        return UsageError(f"model {self.name} ({self.family}) has no {what}: {why}")
-
 
 class PooledPipeline(PromptedPipeline):
     """A pipeline whose own method encodes prompts, for several encoders, with a pooled part."""
@@ -638,6 +632,7 @@ class PooledPipeline(PromptedPipeline):
         return self.encode_prompt(prompts).pooled
 
     def _refuse_embeddings(self, what: str) -> None:
-        raise self._cannot(
-            what, "several text encoders read a prompt, each with a table of its own"
+        raise UsageError(
+            f"model {self.name} ({self.family}) has no {what}: several text encoders read a prompt,"
+            " each with a table of its own"
         )

@@ -26,7 +26,7 @@ from visleak.memorization.search.driver import (
     calls_so_far,
     key_of,
 )
-from visleak.memorization.search.gibbs import Augmented, about_augment, augment
+from visleak.memorization.search.gibbs import Augmentation, Augmented, about_augment, augment
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import AugmentSettings
 from visleak.reporting import Column, Document, Table
@@ -314,7 +314,7 @@ def augment_into(
                 "above_kappa": each.above,
                 "kept": len(each.prompts),
                 # how many prompts differ from their trigger in how many word pieces
-                "changed": _counted(str(prompt.changed) for prompt in each.prompts),
+                "changed": {str(n): count for n, count in _changes(each)},
             }
             for each in made.triggers
         ],
@@ -334,8 +334,8 @@ def _banked_table(norm: str, banked: Iterable[Banked]) -> pa.Table:
     return Table("Prompts", columns, rows).arrow()
 
 
-def _counted(values: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(values).items(), key=lambda pair: int(pair[0])))
+def _changes(each: Augmentation) -> list[tuple[int, int]]:
+    return sorted(Counter(prompt.changed for prompt in each.prompts).items())
 
 
 def diversify_into(

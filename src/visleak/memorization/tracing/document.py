@@ -162,12 +162,22 @@ SECTION: Final = "memorization.json"
 def document(result: Trace) -> Document:
     """Return a trace as a document."""
     first, *lines = headlines(result)
+    headings = ("M_tau = 1", "share", "95 % CI", "in D_mem")
+    columns = (Column(heading="prompt"), *(Column(heading=h, number=True) for h in headings))
+    rows = [
+        (
+            *(p.prompt, f"{p.replicated:,} of {p.images:,}", f"{percent(p.share)} %"),
+            *(f"{percent(p.low)}-{percent(p.high)}", "yes" if p.trigger else "no"),
+        )
+        for p in result.prompts
+    ]
+    prompts = Table("Prompts by replicated share", columns, rows)
     figure = Figure("fates", "Grades of the generated images", fates(result))
     return Document(
         title="Memorization: sources of the generated images",
         headline=first,
         lines=(*lines, *cautions(result)),
-        tables=(_originals(result), _prompts(result), _matches(result)),
+        tables=(_originals(result), prompts, _matches(result)),
         figures=(figure,),
         notes=(*about(result), *result.notes),
         reading=tuple(reading(result)),
@@ -320,25 +330,6 @@ def _named(each: Original) -> str:
     return cut(each.references[0], 60) + (f" and {more:,} more" if more else "")
 
 
-def _prompts(result: Trace) -> Table:
-    headings = ("M_tau = 1", "share", "95 % CI", "in D_mem")
-    columns = (
-        Column(heading="prompt"),
-        *(Column(heading=heading, number=True) for heading in headings),
-    )
-    rows = [
-        (
-            each.prompt,
-            f"{each.replicated:,} of {each.images:,}",
-            f"{percent(each.share)} %",
-            f"{percent(each.low)}-{percent(each.high)}",
-            "yes" if each.trigger else "no",
-        )
-        for each in result.prompts
-    ]
-    return Table("Prompts by replicated share", columns, rows)
-
-
 def _matches(result: Trace) -> Table:
     order = sorted(result.matches, key=lambda each: (not each.verified, each.memorized or 0))
     columns = (
@@ -356,17 +347,15 @@ def _matches(result: Trace) -> Table:
             *(each.image, each.prompt, each.size),
             None if each.reference is None else f"{each.source}/{each.reference}",
             each.similarity,
-            None if each.reference is None else _graded(each),
+            None
+            if each.reference is None
+            else f"{each.grade or 'unverified'}{f' ({each.judged})' if each.judged else ''}",
             each.probability,
             None if each.memorized is None else f"memorized {each.memorized}",
         )
         for each in order
     ]
     return Table("Generated images", columns, rows, file=CSV)
-
-
-def _graded(each: Match) -> str:
-    return f"{each.grade or 'unverified'}{f' ({each.judged})' if each.judged else ''}"
 
 
 def fates(result: Trace) -> dict[str, bytes]:

@@ -110,14 +110,6 @@ def families(prompts: Sequence[str], nearest: Sequence[str | None]) -> Int64:
     return components(count, codes)
 
 
-def by_image(hits: Iterable[Hit]) -> Mapping[str, list[Hit]]:
-    """Return the hits of each generated image."""
-    found: dict[str, list[Hit]] = {}
-    for hit in hits:
-        found.setdefault(hit.image, []).append(hit)
-    return found
-
-
 #: Most references that are compared for one layout with all others.
 MOST_COMPARED: Final = 600
 NOTHING: Final = "nothing was found"
@@ -128,15 +120,13 @@ def conclude(
 ) -> Trace:
     """Return the trace that an answer leads to, without ``about`` and ``key``."""
     names = [] if queries.images is None else queries.images.ids.to_pylist()
-    hits = by_image(answer.hits)
+    hits: dict[str, list[Hit]] = {}
+    for hit in answer.hits:
+        hits.setdefault(hit.image, []).append(hit)
     chosen = [best(hits.get(name, ())) for name in names]
     numbers, notes = _numbers(chosen, None if sets is None else sets.audited)
-    matches = tuple(
-        _match(name, prompt, size, hit, answer.nearest.get(name, math.nan), number)
-        for name, prompt, size, hit, number in zip(
-            names, queries.prompts, queries.sizes, chosen, numbers, strict=True
-        )
-    )
+    placed = zip(names, queries.prompts, queries.sizes, chosen, numbers, strict=True)
+    matches = tuple(_match(*each, answer.nearest.get(each[0], math.nan)) for each in placed)
     replicated = [match for match in matches if not math.isnan(match.nearest)]
     if len(replicated) < len(matches) and sets is not None:
         gone = len(matches) - len(replicated)
@@ -156,28 +146,15 @@ def conclude(
 
 
 def _match(
-    name: str, prompt: str, size: int, hit: Hit | None, nearest: float, number: int | None
+    name: str, prompt: str, size: int, hit: Hit | None, number: int | None, nearest: float
 ) -> Match:
     if hit is None:
-        return Match(
-            *(name, prompt, size, "", None, math.nan, "", None, False, None, NOTHING, nearest)
-        )
+        nothing = ("", None, math.nan, "", None, False, None, NOTHING)
+        return Match(name, prompt, size, *nothing, nearest)
     return Match(
-        image=name,
-        prompt=prompt,
-        size=size,
-        source=hit.source,
-        reference=hit.reference,
-        similarity=hit.similarity,
-        grade=hit.grade,
-        probability=hit.probability,
-        verified=number is not None,
-        memorized=number,
-        reason=hit.refused or hit.reason,
-        nearest=nearest,
-        structure=hit.structure,
-        colour=hit.colour,
-        judged=hit.judged,
+        *(name, prompt, size, hit.source, hit.reference, hit.similarity),
+        *(hit.grade, hit.probability, number is not None, number, hit.refused or hit.reason),
+        *(nearest, hit.structure, hit.colour, hit.judged),
     )
 
 
@@ -402,11 +379,30 @@ def trace(
     known = None if settings.categories is None else read_categories(settings.categories)
     queries = open_queries(target, every=settings.every)
     folder = Path(out)
-    references = _opened(sources)
+    references = [
+        open_images(each, roles=("training",)) if isinstance(each, str | os.PathLike) else each
+        for each in sources
+    ]
+    called = [*(each.name for each in references), GENERATED]
+    if twice := next((name for name in called if called.count(name) > 1), ""):
+        raise UsageError(
+            f"two sources are called {twice!r} ({GENERATED} is the generated images); name them"
+            " NAME=SOURCE"
+        )
     kept = None if cache is None else str(cache)
     options = AuditOptions(settings, workers, kept, device, force, command)
     sets = Sets(references, folder, options) if references else None
-    about = _about(queries, sets, settings)
+    encoder = None if sets is None else sets.encoder
+    about: dict[str, object] = {
+        "images": "all images" if queries.every else "medoids" if queries.clusters else "images",
+        "sets": [] if sets is None else sets.about(),
+        "similarity": None if encoder is None else encoder.name,
+        "encoder": None if encoder is None else encoder.digest,
+        "kappa_share": settings.kappa_share,
+        "views": settings.views,
+        "layouts": settings.layouts,
+        "origin": dict(queries.origin),
+    }
     key = _key(about, settings.tau, queries, references)
     run = RunFolder(folder, KIND)
     # a finished trace of the same request is brought up to date: people may have judged pairs
@@ -416,8 +412,10 @@ def trace(
         made = conclude(folder, queries, answer, sets, settings)
         if known is not None:
             made = known.told(made)
-        result = replace(made, about=about | _judged(sets), key=key)
         audit = folder / AUDIT_FOLDER
+        judged = () if sets is None or sets.audited is None else read_verdicts(audit)
+        about |= {"verdicts": len(judged), "visleak": visleak.__version__}
+        result = replace(made, about=about, key=key)
         if (audit / AUDIT).is_file():
             write_json(audit / SECTIONS / SECTION, section(document(result)))
         run.finish(content(run, result), files(result))
@@ -429,43 +427,9 @@ def read_trace(folder: str | os.PathLike[str]) -> Trace:
     return RunFolder(folder, KIND).read(Trace, folder=Path(folder))
 
 
-def _opened(sources: Sequence[AnySet | str | os.PathLike[str]]) -> list[AnySet]:
-    sets = [
-        open_images(each, roles=("training",)) if isinstance(each, str | os.PathLike) else each
-        for each in sources
-    ]
-    names = [*(each.name for each in sets), GENERATED]
-    twice = next((name for name in names if names.count(name) > 1), "")
-    if twice:
-        raise UsageError(
-            f"two sources are called {twice!r} ({GENERATED} is the generated images); name them"
-            " NAME=SOURCE"
-        )
-    return sets
-
-
-def _about(queries: Queries, sets: Sets | None, settings: TraceSettings) -> dict[str, object]:
-    encoder = None if sets is None else sets.encoder
-    return {
-        "images": "all images" if queries.every else "medoids" if queries.clusters else "images",
-        "sets": [] if sets is None else sets.about()["sets"],
-        "similarity": None if encoder is None else encoder.name,
-        "encoder": None if encoder is None else encoder.digest,
-        "kappa_share": settings.kappa_share,
-        "views": settings.views,
-        "layouts": settings.layouts,
-        "origin": dict(queries.origin),
-    }
-
-
 def _key(about: Mapping[str, object], tau: float, queries: Queries, sets: Sequence[AnySet]) -> str:
     """Return a digest of everything asked; where a source cannot be stamped, of its listing."""
     every = (*([queries.images] if queries.images is not None else []), *sets)
     stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
     text = json.dumps([about, tau, stamps], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
-
-
-def _judged(sets: Sets | None) -> dict[str, object]:
-    said = () if sets is None or sets.audited is None else read_verdicts(sets.folder / AUDIT_FOLDER)
-    return {"verdicts": len(said), "visleak": visleak.__version__}

@@ -264,24 +264,18 @@ class Layouts:
             for place in (each for each in pairs if each in drawn):
                 agreement, score = standing_out(own, drawn[place])
                 colour = colour_difference(queries[image], references[place])
-                hit = known.get((image, *place)) or self._unlisted(image, place)
+                digest = self.sides.get(place, {}).get("digest") or ""
+                hit = known.get((image, *place)) or Hit(image, *place, math.nan, digest=digest)
                 hit = replace(hit, structure=score, colour=colour)
                 same = same_layout(agreement, score) and colour >= OTHER_COLOURS
+                reason = (
+                    f"the same layout in other colours: edges in place stand out by {score:.1f}"
+                    f" standard deviations, colours differ by {colour:.0f}"
+                )
                 if same and not hit.copy and hit.judged != "human":
-                    hit = replace(hit, grade=LAYOUT, reason=_reason(score, colour), refused="")
+                    hit = replace(hit, grade=LAYOUT, reason=reason, refused="")
                 if same or (image, *place) in known:
                     yield hit
-
-    def _unlisted(self, image: str, place: tuple[str, str]) -> Hit:
-        about = self.sides.get(place, {})
-        return Hit(image, *place, float("nan"), digest=about.get("digest") or "")
-
-
-def _reason(score: float, colour: float) -> str:
-    return (
-        f"the same layout in other colours: edges in place stand out by {score:.1f} standard"
-        f" deviations, colours differ by {colour:.0f}"
-    )
 
 
 #: Folder of the audit in that of the trace.
@@ -290,15 +284,8 @@ AUDIT_FOLDER: Final = "audit"
 #: Why two sides cannot be verified.
 NO_IMAGES: Final = "published fingerprints: there is no image to verify with"
 _COLUMNS: Final = (
-    "query",
-    "reference_set",
-    "reference",
-    "similarity",
-    "view",
-    "grade",
-    "probability",
-    "reason",
-    "judged",
+    *("query", "reference_set", "reference", "similarity", "view"),
+    *("grade", "probability", "reason", "judged"),
 )
 
 
@@ -332,19 +319,17 @@ class Sets:
             within=False,
         )
 
-    def about(self) -> Mapping[str, object]:
+    def about(self) -> list[dict[str, object]]:
         """Return names, sources and sizes of the sets."""
-        return {
-            "sets": [
-                {
-                    "name": each.name,
-                    "source": each.source,
-                    "images": len(each),
-                    "pictures": not isinstance(each, EmbeddingSet),
-                }
-                for each in self.references
-            ]
-        }
+        return [
+            {
+                "name": each.name,
+                "source": each.source,
+                "images": len(each),
+                "pictures": not isinstance(each, EmbeddingSet),
+            }
+            for each in self.references
+        ]
 
     def find(self, queries: Queries, progress: Progress) -> Answer:
         """Audit the generated images against the sets, with what people judged laid over."""
@@ -371,7 +356,12 @@ class Sets:
         if options.settings.layouts:
             search = Layouts(self.references, self.folder, self.options, made, sides)
             hits = search.added(queries, hits, progress)
-        return Answer(hits, _nearest(made, queries.images.name), _unread(made))
+        unread = tuple(
+            f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
+            for each in made.summary.sets
+            if each.unreadable
+        )
+        return Answer(hits, _nearest(made, queries.images.name), unread)
 
 
 def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Iterator[Hit]:
@@ -405,16 +395,6 @@ def _nearest(made: Audit, name: str) -> dict[str, float]:
         for row in table.to_pylist()
         if row["nearest_similarity"] is not None
     }
-
-
-def _unread(made: Audit) -> tuple[str, ...]:
-    lines = []
-    for each in made.summary.sets:
-        if each.unreadable:
-            lines.append(
-                f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
-            )
-    return tuple(lines)
 
 
 def training_sets(texts: Sequence[str]) -> list[AnySet]:
