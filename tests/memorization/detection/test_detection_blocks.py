@@ -52,15 +52,6 @@ def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: 
     assert cost.passes == 2 * (len(TEXTS) + 1 + bool(kept))
 
 
-def test_another_batch_takes_over_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        scored(score(fail_after=2 * BLOCK + 70), TEXTS, tmp_path, "key")
-    again = score(batch=24)
-    found, _ = scored(again, TEXTS, tmp_path, "key")
-    assert again.calls == 2 * (len(TEXTS) - BLOCK + 1)
-    np.testing.assert_allclose(found.squared, score()(TEXTS).squared, rtol=1e-5)
-
-
 def test_scores_of_another_key_are_not_taken(tmp_path: Path) -> None:
     scored(score(), TEXTS[:300], tmp_path, "key")
     again = score()
@@ -92,13 +83,6 @@ def test_what_is_known_is_not_made_again(tmp_path: Path) -> None:
     assert (cost.prompts, cost.reused) == (7, 3)
     np.testing.assert_allclose(found.squared, whole, rtol=1e-5)
     assert (found.squared[[1, 4, 7]] == whole[[1, 4, 7]]).all()
-
-
-def test_all_known_costs_nothing(tmp_path: Path) -> None:
-    whole = score()(TEXTS[:5]).squared
-    made = score()
-    _, cost = scored(made, TEXTS[:5], tmp_path, "k", dict(zip(TEXTS, whole, strict=False)))
-    assert (made.calls, cost.prompts, cost.prompts_per_second) == (0, 0, 0.0)
 
 
 def test_forgetting_leaves_everything_else(tmp_path: Path) -> None:

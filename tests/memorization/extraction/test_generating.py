@@ -77,13 +77,6 @@ def test_nothing_is_made_twice(tmp_path: Path) -> None:
     assert len(model.rows) == calls
 
 
-def test_every_call_has_the_rows_of_a_batch(tmp_path: Path) -> None:
-    model = ReplayingModel()
-    with ImageStore(tmp_path) as store:
-        images_of(store, model, jobs("a", "b", count=3), SAMPLING)
-    assert model.rows == [4, 4]  # six jobs: the last batch is filled up
-
-
 def test_an_image_costs_its_share_of_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,19 +175,6 @@ def test_equal_images_are_stored_once(tmp_path: Path) -> None:
         found = images_of(store, Constant(), jobs("a", "b"), SAMPLING)
     assert len({each.digest for each in found}) == 1
     assert len(list(tmp_path.rglob("*.png"))) == 1
-
-
-def test_progress_is_told_from_what_is_there(tmp_path: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-
-    def progress(step: str, done: int, total: int) -> None:
-        told.append((step, done, total))
-
-    with ImageStore(tmp_path) as store:
-        images_of(store, ReplayingModel(), jobs("a")[:4], SAMPLING)
-        images_of(store, ReplayingModel(), jobs("a", "b"), SAMPLING, progress=progress)
-    assert told[0] == ("making images", 4, 10)
-    assert told[-1] == ("making images", 10, 10)
 
 
 @given(st.integers(0, 99), st.integers(1, 60), st.text(max_size=5))

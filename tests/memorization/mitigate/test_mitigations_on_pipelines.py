@@ -13,7 +13,6 @@ from visleak.memorization.mitigate.wen import (
     answers_to_nothing,
     each_alone,
     optimised_each,
-    optimised_together,
 )
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
@@ -152,37 +151,6 @@ def test_d_falls_to_the_limit(model):
         assert limit * 0.8 < float(d) <= limit * (1 + 1e-4)
 
 
-def test_images_of_a_batch_are_optimised_as_alone(model):
-    score = TriggerScore(model, ScoreSettings(steps=3))
-    prompts, seeds = [*PROMPTS, "a dog"], [1, 2, 3]
-    together = optimised_each(score, model.encode_prompt(prompts), seeds, Descent(0.0, 3))
-    for row, prompt in enumerate(prompts):
-        encoded = model.encode_prompt([prompt])
-        alone = optimised_each(score, encoded, seeds[row : row + 1], Descent(0.0, 3))
-        # Adam makes a rounding of a slope near 0 into a part of a step
-        away = (together.states[row] - alone.states[0]).abs()
-        assert float(away.median()) < 1e-5
-        assert float(away.max()) < 0.05
-
-
-@pytest.mark.parametrize("norm", ["mean", "frobenius"])
-def test_a_shared_embedding_does_not_depend_on_the_size_of_batches(model, norm):
-    encoded = model.encode_prompt(PROMPTS[:1])
-    found = [
-        optimised_together(
-            TriggerScore(model, ScoreSettings(steps=3, batch=batch)),
-            encoded,
-            [1, 2, 3],
-            Descent(0.0, 3),
-            norm,
-        )
-        for batch in (1, 2, 8)
-    ]
-    for other in found[1:]:
-        torch.testing.assert_close(other.first, found[0].first, rtol=1e-5, atol=0)
-        assert float((other.states - found[0].states).abs().median()) < 1e-5
-
-
 # -- families and precisions ---------------------------------------------------------------------
 
 
@@ -222,12 +190,3 @@ def test_methods_work_in_half_precision(text):
     plain = mitigation("none").prepared(model, [1])(model, jobs, QUICK)
     assert found.dtype == np.uint8
     assert (found != plain).any()
-
-
-def test_wen_above_d_makes_the_very_images_of_the_model(model):
-    """Why general prompts cost nothing: tables show the base's numbers there."""
-    jobs = jobs_of([1, 2])
-    plain = mitigation("none").prepared(model, [1, 2])(model, jobs, QUICK)
-    for scope in ("image", "prompt", "batch"):
-        found = mitigation(f"wen:1e6,scope={scope}").prepared(model, [1, 2])(model, jobs, QUICK)
-        np.testing.assert_array_equal(found, plain)

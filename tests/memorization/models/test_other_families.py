@@ -27,7 +27,7 @@ from visleak.memorization.settings import Sampling, ScoreSettings
 torch = pytest.importorskip("torch")
 
 PROMPTS = ["a photo of a cat", "The sun on a red hill"]
-FAMILIES = ("sdxl", "sd3", "if")
+FAMILIES = ("sd1", "sdxl", "sd3", "if")
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -52,8 +52,9 @@ def test_images_are_those_of_the_library(loaded, made, family):
     model = loaded(family)
     for guidance in (7.5, 1.0):
         options = {"num_inference_steps": 4, "guidance_scale": guidance}
+        own = load_model(str(made(family)), scheduler="own")
         wanted = stock_images(stock(made(family)), PROMPTS, [1, 2], **options)
-        images = model.sample(model.encode_prompt(PROMPTS), [1, 2], Sampling(4, guidance, 8))
+        images = own.sample(model.encode_prompt(PROMPTS), [1, 2], Sampling(4, guidance, 8))
         assert np.array_equal(images, wanted)
         assert len(np.unique(images)) > 20
 
@@ -103,7 +104,7 @@ def test_half_precision_runs(made, loaded, family):
 def test_a_model_says_what_it_is(loaded, family):
     about = loaded(family).about()
     assert json.loads(json.dumps(about)) == about
-    assert about["family"] == family
+    assert about["family"] == family.replace("sd1", "sd")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
@@ -12,8 +10,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import StableDiffusion
 from visleak.memorization.models.pipeline import Loaded, quiet
-from visleak.memorization.scores import TriggerScore
-from visleak.memorization.settings import Sampling, ScoreSettings
+from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
 
@@ -49,13 +46,6 @@ def encoded_by_hand(folder, prompts):
 def test_prompts_are_encoded_as_the_text_encoder_does(model, made):
     states = model.encode_prompt(PROMPTS).states
     torch.testing.assert_close(states, encoded_by_hand(made("sd1"), PROMPTS), atol=1e-6, rtol=0)
-
-
-def test_a_row_does_not_depend_on_its_neighbours(model):
-    together = model.encode_prompt(PROMPTS).states
-    for row, prompt in enumerate(PROMPTS):
-        alone = model.encode_prompt([prompt]).states
-        torch.testing.assert_close(together[row : row + 1], alone, atol=1e-6, rtol=0)
 
 
 def test_no_prompts_are_refused(model):
@@ -133,14 +123,6 @@ def test_the_pipelines_own_scheduler_is_there_by_name(made):
     assert model.about()["scheduler"] == "PNDMScheduler"
 
 
-def test_an_image_does_not_depend_on_its_neighbours(model):
-    conditioning = model.encode_prompt(PROMPTS)
-    together = model.sample(conditioning, [5, 6, 7], QUICK)
-    parted = model.sample(conditioning, [5, 6, 7], Sampling(6, 7.5, 2))
-    assert np.abs(together.astype(int) - parted).max() <= 1
-    assert model.sample(conditioning[:0], [], QUICK).shape == (0, 16, 16, 3)
-
-
 def test_seeds_and_rows_must_agree(model):
     with pytest.raises(UsageError, match="seeds must be one per row of conditioning; got 1 for 2"):
         model.sample(model.encode_prompt(["a", "the"]), [0], QUICK)
@@ -196,46 +178,6 @@ def test_between_timesteps_the_ratio_of_noise_is_interpolated(second):
     torch.testing.assert_close(found, noise, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("output", ["raw", "epsilon"])
-def test_the_score_is_that_of_two_passes(second, output):
-    """Equation 4 of MemBench by hand; velocities are nearly noises at the first step."""
-    score = TriggerScore(second, ScoreSettings(noises=2, output=output))
-    found = score(PROMPTS[:2])
-    with torch.no_grad():
-        empty = second.encode_prompt([""])
-        for column, (noise, _) in enumerate(score.noises(0)):
-            for row, prompt in enumerate(PROMPTS[:2]):
-                two = [
-                    second.predict_noise(noise, 981, each)
-                    for each in (second.encode_prompt([prompt]), empty)
-                ]
-                scale = 1.0 if output == "raw" else signal_by_hand(981) ** 0.5
-                wanted = float((two[0] - two[1]).norm()) * scale
-                assert found.l2[row, column] == pytest.approx(wanted, rel=1e-4)
-
-
-def test_gradients_reach_the_states_and_no_weight(model):
-    conditioning = model.encode_prompt(["a red house"])
-    states = conditioning.states.detach().requires_grad_(True)
-    output = model.predict_noise(model.noises([1]), 981, conditioning.with_states(states))
-    output.square().sum().backward()
-    assert float(states.grad.abs().sum()) > 0
-    assert not any(each.requires_grad for each in model.unet.parameters())
-    with torch.no_grad():
-        step = 1e-2 * states.grad / states.grad.norm()
-        values = [
-            float(
-                model.predict_noise(model.noises([1]), 981, conditioning.with_states(each))
-                .double()
-                .square()
-                .sum()
-            )
-            for each in (states + step, states - step)
-        ]
-    slope = (values[0] - values[1]) / 2e-2
-    assert slope == pytest.approx(float(states.grad.norm()), rel=0.02)
-
-
 def test_attention_processors_are_used_in_images(model):
     """What a mitigation puts into the network, the sampler meets."""
     calls = []
@@ -267,37 +209,10 @@ def test_guidance_leads_away_from_the_empty_prompt_whatever_the_states(model):
     assert np.abs(guided.astype(int) - unguided).max() <= 1
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_half_precision_runs_and_is_near(made, model, precision):
-    half = load_model(str(made("sd1")), precision=precision)
-    assert half.precision == precision
-    assert half.unet.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    conditioning = half.encode_prompt(PROMPTS)
-    with torch.no_grad():
-        output = half.predict_noise(half.noises([1, 2, 3]), 981, conditioning).float()
-        wanted = model.predict_noise(model.noises([1, 2, 3]), 981, model.encode_prompt(PROMPTS))
-    assert float((output - wanted).norm() / wanted.norm()) < 0.05
-    assert half.sample(conditioning, [1, 2, 3], QUICK).shape == (3, 16, 16, 3)
-    assert half.digest != model.digest
-
-
 def test_images_that_are_no_numbers_are_refused(model):
     broken = model.encode_prompt(["a"])
     with pytest.raises(VisleakError, match="makes images that are not finite in precision fp32"):
         model.sample(broken.with_states(broken.states * float("nan")), [0], QUICK)
-
-
-def test_a_model_says_what_it_is(made, model, second):
-    about = model.about()
-    assert json.loads(json.dumps(about)) == about
-    assert about["name"] == str(made("sd1"))
-    assert (about["family"], about["pipeline"]) == ("sd", "StableDiffusionPipeline")
-    assert (about["prediction"], about["output"]) == ("epsilon", "the noise")
-    assert (about["scheduler"], about["train_timesteps"]) == ("DDIMScheduler", 1000)
-    assert (about["shape"], about["image_size"]) == ([4, 8, 8], [16, 16])
-    assert (about["device"], about["precision"]) == ("cpu", "fp32")
-    assert about["digest"] == model.digest
-    assert str(second.about()["output"]).startswith("a velocity v")
 
 
 def model_of(pipeline):
