@@ -3,14 +3,13 @@
 from visleak.memorization.benchmark.leaderboard import add_to, read_leaderboard
 from visleak.memorization.benchmark.measuring import Judges, RealImages
 from visleak.memorization.benchmark.plan import Plan, sampled
-from visleak.memorization.benchmark.records import Benchmark, MethodRow
+from visleak.memorization.benchmark.records import Benchmark
 from visleak.memorization.benchmark.references import References, references_of
 from visleak.memorization.benchmark.run import benchmark, read_benchmark
 
 __all__ = [
     "Benchmark",
     "Judges",
-    "MethodRow",
     "Plan",
     "RealImages",
     "References",

@@ -1,6 +1,6 @@
 """Files of prompts: those of the papers, and our own. Nothing they name is ever fetched."""
 
-from visleak.memorization.prompt_files.dataset import PromptSet, write_prompts
+from visleak.memorization.prompt_files.dataset import write_prompts
 from visleak.memorization.prompt_files.reading import read_prompts, read_values
 from visleak.memorization.prompt_files.selection import (
     Choice,
@@ -15,7 +15,6 @@ from visleak.memorization.prompt_files.selection import (
 
 __all__ = [
     "Choice",
-    "PromptSet",
     "chosen",
     "joined",
     "prompts_of",
