@@ -294,7 +294,7 @@ class Measuring:
                 if np.shape(values) != (len(batch),) or not np.isfinite(values).all():
                     raise VisleakError(
                         f"a measure returned {np.shape(values)} values for {len(batch)} images, or"
-                        " one that is no finite number; take another model or precision"
+                        " one that is not finite; take another model or precision"
                     )
                 self.values.add({keys[place]: float(values[place - start]) for place in missing})
                 known |= self.values.known([keys[place] for place in missing])
