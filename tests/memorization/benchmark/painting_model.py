@@ -56,18 +56,6 @@ class PaintingModel:
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         return Conditioning(np.array(prompts, object)[:, None])
 
-    def first_timestep(self, steps: int) -> float:
-        raise NotImplementedError
-
-    def noises(self, seeds: Sequence[int]) -> Any:
-        raise NotImplementedError
-
-    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
-        raise NotImplementedError
-
-    def as_epsilon(self, output: Any, latents: Any, timestep: float) -> Any:
-        raise NotImplementedError
-
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
     ) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import cv2
 import numpy as np
@@ -64,18 +63,6 @@ class ReplayingModel:
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         return Conditioning(np.array(prompts, object)[:, None])
-
-    def first_timestep(self, steps: int) -> float:
-        raise NotImplementedError
-
-    def noises(self, seeds: Sequence[int]) -> Any:
-        raise NotImplementedError
-
-    def predict_noise(self, latents: Any, timestep: float, conditioning: Conditioning) -> Any:
-        raise NotImplementedError
-
-    def as_epsilon(self, output: Any, latents: Any, timestep: float) -> Any:
-        raise NotImplementedError
 
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
