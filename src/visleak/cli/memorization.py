@@ -40,6 +40,8 @@ from visleak.memorization.settings import (
     Guidance,
     LanguageModel,
     Model,
+    MoveSettings,
+    Norm,
     OptionalModel,
     Sampling,
     ScoreSettings,
@@ -139,7 +141,7 @@ def reply(
     file: Path,
     *,
     notes: tuple[str, ...] = (),
-    more: tuple[Any, ...] = (),
+    more: tuple[str, ...] = (),
     **table: Any,
 ) -> Reply:
     """Return the reply of a command: the summary of its result and the folder, or its JSON."""
@@ -254,15 +256,15 @@ def _keeps(out: Path) -> str:
     return f"finished steps are kept in {out}; the same command resumes"
 
 
-def _norm(score: ScoreSettings, call: Call) -> Any:
+def _norm(score: ScoreSettings, call: Call) -> Norm | None:
     """Return the norm of D that was given; ``None`` leaves it to the preset."""
     return score.norm if "norm" in call.given else None
 
 
 def _of_preset(
     loaded: TokenModel,
-    preset: Any,
-    settings: Any,
+    preset: MoveSettings,
+    settings: MoveSettings,
     rules: Rules,
     words: LanguageModel,
     score: ScoreSettings,
@@ -593,6 +595,7 @@ def trace(
     to count the verdicts.
     """
     from visleak.auditing import Audit
+    from visleak.cli.page import show_in_report
     from visleak.memorization import tracing
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sources import AUDIT_FOLDER, training_sets
@@ -619,17 +622,12 @@ def trace(
     audit = out / AUDIT_FOLDER
     more: tuple[str, ...] = ()
     if (audit / AUDIT).is_file():
-        _show(Audit(audit), SECTION, section(document(found)), private=options.no_images)
+        page = section(document(found))
+        show_in_report(Audit(audit), SECTION, page, private=options.no_images)
         more = (str(audit / REPORT), f"judge the pairs: visleak review {audit}")
     shown = reply(document(found), out / "trace.json", more=more)
     failed = tuple(_failures(gates, found))
     return Reply(shown.shown, shown.content, complaints=failed, code=3 if failed else 0)
-
-
-def _show(audit: Any, name: str, content: Any, *, private: bool) -> None:
-    from visleak.cli.page import show_in_report
-
-    show_in_report(audit, name, content, private=private)
 
 
 def _failures(gates: Sequence[float], result: Trace) -> list[str]:
@@ -750,8 +748,9 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
 
     if audit is not None:
         from visleak.auditing import Audit
+        from visleak.cli.page import show_in_report
 
-        _show(Audit(audit), SECTION, section(document(result, columns=1)), private=False)
+        show_in_report(Audit(audit), SECTION, section(document(result, columns=1)), private=False)
     if leaderboard is None:
         return ()
     table = table_beside(leaderboard)

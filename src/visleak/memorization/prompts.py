@@ -43,7 +43,7 @@ class PromptScores:
             rule = f"D ({self.name}) is at least {least:.4g}, in the highest tenth"
         return frozenset(text for text, d in self.values.items() if d >= least), rule
 
-    def about(self, prompts: Sequence[str]) -> dict[str, Any]:
+    def about(self, prompts: Sequence[str]) -> dict[str, object]:
         """Return D of some prompts as plain data, in their order."""
         known = None if self.reached is None else [text in self.reached for text in prompts]
         return {

@@ -91,7 +91,7 @@ def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
 def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
     """Draw one number against top-1 similarity, with faint intervals of both."""
     scenario, name, heading = panel
-    edge: dict[str, Any] = {"mec": "white", "mew": 0.8, "zorder": 4}
+    edge: dict[str, object] = {"mec": "white", "mew": 0.8, "zorder": 4}
 
     def point(row: MethodRow) -> tuple[float, float]:
         return row.value(TRIGGER, "top1"), row.value(scenario, name)
@@ -106,7 +106,7 @@ def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
             found = [row.score(TRIGGER, "top1"), row.score(scenario, name)]
             ends = [(s.interval.low, s.interval.high) for s in found if s is not None]
             if len(ends) == 2:
-                faint: dict[str, Any] = {"color": colour, "lw": 0.8, "alpha": 0.32, "zorder": 2}
+                faint: dict[str, object] = {"color": colour, "lw": 0.8, "alpha": 0.32, "zorder": 2}
                 axes.plot(ends[0], [row.value(scenario, name)] * 2, **faint)
                 axes.plot([row.value(TRIGGER, "top1")] * 2, ends[1], **faint)
         # which end is which
@@ -414,7 +414,7 @@ def about(result: Benchmark) -> Iterator[str]:
         )
 
 
-def _named(judge: Mapping[str, Any]) -> str:
+def _named(judge: Mapping[str, object]) -> str:
     return cut(str(judge["name"]), LONGEST)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class RealImages:
             )
         self.digest = key_of("real", hasher.hexdigest(), features.digest)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return what a result has to name, as plain data."""
         return {
             "name": self.name,

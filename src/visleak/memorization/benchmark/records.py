@@ -125,7 +125,7 @@ class ReferencePoint:
     count: int  #: images asked for a prompt, of which the one with the best CLIP score is kept
     similarity: GroupInterval  #: of the kept ones to the memorized images
     clip: GroupInterval  #: score of the kept ones
-    about: dict[str, Any]  #: of the source, as plain data
+    about: dict[str, object]  #: of the source, as plain data
 
 
 @dataclass(frozen=True, slots=True)

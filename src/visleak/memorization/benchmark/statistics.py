@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -324,7 +324,7 @@ class Entry:
     method: str  #: (method, setting, strength, about) as in ``Mitigation``
     setting: str
     strength: float
-    about: dict[str, Any]
+    about: dict[str, object]
     measured: Mapping[str, Measured]  #: by scenario
     distance: Distance | None = None  #: of its trigger images to real ones
 

@@ -137,7 +137,7 @@ class Detection:
     scores_key: str  #: of all that the scores depend on
     settings: dict[str, Any]  #: what D is made of, as plain data
     timestep: float  #: that the network was asked at
-    model: dict[str, Any]  #: what the model is, as plain data
+    model: dict[str, object]  #: what the model is, as plain data
     origin: str  #: (origin, general_origin) the files; empty where there is none
     general_origin: str
     prompts: int  #: (prompts, general) how many prompts there are in either list

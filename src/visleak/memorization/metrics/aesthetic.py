@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +95,7 @@ def _safetensors(path: Path, what: str) -> dict[str, Float64]:
 def _torch(path: Path, what: str) -> dict[str, Float64]:
     torch = library("torch", "torch", what)
     try:
-        stored: Any = torch.load(path, map_location="cpu", weights_only=True)
+        stored = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # the unpickler raises what it likes of a file that is none of its own
         raise VisleakError(

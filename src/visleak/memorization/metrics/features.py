@@ -92,7 +92,7 @@ class Inception:
         torch = self._torch
         with torch.inference_mode():
             inputs = (torch.from_numpy(pixels).to(self._device) - 128.0) / 128.0
-            made: Any = self._layers(inputs.to(self._dtype))
+            made = self._layers(inputs.to(self._dtype))
             return np.asarray(made.flatten(1).float().cpu().numpy(), np.float32)
 
 
@@ -172,7 +172,9 @@ class EncoderFeatures:
         if self.unit:
             return self.encoder.encode(pixels)[0]
         network: Any = self.encoder
-        made: npt.NDArray[Any] = network.outputs([network.preparation(each) for each in pixels])
+        made: npt.NDArray[np.floating] = network.outputs(
+            [network.preparation(each) for each in pixels]
+        )
         return made
 
 

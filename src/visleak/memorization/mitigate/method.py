@@ -55,7 +55,7 @@ class Mitigation(Protocol):
         ...
 
 
-def letter_of(field: dataclasses.Field[Any]) -> str:
+def letter_of(field: dataclasses.Field[object]) -> str:
     """Return the name of an option on the command line and in tables."""
     return str(field.metadata.get(LETTER, field.name))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from visleak.errors import UsageError
@@ -67,7 +67,7 @@ def mitigation(text: str) -> Mitigation:
     return made
 
 
-def _wanted(name: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
+def _wanted(name: str, fields: tuple[dataclasses.Field[object], ...]) -> str:
     if not fields:
         return f"{name} stands alone"
     strength, *options = (letter_of(field) for field in fields)
@@ -113,7 +113,7 @@ def paper_settings(model: str | DiffusionModel) -> tuple[str, ...]:
             f"the paper has settings for {' and '.join(PAPER)}, Stable Diffusion 1 and 2; for"
             f" {model if isinstance(model, str) else model.name!r} name each method and setting"
         )
-    table: dict[str, Any] = {**PAPER[known], "ren": PAPER_C}
+    table: dict[str, Iterable[object]] = {**PAPER[known], "ren": PAPER_C}
     return (
         "none",
         *(

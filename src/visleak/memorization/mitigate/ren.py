@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,7 @@ class _BeginScaled:
     def __init__(self, attention: Attention, scale: Tensor) -> None:
         self._attention, self._scale = attention, scale
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._attention, name)
 
     def to_k(self, states: Tensor) -> Tensor:

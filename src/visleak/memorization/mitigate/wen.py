@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
 
 if TYPE_CHECKING:
-    pass
+    import torch
 
 #: From embeddings (n, tokens, width) and which rows of all they are to losses (n,) and the slope
 #: of each row's loss (n, tokens, width).
@@ -159,7 +159,7 @@ def one_for_all(
     return losses_of
 
 
-def leaf(rows: Tensor) -> tuple[Tensor, Any]:
+def leaf(rows: Tensor) -> tuple[Tensor, torch.enable_grad]:
     """Return embeddings whose slope can be taken, and where: callers may have switched it off."""
     torch = library("torch", "diffusion", "moving embeddings")
     return rows.detach().requires_grad_(True), torch.enable_grad()

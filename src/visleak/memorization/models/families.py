@@ -17,7 +17,7 @@ DeepFloyd IF, stage 1: pixels of 64 by 64, a T5 text encoder, learned variance.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
@@ -35,6 +35,7 @@ from visleak.memorization.models.pipeline import (
 
 if TYPE_CHECKING:
     from diffusers import ModelMixin
+    from transformers.utils import ModelOutput
 
 
 class StableDiffusion(PromptedPipeline):
@@ -70,7 +71,7 @@ class StableDiffusion(PromptedPipeline):
     def _encoded_rows(self, ids: Tensor, mask: Tensor) -> Conditioning:
         return Conditioning(self._output(ids, mask).last_hidden_state)
 
-    def _output(self, ids: Tensor, mask: Tensor) -> Any:
+    def _output(self, ids: Tensor, mask: Tensor) -> ModelOutput:
         return self.pipeline.text_encoder(ids, attention_mask=mask if self._masked else None)
 
     def _pooled(self, prompts: Sequence[str]) -> Tensor:

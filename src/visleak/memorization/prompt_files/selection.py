@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompt_files.reading import (
@@ -71,15 +71,15 @@ class Provenance:
     file: str  #: its name, without folders
     digest: str  #: SHA-256 of its bytes
     verb: str = ""  #: command that wrote it, such as ``detect``; empty if unknown
-    model: Mapping[str, Any] = field(default_factory=dict)  #: of the command, as plain data
-    settings: Mapping[str, Any] = field(default_factory=dict)  #: of the command, as plain data
+    model: Mapping[str, object] = field(default_factory=dict)  #: of the command, as plain data
+    settings: Mapping[str, object] = field(default_factory=dict)  #: of the command, as plain data
 
     @property
     def kappa(self) -> float | None:
         """Kappa of a list that ``search`` or ``augment`` wrote; ``None`` of any other."""
         kappa = self.settings.get("kappa") if self.verb in ("search", "augment") else None
         number = isinstance(kappa, int | float) and not isinstance(kappa, bool)
-        return float(kappa) if number and kappa is not None else None
+        return float(str(kappa)) if number else None
 
     def column(self, prompts: Prompts) -> str | None:
         """Return the column of D, by the norm of the result where a table has both."""
@@ -108,7 +108,7 @@ def provenance_of(file: Path) -> Provenance:
     return Provenance(file.name, digest)
 
 
-def model_of(origins: Sequence[Provenance]) -> Mapping[str, Any]:
+def model_of(origins: Sequence[Provenance]) -> Mapping[str, object]:
     """Return the one model that lists are about; nothing where none names one."""
     models = {str(each.model.get("digest", each.model)): each for each in origins if each.model}
     if len(models) > 1:
@@ -121,7 +121,7 @@ def model_of(origins: Sequence[Provenance]) -> Mapping[str, Any]:
     return next(iter(models.values())).model if models else {}
 
 
-def _result(path: Path) -> dict[str, Any]:
+def _result(path: Path) -> dict[str, object]:
     """Return the content of a result of visleak; of any other file nothing."""
     try:
         content = json.loads(path.read_text("utf-8")) if path.stat().st_size <= MOST_BYTES else None
@@ -132,7 +132,7 @@ def _result(path: Path) -> dict[str, Any]:
     return content
 
 
-def _table(value: object) -> Mapping[str, Any]:
+def _table(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
