@@ -204,6 +204,12 @@ class Maker:
     #: one image per job, (n, height, width, 3), independent of its neighbours
     make: Callable[[DiffusionModel, Sequence[Job], Sampling], npt.NDArray[np.uint8]]
 
+    def __call__(
+        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
+    ) -> npt.NDArray[np.uint8]:
+        """Return one image per job."""
+        return self.make(model, jobs, sampling)
+
 
 def plain_images(
     model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
@@ -272,7 +278,7 @@ def images_of(
             continue
         began = time.perf_counter()
         filled = [*batch, *[batch[-1]] * (sampling.batch - len(batch))]
-        pixels = checked(maker.make(model, filled, sampling), filled, model)[: len(batch)]
+        pixels = checked(maker(model, filled, sampling), filled, model)[: len(batch)]
         rows = [batch.index(job) for job in missing]
         store.add(
             [keys[job] for job in missing],
