@@ -138,7 +138,7 @@ def diffusers() -> ModuleType:
     """Return diffusers, or say which extra is missing."""
     for name in ("torch", "transformers"):
         library(name, "diffusion", _WHAT)
-    return cast(ModuleType, library("diffusers", "diffusion", _WHAT))
+    return library("diffusers", "diffusion", _WHAT)
 
 
 # -- what a pipeline is made of -------------------------------------------------------------------
