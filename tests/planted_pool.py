@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import cv2
 import numpy as np
-import pytest
 from PIL import Image
 
 import visleak
-from visleak.encoders import load_encoder
 
 CLASSES = ("cat", "dog")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_encoder() -> Iterator[None]:
-    """Load the encoder once: the basis of its views takes longer than all else on so few images."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("visleak.replacements.opening.load_encoder", cache(load_encoder))
-        yield
 
 
 def scene(number: int, side: int = 40) -> np.ndarray:

@@ -48,7 +48,6 @@ def batches_in(cache: Cache) -> list[int]:
 
 
 def test_what_was_put_comes_back(tmp_path: Path) -> None:
-    """By maker and key, also after closing; unknown keys are left out."""
     with Cache(tmp_path / "deep" / "er") as cache:
         cache.put(b"a", [(b"k", b"1"), (b"", b""), (b"\x00\xff", bytes(range(256)))])
         cache.put(b"b", [(b"k", b"2")])
@@ -74,7 +73,6 @@ def test_many_keys_at_once(tmp_path: Path, count: int) -> None:
 
 
 def test_the_first_writer_of_a_key_wins(tmp_path: Path) -> None:
-    """All write the same, so nothing need be rewritten."""
     with Cache(tmp_path) as one, Cache(tmp_path) as other:
         one.put(b"m", [(b"k", b"first")])
         other.put(b"m", [(b"k", b"second"), (b"l", b"new")])
@@ -95,19 +93,15 @@ def test_a_failing_put_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_several_processes_at_once(tmp_path: Path) -> None:
-    """They open a fresh cache at the same moment and write the same keys; nobody fails."""
-    for round_ in range(3):
-        folder = tmp_path / str(round_)
-        running = [writer(folder, name, 20) for name in "abc"]
-        for process in running:
-            _, said = process.communicate(timeout=60)
-            assert (process.returncode, said) == (0, "")
-        with Cache(folder) as cache:
-            assert batches_in(cache) == [50] * 20 + [0] * 980
+    running = [writer(tmp_path, name, 20) for name in "abc"]
+    for process in running:
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said) == (0, "")
+    with Cache(tmp_path) as cache:
+        assert batches_in(cache) == [50] * 20 + [0] * 980
 
 
 def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path: Path) -> None:
-    """Every chunk is there whole or not at all, and the next run writes on."""
     for wait in (0.02, 0.1):
         process = writer(tmp_path, "k", 10**6)
         assert process.stdout is not None
@@ -124,7 +118,6 @@ def test_a_kill_while_writing_leaves_a_readable_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"not a database at all, only text " * 99, os.urandom(8192)])
 def test_a_damaged_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
-    """Nothing in it is unique: go on with a new one, and keep the old for whoever wonders."""
     said: list[str] = []
     damaged = file_in(tmp_path)
     damaged.write_bytes(content)
@@ -165,13 +158,12 @@ def test_damage_found_while_reading_begins_a_new_file(tmp_path: Path) -> None:
 
 
 def test_no_flipped_bit_comes_back(tmp_path: Path) -> None:
-    """Wherever it is: a value that changed is made again, and then it is there."""
     entries = filled(tmp_path)
     path = file_in(tmp_path)
     whole = path.read_bytes()
     rng = random.Random(1)
     missing = 0
-    for at in [*range(0, 120, 7), *(rng.randrange(len(whole)) for _ in range(60))]:
+    for at in [*range(0, 120, 12), *(rng.randrange(len(whole)) for _ in range(40))]:
         spoilt = bytearray(whole)
         spoilt[at] ^= 1 << rng.randrange(8)
         for left in tmp_path.iterdir():
@@ -184,11 +176,10 @@ def test_no_flipped_bit_comes_back(tmp_path: Path) -> None:
             cache.put(b"m", [each for each in entries.items() if each[0] not in found])
         with Cache(tmp_path) as cache:
             assert cache.get(b"m", list(entries)).items() <= entries.items(), at
-    assert missing > 20
+    assert missing > 12
 
 
 def test_a_folder_that_cannot_be_used_costs_nothing_but_time(tmp_path: Path) -> None:
-    """A read-only home, a file in the way: one line, and nothing is kept."""
     (tmp_path / "file").write_text("")
     (tmp_path / "other").mkdir()
     file_in(tmp_path / "other").mkdir()
@@ -211,7 +202,6 @@ class Full(sqlite3.Connection):
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch) -> None:
-    """What cannot be kept is made again by the next run; this one goes on."""
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Full))
     said: list[str] = []
     with Cache(tmp_path, said.append) as cache:
@@ -223,7 +213,6 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_deleting_the_file_is_allowed(tmp_path: Path) -> None:
-    """It only costs time."""
     with Cache(tmp_path) as cache:
         cache.put(b"m", [(b"k", b"v")])
     for path in tmp_path.iterdir():
@@ -244,7 +233,6 @@ def test_deleting_the_file_is_allowed(tmp_path: Path) -> None:
     ],
 )
 def test_the_default_folder(monkeypatch, platform, variables, expected) -> None:
-    """The variable, else where the system keeps caches."""
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("HOME", "/home/ann")
     for name in ("VISLEAK_CACHE", "XDG_CACHE_HOME"):
@@ -265,7 +253,6 @@ def test_no_default_folder_without_a_home(monkeypatch) -> None:
 
 
 def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path) -> None:
-    """Neither the cache nor the fonts of the report's charts can be stored there."""
     for name in ("a", "b"):
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.new("RGB", (40, 40), (9, 90, 200)).save(tmp_path / "data" / name / "1.png")

@@ -85,7 +85,6 @@ def test_the_script_prints_the_table():
 
 
 def test_ray_takes_the_cluster_files():
-    """By its own schema, with its own defaults; that they need nothing of ours is in the text."""
     pytest.importorskip("ray")
     from ray.autoscaler._private.util import prepare_config, validate_config
 

@@ -83,7 +83,6 @@ def test_the_same_set_comes_out_again(
 
 
 def test_names_say_nothing_about_what_is_planted(made: tuple[Path, tuple]) -> None:
-    """A search by name or by order would find nothing."""
     _, planted = made
     assert all(re.fullmatch(r"\w+/\d{4}\.(jpg|png)", leak.query) for leak in planted)
     kinds = [leak.kind for leak in sorted(planted, key=lambda leak: leak.query.split("/")[1])]
@@ -111,7 +110,6 @@ def test_what_is_no_leak_is_counted_apart(audited: Audit) -> None:
 
 
 def test_a_missed_kind_is_shown_as_missed(demo: ModuleType) -> None:
-    """The table adds up, and hides nothing."""
     text = demo.table([demo.Count("mirrored", 3, 3, 2), demo.Count("tinted", 3, 3, 3)], ["a = b"])
     assert re.search(r"mirrored +3 +3 +2 +1 missed", text)
     assert re.search(r"tinted +3 +3 +3$", text, re.MULTILINE)
@@ -122,7 +120,6 @@ def test_a_missed_kind_is_shown_as_missed(demo: ModuleType) -> None:
 def test_compare_sees_a_false_alarm(
     audited: Audit, made: tuple[Path, tuple], demo: ModuleType
 ) -> None:
-    """With a leak struck from the truth its pair becomes a false alarm."""
     struck = next(leak for leak in made[1] if leak.kind == "byte copy")
     rest = [leak for leak in made[1] if leak is not struck]
     _, alarms = demo.compare(audited.folder, rest)
@@ -130,7 +127,6 @@ def test_compare_sees_a_false_alarm(
 
 
 def test_snippets_of_the_readme_run(made: tuple[Path, tuple]) -> None:
-    """As a reader would, next to the demo's folder; with warnings shown as errors."""
     folder, _ = made
     text = (ROOT / "README.md").read_text("utf-8")
     (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -147,7 +143,6 @@ def test_snippets_of_the_readme_run(made: tuple[Path, tuple]) -> None:
 
 
 def test_every_key_of_the_summary_is_explained(audited: Audit) -> None:
-    """docs/output.md keeps up with audit.json."""
     text = (ROOT / "docs" / "output.md").read_text("utf-8")
     stored = json.loads((audited.folder / "audit.json").read_text("utf-8"))
     keys = {*stored, *stored["sets"][0], *stored["thresholds"], *stored["comparisons"][1]}

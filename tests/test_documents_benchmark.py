@@ -55,7 +55,6 @@ def test_sizes(made):
 
 
 def test_variants_differ_inside_their_box_only(module, made):
-    """Visibly there, not at all elsewhere."""
     for (kind, number), document in made.items():
         assert document.variants, (kind, number)
         for variant in document.variants:
@@ -70,7 +69,6 @@ def test_variants_differ_inside_their_box_only(module, made):
 
 
 def test_one_field_is_a_small_part_of_a_document(made):
-    """And a template differs in much more."""
     for kind in {kind for kind, _ in made}:
         *single, whole = (v for v in made[kind, 0].variants if v.change != "language")
         assert whole.change == "template"
@@ -86,7 +84,6 @@ def test_one_field_is_a_small_part_of_a_document(made):
 
 
 def test_sorts_of_change(module, made):
-    """Many sorts, each once per document; a document with numbers has a digit changed."""
     sorts = [[v.change for v in document.variants] for document in made.values()]
     assert all(len(set(names)) == len(names) for names in sorts)
     assert np.mean(["digit" in names for names in sorts]) > 0.8
@@ -115,7 +112,6 @@ def test_unknown_names(module, receipt):
 
 
 def test_copies_keep_the_content(module, made):
-    """Seen small, a copy is closer to its original than another document is."""
 
     def small(pixels):
         return cv2.resize(pixels, (24, 24), interpolation=cv2.INTER_AREA).astype(float)
@@ -150,7 +146,6 @@ def test_copies_keep_the_content(module, made):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_change_stays_in_view(module, seed):
-    """No crop leaves it out and no stamp covers it."""
     page = np.full((600, 400, 3), 255, np.uint8)
     rng = np.random.default_rng(seed)
     left, top = (int(v) for v in rng.integers(0, (340, 580)))
@@ -164,7 +159,6 @@ def test_a_change_stays_in_view(module, seed):
 
 
 def test_pairs(module, receipt):
-    """True copies are near; variants are similar, processed or not."""
     pairs = module.pairs(receipt, processed=2)
     near = [pair for pair in pairs if pair.grade == "near"]
     similar = [pair for pair in pairs if pair.grade == "similar"]

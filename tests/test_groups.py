@@ -50,7 +50,6 @@ def test_components_are_those_of_a_search(graph):
 
 @given(graphs(), st.randoms(use_true_random=False))
 def test_neither_order_nor_direction_of_ties_matters(graph, random):
-    """The answer is of the graph, not of the list; several lists are one."""
     count, edges = graph
     turned = [edge[::-1] if random.random() < 0.5 else edge for edge in edges]
     random.shuffle(turned)
@@ -62,7 +61,6 @@ def test_neither_order_nor_direction_of_ties_matters(graph, random):
 
 @given(st.lists(st.integers(-2, 5), max_size=30))
 def test_a_chain_joins_exactly_the_images_of_one_code(codes):
-    """A chain has the components of all pairs, with a tie fewer than images a code."""
     values = np.array(codes, np.int64)
     first, second = chained(values)
     known = [code for code in codes if code >= 0]
@@ -72,12 +70,10 @@ def test_a_chain_joins_exactly_the_images_of_one_code(codes):
 
 
 def test_numbers_follow_the_first_that_occurs():
-    """Numbers must not depend on what the values are called."""
     assert numbered(np.array([30, 10, 30, 20, 10])).tolist() == [0, 1, 0, 2, 1]
 
 
 def test_nothing_has_no_components():
-    """An empty set is no error here."""
     assert components(0, []).tolist() == []
     assert components(3, []).tolist() == [0, 1, 2]
 

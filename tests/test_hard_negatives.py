@@ -41,7 +41,6 @@ def pairs(module, photographs, natural):
 
 
 def test_every_kind_of_every_photograph(module, pairs, photographs):
-    """One of each, and the crops of the stereo pair."""
     for kind in set(module.KINDS) - {"stereo"}:
         assert sorted(p.source for p in pairs if p.kind == kind) == list(range(len(photographs)))
     assert sum(pair.kind == "stereo" for pair in pairs) == module.STEREO_CROPS
@@ -49,7 +48,6 @@ def test_every_kind_of_every_photograph(module, pairs, photographs):
 
 
 def test_equal_seeds_make_equal_pairs(module, photographs):
-    """Another seed makes others; a photograph's pairs depend on no other but its neighbour."""
     make = [module.parallax, module.motion]
     for one in make:
         first, again, other = (
@@ -61,7 +59,6 @@ def test_equal_seeds_make_equal_pairs(module, photographs):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_crops_apart_share_a_strip_at_most(module, seed):
-    """Every pixel has a number of its own: count those in both."""
     numbers = np.arange(60 * 80).reshape(60, 80)
     picture = np.stack([numbers % 256, numbers // 256, np.zeros_like(numbers)], -1).astype(np.uint8)
     first, second = module.apart(picture, np.random.default_rng(seed))
@@ -72,7 +69,6 @@ def test_crops_apart_share_a_strip_at_most(module, seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_backdrop_keeps_the_border(module, seed):
-    """Black with a white object: 25 to 60 % of it, the border untouched."""
     black, white = (np.full((120, 160, 3), level, np.uint8) for level in (0, 255))
     made = module.backdrop(black, white, np.random.default_rng(seed))
     assert 0.22 < (made > 128).mean() < 0.62
@@ -81,7 +77,6 @@ def test_a_backdrop_keeps_the_border(module, seed):
 
 
 def test_photographs_are_not_changed(module, photographs):
-    """They are references of the pairs."""
     before = [picture.copy() for picture in photographs]
     for number, picture in enumerate(photographs):
         rng = np.random.default_rng(number)
@@ -93,7 +88,6 @@ def test_photographs_are_not_changed(module, photographs):
 
 
 def test_they_drift_or_disagree_where_a_copy_does_not(pairs, photographs):
-    """The measures tell them from a processed copy, each of them."""
     copies = [cv2.GaussianBlur(picture, (0, 0), 1.5)[8:-8, 8:-8] for picture in photographs]
 
     def drift(query, reference):

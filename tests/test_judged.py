@@ -59,7 +59,6 @@ def judged(tmp_path_factory):
 
 
 def test_grades_of_judged_pairs(judged):
-    """Nine of ten near pairs are graded so, and hardly any that people call different."""
     near = [grade in ("near", "exact") for verdict, grade, _ in judged if verdict <= 1]
     different = [grade in ("near", "exact") for verdict, grade, _ in judged if verdict == 3]
     assert len(near) >= 270
@@ -69,7 +68,6 @@ def test_grades_of_judged_pairs(judged):
 
 
 def test_probabilities_of_judged_pairs(judged):
-    """They say how often people call such a pair near."""
     true = np.array([verdict <= 1 for verdict, _, _ in judged])
     probability = np.array([p for _, _, p in judged])
     # expected calibration error over ten bins of equal mass
@@ -79,7 +77,6 @@ def test_probabilities_of_judged_pairs(judged):
 
 
 def test_photographs_under_some_conditions(tmp_path):
-    """Copies are found and graded near, and no other photograph is."""
     paths = [p for n, p in enumerate(sorted((Path(DATA) / "photos").glob("*.jpg"))) if n % 4 >= 2]
     originals = [np.asarray(Image.open(path).convert("RGB")) for path in paths[:80]]
     names = ("flip-h", "rot-45", "crop-50", "red", "invert", "noise", "rs-128", "jpeg-10", "text")

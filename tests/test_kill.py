@@ -232,7 +232,6 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_killed_worker_changes_no_answer(reference, place):
-    """Its tasks are done again by fewer processes, and one line says so."""
     process = place.start()
     place.wait(process, lambda: len(workers_of(process)) == 2)
     os.kill(workers_of(process)[-1], signal.SIGKILL)

@@ -158,17 +158,14 @@ def cycles(root: Path) -> list[str]:
 
 
 def test_no_upward_or_sideways_import() -> None:
-    """Rooms stay replaceable only while arrows point down."""
     assert complaints(ROOT) == []
 
 
 def test_no_import_cycle_inside_a_room() -> None:
-    """A cycle means that two modules are one."""
     assert cycles(ROOT) == []
 
 
 def test_no_relative_import() -> None:
-    """An import says where from, wherever it is moved to."""
     relative = [
         f"{path.relative_to(ROOT.parent)}:{node.lineno}"
         for path in sources(ROOT).values()
@@ -179,18 +176,15 @@ def test_no_relative_import() -> None:
 
 
 def test_no_module_is_called_utils() -> None:
-    """Utils is where cycles begin."""
     words = ("utils", "util", "helpers", "misc", "common")
     assert [name for name in sources(ROOT) if name.rpartition(".")[2] in words] == []
 
 
 def test_every_module_is_in_a_known_room() -> None:
-    """A new room must be given its level here and in the design."""
     assert {room(name) for name in sources(ROOT) if name not in DOORS} <= set(LEVEL)
 
 
 def test_dotted_paths_in_tables_lead_somewhere() -> None:
-    """A name in a literal table is an import that no tool checks."""
     known = set(sources(ROOT))
     lost = [
         f"{arrow.place}: {arrow.imported}"
@@ -213,7 +207,6 @@ def test_dotted_paths_in_tables_lead_somewhere() -> None:
     ],
 )
 def test_the_check_sees_a_wrong_arrow(tmp_path: Path, file: str, line: str, said: str) -> None:
-    """A checker that never complains proves nothing; its message names file and import."""
     root = tmp_path / "visleak"
     for name in ("cache.py", "reporting.py", "search/b.py", file):
         path = root / name
@@ -236,7 +229,6 @@ def test_the_check_sees_a_cycle(tmp_path: Path) -> None:
 
 
 def test_importing_visleak_is_light() -> None:
-    """Shells, notebooks and ``--help`` import it before anything is asked for."""
     script = (
         "import sys, time; start = time.process_time(); import visleak;"
         "print(time.process_time() - start, *sys.modules)"

@@ -48,7 +48,6 @@ def test_hostile_names_leave_tables_their_shape() -> None:
 
 
 def test_a_minus_is_one_in_cells_of_numbers_only() -> None:
-    """A hyphen of a name or of a range is none."""
     grid = Grid("t", ["a", "b"], [["x -1", "-0.03 to -0.01"], ["ResNet-110", "1.0-2.0"]])
     rows = [line for line in latex_table(grid) if line.endswith(r"\\")][1:]
     assert rows[0] == r"x -1 & $-$0.03 to $-$0.01 \\"

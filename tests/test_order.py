@@ -199,7 +199,7 @@ def test_the_sets_are_worth_it(sides, folder, expected):
     assert {row["coverage"] for row in pairs} == {"intra", "within"}
 
 
-@few(max_examples=4)
+@few(max_examples=2)
 @hypothesis.given(seed=st.integers(0, 2**32 - 1))
 def test_rows_of_a_parquet_file_in_another_order(sides, folder, expected, seed):
     for name in ("test", "train"):
@@ -225,7 +225,7 @@ def without_locators(images: bytes) -> bytes:
     return file.getvalue()
 
 
-@few(max_examples=3)
+@few(max_examples=2)
 @hypothesis.given(seed=st.integers(0, 2**32 - 1))
 def test_files_in_another_order(sides, folder, seed):
     for name in ("test", "train"):
@@ -262,7 +262,7 @@ def test_with_a_cache_and_without(folder, expected, tmp_path):
         assert_same(audited(*paths, cache=tmp_path), expected)
 
 
-@few(max_examples=5)
+@few(max_examples=3)
 @hypothesis.given(
     sizes=st.lists(st.sampled_from([1, 2, 3, 7, 50, 100_000]), min_size=14, max_size=14)
 )
@@ -277,7 +277,7 @@ def test_sizes_of_chunks_and_blocks(folder, expected, monkeypatch, sizes):
     assert_same(got, expected)
 
 
-@few(max_examples=3)
+@few(max_examples=2)
 @hypothesis.given(share=st.sampled_from([1 / 560, 1 / 9, 1 / 2, 1]), views=st.booleans())
 def test_coordinates_kept_for_the_bound(folder, monkeypatch, share, views):
     settings = visleak.Settings(views="all" if views else "mirror")

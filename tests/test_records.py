@@ -56,7 +56,6 @@ def pairs(**columns):
 
 @pytest.mark.parametrize("column", ["locators", "labels", "captions", "groups", "frames"])
 def test_a_set_has_columns_of_one_length(column: str) -> None:
-    """A shorter column would give labels to the wrong pictures."""
     with pytest.raises(ValueError, match=r"^set 'pets': all columns must have 2 rows$"):
         image_set(**{column: pa.array(["x"])})
 
@@ -72,20 +71,17 @@ def test_duplicate_ids_name_two_rows() -> None:
 
 
 def test_a_null_id_is_refused() -> None:
-    """Null is nobody."""
     with pytest.raises(VisleakError, match=r"^set 'pets': an id is null; every image needs an id$"):
         image_set(["a", None])
 
 
 def test_an_unknown_role_is_refused() -> None:
-    """Roles decide the modality of a leak."""
     said = "^set 'pets': roles are benchmark, training, pretraining; got 'validation'$"
     with pytest.raises(VisleakError, match=said):
         image_set(roles=("training", "validation"))
 
 
 def test_a_set_may_be_empty_and_knows_its_length() -> None:
-    """A filter may leave nothing; ids that differ in case or form differ."""
     assert len(image_set([])) == 0
     assert len(image_set(["a", "A", "", "e\u0301", "\u00e9"])) == 5
 
@@ -101,14 +97,12 @@ def test_a_set_may_be_empty_and_knows_its_length() -> None:
     ],
 )
 def test_fingerprints_of_wrong_shape_are_refused(column, value, said) -> None:
-    """Each column is named with what came and what is needed."""
     with pytest.raises(ValueError, match=f"^fingerprints of 'pets': {said}$"):
         fingerprints(**{column: value})
 
 
 @pytest.mark.parametrize("column", ["reference", "similarity", "background", "view"])
 def test_pairs_have_columns_of_one_length(column: str) -> None:
-    """Columnar records stand and fall with it."""
     with pytest.raises(ValueError, match=f"^pairs: {column} must have 2 rows$"):
         pairs(**{column: np.zeros(3, np.float32)})
 
@@ -121,7 +115,6 @@ def test_pairs_have_finite_similarities(value: float) -> None:
 
 
 def test_evidence_of_wrong_shape_is_refused() -> None:
-    """One column a check, one row a pair, nine numbers a relation."""
     with pytest.raises(ValueError, match=r"^evidence: matrix must be \(n, 9\), got \(2, 3, 3\)$"):
         Evidence({}, np.zeros((2, 3, 3), np.float32))
     with pytest.raises(ValueError, match=r"^evidence: check 'grey' must have 2 rows$"):
@@ -130,7 +123,6 @@ def test_evidence_of_wrong_shape_is_refused() -> None:
 
 @pytest.mark.parametrize("column", ["probability", "reason", "transform"])
 def test_grades_have_columns_of_one_length(column: str) -> None:
-    """As every record."""
     made = {"probability": np.ones(2, np.float32), "reason": ("", ""), "transform": ("", "")}
     made[column] = made[column][:1]
     with pytest.raises(ValueError, match=r"^grades: all columns must have 2 rows$"):
@@ -138,7 +130,6 @@ def test_grades_have_columns_of_one_length(column: str) -> None:
 
 
 def test_only_known_reasons() -> None:
-    """``unreadable.csv`` is read by programs."""
     with pytest.raises(ValueError, match=r"^reason must be one of missing, .*; got 'lazy'$"):
         Unreadable("lazy")
 
@@ -156,14 +147,12 @@ def test_only_known_reasons() -> None:
     ids=lambda record: type(record).__name__,
 )
 def test_records_are_frozen(record: object) -> None:
-    """Results never change in place."""
     name = dataclasses.fields(record)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(record, name, None)
 
 
 def test_lengths_are_rows() -> None:
-    """``len`` counts pictures or pairs everywhere."""
     grades = Grades(np.zeros(1, np.int8), np.ones(1, np.float32), ("",), ("",))
     assert [len(image_set()), len(fingerprints()), len(pairs()), len(grades)] == [2, 2, 2, 1]
 

@@ -27,7 +27,6 @@ from visleak.settings import CHOSEN, Settings
     ],
 )
 def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None:
-    """The message names the setting, what is allowed and what came; the exit code is the call's."""
     with pytest.raises(UsageError) as caught:
         Settings(**given)
     assert said in str(caught.value)
@@ -37,12 +36,10 @@ def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None
 
 @pytest.mark.parametrize("bound", [-1.0, 1.0])
 def test_the_bounds_of_similarity_are_allowed(bound: float) -> None:
-    """Hard equal to soft is a choice: no soft pairs."""
     assert Settings(hard=bound, soft=bound).hard == bound
 
 
 def test_settings_travel_as_plain_values() -> None:
-    """They are stored in audit.json and must make the same settings again."""
     given = Settings(hard=0.9, soft=0.8, views="mirror", within=False, sample=7)
     assert Settings(**json.loads(json.dumps(given.as_dict()))) == given
     named = [field.name for field in dataclasses.fields(Settings)]
@@ -50,7 +47,6 @@ def test_settings_travel_as_plain_values() -> None:
 
 
 def test_how_near_frames_leak_is_stored_where_somebody_chose_it() -> None:
-    """Keys of audits that know no frames stay as they were."""
     given = Settings(within_frames=25, within_seconds=0.5)
     assert given.as_dict() == Settings().as_dict() | {"within_frames": 25, "within_seconds": 0.5}
     assert Settings(**given.as_dict()) == given
@@ -60,7 +56,6 @@ def test_how_near_frames_leak_is_stored_where_somebody_chose_it() -> None:
     "wrong", [{"within_frames": -1}, {"within_frames": 2**63}, {"within_seconds": float("nan")}]
 )
 def test_how_near_frames_leak_is_a_distance(wrong: dict[str, float]) -> None:
-    """One line says both bounds."""
     with pytest.raises(UsageError, match=r"within_(frames|seconds) must be"):
         Settings(**wrong)
 

@@ -50,13 +50,11 @@ def names_said(code: str) -> Iterator[tuple[str, str]]:
 
 
 def test_the_two_commands_come_first() -> None:
-    """The first thing a reader can type is the demo and the tests."""
     commands = [words for paper, words in shell_lines() if paper.name == "README.md"]
     assert [words[:2] for words in commands[:2]] == [["make", "demo"], ["make", "test"]]
 
 
 def test_make_targets_in_the_papers_exist() -> None:
-    """Each ``make X`` is a target that ``make help`` explains."""
     targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
     asked = {words[1] for _, words in shell_lines() if words[0] == "make" and len(words) > 1}
     said = set(re.findall(r"`make ([a-z-]+)`", "".join(p.read_text("utf-8") for p in PAPERS)))
@@ -65,7 +63,6 @@ def test_make_targets_in_the_papers_exist() -> None:
 
 
 def test_commands_in_the_papers_have_known_verbs_and_options() -> None:
-    """What one pastes from the papers is not refused by the command line."""
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     seen = 0
     for paper, words in shell_lines():
@@ -83,7 +80,6 @@ def test_commands_in_the_papers_have_known_verbs_and_options() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_relative_links_lead_somewhere(paper: Path) -> None:
-    """Links to files of the repository, pictures included."""
     links = re.findall(r"\]\(([^)\s]+)\)", paper.read_text("utf-8"))
     inner = [link.partition("#")[0] for link in links if "://" not in link]
     assert [link for link in inner if link and not (paper.parent / link).exists()] == []
@@ -91,7 +87,6 @@ def test_relative_links_lead_somewhere(paper: Path) -> None:
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_names_in_python_snippets_exist(paper: Path) -> None:
-    """Every name that a snippet takes from the package is there."""
     text = paper.read_text("utf-8")
     said = {name for block in blocks(text, "python") for name in names_said(block)}
     said |= {("visleak", name) for name in re.findall(r"`visleak\.(\w+)`", text)}
@@ -105,12 +100,10 @@ def test_names_in_python_snippets_exist(paper: Path) -> None:
 
 
 def test_the_tour_has_a_snippet_in_python() -> None:
-    """Otherwise the test above would prove nothing."""
     assert ("visleak", "audit") in set(names_said("".join(blocks(README, "python"))))
 
 
 def test_every_column_and_word_is_explained() -> None:
-    """docs/output.md and docs/concepts.md keep up with the code."""
     output = (ROOT / "docs" / "output.md").read_text("utf-8")
     concepts = (ROOT / "docs" / "concepts.md").read_text("utf-8")
     columns = (*PAIRS_SCHEMA.names, *IMAGES_SCHEMA.names, *VIEWS)
@@ -119,18 +112,15 @@ def test_every_column_and_word_is_explained() -> None:
 
 
 def test_exit_codes_in_the_readme() -> None:
-    """The table has the codes of the command line, no more and no fewer."""
     assert re.findall(r"^\| (\d+) \|", README, re.MULTILINE) == ["0", "1", "2", "3", "130"]
 
 
 def test_the_changelog_has_this_version() -> None:
-    """A version without a word about it is not released."""
     version = re.sub(r"\.?(dev|rc|a|b)\d+$", "", visleak.__version__)
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
 def test_pinned_versions_cover_the_direct_dependencies() -> None:
-    """What the checks run with is written down for every package that is asked for."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     asked, waiting = set(project["dependencies"]), list(extras["dev"])
@@ -147,7 +137,6 @@ def test_pinned_versions_cover_the_direct_dependencies() -> None:
 
 
 def test_files_that_the_checks_name_are_there() -> None:
-    """A test file that moved would end the checks before they began."""
     named = re.findall(r"\btests/[\w/]+\.py", (ROOT / ".ci" / "run").read_text("utf-8"))
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
@@ -179,7 +168,6 @@ def script(path: Path, text: str) -> str:
 
 
 def test_an_old_python_is_refused_in_one_line(clone: Path) -> None:
-    """Also where it was chosen by PYTHON=."""
     old = script(clone / "old-python", "exit 1")
     done = run(["make", "demo", f"PYTHON={old}"], clone)
     assert done.returncode != 0
@@ -200,13 +188,11 @@ def test_a_missing_venv_module_is_said_in_one_line(clone: Path) -> None:
 
 
 def test_help_lists_every_target(clone: Path) -> None:
-    """`make` alone explains itself."""
     done = run(["make"], clone)
     assert done.returncode == 0
     assert [line.split()[0] for line in done.stdout.splitlines()][:2] == ["help", "demo"]
 
 
 def test_settings_are_those_the_papers_speak_of() -> None:
-    """The default audit is the one that the README describes."""
     plain: dict[str, Any] = Settings().as_dict()
     assert (plain["encoder"], plain["views"], plain["candidates"]) == ("", "all", "auto")

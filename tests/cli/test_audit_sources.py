@@ -78,7 +78,6 @@ def test_shards(shards, tmp_path, wanted, monkeypatch):
 
 
 def test_a_web_server(address, tmp_path, wanted):
-    """Also: password and signature are in nothing that is written or printed."""
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
     base = f"http://me:{SECRET}@{address}"
     sides = (

@@ -60,7 +60,6 @@ def test_a_finished_audit_is_reused(dataset: Path, audited: Path) -> None:
 def test_private_report_holds_no_pixels(
     dataset: Path, audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a report with images exists already; and nothing is decoded for it."""
     out = Path(shutil.copytree(audited, tmp_path / "out"))
     monkeypatch.setattr(Audit, "decoded_images", lambda *_: pytest.fail("decoded"))
     assert run("audit", dataset, "-o", out, "--no-images").code == 0
@@ -78,7 +77,6 @@ def test_no_verify_gives_degrees_only(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_sets_in_place_of_a_folder(dataset: Path, audited: Path, tmp_path: Path) -> None:
-    """Two sides, one set against itself, and every set against every other."""
     sides = ("--test", dataset / "test", "--train", dataset / "train")
     assert run("audit", *sides, "-o", tmp_path / "sides").code == 0
     assert Audit(tmp_path / "sides").headline == Audit(audited).headline
@@ -168,7 +166,6 @@ def test_nothing_readable_names_the_cure(
      -> nothing to compare: give a folder with train and test in it
 """)
 def test_wrong_call(dataset: Path, tmp_path: Path, arguments: str, words: str) -> None:
-    """One line, exit code 2, and no work is done."""
     check_refused(f"audit -o {tmp_path}/out {arguments}", words, data=dataset)
     assert not (tmp_path / "out").exists()
 
@@ -191,7 +188,6 @@ def test_cache_can_be_switched_off_or_put_elsewhere(
 
 
 def test_sources_may_have_any_name(dataset: Path, tmp_path: Path) -> None:
-    """Also one that is not UTF-8, and one that looks like markup."""
     for name in ("[bold]x", "caf\udce9"):
         shutil.copytree(dataset / "test", tmp_path / name)
     sets = ("--set", tmp_path / "[bold]x", "--set", tmp_path / "caf\udce9")
@@ -208,7 +204,6 @@ NEVER = "0.9999999"
 
 
 def test_pairs_below_near_at_are_similar(dataset: Path, audited: Path, tmp_path: Path) -> None:
-    """They keep their probability; rates, gates, reuse, page and diff know the bound."""
     strict = tmp_path / "strict"
     call = ("audit", dataset, "-o", strict, "--near-at", NEVER)
     assert run(*call).code == 0

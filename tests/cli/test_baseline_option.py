@@ -24,7 +24,6 @@ def changed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_known_leaks_pass(dataset: Path, audited: Path, tmp_path: Path) -> None:
-    """But a baseline does not hide what cannot be read."""
     call = ("audit", dataset, "-o", tmp_path / "out", "--baseline", audited)
     ran = run(*call, *MOSTLY_READABLE, "--fail-on", "near")
     assert (ran.code, ran.err) == (0, "")
@@ -37,7 +36,6 @@ def test_known_leaks_pass(dataset: Path, audited: Path, tmp_path: Path) -> None:
 
 
 def test_new_leaks_trip_and_are_named(changed: Path, audited: Path, tmp_path: Path) -> None:
-    """A rate bounds the new ones; without a gate they are only reported."""
     out = tmp_path / "out"
     command = ("audit", changed, "-o", out, "--baseline", audited)
     gates = ("--fail-on", "near", "--fail-on", "exact", "--fail-on", "unreadable=50%")
@@ -86,7 +84,6 @@ def test_accepted_pairs_from_a_file(changed: Path, audited: Path, tmp_path: Path
 
 
 def test_verdicts_of_people_count(dataset: Path, tmp_path: Path) -> None:
-    """Of the audit itself, without any baseline, and of the baseline."""
     out = tmp_path / "out"
     assert run("audit", dataset, "-o", out, "--fail-on", "near=34%").code == 3
     import pyarrow.compute as pc

@@ -36,7 +36,6 @@ def config(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> None:
-    """The first line is one to repeat; the same command again computes nothing."""
     ran = run("audit", "--config", config, "-o", tmp_path / "out")
     assert ran.code == 0
     assert ran.err == ""
@@ -53,7 +52,6 @@ def test_a_study_says_what_came_out_and_where(config: Path, tmp_path: Path) -> N
 
 
 def test_gates(config: Path, tmp_path: Path) -> None:
-    """A set without a source is left out by the file; one that does not exist fails the gate."""
     given = ("audit", "--config", config, "-o", tmp_path / "out", "--no-images")
     tripped = run(*given, "--fail-on", "near=10%")
     assert tripped.code == 3
@@ -84,7 +82,6 @@ def test_the_plan_is_printed_and_nothing_is_done(config: Path, tmp_path: Path) -
 def test_a_comparison_that_fails_is_said_and_ends_with_1(
     config: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    """The rest is done and written; --no-images keeps to itself."""
     (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 no archive")
     file = tmp_path / "sets.toml"
     file.write_text(config.read_text() + "[sets.bad]\nroles = ['T']\nsource = 'bad.zip'\n")

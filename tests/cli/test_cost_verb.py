@@ -22,7 +22,6 @@ from visleak.quantities import size
 
 
 def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
-    """Images, bytes, time, disk; nothing is written where the audit would go."""
     ran = run("audit", dataset, "-o", tmp_path / "out", "--dry-run", "--cache", "off")
     assert ran.code == 0
     assert re.fullmatch(
@@ -35,7 +34,6 @@ def test_cost_says_a_line_and_stops(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_cost_as_json(dataset: Path, tmp_path: Path) -> None:
-    """The same as numbers."""
     ran = run("audit", dataset, "--dry-run", "--json", "--cache", tmp_path / "cache")
     assert ran.code == 0
     found = json.loads(ran.out)
@@ -50,7 +48,6 @@ def test_cost_as_json(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_the_line_of_a_large_run() -> None:
-    """Units that people read; what is not known is left out."""
     steps = {"fingerprint": 80_000.0, "search": 400.0, "local": 0.0, "screening": 1_000.0}
     cost = Cost(
         images=407_314_000,
@@ -96,7 +93,6 @@ HOW = (
 def test_without_thresholds_there_are_no_degrees(
     unmeasured: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    """Null in every row and rate; grades are there; one line says how to calibrate."""
     audit = json.loads((unmeasured / "audit.json").read_text())
     (total,) = audit["totals"]
     assert total["rates"]["hard"] is total["rates"]["hard_or_soft"] is None
@@ -131,7 +127,6 @@ def test_without_thresholds_and_pictures_nothing_is_claimed(dataset: Path, tmp_p
 
 
 def test_thresholds_of_the_caller_serve(dataset: Path, tmp_path: Path) -> None:
-    """One is enough for hard ones; soft alone leaves open what is hard."""
     base = ("audit", dataset, "--encoder", "phash", "--no-verify", *MOSTLY_READABLE)
     ran = run(*base, "-o", tmp_path / "h", "--hard", "0.95", "--fail-on", "hard=90%")
     assert ran.code == 0
@@ -156,7 +151,6 @@ main(sys.argv[1:])
 
 
 def test_a_person_at_a_terminal_is_told_before_a_long_run(dataset: Path, tmp_path: Path) -> None:
-    """Once, on stderr, and not again where the audit is there already."""
     for times in (1, 0):
         leader, follower = pty.openpty()
         with subprocess.Popen(

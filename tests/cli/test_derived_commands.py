@@ -179,7 +179,6 @@ def test_an_unfinished_audit_is_mentioned(tmp_path: Path, run: Run,
 
 
 def test_every_command_has_an_example_or_no_options() -> None:
-    """And loads quickly: no array, image or network library is imported for help."""
     code = (
         "import sys; from visleak.cli.app import app; import typer; typer.main.get_command(app);"
         "print([m for m in ('numpy', 'pyarrow', 'PIL', 'torch', 'cv2') if m in sys.modules])"

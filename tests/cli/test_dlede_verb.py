@@ -76,7 +76,6 @@ def made(
 
 
 def test_a_clean_split_from_end_to_end(made: tuple[Path, Ran]) -> None:
-    """The terminal, the files, and the section of the audit's report."""
     out, ran = made
     assert ran.code == 0, ran.err
     lines = ran.out.splitlines()
@@ -133,7 +132,6 @@ def test_finished_trainings_are_not_made_again(
 
 
 def test_one_set_parted_by_a_recipe(pictures: Path, program: Path, tmp_path: Path) -> None:
-    """Its parts have no source of their own, and are audited all the same, also once more."""
     out = tmp_path / "out"
     given = ("--set", pictures, "--split", "random:0.5", "--repetitions", 1, "-o", out)
     for _ in range(2):
@@ -170,7 +168,6 @@ def test_trainings_that_fail_leave_their_reason(
 
 
 def test_scores_of_trainings_made_elsewhere(tmp_path: Path) -> None:
-    """KITTI of Babu et al. 2025, table 4, as published."""
     file, out = tmp_path / "kitti.csv", tmp_path / "out"
     file.write_text("step,map50,f1\n0,.852,.839\n10,.856,.842\n20,.866,.850\n")
     ran = run("dlede", "--scores", file, "-o", out)
@@ -207,7 +204,6 @@ def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> 
 def test_a_leak_that_the_audit_proves_is_not_trained(
     pictures: Path, program: Path, tmp_path: Path
 ) -> None:
-    """Both sides are the same files, as in the data.yaml of coco128."""
     out, folder = tmp_path / "out", pictures / "train"
     given = ("--test", f"val={folder}", "--train", f"train={folder}", "-o", out)
     given = (*given, "--trainer", trainer(program, 0.02), "--repetitions", 1)
@@ -238,7 +234,6 @@ def test_a_leak_that_the_audit_proves_is_not_trained(
 
 
 def test_hashes_and_files_without_an_audit(pictures: Path, program: Path, tmp_path: Path) -> None:
-    """Equal hashes alone prove nothing and come first; the same files prove a leak."""
     folder, out = pictures / "train", tmp_path / "out"
     copies = shutil.copytree(folder, tmp_path / "copies")
     given = ("--train", f"train={folder}", "--trainer", trainer(program, 0.25), "--audit", "off")

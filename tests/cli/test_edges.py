@@ -115,7 +115,6 @@ def test_stopped_run_says_what_is_kept(
 
 
 def test_reader_that_leaves_early(dataset: Path, audited: Path) -> None:
-    """A gate still ends with its code, and nobody complains of the pipe."""
     reading, writing = os.pipe()
     os.close(reading)
     gates = ("--fail-on", "near", *MOSTLY_READABLE)

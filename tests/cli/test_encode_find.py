@@ -110,7 +110,6 @@ def test_an_audit_of_embeddings_speaks_of_degrees(
 def test_pictures_beside_embeddings_are_looked_at(
     encoded: dict[str, Path], dataset: Path, tmp_path: Path
 ) -> None:
-    """Grades where there are pictures; over all references none, which is not none found."""
     trained = ("--train", f"emb:{encoded['train']}", "--train", f"pictures={dataset / 'train'}")
     ran = run("audit", "--test", dataset / "test", *trained, "-o", tmp_path / "out", "--json")
     assert (ran.code, ran.err) == (0, "")
@@ -220,7 +219,6 @@ def test_find_counts_what_cannot_be_read(dataset: Path) -> None:
 
 
 def test_missing_files_are_counted_as_skipped(tmp_path: Path) -> None:
-    """The run ends with 0 and says so; where the number is stated, it ends with 1."""
     folder = tmp_path / "train"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -247,7 +245,6 @@ def test_missing_files_are_counted_as_skipped(tmp_path: Path) -> None:
 def test_a_shard_that_is_not_its_manifests_is_refused(
     encoded: dict[str, Path], tmp_path: Path, side: str, search: str
 ) -> None:
-    """Of the right size and shape, with one vector in the place of another; then cut off."""
     if search == "faiss":
         pytest.importorskip("faiss")
     folder = shutil.copytree(encoded["train"], tmp_path / "edited")

@@ -49,7 +49,6 @@ def model(pictures: Path) -> str:
 
 
 def test_what_is_said(pictures, model, tmp_path):
-    """Accuracy and top-5 with their intervals, which names, what could not be read, what next."""
     out, names = tmp_path / "my model.parquet", pictures.parent / "six.txt"
     ran = run(
         "evaluate", "classify", f"S={pictures}", "--model", model, "-o", out, "--classes", names
@@ -72,7 +71,6 @@ def test_what_is_said(pictures, model, tmp_path):
 
 
 def test_the_summary_as_json(pictures, model, tmp_path):
-    """The same numbers; nothing else on stdout."""
     out = tmp_path / "p.csv"
     names = pictures.parent / "six.txt"
     ran = run(
@@ -101,7 +99,6 @@ def test_the_summary_as_json(pictures, model, tmp_path):
     clasify {set} -> clasify
 """)
 def test_what_is_refused(pictures, model, tmp_path, arguments, words):
-    """Before a model is loaded; nothing is written."""
     check_refused(f"evaluate {arguments} -o {tmp_path}/p.csv", words, set=pictures, model=model)
     assert not list(tmp_path.iterdir())
 
@@ -122,7 +119,6 @@ def test_content_that_is_refused(pictures, model, tmp_path):
 
 
 def test_threads_that_wait_leave_the_cores_to_others(monkeypatch):
-    """Unless the user says otherwise; it must be told before torch is imported."""
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     run("evaluate")
     assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"

@@ -163,7 +163,6 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     ],
 )
 def test_a_read_that_fails(root: Path, tmp_path: Path, reads: Reads, name: str, fault: str) -> None:
-    """The answer is that of a whole source, or says what is missing, or is none at all."""
     out = tmp_path / "out"
     if name in ("train", "evaluate"):
         torch = pytest.importorskip("torch")

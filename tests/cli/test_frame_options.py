@@ -54,7 +54,6 @@ def told(road: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
 
 
 def test_patterns_of_file_names(road, told):
-    """Headline, line of the summary, file, page, gate; the audit opens its sets again."""
     sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
     frame = ("--frame", r"/_(\d+)\.png/", "--fail-on", "recording=10%")
     folder, out, err = told(3, *sides, *frame)
@@ -73,7 +72,6 @@ def test_patterns_of_file_names(road, told):
 
 
 def test_a_bound_of_ones_own(road, told):
-    """It is part of the settings, and of what the page and the summary say."""
     sides = ("--test", road / "test", "--train", road / "train", "--group", r"/(drive\d)/")
     frame = ("--frame", r"/_(\d+)\.png/", "--max-frame-gap", "0", "--fail-on", "recording")
     folder, out, _ = told(0, *sides, *frame)
@@ -83,7 +81,6 @@ def test_a_bound_of_ones_own(road, told):
 
 
 def test_seconds_of_a_table(road, told):
-    """A data set as one table: its usual group column, seconds in another."""
     options = (road / "table.csv", "--frame", "at", "--max-time-gap", "0.1")
     folder, out, _ = told(0, *options)
     assert "1 recording leaks: 2 of 3 test images lie within 0.1 s of a training frame" in out
@@ -105,7 +102,6 @@ def test_nanoseconds_are_times(road, told):
 
 
 def test_numbers_that_may_be_times_pass_no_gate(road, told):
-    """Unless somebody says how near frames leak: then they are frames."""
     options = (road / "table.csv", "--frame", "odd", "--fail-on", "recording")
     folder, out, err = told(2, *options)
     doubt = "the nearest are 5,000 frames apart; if the numbers are times, give seconds or dates"
@@ -139,14 +135,12 @@ def test_numbers_that_may_be_times_pass_no_gate(road, told):
     ],
 )
 def test_options_that_do_nothing_say_so(road, told, frame, options, note):
-    """In one line each; the audit is made all the same."""
     _, _, err = told(0, road / "table.csv", *frame, *options)
     assert err.startswith(note)
     assert err.count("\n") == bool(note)
 
 
 def test_frames_without_recordings_say_so(road, told):
-    """Folders have no column with groups."""
     sides = ("--test", road / "test", "--train", road / "train")
     _, _, err = told(0, *sides, "--frame", r"/_(\d+)\.png/")
     assert err.startswith("--frame is not used: no recordings are known on both sides")

@@ -44,7 +44,6 @@ def test_a_gate_fails_where_too_little_was_compared(dataset: Path, audited: Path
 def test_a_side_without_a_readable_image_is_an_error(
     dataset: Path, tmp_path: Path, side: str, gate: tuple[str, ...]
 ) -> None:
-    """Missing files of a table; with a gate and without, and nothing is taken for an audit."""
     gone = tmp_path / "gone.csv"
     gone.write_text("path\n" + "".join(f"nowhere/{number}.png\n" for number in range(7)))
     sides = {"--test": dataset / "test", "--train": dataset / "train"} | {side: gone}

@@ -87,7 +87,6 @@ def test_tables_figures_and_a_section_of_the_report(
 def test_json_is_all_that_is_printed(
     folder: Path, files: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """And an equals sign behind a slash is part of a path."""
     out, path = tmp_path / "out", tmp_path / "lr=0.1.csv"
     shutil.copy(files["one"], path)
     ran = run("impact", folder, "--predictions", path, "-o", out, "--json", "--exact-p")
@@ -101,7 +100,6 @@ def test_json_is_all_that_is_printed(
 def test_errors_on_the_fair_set_and_the_leaderboard(
     folder: Path, files: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """The one fair file is of the one model; a second run replaces its entry."""
     board = tmp_path / "leaderboard.json"
     given = ("impact", folder, "--predictions", files["one"], "--fair-predictions", files["fair"])
     for force in ((), ("--force",)):
@@ -170,7 +168,6 @@ def test_a_damaged_leaderboard_ends_with_1(
 def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
     folder: Path, ids: Sequence[str], tmp_path: Path
 ) -> None:
-    """The command line is right: other ids, too few rows, a missing column, a damaged file."""
     damaged = tmp_path / "d.parquet"
     damaged.write_bytes(b"PAR1 and no more")
     listed = tmp_path / "ids.txt"
@@ -192,7 +189,6 @@ def test_what_is_wrong_in_a_file_of_predictions_ends_with_1(
 
 
 def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
-    """``--check`` ends with 1 and writes nothing; a run says it in its first line."""
     classes = random.Random(0).choices("abc", k=60)
     test = [Image(f"{n:03d}.png", label) for n, label in enumerate(classes)]
     audit = split_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
@@ -220,7 +216,6 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
 def test_leaked_images_against_others_that_are_as_difficult(
     folder: Path, files: Mapping[str, Path], ids: Sequence[str], tmp_path: Path
 ) -> None:
-    """By a file, or by the probe, which reads the pictures again."""
     hard = answers(tmp_path / "hard.csv", ids, difficulty=[1, 2, 3, 1, 2, 3])
     for number, difficulty in enumerate((f"{hard}#difficulty", "probe")):
         out = tmp_path / f"out{number}"
@@ -268,7 +263,6 @@ def test_the_probe_refuses_pictures_that_changed(
 def test_several_audits_stand_side_by_side(
     folder: Path, files: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """As in the papers: a group of columns a data set, a row a model, the best in bold."""
     other, out = Path(shutil.copytree(folder, tmp_path / "other")), tmp_path / "out"
     given = [
         *("impact", "--audit", f"c10={folder}", "--audit", f"c100={other}", "-o", out),

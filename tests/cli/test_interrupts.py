@@ -76,7 +76,6 @@ def test_a_signal_while_it_loads(
 def test_a_signal_to_the_group_while_workers_load(
     dataset: Path, audited: Path, tmp_path: Path
 ) -> None:
-    """Only the process that began the run speaks."""
     process = started("audit", dataset, audited, tmp_path / "out")
     while not list((tmp_path / "out").glob(".visleak-scratch-*/workers-*")):
         assert process.poll() is None

@@ -49,7 +49,6 @@ def test_too_little_address_space(audited: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["audit", "show", "encode"])
 def test_a_limit_on_files(dataset: Path, audited: Path, tmp_path: Path, verb: str) -> None:
-    """No file may be larger than a few blocks; the line says which one would be."""
     out = tmp_path / "out.png"
     given = {
         "audit": ("audit", str(dataset), "--cache", "off", "--workers", "1"),
@@ -88,7 +87,6 @@ def test_a_working_folder_that_was_deleted(audited: Path, tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are any bytes on Linux alone")
 def test_names_that_are_not_utf8(dataset: Path, tmp_path: Path) -> None:
-    """As ids that are typed as they are, and as outputs."""
     name = os.fsdecode(b"na\xefve")
     data = Path(shutil.copytree(dataset, tmp_path / "data"))
     (data / "test" / "thing" / "copy.png").rename(data / "test" / "thing" / f"{name}.png")

@@ -83,7 +83,6 @@ def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
 def test_numbers_of_an_unfinished_audit_are_said_to_be_so(
     folder: Path, tmp_path: Path, verb: tuple[str, ...]
 ) -> None:
-    """By every command that reads the folder; what trains on the strength of it does not begin."""
     audit = folder / "audit"
     given = ["audit", "--test", folder / "test", "--train", folder / "train", "-o", audit]
     assert run(*given, "--cache", "off", "--workers", 1).code == 0

@@ -128,7 +128,6 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
 def test_without_methods_every_pipeline_has_what_it_can(
     family: str, methods: set[str], skipped: set[str], given: Path, tmp_path: Path
 ) -> None:
-    """The settings of the paper for Wen et al. are of its own models, whatever the family."""
     tiny = module_of_tests("models", "tiny_pipelines")
     tiny.saved(getattr(tiny, family), tmp_path / "model")
     ran = run(*asked(given, tmp_path / "out"), "--model", tmp_path / "model")

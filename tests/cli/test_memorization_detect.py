@@ -79,7 +79,6 @@ def test_a_sentence_a_table_and_a_folder(lists: tuple[Path, Path], tmp_path: Pat
 def test_an_unlabelled_list_has_no_auc_for_a_result(
     lists: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """And the column of prompts may have another name."""
     own = tmp_path / "words.csv"
     own.write_text("words\nhouse 6\ncat 9\n")
     given = ("--prompts", own, "--column", "words")

@@ -83,7 +83,6 @@ def test_a_sentence_a_list_and_a_folder(prompts: Path, tmp_path: Path, model: An
 
 @pytest.mark.parametrize("fault", ["gone", "short", "other"])
 def test_kept_images_that_cannot_be_read_again(fault: str, prompts: Path, tmp_path: Path) -> None:
-    """None is left out of a cluster in silence: the command ends, and names the file."""
     out = tmp_path / "out"
     assert run(*EXTRACT, *FEW, "--prompts", prompts, "-o", out).code == 0
     before = (out / "extract.json").read_bytes()
@@ -106,7 +105,6 @@ def test_kept_images_that_cannot_be_read_again(fault: str, prompts: Path, tmp_pa
 
 
 def test_new_clusters_have_to_fit_the_images_of_the_folder(prompts: Path, tmp_path: Path) -> None:
-    """And not the 100 or 50 that a rule would make."""
     out = tmp_path / "out"
     few = ("--images", 60, "--steps", 1, "--batch", 60, "--no-sheets")
     assert run(*EXTRACT, *few, "--prompts", prompts, "-o", out).code == 0

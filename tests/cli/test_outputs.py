@@ -28,7 +28,6 @@ def folder(audited: Path, tmp_path: Path) -> Path:
 
 
 def test_an_input_is_never_written_over(dataset: Path, tmp_path: Path) -> None:
-    """A table of images that has the name of one of the audit's own."""
     place = tmp_path / "d"
     place.mkdir()
     files = sorted(str(path) for path in (dataset / "train").rglob("*.png"))
@@ -62,7 +61,6 @@ def test_an_input_is_never_written_over(dataset: Path, tmp_path: Path) -> None:
 def test_no_command_writes_among_images_or_files_of_others(
     dataset: Path, audited: Path, tmp_path: Path, arguments: str, words: str
 ) -> None:
-    """Not even among those of the other side, which a purge does not copy."""
     mine = tmp_path / "mine"
     mine.mkdir()
     for name in ("notes.txt", "counts.json", "types.csv"):
@@ -75,7 +73,6 @@ def test_no_command_writes_among_images_or_files_of_others(
 def test_an_empty_folder_and_one_of_visleak_may_be_written_to(
     dataset: Path, folder: Path, tmp_path: Path
 ) -> None:
-    """Also one whose lock did not travel with it."""
     (tmp_path / "empty").mkdir()
     (folder / ".visleak.lock").unlink(missing_ok=True)
     for place, more in ((tmp_path / "empty", ()), (folder, ("--force",))):
@@ -92,7 +89,6 @@ def test_an_empty_folder_and_one_of_visleak_may_be_written_to(
 def test_the_files_of_an_audit_are_never_written_over(
     folder: Path, dataset: Path, tmp_path: Path, arguments: str, words: str
 ) -> None:
-    """Also through a link, and by commands that read no audit."""
     before = tree(folder)
     (tmp_path / "link").symlink_to(folder)
     given = tmp_path / "list.csv"
@@ -141,7 +137,6 @@ def test_exported_verdicts_write_over_nothing(folder: Path, tmp_path: Path) -> N
 
 
 def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset: Path, tmp_path: Path) -> None:
-    """Thresholds beside tables of others: an audit would write over them."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "images.parquet").write_text("mine")

@@ -30,7 +30,6 @@ def test_silence_off_a_terminal(
 
 
 def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are shown as they are, and a step that is done once more begins anew."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys, "stderr", Terminal())
@@ -46,7 +45,6 @@ def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_whole_audit_on_a_terminal(dataset: Path, tmp_path: Path) -> None:
-    """Bars while it runs, gone at the end; then the summary in colour."""
     leader, follower = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "visleak", "audit", str(dataset), "-o", str(tmp_path / "out")],

@@ -29,7 +29,6 @@ def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypat
 
 
 def test_write_audit_again_and_take_back(audited, dataset, tmp_path):
-    """The result holds no leak: what the last line says to run proves it."""
     out = tmp_path / "clean"
     ran = run("purge", audited, "--remove-from", "test", "-o", out, "--format", "copy", "--apply")
     assert ran.code == 0

@@ -79,5 +79,4 @@ def test_what_is_without_a_replacement(asked: list[object], tmp_path: Path) -> N
     review {audit} --no-browser --instructions no.md -> name a pool with --pool
 """)
 def test_wrong_options(planted: Path, arguments: str, words: str) -> None:
-    """A wrong pool or file of instructions ends the command, not the first page."""
     check_refused(arguments, words, audit=planted / "audit", pool=planted / "pool")

@@ -18,7 +18,6 @@ def test_report_is_written_where_it_is_wanted(audited: Path, tmp_path: Path) -> 
 
 
 def test_report_survives_the_loss_of_its_sources(dataset: Path, tmp_path: Path) -> None:
-    """The page still holds every number; what is missing is said."""
     copy, out = tmp_path / "data", tmp_path / "out"
     shutil.copytree(dataset, copy)
     assert run("audit", copy, "-o", out).code == 0

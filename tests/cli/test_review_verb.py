@@ -163,7 +163,6 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_browser_is_opened_with_a_token_of_its_own(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands on a command line, which other users of the machine can read."""
     import uvicorn
 
     opened: list[str] = []

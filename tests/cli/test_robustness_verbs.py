@@ -22,7 +22,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.nda
 
 
 def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_path: Path) -> None:
-    """The first line is one to repeat."""
     out = tmp_path / "out"
     given = ("--conditions", "original,flip-h,gauss", "--queries", 3, "--report-at", 0.5, "-o", out)
     ran = run("robustness", f"mine={pictures}", *given)
@@ -42,7 +41,6 @@ def test_robustness_writes_a_folder_and_says_what_came_out(pictures: Path, tmp_p
 
 
 def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
-    """What the one writes the other takes."""
     file = tmp_path / "thresholds.json"
     given = ("--fpr", "0.1,0.2", "--conditions", "original,red", "-o", file)
     ran = run("calibrate", pictures, *given)
@@ -62,7 +60,6 @@ def test_calibrate_then_audit(pictures: Path, tmp_path: Path) -> None:
 
 
 def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -> None:
-    """Ten pairs of pictures know nothing of one in a million; the file is written all the same."""
     file = tmp_path / "t.json"
     ran = run("calibrate", pictures, "--fpr", "1e-6", "--no-verify", "--json", "-o", file)
     assert ran.code == 0
@@ -73,7 +70,6 @@ def test_calibrate_says_what_it_cannot_support(pictures: Path, tmp_path: Path) -
 
 
 def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Path) -> None:
-    """In one line, with exit code 2."""
     file = tmp_path / "t.json"
     entry = {"name": "clip", "hard": 0.9, "soft": 0.8, "provenance": "x"}
     content = {"kind": "visleak thresholds", "schema": 1, "encoders": {"c0ffee" * 5: entry}}

@@ -41,7 +41,6 @@ def audited(frames: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
-    """The plan says that nothing was audited yet; the applied split says what proved it."""
     arguments = (
         "split", frames / "all", "--ratios", "train=67%,test=33%", "-o", tmp_path / "s",
         "--group", r"/(clip\d)_/",
@@ -64,7 +63,6 @@ def test_plan_then_apply(frames: Path, tmp_path: Path) -> None:
 
 
 def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path) -> None:
-    """The plan is printed all the same; the code is that of content that cannot be worked with."""
     ran = run(
         "split", frames / "all", "--ratios", "a=50%,b=50%", "-o", tmp_path / "s",
         "--group", "/(clip)/", "--apply",
@@ -80,7 +78,6 @@ def test_a_missed_tolerance_is_told_and_not_written(frames: Path, tmp_path: Path
 
 
 def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
-    """Six clips torn into halves: six moves, and sizes as they were."""
     ran = run("split", "--repair", audited, "-o", tmp_path / "f")
     assert ran.code == 0, ran.err
     assert ran.out.startswith("6 images would move to unite 6 components\n")
@@ -107,14 +104,12 @@ def test_fix_says_what_moves(audited: Path, tmp_path: Path) -> None:
     audit {sides} --fail-on group -> --fail-on group needs groups on both sides of one data set
 """)
 def test_wrong_calls(frames: Path, tmp_path: Path, arguments: str, words: str) -> None:
-    """Nothing is written."""
     given = arguments.replace("{sides}", f"--test {frames}/test --train {frames}/train")
     check_refused(f"{given} -o {tmp_path}/s", words, all=frames / "all")
     assert not (tmp_path / "s").exists()
 
 
 def test_groups_in_an_audit(frames: Path, audited: Path) -> None:
-    """A second sentence, a line with names, a section of the report, and a gate."""
     summary = read_summary(audited).as_dict()
     assert summary["headline"].endswith("; 6 groups are on both sides (6 of 6 test images)")
     sides = ("--test", frames / "test", "--train", frames / "train")
@@ -131,7 +126,6 @@ def test_groups_in_an_audit(frames: Path, audited: Path) -> None:
 
 
 def test_a_shared_group_is_no_clean_bill(frames: Path, tmp_path: Path) -> None:
-    """No pixel agrees, and yet the page does not say that no leak was found."""
     for part, name in (("test", "clip0_2.png"), ("train", "clip1_0.png")):
         (tmp_path / part).mkdir()
         (tmp_path / part / name).write_bytes((frames / part / name).read_bytes())

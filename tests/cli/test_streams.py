@@ -35,7 +35,6 @@ def test_what_cannot_be_shown_is_one_line(verb: str, where: str, cause: str) -> 
 
 
 def test_a_closed_stderr_keeps_complaints_out_of_stdout(audited: Path, dataset: Path) -> None:
-    """And no file that is opened gets its number."""
     ran = shell(f"audit {dataset} -o {audited} --json 2>&-")
     assert (ran.returncode, json.loads(ran.stdout)["schema"], ran.stderr) == (0, 1, "")
     ran = shell("nonsense 2>&-")

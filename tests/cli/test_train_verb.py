@@ -35,7 +35,6 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_it_prints(shapes: Path, tmp_path: Path) -> None:
-    """What was learnt, how well, the files, and how to go on."""
     out = tmp_path / "model.onnx"
     ran = run("train-encoder", shapes, "-o", out, *QUICK, "--group", "video")
     assert ran.code == 0
@@ -51,7 +50,6 @@ def test_what_it_prints(shapes: Path, tmp_path: Path) -> None:
 
 
 def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path) -> None:
-    """Stdout is the json that stands in the file; what was left out is said on stderr."""
     bare = tmp_path / "pictures"
     bare.mkdir()
     for picture in sorted(shapes.parent.glob("*.png"))[:20]:
@@ -81,7 +79,6 @@ def test_json_is_the_record_and_notes_go_elsewhere(shapes: Path, tmp_path: Path)
     -o {here}/m.onnx --device tpu -> device must be auto, cpu, cuda or cuda:N; got 'tpu'
 """)
 def test_what_it_refuses(shapes: Path, tmp_path: Path, arguments: str, words: str) -> None:
-    """Before anything is read."""
     (tmp_path / "there.onnx.json").write_text("{}")
     check_refused(f"train-encoder {shapes} {arguments}", words, here=tmp_path)
     assert not [*tmp_path.glob("*.onnx"), *tmp_path.glob(".*")]

@@ -53,7 +53,6 @@ def test_from_import_to_export(folder: Path, listed: Path, tmp_path: Path) -> No
 
 
 def test_who_said_what(folder: Path, listed: Path) -> None:
-    """Names are anybody's: no mark-up, no escape reaches the terminal."""
     run("verdicts", folder, "import", listed, "--reviewer", f"{SCRIPT}[red]")
     listed.write_text("TestID,TrainID,Judgment\nthing/mirrored.png,thing/t1.png,1\n")
     run("verdicts", folder, "import", listed, "--reviewer", "Ben")
@@ -92,7 +91,6 @@ def test_verdicts_count_in_show_and_export(folder: Path, listed: Path, tmp_path:
 def test_the_same_audit_again_says_that_people_judged(
     dataset: Path, folder: Path, listed: Path
 ) -> None:
-    """Its page is written anew with what they said; what the machine found stays as it was."""
     before = (folder / "audit.json").read_bytes()
     assert "pairs judged" not in run("audit", dataset, "-o", folder).out
     run("verdicts", folder, "import", listed)

@@ -46,7 +46,6 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_zeroshot_says(here: Path, tmp_path: Path) -> None:
-    """Accuracy with interval, classes, templates, unreadable pictures, notes; then what next."""
     out = tmp_path / "p.parquet"
     ran = run("evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", out)
     assert ran.code == 0
@@ -65,7 +64,6 @@ def test_zeroshot_says(here: Path, tmp_path: Path) -> None:
 
 
 def test_zeroshot_as_json(here: Path, tmp_path: Path) -> None:
-    """Nothing else on stdout; the file is replaced only if asked."""
     arguments = ["evaluate", "zeroshot", "set", "--model", "clip:clip", "-o", tmp_path / "p.csv"]
     ran = run(*arguments, "--json", "--templates", "openai")
     told = json.loads(ran.out)
@@ -81,7 +79,6 @@ def test_zeroshot_as_json(here: Path, tmp_path: Path) -> None:
 
 
 def test_retrieve_says(here: Path, tmp_path: Path) -> None:
-    """How many looked among how many captions, R@k with intervals, and what else there is."""
     out = tmp_path / "p.parquet"
     ran = run(
         "evaluate", "retrieve", "set", "--model", "clip:clip", "--captions", "c.csv", "-o", out
@@ -108,7 +105,6 @@ def test_retrieve_says(here: Path, tmp_path: Path) -> None:
 
 
 def test_retrieve_from_vectors_draws(tmp_path: Path) -> None:
-    """Of more than 200 images, the paper's ten draws of 200, by a seed."""
     vectors = np.random.default_rng(0).standard_normal((250, 8))
     np.save(tmp_path / "i.npy", vectors)
     np.save(tmp_path / "t.npy", vectors + np.random.default_rng(1).standard_normal((250, 8)))
@@ -141,7 +137,6 @@ def test_retrieve_from_vectors_draws(tmp_path: Path) -> None:
     retrieve --images a --texts b -> --images a: there is no a; give emb:FOLDER, or a
 """)
 def test_refusals(here: Path, tmp_path: Path, arguments: str, words: str) -> None:
-    """One line, and no file."""
     check_refused(f"evaluate {arguments} -o {tmp_path}/p.parquet", words)
     assert not list(tmp_path.iterdir())
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import visleak
-from planted_pool import audited, one_encoder, plant, png, scene, store, traps  # noqa: F401
+from planted_pool import audited, plant, png, scene, store, traps
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.images import content_digest

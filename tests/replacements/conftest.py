@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from planted_pool import audited, one_encoder, plant, traps  # noqa: F401
+from planted_pool import audited, plant, traps
 from visleak.replacements import Selection, SelectionSettings, open_selection
 
 

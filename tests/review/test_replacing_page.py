@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from reviewed import HERE, OWN, PORT
 from starlette.testclient import TestClient
-from test_review_browser import RULES, chromium, until  # noqa: F401
+from test_review_browser import RULES, until
 
-from planted_pool import audited, darker, one_encoder, plant, png, scene, store, traps  # noqa: F401
+from planted_pool import audited, darker, plant, png, scene, store, traps
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import silent
 from visleak.replacements.settings import SelectionSettings
@@ -351,7 +351,7 @@ browser = pytest.mark.browser
 
 
 @pytest.fixture
-def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Callable[..., Any]]]:  # noqa: F811
+def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Callable[..., Any]]]:
     """A running server and windows on it; fails where anything went wrong in one."""
     uvicorn = pytest.importorskip("uvicorn")
     page = opened()
