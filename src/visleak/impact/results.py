@@ -70,7 +70,6 @@ class Comparison:
     """Leaked images of a model's test set against the others."""
 
     leak: str  # in which sense of a leak
-    # leaked, others: how many images
     leaked: int
     others: int
     difference: Estimate  # score of the leaked minus that of the others
@@ -98,7 +97,6 @@ PREFERRED: Final = ("near or exact", "hard or soft", "hard", "exact", "similar o
 class Effect:
     """The leaks' effect on one metric of one model."""
 
-    # model, metric: their names
     model: str
     metric: str
     images: tuple[int, int]  # of the benchmark with a prediction, and all of them

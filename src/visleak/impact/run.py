@@ -42,7 +42,6 @@ _REVIEWED: Final = (
 class CheckedFile:
     """One prediction file against an audit."""
 
-    # model, file: its name, and the file as given
     model: str
     file: str
     fair: bool  # it is of the fair test set

@@ -27,7 +27,6 @@ class AtThreshold:
     name: str  # `hard`, `soft` or the threshold as text
     threshold: float  # similarity
     true: Rate  # true pairs at or above it, of all
-    # false, pairs: wrong pairs at or above it, and of how many
     false: int
     pairs: int
 

@@ -54,7 +54,6 @@ class Judged:
     r1: Rate  # share whose reference of highest probability is the original, or a twin of it
     near_or_exact: Rate  # share whose pair with the original is graded so
     among_candidates: Rate  # share whose original is a candidate
-    # wrong_near, wrong_exact: wrong pairs graded so
     wrong_near: int
     wrong_exact: int
     wrong_candidates: int  # wrong pairs that were candidates
@@ -80,7 +79,6 @@ class Wrong:
 class Tested:
     """One encoder."""
 
-    # name, digest: of the encoder
     name: str
     digest: str
     thresholds: dict[str, float]  # at which curves are read, by name

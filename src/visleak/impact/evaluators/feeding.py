@@ -47,7 +47,6 @@ class Network(Protocol):
     prepared: Mapping[str, object]  # everything its input depends on, as plain values
     batch: int  # images per call
     preparation: Preparation  # makes the network's input from an image; runs in the workers
-    # precision, device: how and where it runs, for people
     precision: str
     device: str
 

@@ -58,7 +58,6 @@ class Retrieved(Evaluation):
 class _Search:
     """Images and captions as vectors, by the ids of images."""
 
-    # name, model: for people
     name: str
     model: str
     ids: pa.StringArray  # of the images that have a vector

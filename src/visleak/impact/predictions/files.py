@@ -88,7 +88,6 @@ class PredictionFile:
     path: str  # as given
     ids: pa.StringArray  # (n,), without nulls, unique
     columns: Mapping[str, pa.Array]  # the others with one value per image
-    # lists, classes, unused: as of Contents
     lists: Mapping[str, Blocks]
     classes: pa.StringArray | None
     unused: tuple[str, ...]
