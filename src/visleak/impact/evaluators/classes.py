@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.delimited import dialect_of, encoding_of
+from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Int64
@@ -53,8 +53,7 @@ class Classes:
     @property
     def digest(self) -> str:
         """Digest of the names in their order."""
-        text = json.dumps(self.names)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest_of(self.names)
 
     def about(self) -> dict[str, object]:
         """Return their number, why they mean what they mean, and their digest."""
@@ -240,20 +239,16 @@ class ClassNames:
     classes: Classes
     names: tuple[str, ...]  # of the classes in prompts
 
-    def __post_init__(self) -> None:
-        if len(self.names) != len(self.classes):
-            raise ValueError("each class must have one name")
-
     @property
     def digest(self) -> str:
         """Digest of the names in their order."""
-        return hashlib.blake2b(json.dumps(self.names).encode(), digest_size=16).hexdigest()
+        return digest_of(self.names)
 
     @property
     def shared(self) -> tuple[str, ...]:
         """Names that several classes have, whose prompts are equal."""
-        seen = sorted(self.names)
-        return tuple(sorted({a for a, b in pairwise(seen) if a == b}))
+        counts = Counter(self.names)
+        return tuple(sorted(name for name, count in counts.items() if count > 1))
 
 
 def class_names(labels: pa.StringArray | None, file: Path | None) -> ClassNames:
@@ -340,12 +335,10 @@ def _pairs(rows: Iterable[tuple[str, str, str]]) -> Mapping[str, str]:
 
 def _listed(numbered: Iterable[tuple[int, str]]) -> Sequence[str]:
     """Return names, checked; equal ones are kept: OpenAI's list for ImageNet has two missiles."""
-    names = []
-    for place, name in numbered:
-        if not name:
-            raise ValueError(f"name {place} is empty")
-        names.append(name)
-    return names
+    names = dict(numbered)
+    if empty := [place for place, name in names.items() if not name]:
+        raise ValueError(f"name {empty[0]} is empty")
+    return list(names.values())
 
 
 def _by_labels(distinct: Sequence[str]) -> ClassNames:
