@@ -16,7 +16,7 @@ from visleak.impact.benchmark import Benchmark, Leak, Scores
 from visleak.impact.difficulty import probe, read_difficulty
 from visleak.impact.effects import Sampling, effects_of
 from visleak.records import Bool
-from visleak.stats.matching import CALIPER, MOST, matched_controls
+from visleak.stats.draws import CALIPER, MOST, matched_controls
 
 FEW = Sampling(draws=2)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
 from visleak.errors import UsageError
-from visleak.stats.multiple import holm
+from visleak.stats.permutation import holm
 
 probabilities = st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.02, 0.05, 1.0])
 

@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 from visleak.impact.benchmark import RELATIONS, Benchmark, Leak, Scores
 from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, MatchedComparison, Row
 from visleak.records import Bool, Float64, Int64
-from visleak.stats.draws import Draws, matched_draws, part_draws, random_draws
+from visleak.stats.draws import (
+    Draws,
+    Matched,
+    matched_controls,
+    matched_draws,
+    part_draws,
+    random_draws,
+)
 from visleak.stats.estimates import (
     NOTHING,
     Estimate,
@@ -24,9 +31,7 @@ from visleak.stats.estimates import (
     is_dominated,
     score_of,
 )
-from visleak.stats.matching import Matched, matched_controls
-from visleak.stats.multiple import holm
-from visleak.stats.permutation import permutation_test
+from visleak.stats.permutation import holm, permutation_test
 from visleak.stats.resampling import percentiles
 
 #: The row of the controls that have the difficulty of leaked images.

@@ -1,16 +1,23 @@
-"""Random controls: mean scores of parts drawn from all images, or with a given class mix."""
+"""Random, class-matched and difficulty-matched controls.
+
+Images that have copies are often easier than others, also for a model without any memory of them.
+A higher score on leaked images than on matched controls of the same difficulty is not explained by
+that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from scipy.stats import rankdata
 
 from visleak.records import Bool, Float64, Int64
 
 #: Numbers of the streams of random numbers, so that none depends on what else is drawn.
-_RANDOM, _MATCHED, _PART, _MIX = range(4)
+_RANDOM, _MATCHED, _PART, _MIX, _MATCHING = range(5)
 
 
 @dataclass(frozen=True)
@@ -105,3 +112,128 @@ def _common(classes: Int64, own: Int64, every: Int64, size: int | None) -> float
         return float("nan")
     counts = np.bincount(classes[own], minlength=len(every)) * _size(own, size) / len(own)
     return float((counts**2 / np.maximum(every, 1)).sum() / _size(own, size))
+
+
+# -- controls of the same class and difficulty -----------------------------------------------------
+
+
+MOST: Final = 5  # most controls per case; more add little where each pair differs by chance anyway
+
+#: Controls differ in difficulty by at most this share of the images between them. A fifth of a
+#: standard deviation is the usual limit (Austin 2011); of ranks that is 0.058.
+CALIPER: Final = 0.05
+
+LOSS: Final = 0.05  # A further control for all is worth losing this share of the cases
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Leaked images and their matched controls."""
+
+    leaked: Int64  # (m,): positions of leaked images that have controls, ascending
+    controls: Int64  # (m, k): positions of their controls, each in one place only
+    alone: int  # leaked images without
+    # mean share of the images that are easier, in [0, 1]: of all leaked images, of all others, of
+    # the leaked images with controls, of the controls
+    difficulty: tuple[float, float, float, float]
+
+    def sets(self, count: int) -> Int64:
+        """Return the number of each image's matched set, -1 for images without one, (count,)."""
+        found = np.full(count, -1, np.int64)
+        numbers = np.arange(len(self.leaked))
+        found[self.leaked], found[self.controls] = numbers, numbers[:, None]
+        return found
+
+
+def matched_controls(
+    difficulty: Float64, classes: Int64 | None, leaked: Bool, seed: int = 0
+) -> Matched:
+    """Choose controls among the images that do not leak, each at most once.
+
+    In each round every leaked image takes the image of its class that is left and nearest in
+    difficulty, in random order. An image that finds none within :data:`CALIPER` has no control.
+
+    ``difficulty`` (n,): larger is harder; NaN if it is not known. Only the order counts.
+    ``classes`` (n,): number of each image's class; ``None`` if there are none. ``leaked`` (n,):
+    which images leak.
+    """
+    known = ~np.isnan(difficulty)
+    rank = np.full(len(difficulty), np.nan)
+    if known.any():
+        rank[known] = (rankdata(difficulty[known]) - 0.5) / int(known.sum())
+    group = np.zeros(len(rank), np.int64) if classes is None else classes
+    rng = np.random.default_rng([seed, _MATCHING])
+    own = rng.permutation(np.flatnonzero(leaked & known))
+    pools = {
+        int(each): _Pool(rank, rng.permutation(np.flatnonzero(~leaked & known & (group == each))))
+        for each in np.unique(group[own])
+    }
+    found = np.full((len(own), MOST), -1, np.int64)
+    alive = np.ones(len(own), np.bool_)
+    for turn in range(MOST):
+        for row in rng.permutation(np.flatnonzero(alive)):
+            image = int(own[row])
+            found[row, turn] = pools[int(group[image])].take(float(rank[image]))
+        alive &= found[:, turn] >= 0
+    chosen, controls = _enough(own, found)
+    return Matched(
+        chosen,
+        controls,
+        int(leaked.sum()) - len(chosen),
+        (
+            _mean(rank[leaked & known]),
+            _mean(rank[~leaked & known]),
+            _mean(rank[chosen]),
+            _mean(rank[controls.ravel()]),
+        ),
+    )
+
+
+def _enough(own: Int64, found: Int64) -> tuple[Int64, Int64]:
+    """Return the leaked images with controls and these, as many each as hardly any image lacks."""
+    complete = np.cumprod(found >= 0, axis=1).sum(axis=0)
+    if not len(own) or not complete[0]:
+        return np.empty(0, np.int64), np.empty((0, 1), np.int64)
+    count = int(np.flatnonzero(complete >= (1.0 - LOSS) * complete[0]).max()) + 1
+    rows = np.flatnonzero((found[:, :count] >= 0).all(axis=1))
+    rows = rows[np.argsort(own[rows])]
+    return own[rows], found[rows, :count]
+
+
+def _mean(values: Float64) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+class _Pool:
+    """Images of a class that do not leak, by difficulty; each is taken once."""
+
+    def __init__(self, rank: Float64, members: Int64) -> None:
+        self._images = members[np.argsort(rank[members], kind="stable")]
+        self._ranks = rank[self._images]
+        # from each place to the next one to the right that may be free; the last is the end
+        self._right = list(range(len(members) + 1))
+        # the same to the left, from place - 1; the first is the end
+        self._left = list(range(len(members) + 1))
+
+    def take(self, rank: float) -> int:
+        """Return the image nearest in difficulty, -1 where none is near enough."""
+        start = int(np.searchsorted(self._ranks, rank))
+        right, left = _free(self._right, start), _free(self._left, start) - 1
+        near = [place for place in (left, right) if 0 <= place < len(self._images)]
+        if not near:
+            return -1
+        nearest = min(near, key=lambda place: abs(float(self._ranks[place]) - rank))
+        if abs(float(self._ranks[nearest]) - rank) > CALIPER:
+            return -1
+        self._right[nearest], self._left[nearest + 1] = nearest + 1, nearest
+        return int(self._images[nearest])
+
+
+def _free(links: list[int], place: int) -> int:
+    """Follow links from a place to one that links to itself, and shorten them on the way."""
+    end = place
+    while links[end] != end:
+        end = links[end]
+    while links[place] != end:
+        links[place], place = end, links[place]
+    return end

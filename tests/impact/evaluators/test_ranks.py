@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.impact.evaluators.ranks import Sides, best_own, ranks
+from visleak.impact.evaluators.retrieve import Sides, best_own, ranks
 from visleak.vectors import unit_rows
 
 

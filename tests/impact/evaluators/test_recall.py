@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from visleak.impact.evaluators.ranks import AT, DRAWN, DRAWS, Sides, hit_columns, ranks, recalls
+from visleak.impact.evaluators.retrieve import AT, DRAWN, DRAWS, Sides, hit_columns, ranks, recalls
 from visleak.vectors import unit_rows
 
 

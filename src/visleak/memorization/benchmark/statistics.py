@@ -37,7 +37,7 @@ from visleak.memorization.benchmark.records import (
 )
 from visleak.memorization.intervals import GroupInterval, group_interval
 from visleak.memorization.metrics.copying import copying
-from visleak.stats.multiple import holm
+from visleak.stats.permutation import holm
 
 Float64 = npt.NDArray[np.float64]
 
