@@ -386,7 +386,6 @@ def count(
 
 
 def _duplicates(folder: Path, given: Sequence[Verdict]) -> pa.Table:
-    """Return the pairs that are duplicates by automatic grade or by verdicts."""
     pairs = judged_pairs(folder, COLUMNS, given)
     known = pa.array(COUNTED, pa.string())
     return pairs.filter(

@@ -216,7 +216,6 @@ def _left_out(result: Impact) -> Iterator[str]:
 
 
 def _reading(result: Impact) -> Iterator[str]:
-    """Yield how to read the tables."""
     yield "gains are over the whole benchmark, in points where scores are percentages"
     draws = "drawn rows" if is_drawn(result.effects) else "random and class-matched rows"
     count = result.settings.get("draws")
@@ -385,7 +384,6 @@ def _percent(found: Sequence[tuple[Effect, Comparison]]) -> bool:
 
 
 def _comparisons(result: Impact, metric: str, *, brief: bool) -> Table:
-    """Return leaked images against the others; p with Holm's correction."""
     found = _compared(result, metric)
     classes = any(not math.isnan(each.within_classes) for _, each in found)
     columns = [
@@ -443,7 +441,6 @@ def _matched_tables(result: Impact, metric: str, *, brief: bool) -> Table:
 
 
 def _fair_tables(result: Impact, metric: str, *, brief: bool) -> Table:
-    """Return what a fair benchmark would have shown."""
     found = _compared(result, metric)
     percent, lost = _percent(found), any(each.classes_lost for _, each in found) and not brief
     columns = [
@@ -470,7 +467,6 @@ def _fair_tables(result: Impact, metric: str, *, brief: bool) -> Table:
 
 
 def _flip_table(result: Impact, *, brief: bool) -> Table:
-    """Return the models that change places or may, where leaked images do not count."""
     rows = []
     for flip in filter(_may_flip, result.flips):
         effect = result.effect(flip.first, flip.metric)

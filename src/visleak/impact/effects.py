@@ -105,7 +105,6 @@ def effects_of(
 
 
 def _only(benchmark: Benchmark, kept: Bool) -> Benchmark:
-    """Return the benchmark of some of its images."""
     mask = pa.array(kept)
     return replace(
         benchmark,
@@ -248,7 +247,6 @@ class _Table:
         )
 
     def _matched_comparison(self, column: _Column, matched: Matched) -> MatchedComparison:
-        """Compare leaked images with their matched controls."""
         values, share, seed = column.values, column.share, self.sampling.seed
         own, others = values[matched.leaked], values[matched.controls.ravel()]
         sets = matched.sets(len(values))

@@ -191,7 +191,6 @@ def _summary(result: Impact, leak: str) -> str:
 
 
 def _changed_order(result: Impact, leak: str) -> Iterator[str]:
-    """Say whether models change places."""
     metrics = {effect.metric for effect in result.first_effects}
     flipped = [
         flip
@@ -233,7 +232,6 @@ def _gap_lines(gaps: Sequence[Gap]) -> Iterator[str]:
 
 
 def _difference(effect: Effect, each: Comparison | MatchedComparison) -> str:
-    """Return a difference with its unit, interval and probability."""
     value = signed(each.difference.value, percent=effect.percent) or "unknown"
     unit = " points" if effect.percent else ""
     return f"{value}{unit}, {_interval(effect, each.difference)}, {_p(each)}"

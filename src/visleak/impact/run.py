@@ -303,7 +303,6 @@ def _without_gap(
 
 
 def _notes(benchmark: Benchmark, effects: Sequence[Effect], size: int | None) -> Iterator[str]:
-    """Yield what a reader must know of the tables."""
     if size is not None:
         yield from _about_draws(effects, size)
     every = [each for effect in effects for each in effect.comparisons]

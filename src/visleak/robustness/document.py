@@ -295,7 +295,6 @@ def _corners(curve: Curve, floor: float) -> tuple[list[float], list[float]]:
 
 
 def _mark(axes: Axes, curve: Curve, colour: str, floor: float) -> None:
-    """Mark the thresholds on a curve."""
     for each in curve.at:
         at = (max(each.fpr, floor), each.true.share)
         axes.plot(*at, "o", ms=7, mfc="white", mec=colour, mew=1.8, zorder=4, clip_on=False)

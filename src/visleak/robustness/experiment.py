@@ -218,7 +218,6 @@ def tested(
 def _image_table(
     name: str, changed: Changed, queries: Fingerprints, found: Searched, verdicts: Verdicts | None
 ) -> pa.Table:
-    """Return what became of every changed image, one row each."""
     count = len(queries)
     names = np.array([condition.name for condition in changed.conditions], dtype=object)
     columns: dict[str, object] = {
@@ -245,7 +244,6 @@ def _image_table(
 def _direct(
     changed: Changed, queries: Fingerprints, found: Searched, thresholds: dict[str, float]
 ) -> list[Direct]:
-    """Return the figures of each condition."""
     gone, lost = Counter[str](), Counter[str]()
     for problem in queries.problems:
         counts = gone if problem.detail == NOT_APPLICABLE else lost

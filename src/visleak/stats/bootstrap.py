@@ -174,7 +174,6 @@ def _acceleration(influences: list[Float64]) -> float:
 def _interval(
     estimate: float, shifts: Float64, acceleration: float, confidence: float
 ) -> tuple[float, float]:
-    """Return the interval of an estimate."""
     # a resample that says the same up to rounding counts half to either side
     slack = 1e-9 * float(shifts.std())
     below = float((shifts < -slack).mean() + (shifts <= slack).mean()) / 2.0

@@ -114,7 +114,6 @@ def _exact(right: Bool, inside: Bool, group: Int64, mid: bool) -> float:
 def _sampled(
     column: Float64, inside: Bool, group: Int64, mid: bool, resamples: int, seed: int
 ) -> float:
-    """Return the probability from choices that are drawn."""
     order = np.lexsort((column, group))
     column, inside, group = column[order], inside[order], group[order]
     sizes = np.bincount(group)
@@ -201,7 +200,6 @@ def stratified_draws(sizes: Int64, drawn: Int64, draws: int, seed: int = 0) -> I
 def _one_by_one(
     sizes: Int64, drawn: Int64, draws: int, rng: np.random.Generator
 ) -> Iterator[Int64]:
-    """Draw from one stratum after the other."""
     strata = list(zip(np.cumsum(sizes) - sizes, sizes, drawn, strict=True))
     for _ in range(draws):
         chosen = [

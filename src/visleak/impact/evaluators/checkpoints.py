@@ -207,7 +207,6 @@ def _last(module: nn.Module) -> str:
 
 
 def _classes(weights: Weights, architecture: Architecture, name: str, path: Path) -> int:
-    """Return the number of classes that weights are of."""
     head = weights.get(architecture.head)
     if head is None or head.ndim < 1:
         raise VisleakError(

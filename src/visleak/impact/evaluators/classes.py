@@ -211,7 +211,6 @@ def _matched(names: Names, distinct: Sequence[str], rule: str) -> Classes:
 
 
 def _keys(names: Sequence[str]) -> list[str]:
-    """Return names normalised for comparison."""
     keys: list[str] = normalised(pa.array(list(names), pa.string())).to_pylist()
     return keys
 
@@ -379,6 +378,5 @@ def _alone(labels: Sequence[str]) -> Names:
 
 
 def _few(names: Sequence[str]) -> str:
-    """Return the first names, on one line."""
     text = ", ".join(repr(name[:40]) for name in names[:3])
     return f"{text} ..." if len(names) > 3 else text

@@ -164,7 +164,6 @@ def save(
 
 
 def _label_notes(classes: Classes, targets: Int64) -> Iterator[str]:
-    """Yield what a reader of the accuracy must know of the labels."""
     if foreign := int(np.count_nonzero(targets == FOREIGN)):
         yield (
             f"labels of the set that are not a class of the model: {few(classes.foreign)}; their"

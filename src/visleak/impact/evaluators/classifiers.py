@@ -206,7 +206,6 @@ def file_of(request: Request, what: str) -> Path:
 
 
 def _named(made: object, output: str, name: str) -> Tensor:
-    """Return one of the outputs of a network that makes several."""
     if isinstance(made, dict) and output in made:
         return made[output]
     there = f"its outputs are {', '.join(made)}" if isinstance(made, dict) else "it has no names"
@@ -214,7 +213,6 @@ def _named(made: object, output: str, name: str) -> Tensor:
 
 
 def _described(made: object) -> str:
-    """Return a description of what a network returned."""
     shape = getattr(made, "shape", None)
     return f"a {type(made).__name__}" if shape is None else f"an array {tuple(shape)}"
 

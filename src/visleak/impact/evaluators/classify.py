@@ -130,7 +130,6 @@ def _about(network: Classifier, meaning: Classes, restrict: bool) -> dict[str, o
 
 
 def _refuse(images: ImageSet, target: Path, *, restrict: bool, scores: bool) -> None:
-    """Refuse invalid arguments before a model is loaded."""
     if scores and target.suffix.lower() == ".csv":
         raise UsageError(f"the scores of all classes need a .parquet; got {str(target)!r}")
     refuse_embeddings(images)

@@ -436,7 +436,6 @@ def _read(archive: zipfile.ZipFile, name: str) -> npt.NDArray[np.generic]:
 
 
 def _native(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Return an array in this machine's byte order."""
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

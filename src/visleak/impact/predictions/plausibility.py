@@ -127,7 +127,6 @@ def _parted(text: str) -> tuple[str, int, str] | None:
 
 
 def _about_guesses(evidence: Evidence, shifts: Sequence[tuple[str, Int64]]) -> Iterator[str]:
-    """Yield doubts from comparing predictions with labels."""
     guesses, labels = evidence.guesses, evidence.labels
     known = (labels >= 0) & (guesses > -2)
     if int(known.sum()) < FEWEST:
@@ -152,7 +151,6 @@ def _about_guesses(evidence: Evidence, shifts: Sequence[tuple[str, Int64]]) -> I
 
 
 def _about_labels(own: Labels, shifts: Sequence[tuple[str, Int64]]) -> Iterator[str]:
-    """Yield doubts from comparing labels of the file with those of the audit."""
     known = (own.mine >= 0) & (own.theirs >= 0)
     if int(known.sum()) < FEWEST:
         return

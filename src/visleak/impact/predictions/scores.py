@@ -210,7 +210,6 @@ class _Gathered:
         self.evidence = Evidence(correct.guesses, truth.codes(truth.labels), names)
 
     def _add_columns(self) -> None:
-        """Add ``correct`` and all columns of numbers."""
         for name, column in self.file.columns.items():
             if name in OTHERS:
                 continue
@@ -247,7 +246,6 @@ class _Gathered:
         return shares
 
     def _add_classes(self) -> None:
-        """Add what follows from comparing predictions with labels."""
         file, rows = self.file, self.found.rows
         there = [name for name in ("prediction",) if name in file.columns] + list(file.lists)
         if not there:
@@ -366,7 +364,6 @@ class _Gathered:
 
 
 def _first_not_binary(values: Float64) -> int | None:
-    """Return the first row that is neither 0 nor 1 nor empty."""
     wrong = ~np.isnan(values) & (values != 0) & (values != 1)
     return int(wrong.argmax()) if wrong.any() else None
 
@@ -433,12 +430,10 @@ def _remedy(truth: Truth) -> str:
 
 
 def _are_numbers(texts: pa.StringArray) -> bool:
-    """Whether all texts are whole numbers."""
     whole = pc.match_substring_regex(texts.drop_null(), r"^-?[0-9]+(\.0+)?$")
     return bool(pc.all(whole, min_count=0).as_py())
 
 
 def _example(texts: pa.StringArray) -> str:
-    """Return the first text that is there, quoted."""
     known = texts.drop_null()
     return quoted(known[0]) if len(known) else "none"
