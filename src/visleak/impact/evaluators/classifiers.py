@@ -51,7 +51,7 @@ WRITTEN: Final = "hf:FOLDER, timm:NAME, onnx:FILE, torchscript:FILE or checkpoin
 
 @dataclass
 class Classifier:
-    """A network with an output per class; :class:`visleak.impact.evaluators.feeding.Network`."""
+    """A network with an output per class, which takes prepared images in batches."""
 
     network: NetworkEncoder | OnnxEncoder
     prepared: Mapping[str, object]  # everything its input depends on, as plain values

@@ -6,13 +6,10 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, cast
 
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
@@ -27,32 +24,16 @@ from visleak.records import (
     Float32,
     ImageSet,
     Int64,
-    Preparation,
     Problem,
 )
+
+if TYPE_CHECKING:
+    from visleak.impact.evaluators.classifiers import Classifier
 
 PathText = str | os.PathLike[str]
 
 #: Outputs of wider networks are not cached: 50,000 images of 4,096 numbers are 0.8 GB.
 WIDEST_KEPT: Final = 4096
-
-
-class Network(Protocol):
-    """A network that takes prepared images in batches; the parts of an encoder that are needed."""
-
-    name: str  # for people
-    digest: str  # of the weights and the preparation
-    enough: int  # short side in pixels at which an image may be decoded in part; 0 decodes all
-    width: int  # numbers per image
-    prepared: Mapping[str, object]  # everything its input depends on, as plain values
-    batch: int  # images per call
-    preparation: Preparation  # makes the network's input from an image; runs in the workers
-    precision: str
-    device: str
-
-    def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
-        """Return the outputs (n, width); a row that is not finite is an unreadable image."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +60,18 @@ def context(
         yield place
 
 
-def feed(
-    images: ImageSet, network: Network, place: RunContext, rows: Int64 | None = None
-) -> Iterator[Part]:
+def feed(images: ImageSet, network: Classifier, place: RunContext) -> Iterator[Part]:
     """Yield the outputs of a network for the images of a set, in the set's order.
 
     Memory is a few tasks per worker and one batch, whatever the size of the set. Neither the number
     of workers nor other images of the set change an output.
-
-    ``rows``: positions to take, ascending; default all.
     """
     refuse_embeddings(images)
-    positions = range(len(images)) if rows is None else rows
     done = 0
     encoder = _as_encoder(network)
     cache = place.cache if network.width <= WIDEST_KEPT else None
     reach = place.cache_handle() if cache is not None else None
-    for chunk in batched(images.opener, positions, encoder, place, reach):
+    for chunk in batched(images.opener, range(len(images)), encoder, place, reach):
         if cache is not None and chunk.fresh.any():
             cache.put(maker(encoder), entries(chunk))
         unreadable = tuple(
@@ -109,12 +85,12 @@ def feed(
             for position, why in chunk.unreadable
         )
         done += len(chunk.rows) + len(unreadable)
-        place.progress(f"reading {images.name}", done, len(positions))
+        place.progress(f"reading {images.name}", done, len(images))
         if len(chunk.rows) or unreadable:
             yield Part(chunk.rows, chunk.matrix, unreadable)
 
 
-def _as_encoder(network: Network) -> BatchEncoder:
+def _as_encoder(network: Classifier) -> BatchEncoder:
     """Return a network with the digest of its outputs in the cache.
 
     The digest of its weights is not enough: an encoder of the same file stores unit vectors under
@@ -124,7 +100,7 @@ def _as_encoder(network: Network) -> BatchEncoder:
     prepared = json.dumps(dict(network.prepared), sort_keys=True, default=str)
     about = hashlib.blake2b(prepared.encode(), digest_size=8).hexdigest()
     made.digest = f"outputs {network.digest} {about}"
-    # only the attributes of Network are used of an encoder
+    # batches use none of the attributes of an encoder that a classifier lacks
     return cast(BatchEncoder, made)
 
 
