@@ -309,7 +309,7 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
         outcome.sides[images.name].fingerprints,
     )
     query, condition = changed.parts(left.rows)
-    own, twin, wrong = _told_apart(pairs, right.rows, query, condition, changed, twins)
+    own, twin, wrong = _truth_of(pairs, right.rows, query, condition, changed, twins)
     first = _first(pairs, grades, outcome.sides[images.name].order)
     hit, proposed = (np.zeros(len(left), np.bool_) for _ in range(2))
     hit[pairs.query[first]] = twin[first]
@@ -347,7 +347,7 @@ def judge(images: ImageSet, changed: Changed, twins: Twins, place: RunContext) -
     return Verdicts(tuple(judged), wrong_pairs, hit, own_grade, probability)
 
 
-def _told_apart(
+def _truth_of(
     pairs: Pairs, rows: Int64, query: Int64, condition: Int64, changed: Changed, twins: Twins
 ) -> tuple[Bool, Bool, Bool]:
     """Return which pairs are with the original, with it or a twin of it, and which are wrong.
