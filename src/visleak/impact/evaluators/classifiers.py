@@ -82,16 +82,9 @@ class Classifier:
 
 
 def load_classifier(text: str, **options: object) -> Classifier:
-    """Return the classifier of a text, ``NAME:ARGUMENT[?OPTION=VALUE&...]``.
+    """Return the classifier of a text, ``NAME:ARGUMENT[?OPTION=VALUE&...]``, see :data:`WRITTEN`.
 
-    Args:
-        text: see :data:`WRITTEN`.
-        options: more options, by name; they come before those in the text.
-
-    Raises:
-        UsageError: there is no such kind of model, or an option cannot be used.
-        MissingExtra: it needs a package that is not installed.
-        VisleakError: it could not be loaded, or is not a classifier.
+    Options given by name come before those in the text.
     """
     request = parse(text, "model")
     merged = {**request.options, **{name: str(value) for name, value in options.items()}}

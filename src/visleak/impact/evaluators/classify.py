@@ -45,29 +45,10 @@ def classify(
 ) -> Classification:
     """Run a classifier on a set and write its predictions.
 
-    Args:
-        images: the set.
-        model: a classifier or its text, see
-            :func:`visleak.impact.evaluators.classifiers.load_classifier`.
-        out: ``.parquet`` with ``id``, ``label``, ``prediction``, ``predictions`` (up to five,
-            likeliest first) and ``confidence``; or ``.csv``, with ``top-5`` (0 or 1) instead of
-            the list. An image that cannot be read has no row.
-        classes: a file with the names of the outputs, see
-            :func:`visleak.impact.evaluators.classes.read_names`.
-        restrict: predict classes of the set only.
-        scores: also write the score of every class that may be predicted (Parquet).
-        running: options for a model given as text: ``device``, ``precision``, ``batch``.
-        workers: processes that decode and prepare; by default one per core.
-        cache: folder for the model's outputs between runs; ``None`` for none. A model that is an
-            object must then have a digest of its weights.
-        progress: reports each step.
-        force: replace an existing file.
-
-    Raises:
-        UsageError: an argument cannot be used.
-        MissingExtra: the model needs a package that is not installed.
-        VisleakError: the model could not be loaded or fails, the meaning of its outputs is not
-            known, or no image can be read.
+    A Parquet file has ``id``, ``label``, ``prediction``, ``predictions`` (up to five, likeliest
+    first) and ``confidence``, with ``scores`` also those of every class that may be predicted; a
+    CSV has ``top-5`` (0 or 1) instead of the list. An image that cannot be read has no row. A model
+    that is an object must have a digest of its weights if there is a cache.
     """
     target = check_target(out, force=force)
     _refuse(images, target, restrict=restrict, scores=scores)

@@ -87,25 +87,9 @@ def retrieve(
 ) -> Retrieved:
     """Rank all captions for each image of a set and write the rank of its own.
 
-    Args:
-        images: the set.
-        model: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder is named.
-        out: ``.parquet`` or ``.csv`` with ``id``, ``rank`` (from 1), ``r@1``, ``r@5``, ``r@10``.
-        options: more options of the model, by name; they come before those in its text.
-        captions: a file with captions, see
-            :func:`visleak.impact.evaluators.captions.read_captions`; by default the set's own. All
-            of them are the collection, also those of images that the set does not have.
-        caption: which of several captions of an image: ``first``, ``all`` or a number from 1.
-        workers: processes that decode and prepare; by default one per core.
-        cache: folder for image vectors; ``None`` for none.
-        progress: reports each step.
-        seed: of the draws of queries.
-        force: replace an existing file.
-
-    Raises:
-        UsageError: an argument cannot be used, or there are no captions.
-        MissingExtra: the model needs a package that is not installed.
-        VisleakError: the model could not be loaded, a file cannot be used, or no image can be read.
+    The file has ``id``, ``rank`` (from 1), ``r@1``, ``r@5``, ``r@10``. Captions are those of a
+    file, see :mod:`visleak.impact.evaluators.captions`, or the set's own. All of them are the
+    collection, also those of images that the set does not have.
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)
@@ -156,16 +140,9 @@ def retrieve_stored(
     seed: int = 0,
     force: bool = False,
 ) -> Retrieved:
-    """Do the same with existing vectors; no network is run.
+    """Do the same with existing vectors, each with the id of its image; no network is run.
 
-    Args:
-        images: ``emb:FOLDER``, or a ``.npy``, ``.npz`` or ``.parquet`` file, a vector per image.
-        texts: the same, a vector per caption, each with the id of the image it is of.
-        out, progress, seed, force: as of :func:`retrieve`.
-
-    Raises:
-        UsageError: an argument cannot be used.
-        VisleakError: a file is damaged, or the two do not fit together.
+    Images and texts are ``emb:FOLDER``, or a ``.npy``, ``.npz`` or ``.parquet`` file.
     """
     target = check_target(out, force=force)
     vectors, captions = read_image_vectors(images), read_caption_vectors(texts)

@@ -149,24 +149,8 @@ def zeroshot(
 ) -> Classification:
     """Classify the images of a set with CLIP and class names, and write the predictions.
 
-    Args:
-        images: the set.
-        model: ``clip[:ARGUMENT][?OPTION=VALUE&...]``, as the encoder is named.
-        out: ``.parquet`` with ``id``, ``label``, ``prediction``, ``predictions`` (up to five, best
-            first) and ``confidence``; or ``.csv``, with ``top-5`` (0 or 1) instead of the list.
-        options: more options of the model, by name; they come before those in its text.
-        classes: a file with names, see :func:`visleak.impact.evaluators.classes.class_names`;
-            by default the set's labels.
-        templates: ``simple``, ``openai`` or a text file with one per line.
-        workers: processes that decode and prepare; by default one per core.
-        cache: folder for image vectors; ``None`` for none.
-        progress: reports each step.
-        force: replace an existing file.
-
-    Raises:
-        UsageError: an argument cannot be used.
-        MissingExtra: the model needs a package that is not installed.
-        VisleakError: the model could not be loaded, a file cannot be used, or no image can be read.
+    Names are those of a file, see :mod:`visleak.impact.evaluators.classes`, or the set's labels;
+    the file of predictions is that of :mod:`visleak.impact.evaluators.classify`.
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)
