@@ -45,15 +45,6 @@ def test_all_choices_are_equally_likely(sizes, taken):
     assert chisquare(counts).pvalue > 1e-3 if len(possible) > 1 else counts.tolist() == [20_000]
 
 
-@pytest.mark.usefixtures("way")
-def test_draws_of_a_block_do_not_depend_on_each_other():
-    """Draws share a table of who has which row: the overlap of neighbours must be chance."""
-    found = np.sort(drawn([30], [10], 6000), axis=1)
-    overlap = [len(np.intersect1d(*pair)) for pair in itertools.pairwise(found[:3000])]
-    # hypergeometric with mean 10 * 10 / 30
-    assert np.mean(overlap) == pytest.approx(100 / 30, abs=4 * math.sqrt(1.53 / 3000))
-
-
 @pytest.mark.parametrize(("sizes", "taken"), [([2000, 30], [900, 4]), ([3] * 500, [1] * 500)])
 def test_the_seed_decides_and_nothing_comes_twice(sizes, taken):
     once, again = (drawn(sizes, taken, 300, seed=4) for _ in range(2))

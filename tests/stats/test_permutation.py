@@ -14,7 +14,6 @@ from scipy.stats import fisher_exact, hypergeom
 from scipy.stats import permutation_test as scipy_permutation_test
 
 from visleak.errors import UsageError
-from visleak.stats import permutation
 from visleak.stats.permutation import permutation_test
 
 
@@ -115,17 +114,6 @@ def test_real_scores_agree_with_scipy():
     assert found == pytest.approx(expected, abs=4 * math.sqrt(2 * expected / 9999))
 
 
-@pytest.mark.parametrize("mid", [False, True])
-def test_draws_agree_with_the_exact_way(mid):
-    rng = np.random.default_rng(1)
-    values, strata = (rng.random(400) < 0.8).astype(float), rng.integers(0, 20, 400)
-    chosen = rng.random(400) < 0.2
-    for group in (np.zeros(400, np.int64), strata):
-        exact = permutation_test(values, chosen, group, mid=mid)
-        drawn = permutation._sampled(values, chosen, group, mid, 9999, 0)
-        assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 9999))
-
-
 def test_strata_without_a_choice_do_not_count():
     values, chosen = of_counts(9, 10, 20, 40)
     strata = [0] * 50
@@ -136,22 +124,6 @@ def test_strata_without_a_choice_do_not_count():
         [*strata, 1, 1, 2, 2, 2],
     )
     assert more == alone
-
-
-@pytest.mark.parametrize("metric", ["right or wrong", "a score"])
-def test_what_does_not_matter(metric):
-    """The order of rows, names of strata, the unit of a score, and which way it counts."""
-    rng = np.random.default_rng(2)
-    values = rng.random(200) if metric == "a score" else (rng.random(200) < 0.7).astype(float)
-    chosen, strata = rng.random(200) < 0.3, rng.integers(0, 5, 200)
-    expected = permutation_test(values, chosen, strata, resamples=999)
-    order = rng.permutation(200)
-    names = np.array(list("edcba"))[strata]
-    assert permutation_test(values[order], chosen[order], strata[order], resamples=999) == expected
-    assert permutation_test(values * 64.0 - 3, chosen, strata, resamples=999) == expected
-    other = permutation_test(-values, chosen, names, resamples=999)
-    # other strata first are other draws
-    assert other == pytest.approx(expected, abs=0.05 if metric == "a score" else 1e-12)
 
 
 def test_nothing_is_impossible():

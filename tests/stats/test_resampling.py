@@ -22,14 +22,6 @@ def test_the_seed_decides():
     assert ends[0] != ends[2]
 
 
-def test_the_width_is_that_of_theory():
-    """The mean of n normal values has a standard error of 1 / sqrt(n)."""
-    value = np.random.default_rng(1).normal(size=900)
-    low, high = cluster_bootstrap(lambda rows: value[rows].mean(), np.arange(900))
-    assert high - low == pytest.approx(2 * 1.96 / 30, rel=0.1)
-    assert low < value.mean() < high
-
-
 def test_copies_of_a_row_do_not_make_it_surer():
     """Nine rows of one image say as much as one: clusters widen the interval threefold."""
     once = np.random.default_rng(2).normal(size=100)

@@ -20,16 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.stats import rankdata
 
-from visleak.auditing import Audit, open_cache, workers_for
+from visleak.auditing import Audit
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
 from visleak.impact.benchmark import Benchmark
+from visleak.impact.evaluators.feeding import context
 from visleak.impact.predictions.columns import listed, numbers_of, quoted
 from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import match
 from visleak.impact.predictions.scores import OTHERS
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import Progress
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
@@ -165,10 +166,7 @@ def probed(folder: Path, benchmark: Benchmark, seed: int, progress: Progress) ->
         )
     known = pc.fill_null(benchmark.labels.dictionary_encode().indices, -1).to_numpy()
     groups = _groups(folder, benchmark)
-    with (
-        open_cache("default") as store,
-        RunContext.at(None, workers_for(len(images), None), store, progress) as place,
-    ):
+    with context(images, None, "default", progress) as place:
         prints = fingerprint(images, load_encoder("builtin"), place)
         rows = _rows(folder, benchmark, prints)
         return probe(
