@@ -25,20 +25,18 @@ KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
 def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tuple[Path, ...]:
-    """Write ``counts.json``, ``types.csv``, ``classes.csv``, drawings and example pairs.
+    """Write ``counts.json``, ``types.csv``, ``classes.csv``, figures and example pairs.
+
+    Files of these names are replaced, and examples of an earlier run go.
 
     Args:
         counts: of an audit.
-        folder: to write to; files of these names are replaced, and examples of an earlier run go.
+        folder: to write to.
         read: called once per set with sorted ids; without it, or where an image cannot be read,
             an example is not drawn.
 
     Returns:
         The files written.
-
-    Raises:
-        UsageError: the folder is a file.
-        VisleakError: it cannot be written.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"the output {folder} is a file; choose a folder")

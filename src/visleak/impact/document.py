@@ -69,12 +69,9 @@ _GAPS: Final = (
 
 
 def write(result: Impact, folder: str | os.PathLike[str]) -> Path:
-    """Write an impact into a folder; ``impact.json`` comes last.
+    """Write an impact into a folder, ``impact.json`` last, and return the folder.
 
     Files of an earlier result that this one does not have are removed.
-
-    Returns:
-        The folder.
     """
     run = RunFolder(folder, KIND)
     run.finish(run.document("; ".join(headlines(result)), result), files(result))
