@@ -11,7 +11,7 @@ from vectors import ALL, GRID, GRID_WIDTH, assert_same, brute_force, grid_view, 
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.search import exact
 from visleak.search.exact import ExactSearch
-from visleak.search.hits import Rows, Sides, Wanted
+from visleak.search.hits import Sides, Wanted
 
 SOME = Wanted(0.6, best=5, cap=10)
 
@@ -117,17 +117,6 @@ def test_the_built_in_views(views):
     assert set(got.view[got.similarity > 0.85]) <= set(views)
 
 
-def test_rows_of_a_larger_matrix():
-    query, reference = planted(2)
-    rng = np.random.default_rng(3)
-    index = [np.sort(rng.choice(len(m), 20, replace=False)) for m in (query, reference)]
-    plain = sides_of(query[index[0]], reference[index[1]], views=ALL, make=grid_view)
-    rows = sides_of(
-        Rows(query, index[0]), Rows(reference, index[1]), views=ALL, make=grid_view
-    )  # fmt: skip
-    assert_same(ExactSearch(6, 7).find(rows, SOME), ExactSearch().find(plain, SOME))
-
-
 @pytest.mark.parametrize("wanted", [Wanted(None, best=20), Wanted(0.9, best=0, cap=7), SOME])
 @pytest.mark.parametrize("make", [None, grid_view])
 def test_a_flood_of_identical_references(monkeypatch, wanted, make):
@@ -146,74 +135,12 @@ def test_a_flood_of_identical_references(monkeypatch, wanted, make):
         np.testing.assert_array_equal(got.reference[got.query == i], lowest)
 
 
-def test_a_set_of_identical_pictures_with_itself():
-    """Nobody is a copy of oneself, everybody of everybody else."""
-    rows = np.repeat(units(np.random.default_rng(5), 1, GRID_WIDTH), 50, 0)
-    sides = sides_of(rows, rows, same=True, views=ALL, make=grid_view)
-    wanted = Wanted(0.9, best=3, cap=1000)
-    got = ExactSearch(8, 13).find(sides, wanted)
-    assert (got.query != got.reference).all()
-    assert (got.total == 49).all()
-    assert_same(got, brute_force(sides, wanted))
-
-
-@pytest.mark.parametrize("threshold", [0.75, 0.85, 0.5, 1.0])
-@pytest.mark.parametrize("make", [None, grid_view])
-def test_a_similarity_exactly_at_the_threshold_counts(threshold, make):
-    cosine = np.array([threshold, np.nextafter(np.float32(threshold), np.float32(0))], np.float32)
-    reference = np.zeros((2, GRID_WIDTH), np.float32)
-    reference[:, 2 * (GRID * GRID // 2)] = cosine  # the middle of the grid, which no view moves
-    reference[:, 0] = np.sqrt(1 - cosine.astype(float) ** 2)
-    query = np.zeros((1, GRID_WIDTH), np.float32)
-    query[0, 2 * (GRID * GRID // 2)] = 1
-    views = (0,) if make is None else ALL
-    sides = sides_of(query, np.repeat(reference, 30, 0), views=views, make=make)
-    wanted = Wanted(threshold, best=0)
-    got = ExactSearch(1, 7).find(sides, wanted)
-    assert got.reference.tolist() == sorted(range(30), key=lambda j: sides.order[j])
-    assert got.total.tolist() == [30]
-    assert_same(got, brute_force(sides, wanted))
-
-
 def test_views_that_agree_give_the_lowest():
     row = np.zeros((1, GRID_WIDTH), np.float32)
     row[0, 2 * (GRID * GRID // 2)] = 1
     sides = sides_of(row, row, views=ALL, make=grid_view)
     got = ExactSearch().find(sides, Wanted(0.5, best=1))
     assert (got.similarity.tolist(), got.view.tolist()) == ([1.0], [0])
-
-
-def test_a_zero_vector_is_alike_to_nothing():
-    zero = np.zeros((3, GRID_WIDTH), np.float32)
-    reference = np.concatenate([zero, units(np.random.default_rng(6), 30, GRID_WIDTH)])
-    sides = sides_of(zero, reference, views=ALL, make=grid_view)
-    wanted = Wanted(0.5, best=4)
-    got = ExactSearch(2, 5).find(sides, wanted)
-    assert not got.total.any()
-    assert_same(got, brute_force(sides, wanted))
-
-
-def test_the_penalty_decides_the_best_but_not_the_threshold():
-    query = np.eye(1, 4, dtype=np.float32)
-    reference = np.array([[0.95, 0.3122499, 0, 0], [0.9, 0, 0.43588989, 0]], np.float32)
-    penalty = np.array([0.2, 0.0], np.float32)
-    sides = Sides(query, reference, penalty, np.arange(2))
-    search = ExactSearch()
-    assert search.find(sides, Wanted(None, best=1)).reference.tolist() == [1]
-    assert search.find(sides, Wanted(0.94, best=1)).reference.tolist() == [0, 1]
-    assert search.find(sides, Wanted(0.94, best=1)).total.tolist() == [1]
-
-
-@pytest.mark.parametrize(("queries", "references"), [(0, 0), (0, 5), (5, 0), (1, 1)])
-@pytest.mark.parametrize("same", [False, True])
-def test_small_and_empty_sides(queries, references, same):
-    rng = np.random.default_rng(7)
-    reference = units(rng, references, GRID_WIDTH)
-    query = reference if same else units(rng, queries, GRID_WIDTH)
-    sides = sides_of(query, reference, same=same, views=ALL, make=grid_view)
-    got = ExactSearch().find(sides, SOME)
-    assert len(got.total) == len(query)
-    assert_same(got, brute_force(sides, SOME))
 
 
 def test_progress_is_told_in_references():

@@ -101,7 +101,7 @@ def transformers_for(what: str) -> ModuleType:
 def find_model(request: Request, default: str = "", layout: Layout = TRANSFORMERS) -> Found:
     """Return the folder of the model that a request names, or the local copy of one on the hub.
 
-    A folder is used as it is. Any other name is searched in the Hugging Face cache, and only then
+    A folder is used as it is. Other names are searched in the Hugging Face cache, and only then
     on the hub.
     """
     name = request.argument or default

@@ -150,7 +150,7 @@ def messages_kept() -> Iterator[list[str]]:
 
 #: What libtiff may call as long as the process lives. Two threads may each set a handler; then one
 #: passes on to the other.
-_ALIVE: Final[list[Any]] = []
+_ALIVE: Final[list[object]] = []
 
 
 @cache
