@@ -31,11 +31,10 @@ from threadpoolctl import threadpool_limits
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline.candidates import side
-from visleak.pipeline.context import RunContext
+from visleak.pipeline.context import Processes, RunContext, use_one_thread
 from visleak.pipeline.embeddings import NoImages
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.processes import Processes, use_one_thread
 from visleak.pipeline.ray_engine import RayEngine
 from visleak.pipeline.streaming import streamed
 from visleak.records import Fingerprints, ImageSet

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visleak.pipeline.context import RunContext
-from visleak.pipeline.processes import CacheFolder
+from visleak.pipeline.context import CacheFolder, RunContext
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,14 @@ from PIL import Image, ImageOps
 
 import visleak
 from visleak.encoders import builtin
-from visleak.pipeline import candidates, chunks, fingerprints, local_features, pixels, verification
+from visleak.pipeline import (
+    candidates,
+    encoded_set,
+    fingerprints,
+    local_features,
+    pixels,
+    verification,
+)
 from visleak.search import exact
 from visleak.storage import IMAGES, PAIRS
 from visleak.verification import screen
@@ -32,7 +39,7 @@ SIZES = (
     (builtin, "BATCH"),
     (candidates, "CHUNK"),
     (exact, "PENDING_LIMIT"),
-    (chunks, "BYTES_WAITING"),
+    (encoded_set, "BYTES_WAITING"),
     (fingerprints, "CHUNK"),
     (fingerprints, "PIXELS_WAITING"),
     (local_features, "CHUNK"),

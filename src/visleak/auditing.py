@@ -28,12 +28,11 @@ from visleak.formats.sources import resolved
 from visleak.gallery import shrink
 from visleak.images import content_digest, decode
 from visleak.pipeline import folder as folders
-from visleak.pipeline.context import Engine, Progress
+from visleak.pipeline.comparison import Thresholds, read_thresholds, thresholds_of
+from visleak.pipeline.context import Engine, Processes, Progress
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.embeddings import encoder_for
-from visleak.pipeline.processes import Processes
 from visleak.pipeline.summary import summarise
-from visleak.pipeline.thresholds import Thresholds, read_thresholds, thresholds_of
 from visleak.records import (
     DEGREES,
     GRADES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visleak.grading.words import reason
+from visleak.grading.verdict import reason
 from visleak.records import GRADES, Grade
 
 CHECK = {"close_side": 600.0, "altered_places": 0.0, "places": 0.0, "opposed": 0.0, "colour": 1.0}

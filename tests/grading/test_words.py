@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.grading import words
+from visleak.grading import verdict
 from visleak.verification.align import view_matrix
 
 STILL = {"gain": 1.0, "offset": 0.0, "tint": 0.0, "within": 0.9, "patch": 30.0, "gradient": 0.2}
@@ -43,7 +43,7 @@ def turn(degrees):
 )
 def test_geometry(matrix, expected):
     """From the relation of query to reference."""
-    assert words.geometry(matrix) == expected
+    assert verdict.geometry(matrix) == expected
 
 
 def test_turns_of_oblong_pictures_do_not_stretch():
@@ -51,10 +51,10 @@ def test_turns_of_oblong_pictures_do_not_stretch():
     ratio = 4 / 3
     shape = np.diag([ratio, 1.0])
     turned = about_centre(np.linalg.inv(shape) @ turn(-45) @ shape)
-    assert words.geometry(turned, (ratio, ratio)) == ["turned 45° anticlockwise"]
-    assert words.geometry(view_matrix(1), (ratio, 1 / ratio)) == ["turned 90° clockwise"]
-    assert words.geometry(np.eye(3), (ratio, ratio)) == []
-    assert words.geometry(np.eye(3), (1.0, ratio)) == ["stretched 1.33 to 1"]
+    assert verdict.geometry(turned, (ratio, ratio)) == ["turned 45° anticlockwise"]
+    assert verdict.geometry(view_matrix(1), (ratio, 1 / ratio)) == ["turned 90° clockwise"]
+    assert verdict.geometry(np.eye(3), (ratio, ratio)) == []
+    assert verdict.geometry(np.eye(3), (1.0, ratio)) == ["stretched 1.33 to 1"]
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_turns_of_oblong_pictures_do_not_stretch():
 )
 def test_colours(change, expected):
     """From the fitted light."""
-    assert words.colours({**STILL, **change}, inverted=False) == expected
+    assert verdict.colours({**STILL, **change}, inverted=False) == expected
 
 
 def test_an_inverted_picture_is_called_so():
     """Its brightness is not compared: it is another one anyway."""
-    assert words.colours({**STILL, "offset": 50.0}, inverted=True) == ["inverted"]
+    assert verdict.colours({**STILL, "offset": 50.0}, inverted=True) == ["inverted"]
 
 
 def test_a_reason_is_one_line_for_a_person():
     """As the design gives it."""
     matrix = view_matrix(4) @ about_centre(np.eye(2) / 0.9)
-    changes = words.transform(matrix, {**STILL, "offset": 20.0}, False)
-    assert words.reason(1, changes, {**STILL, "within": 0.96}) == (
+    changes = verdict.transform(matrix, {**STILL, "offset": 20.0}, False)
+    assert verdict.reason(1, changes, {**STILL, "within": 0.96}) == (
         "same shot, mirrored, cropped to 81 %, brighter; 96 % of the overlap agrees"
     )

@@ -15,8 +15,8 @@ from visleak.cache import Cache
 from visleak.errors import MissingExtra, VisleakError
 from visleak.images import decode
 from visleak.pipeline import batches
-from visleak.pipeline.chunks import maker
 from visleak.pipeline.context import RunContext
+from visleak.pipeline.encoded_set import maker
 from visleak.pipeline.fingerprints import fingerprint
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 import visleak
 from visleak.documents import from_plain
-from visleak.pipeline import chance
+from visleak.pipeline import rates
 from visleak.settings import Settings
 from visleak.storage import AuditSummary
 
@@ -60,7 +60,7 @@ def forms() -> list[np.ndarray]:
 
 def test_a_set_of_one_template_is_reported(forms: list[np.ndarray]) -> None:
     content = summary(forms, verify=False, local=False)
-    (line,) = chance.notes(from_plain(AuditSummary, content).comparisons)
+    (line,) = rates.chance_notes(from_plain(AuditSummary, content).comparisons)
     assert "visleak calibrate" in line
     found = content["comparisons"][0]["chance"]
     assert found["sampled"] == 24 * 23
@@ -78,7 +78,7 @@ def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
     assert content["totals"][0]["rates"]["hard"]["count"] == 12
-    assert list(chance.notes(from_plain(AuditSummary, content).comparisons)) == []
+    assert list(rates.chance_notes(from_plain(AuditSummary, content).comparisons)) == []
     assert not any("calibrate" in words for words in content["skipped"])
 
 
@@ -108,8 +108,8 @@ def test_neither_order_nor_workers_change_it(forms: list[np.ndarray], tmp_path: 
         names = [f"{number:02d}.png" for number in range(24)][::step]
         table.write_text("path\n" + "".join(f"{name}\n" for name in names))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(chance, "QUERIES", 5)
-            patch.setattr(chance, "REFERENCES", 9)
+            patch.setattr(rates, "QUERIES", 5)
+            patch.setattr(rates, "REFERENCES", 9)
             made = visleak.audit(
                 str(table),
                 settings=Settings(local=False, verify=False),

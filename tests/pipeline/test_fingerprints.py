@@ -16,7 +16,7 @@ from visleak.cache import Cache
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.formats import open_images
 from visleak.images import content_digest
-from visleak.pipeline import chunks
+from visleak.pipeline import encoded_set
 from visleak.pipeline import fingerprints as step
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
@@ -140,7 +140,7 @@ def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, 
     expected = run(images, tmp_path)
     monkeypatch.setattr(step, "CHUNK", chunk)
     if limit:
-        monkeypatch.setattr(chunks if limit == "BYTES_WAITING" else step, limit, 1)
+        monkeypatch.setattr(encoded_set if limit == "BYTES_WAITING" else step, limit, 1)
     assert_same(run(images, tmp_path), expected)
 
 

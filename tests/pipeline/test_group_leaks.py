@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import visleak
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.comparison import Comparison, Thresholds
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import (
     GroupLeak,
@@ -20,7 +20,6 @@ from visleak.pipeline.recordings import (
     group_sentence,
     union_of_groups,
 )
-from visleak.pipeline.thresholds import Thresholds
 from visleak.records import Fingerprints, Pairs
 from visleak.stats import Rate
 

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.pipeline.ray_cluster import joined
+from visleak.pipeline.ray_engine import joined
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import visleak
 from visleak.documents import as_plain
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.comparison import Comparison, Thresholds
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import (
     RecordingLeak,
@@ -26,7 +26,6 @@ from visleak.pipeline.recordings import (
     union_of_recordings,
     unknown_times,
 )
-from visleak.pipeline.thresholds import Thresholds
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
 from visleak.stats import Rate

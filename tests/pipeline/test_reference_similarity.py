@@ -13,7 +13,7 @@ from visleak import Settings
 from visleak.auditing import audit
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
-from visleak.pipeline import candidates, reference_similarity
+from visleak.pipeline import candidates
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
@@ -86,17 +86,12 @@ def test_similarities_are_those_of_the_built_in_fingerprint(sets, tmp_path, monk
         }
         pairs = Pairs("test", "train", query, reference, blank, blank,
                       np.zeros(5, np.int8), np.zeros(14, np.int64))  # fmt: skip
-        (made,) = reference_similarity.reference_similarities(
-            [pairs], material, encoder, "all", place
-        )
+        (made,) = candidates.reference_similarities([pairs], material, encoder, "all", place)
         whole = [np.array(fingerprint(images, builtin, place).matrix) for images in sets]
         assert (
-            reference_similarity.reference_similarities([pairs], material, builtin, "all", place)[0]
-            is pairs
+            candidates.reference_similarities([pairs], material, builtin, "all", place)[0] is pairs
         )
-        (plain,) = reference_similarity.reference_similarities(
-            [pairs], material, encoder, "none", place
-        )
+        (plain,) = candidates.reference_similarities([pairs], material, encoder, "none", place)
     for n in range(5):
         left, right = whole[0][query[n]][None], whole[1][reference[n]].astype(np.float64)
         seen = [
@@ -122,7 +117,7 @@ def test_pictures_that_are_gone_by_then(sets, tmp_path) -> None:
         pairs = Pairs("test", "train", query, reference, blank, blank,
                       np.zeros(3, np.int8), np.zeros(14, np.int64))  # fmt: skip
         with pytest.raises(ImagesLost) as error:
-            reference_similarity.reference_similarities([pairs], material, encoder, "all", place)
+            candidates.reference_similarities([pairs], material, encoder, "all", place)
     assert error.value.name == "test"
     assert [(at, why.reason) for at, why in error.value.refused] == [(5, "gone")]
 

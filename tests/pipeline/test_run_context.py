@@ -13,8 +13,7 @@ import pytest
 import working
 
 from visleak.errors import MissingExtra, UsageError, VisleakError, VisleakWarning
-from visleak.pipeline.context import RunContext
-from visleak.pipeline.processes import Processes
+from visleak.pipeline.context import Processes, RunContext
 from visleak.storage import SCRATCH_PREFIX, remove_leftovers
 
 HERE = str(Path(__file__).parent)

@@ -12,7 +12,7 @@ import pytest
 import visleak
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.thresholds import KIND, SCHEMA, read_thresholds, thresholds_of
+from visleak.pipeline.comparison import KIND, SCHEMA, read_thresholds, thresholds_of
 from visleak.settings import Settings
 
 ENTRY = {"name": "builtin", "hard": 0.9375, "soft": 0.75, "provenance": "measured on doves"}

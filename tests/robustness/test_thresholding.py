@@ -15,8 +15,8 @@ from tiny_encoder import BlindEncoder, TinyEncoder, blobs
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
+from visleak.pipeline.comparison import read_thresholds
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.thresholds import read_thresholds
 from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS
 from visleak.robustness.thresholding import STEP, rates, threshold_at

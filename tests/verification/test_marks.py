@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from invoices import HEIGHT, OTHER, WIDTH, covered, difference_box, invoice
-from visleak.grading import words
+from visleak.grading import verdict
 from visleak.records import GRADES
 from visleak.verification.align import unit_to_pixels, view_matrix
 from visleak.verification.marks import MOST, kind_of, marks
@@ -136,8 +136,8 @@ def test_the_reason_decides_what_is_marked():
         **{"identical": 0.0, "windows": 9.0},
     }
     near, similar = GRADES.index("near"), GRADES.index("similar")
-    assert kind_of(words.reason(similar, "", check, "unchanged")) == "places"
-    assert kind_of(words.reason(near, "brighter", check | {"within": 0.9})) == "additions"
-    assert kind_of(words.reason(similar, "", check, "shared")) is None
-    assert kind_of(words.reason(0, "", check)) is None
+    assert kind_of(verdict.reason(similar, "", check, "unchanged")) == "places"
+    assert kind_of(verdict.reason(near, "brighter", check | {"within": 0.9})) == "additions"
+    assert kind_of(verdict.reason(similar, "", check, "shared")) is None
+    assert kind_of(verdict.reason(0, "", check)) is None
     assert kind_of(None) is None

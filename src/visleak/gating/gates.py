@@ -12,8 +12,8 @@ from visleak.formats.opening import both_have
 from visleak.gating.baseline import Baseline
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.options import share_of
+from visleak.pipeline.comparison import Thresholds
 from visleak.pipeline.recordings import doubt
-from visleak.pipeline.thresholds import Thresholds
 from visleak.records import AnySet
 from visleak.stats import Rate, percent
 from visleak.stats.levels import RATES, UNREADABLE_SHARE

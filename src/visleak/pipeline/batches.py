@@ -18,7 +18,8 @@ import numpy.typing as npt
 from visleak.encoders.builtin import flat
 from visleak.errors import VisleakError
 from visleak.images import decode
-from visleak.pipeline.chunks import (
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.encoded_set import (
     Chunk,
     ImageFingerprint,
     Item,
@@ -30,7 +31,6 @@ from visleak.pipeline.chunks import (
     read_items,
     unpack,
 )
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
 from visleak.records import (
     BatchEncoder,
     Bool,

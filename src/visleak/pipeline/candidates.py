@@ -11,7 +11,7 @@ connected. The totals count every pair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.encoders import load_encoder
+from visleak.pipeline.context import RunContext
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
+from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import (
     Bool,
     Encoder,
@@ -29,6 +32,7 @@ from visleak.records import (
     Int8,
     Int64,
     Pairs,
+    Unreadable,
 )
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
@@ -411,3 +415,56 @@ def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
         view=np.zeros(len(row), np.int8),
         total=total,
     )
+
+
+# -- similarity by the built-in fingerprint -------------------------------------------------------
+
+
+def reference_similarities(
+    found: Sequence[Pairs],
+    sets: Mapping[str, EncodedSet],
+    encoder: Encoder,
+    choice: str,
+    context: RunContext,
+) -> list[Pairs]:
+    """Return pairs with similarity, background and view by the built-in fingerprint."""
+    builtin = load_encoder("builtin")
+    if encoder.digest == builtin.digest:
+        return list(found)
+    views = views_for(builtin, choice)
+    rows: dict[str, list[Int64]] = {}
+    for pairs in found:
+        rows.setdefault(pairs.query_set, []).append(pairs.query)
+        rows.setdefault(pairs.reference_set, []).append(pairs.reference)
+    used = {name: np.unique(np.concatenate(parts)) for name, parts in rows.items()}
+    sides = {name: _encoded(sets[name], own, builtin, views, context) for name, own in used.items()}
+    measured = []
+    for pairs in found:
+        query, reference = sides[pairs.query_set], sides[pairs.reference_set]
+        left = np.searchsorted(used[pairs.query_set], pairs.query)
+        right = np.searchsorted(used[pairs.reference_set], pairs.reference)
+        both = query.fingerprints, reference.fingerprints
+        similarity, view = similarities(both, left, right, builtin, views)
+        both_backgrounds = query.background[left] + reference.background[right]
+        background = (both_backgrounds / 2).astype(np.float32)
+        measured.append(replace(pairs, similarity=similarity, background=background, view=view))
+    return measured
+
+
+def _encoded(
+    whole: EncodedSet,
+    rows: Int64,
+    builtin: Encoder,
+    views: tuple[int, ...],
+    context: RunContext,
+) -> Side:
+    """Return the built-in fingerprints of the images of some rows."""
+    positions = whole.fingerprints.rows[rows]
+    images = replace(whole.images, opener=whole.opener)
+    fingerprints = fingerprint(images, builtin, context, positions)
+    if fingerprints.problems:
+        gone = positions[~np.isin(positions, fingerprints.rows)].tolist()
+        why = [Unreadable(problem.reason, problem.detail) for problem in fingerprints.problems]
+        raise ImagesLost(images.name, list(zip(gone, why, strict=True)))
+    encoded = EncodedSet(images, fingerprints)
+    return side(encoded, builtin, views, ExactSearch(), context.workers)

@@ -12,7 +12,8 @@ import pyarrow as pa
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.images import decode
 from visleak.pipeline.batches import batched
-from visleak.pipeline.chunks import (
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.encoded_set import (
     Chunk,
     ImageFingerprint,
     Item,
@@ -25,7 +26,6 @@ from visleak.pipeline.chunks import (
     read_items,
     unpack,
 )
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
 from visleak.pipeline.remote import batched_remotely, is_loadable, opener_for
 from visleak.records import (
     BatchEncoder,

@@ -20,10 +20,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
 from visleak.pipeline import recordings, selection
-from visleak.pipeline.comparison import Comparison, comparable, relation
+from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
 from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.run import Outcome
-from visleak.pipeline.thresholds import Thresholds
 from visleak.records import (
     DEGREES,
     GRADES,

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
-from visleak.pipeline.chunks import Refused
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
-from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side
 from visleak.pipeline.selection import Clusters
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Pairs, Unreadable
 from visleak.search.votes import FeatureRows, LocalIndex, Votes

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import decode
-from visleak.pipeline.chunks import Refused
 from visleak.pipeline.context import GrowingColumn, Handle, InlineValue, RunContext, shared
-from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused
 from visleak.records import Bytes8, Int64, Unreadable
 from visleak.vectors import forget
 

@@ -10,20 +10,18 @@ import numpy as np
 
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, load_grader
-from visleak.pipeline.candidates import BEST, find_pairs, side, views_for
-from visleak.pipeline.chance import chance_of
-from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
+from visleak.pipeline.comparison import Comparison, Thresholds, thresholds_of
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.embeddings import read_embeddings
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.local_features import with_votes
+from visleak.pipeline.rates import chance_of
 from visleak.pipeline.recordings import RecordingLeak, recording_leak
-from visleak.pipeline.reference_similarity import reference_similarities
 from visleak.pipeline.remote import search_for
 from visleak.pipeline.selection import dense
 from visleak.pipeline.streaming import stream_pairs
-from visleak.pipeline.thresholds import Thresholds, thresholds_of
 from visleak.pipeline.verification import connect, verify
 from visleak.pipeline.windows import with_windows
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs

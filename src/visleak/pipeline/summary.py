@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from visleak.pipeline import chance, rates, recordings, selection
+from visleak.pipeline import rates, recordings, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
 from visleak.pipeline.run import Outcome
@@ -44,7 +44,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
     )
     thresholds, grader = outcome.thresholds, outcome.grader
     verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
-    low = any(chance.notes(comparisons))
+    low = any(rates.chance_notes(comparisons))
     queries = {side.name for side in outcome.queries}
     return AuditSummary(
         visleak=tool,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
-from visleak.pipeline import chance
+from visleak.pipeline import rates
 from visleak.pipeline.context import Progress, silent
 from visleak.records import DEGREES, GRADES, ImageSet
 from visleak.remedy.contents import refuse_changed
@@ -307,7 +307,7 @@ def _caveats(summary: AuditSummary, settings: PurgeSettings, ungraded: int) -> I
         )
     yield from _omissions(summary, Topic.PAIRS, Topic.SEARCH)
     if settings.degree is not None:
-        yield from chance.notes(summary.comparisons)
+        yield from rates.chance_notes(summary.comparisons)
     if settings.test_duplicates == "drop":
         yield from _omissions(summary, Topic.REPEATS)
 

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from visleak.grading import grade, load_grader
+from visleak.pipeline.candidates import reference_similarities
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, Side
-from visleak.pipeline.reference_similarity import reference_similarities
 from visleak.pipeline.verification import equal_bytes, verify
 from visleak.records import GRADES, Encoder, Float32, Int64, Pairs
 from visleak.search.exact import ExactSearch, rescore

@@ -8,7 +8,7 @@ from typing import Final
 
 from visleak.auditing import Audit
 from visleak.formats.listing import describe_skipped
-from visleak.pipeline import chance, recordings
+from visleak.pipeline import rates, recordings
 from visleak.quantities import counted
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
@@ -116,7 +116,7 @@ def _recordings(content: AuditSummary) -> Iterator[Fact]:
 def _facts(audit: Audit) -> Iterator[Fact]:
     content = audit.summary
     yield Fact("thresholds", _thresholds(content.thresholds))
-    for words in chance.notes(content.comparisons):
+    for words in rates.chance_notes(content.comparisons):
         yield Fact("", words, "caution")
     near_at = content.grader.near_at if content.grader else None
     if near_at not in (None, NEAR_AT):

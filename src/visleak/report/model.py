@@ -12,7 +12,7 @@ from visleak.counts import Counts, Example, count
 from visleak.counts.writing import classes_figure, types_figure
 from visleak.formats.listing import describe_skipped
 from visleak.gallery import Card, ImageLoader, data_uri, decoded, drawn
-from visleak.pipeline import chance
+from visleak.pipeline import rates
 from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES
 from visleak.stats import Rate, percent
@@ -189,7 +189,7 @@ class PageSummary:
     @property
     def chance(self) -> tuple[str, ...]:
         """Which thresholds are reached by chance, in words."""
-        return tuple(chance.notes(self.audit.comparisons))
+        return tuple(rates.chance_notes(self.audit.comparisons))
 
     @property
     def not_listed(self) -> tuple[tuple[str, str], ...]:

@@ -19,10 +19,10 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
+from visleak.pipeline.comparison import KIND, SCHEMA
 from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.thresholds import KIND, SCHEMA
 from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named

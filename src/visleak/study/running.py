@@ -18,9 +18,8 @@ from visleak.auditing import Audit, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.sources import split_prefix
-from visleak.pipeline.context import Engine, Progress
+from visleak.pipeline.context import Engine, Processes, Progress
 from visleak.pipeline.embeddings import DEFAULT
-from visleak.pipeline.processes import Processes
 from visleak.records import AnySet, EmbeddingSet
 from visleak.storage import AUDIT, UNREADABLE, claimed, refuse_inputs
 from visleak.study.answers import Leaks, leaks_of

@@ -21,7 +21,7 @@ from visleak.verification.frame import Placement, bounded
 #: ``places``: all places that a reason counts. ``additions``: large ones only, such as a stamp or a
 #: bar of text; what compression leaves in a copy is smaller.
 Kind = Literal["places", "additions"]
-#: What the reason of a pair contains (``visleak.grading.words``), and what is marked then.
+#: What the reason of a pair contains (``visleak.grading.verdict``), and what is marked then.
 REASONS: Final[dict[str, Kind]] = {
     "content differs in": "places",
     "fine detail agrees": "additions",

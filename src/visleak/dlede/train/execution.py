@@ -30,8 +30,8 @@ from visleak.dlede.settings import Execution
 from visleak.dlede.train.runs import LOG, Run, RunFiles, read_run, write_run
 from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.errors import VisleakError
-from visleak.pipeline.context import Handle
-from visleak.pipeline.processes import (
+from visleak.pipeline.context import (
+    Handle,
     Processes,
     init_worker,
     send_to,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, cast
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.batches import batched
-from visleak.pipeline.chunks import entries, maker
 from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.encoded_set import entries, maker
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import (
     BatchEncoder,
