@@ -30,8 +30,8 @@ from torch.nn import functional
 from visleak.records import VIEWS
 from visleak.verification import check, fine_comparison
 from visleak.verification.alteration import CELL, planes
-from visleak.verification.detail import shared_detail
-from visleak.verification.frame import Placement, bounded
+from visleak.verification.differences import settled
+from visleak.verification.frame import Photo, Placement, bounded
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verify" / "alteration.onnx"
 
@@ -164,12 +164,14 @@ def windows(
     small = bounded(query, check.BOUND), bounded(reference, check.BOUND)
     _, matrix = check.check(*small, view, (0.0, 0.0), same_size=False)
     query, reference = (bounded(image, fine_comparison.PLACES_SIDE) for image in (query, reference))
-    found = fine_comparison.in_register(query, reference, matrix)
-    if found is None or min(found[0].shape) < WINDOW:
+    photos = Photo.of(query), Photo.of(reference)
+    aligned = fine_comparison.align(photos, matrix, fine_comparison.PLACES_SIDE)
+    if aligned.found is None or min(aligned.found[0].shape) < WINDOW:
         return None
-    if shared_detail(*found).amount < fine_comparison.SHARED:
+    if aligned.detail.amount < fine_comparison.SHARED:
         return None
-    looks, mask = planes(*found), found[2]
+    mask = aligned.found[2]
+    looks = planes(settled(*aligned.found), *aligned.found[1:])
     size = (-(-mask.shape[1] // CELL), -(-mask.shape[0] // CELL))
     inside = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
     altered = np.zeros(inside.shape, np.bool_)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from visleak.verification.check import bounded
-from visleak.verification.frame import Frame, Photo, frame, grey
+from visleak.verification.frame import Frame, Photo, frame
+from visleak.verification.measures import grey
 from visleak.verification.photometry import photometric_fit
 
 

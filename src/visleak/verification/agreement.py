@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from visleak.records import Bool, Float32
 from visleak.verification.exact import EXACT_LEVELS
-from visleak.verification.measures import UNKNOWN
+from visleak.verification.measures import UNKNOWN, ratio
 
 Float64 = npt.NDArray[np.float64]
 #: Tiles along a side in which patches of disagreement are found.
@@ -119,8 +119,8 @@ def edges(query: Float32, reference: Float32, mask: Bool) -> Edges:
     there = np.flatnonzero((by_tile(inner) > 0) & (energy >= PLAIN * energy.max()))
     order = there[np.argsort((energy - 2 * product)[there], kind="stable")]
     core = order[: max(1, len(order) * 3 // 4)]
-    whole = _ratio(product.sum(), energy_a.sum() * energy_b.sum())
-    left = _ratio(product[core].sum(), energy_a[core].sum() * energy_b[core].sum())
+    whole = ratio(product.sum(), energy_a.sum() * energy_b.sum())
+    left = ratio(product[core].sum(), energy_a[core].sum() * energy_b[core].sum())
     return Edges(whole, left)
 
 
@@ -218,12 +218,6 @@ def _drift(windows: _Windows, weight: Float32, trust: Float32) -> float:
 
 def _window(values: Float32, side: int) -> Float32:
     return np.asarray(cv2.blur(values, (side, side)), np.float32)
-
-
-def _ratio(product: float, energies: float) -> float:
-    """Return a correlation from its sums; 0 where one side does not vary."""
-    scale = math.sqrt(energies)
-    return float(product) / scale if scale > 1e-3 else 0.0
 
 
 def by_tile(values: Float32) -> Float64:

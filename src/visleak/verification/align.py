@@ -114,19 +114,11 @@ def refine(
     """Return the affine relation near ``start`` that correlates best, or ``None``."""
     side = query.shape[0]
     back = _in_pixels(inverse(start), side)[:2].astype(np.float32)
-    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, steps, CHANGE)
-    valid = None if mask is None else mask.astype(np.uint8)
-    try:
-        _, found = _cv.findTransformECC(
-            reference, query, back, cv2.MOTION_AFFINE, criteria, valid, 1
-        )
-    except cv2.error:
-        # no texture in the overlap, or the steps ran away: there is no such relation
+    pixels = _correlated(reference, query, back, (steps, CHANGE), mask)
+    if pixels is None:
         return None
-    pixels = np.eye(3)
-    pixels[:2] = found
     area = pixels[0, 0] * pixels[1, 1] - pixels[0, 1] * pixels[1, 0]
-    if not np.isfinite(pixels).all() or abs(area) < 1e-3:
+    if abs(area) < 1e-3:
         return None
     matrix = inverse(_in_units(pixels, side))
     return matrix if believable(matrix, start) else None
@@ -140,22 +132,30 @@ def refine_frame(
     smooth = [
         np.asarray(cv2.GaussianBlur(grey, (0, 0), 1.0), np.float32) for grey in (query, reference)
     ]
-    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, FRAME_STEPS, FRAME_CHANGE)
-    motion = cv2.MOTION_HOMOGRAPHY if perspective else cv2.MOTION_AFFINE
-    rows = 3 if perspective else 2
-    begin, valid = np.eye(rows, 3, dtype=np.float32), mask.astype(np.uint8)
-    try:
-        _, found = _cv.findTransformECC(smooth[1], smooth[0], begin, motion, criteria, valid, 1)
-    except cv2.error:
-        # no texture in the overlap, or the steps ran away: there is no such move
-        return None
-    pixels = np.eye(3)
-    pixels[:rows] = found
-    if not np.isfinite(pixels).all() or abs(np.linalg.det(pixels)) < 0.1:
+    begin = np.eye(3 if perspective else 2, 3, dtype=np.float32)
+    pixels = _correlated(smooth[1], smooth[0], begin, (FRAME_STEPS, FRAME_CHANGE), mask)
+    if pixels is None or abs(np.linalg.det(pixels)) < 0.1:
         return None
     to_pixels = unit_to_pixels(width, height)
     move = np.asarray(np.linalg.inv(inverse(to_pixels) @ pixels @ to_pixels))
     return move / move[2, 2] if _is_small(move) else None
+
+
+def _correlated(
+    template: Float32, image: Float32, begin: Float32, ends: tuple[int, float], mask: Bool | None
+) -> Matrix | None:
+    """Return the matrix in pixels, affine or projective as ``begin`` is, that correlates best."""
+    criteria = (cv2.TERM_CRITERIA_EPS | cv2.TERM_CRITERIA_COUNT, *ends)
+    motion = cv2.MOTION_HOMOGRAPHY if len(begin) == 3 else cv2.MOTION_AFFINE
+    valid = None if mask is None else mask.astype(np.uint8)
+    try:
+        _, found = _cv.findTransformECC(template, image, begin, motion, criteria, valid, 1)
+    except cv2.error:
+        # no texture in the overlap, or the steps ran away: there is no such relation
+        return None
+    pixels = np.eye(3)
+    pixels[: len(begin)] = found
+    return pixels if np.isfinite(pixels).all() else None
 
 
 def _is_small(move: Matrix) -> bool:

@@ -89,35 +89,19 @@ def check(
             and down; of tiny images.
         local: align by local features where correlation does not do.
     """
-    found = _same_pixels(query, reference) if same_size else None
-    if found is None:
+    are_tiny = bool(max(*query.shape[:2], *reference.shape[:2]) <= TINY)
+    if same_size and exact.is_exact(query, reference):
+        # whatever the view: a symmetric image may resemble its mirror image more
+        matrix: Matrix = np.eye(3)
+        measures = (tiny if are_tiny else large).compared(query, reference, matrix)
+        identical = float(exact.is_identical(query, reference))
+        measures = replace(measures, exact=1.0, identical=identical)
+    else:
         start = placements.matrix_of((*shift, *enlarged)) @ align.view_matrix(view)
-        found = _related(query, reference, view, start, local=local)
+        sides, inverted = (query, reference, start), VIEWS[view] == "inverted"
+        if are_tiny:
+            measures, matrix = tiny.check_tiny(*sides, align.view_matrix(view), inverted=inverted)
+        else:
+            measures, matrix = large.check_large(*sides, inverted=inverted, features=local)
     ratios = [float(image.shape[1] / image.shape[0]) for image in (query, reference)]
-    return replace(found[0], query_ratio=ratios[0], reference_ratio=ratios[1]), found[1]
-
-
-def _are_tiny(query: Bytes8, reference: Bytes8) -> bool:
-    return bool(max(*query.shape[:2], *reference.shape[:2]) <= TINY)
-
-
-def _same_pixels(query: Bytes8, reference: Bytes8) -> tuple[Measures, Matrix] | None:
-    """Return the measures of images that are the same up to re-encoding, or ``None``.
-
-    Whatever the view: a symmetric image may resemble its mirror image more.
-    """
-    if not exact.is_exact(query, reference):
-        return None
-    compared = tiny.compared if _are_tiny(query, reference) else large.compared
-    identical = float(exact.is_identical(query, reference))
-    measures = compared(query, reference, np.eye(3))
-    return replace(measures, exact=1.0, identical=identical), np.eye(3)
-
-
-def _related(
-    query: Bytes8, reference: Bytes8, view: int, start: Matrix, *, local: bool
-) -> tuple[Measures, Matrix]:
-    inverted = VIEWS[view] == "inverted"
-    if _are_tiny(query, reference):
-        return tiny.check_tiny(query, reference, start, align.view_matrix(view), inverted=inverted)
-    return large.check_large(query, reference, start, inverted=inverted, features=local)
+    return replace(measures, query_ratio=ratios[0], reference_ratio=ratios[1]), matrix

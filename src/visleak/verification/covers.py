@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32
+from visleak.verification.measures import correlation
 
 #: Long side of the frame in which covers are found, pixels.
 SIDE: Final = 256
@@ -166,7 +167,7 @@ class _Sight:
         seen = ring & (step >= APART)
         if np.count_nonzero(seen) < SEEN or (apart <= OFF * step)[seen].mean() < SAME:
             return False
-        if abs(_correlation(*(plane[area > 0] for plane in self.details))) > KEPT:
+        if abs(correlation(*(plane[area > 0] for plane in self.details))) > KEPT:
             return False
         quiet = seen & ~self.lively
         ours, theirs = (plane[quiet] for plane in self.details)
@@ -253,8 +254,3 @@ def _range(grey: Float32) -> Float32:
 
 def _square(side: int) -> Bytes8:
     return np.ones((side, side), np.uint8)
-
-
-def _correlation(one: Float32, other: Float32) -> float:
-    energies = float(np.vdot(one, one)) * float(np.vdot(other, other))
-    return float(np.vdot(one, other)) / float(np.sqrt(energies + 1e-6))

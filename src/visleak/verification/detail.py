@@ -69,17 +69,7 @@ def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tensors:
-    """Products of gradients in windows, (3, n) each: across-across, across-down, down-down."""
-
-    # of each image with itself
-    query: Float64
-    reference: Float64
-    both: Float64  # of the two images, symmetrical
-
-
-def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[_Tensors, float]]:
+def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[Float64, float]]:
     """Yield the windows of every level that has any, and the level's noise."""
     inside = mask.astype(np.float32)
     # no edge where the mask ends
@@ -98,13 +88,18 @@ def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[_
             # single pixels are noise
             details = [np.asarray(cv2.blur(plane, (2, 2)), np.float32) for plane in details]
         tensors = _tensors(details[0], details[1], weight)
-        if tensors.query.shape[1] < 4:
+        if tensors.shape[2] < 4:
             return
         yield tensors, noise
         ours, theirs, inside = smaller
 
 
-def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> _Tensors:
+def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> Float64:
+    """Return means of products of gradients in windows (3, 3, n).
+
+    Of the query with itself, of the reference with itself, of both: across-across, across-down
+    (symmetrical), down-down.
+    """
     (ax, ay), (bx, by) = (
         [
             np.asarray(cv2.Sobel(plane, -1, *along, scale=0.25), np.float32)
@@ -119,11 +114,8 @@ def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> _Tensors:
         rows = [_window_means(product * weight)[enough] / share[enough] for product in products]
         return np.stack(rows).astype(np.float64)
 
-    return _Tensors(
-        query=means(ax * ax, ax * ay, ay * ay),
-        reference=means(bx * bx, bx * by, by * by),
-        both=means(ax * bx, (ax * by + ay * bx) / 2, ay * by),
-    )
+    own, others = means(ax * ax, ax * ay, ay * ay), means(bx * bx, bx * by, by * by)
+    return np.stack([own, others, means(ax * bx, (ax * by + ay * bx) / 2, ay * by)])
 
 
 def plain_share(grey: Float32) -> float:
@@ -143,8 +135,8 @@ def _window_means(plane: npt.NDArray[Any]) -> Float32:
     return np.asarray(cv2.resize(cut, (columns, rows), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _level(windows: _Tensors, noise: float) -> Detail:
-    ours, theirs, both = _along_weaker(windows)
+def _level(windows: Float64, noise: float) -> Detail:
+    ours, theirs, both = along_weaker(windows)
     correlation = both / np.sqrt((ours + noise) * (theirs + noise))
     fainter = np.minimum(ours, theirs)
     weight = fainter / (fainter + noise)
@@ -160,27 +152,21 @@ def _level(windows: _Tensors, noise: float) -> Detail:
     )
 
 
-def _along_weaker(windows: _Tensors) -> tuple[Float64, Float64, Float64]:
+def along_weaker(tensors: Float64) -> tuple[Float64, Float64, Float64]:
     """Return energies and product of the derivatives along each window's weaker direction."""
-    joint = sum(
-        tensor / (tensor[0] + tensor[2] + 1e-3) for tensor in (windows.query, windows.reference)
-    )
+    joint = sum(tensor / (tensor[0] + tensor[2] + 1e-3) for tensor in tensors[:2])
     angle = 0.5 * np.arctan2(2 * joint[1], joint[0] - joint[2]) + np.pi / 2
     across, down = np.cos(angle), np.sin(angle)
-
-    def along(tensor: Float64) -> Float64:
-        return np.asarray(
-            across * across * tensor[0] + 2 * across * down * tensor[1] + down * down * tensor[2]
-        )
-
-    return along(windows.query), along(windows.reference), along(windows.both)
-
-
-def _opposed(windows: _Tensors, noise: float) -> float:
-    """Return the share of the windows with contrast in both images that do not correlate."""
     ours, theirs, both = (
-        tensor[0] + tensor[2] for tensor in (windows.query, windows.reference, windows.both)
+        across * across * tensor[0] + 2 * across * down * tensor[1] + down * down * tensor[2]
+        for tensor in tensors
     )
+    return ours, theirs, both
+
+
+def _opposed(windows: Float64, noise: float) -> float:
+    """Return the share of the windows with contrast in both images that do not correlate."""
+    ours, theirs, both = windows[:, 0] + windows[:, 2]
     fainter = np.minimum(ours, theirs)
     matters = fainter > max(MATTERS * float(np.percentile(fainter, 90)), 2 * noise)
     correlation = both / np.sqrt((ours + 2 * noise) * (theirs + 2 * noise))

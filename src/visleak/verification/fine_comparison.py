@@ -7,7 +7,7 @@ differ where there is some.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import cv2
@@ -74,12 +74,12 @@ class Comparison:
 
 def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
     """Return what two images share, and where they differ."""
-    return _places(_look((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
+    return _compared(align((Photo.of(query), Photo.of(reference)), matrix, DETAIL_SIDE))
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """Two images under a relation: what they share, before anything is said of differences."""
+class Alignment:
+    """Two images under a relation, and the detail that they share."""
 
     sides: _Sides | None  # both images; None where next to nothing overlaps
     matrix: Matrix  # the relation
@@ -95,7 +95,7 @@ class _Look:
         matrix: Matrix,
         framed: _Framed | None,
         covers: Covers | None = None,
-    ) -> _Look:
+    ) -> Alignment:
         """Compare two images in a frame, beside what covers them."""
         found = None if framed is None else framed.in_register(covers)
         detail = Detail() if found is None else shared_detail(*found)
@@ -103,51 +103,41 @@ class _Look:
 
     @property
     def side(self) -> int:
+        """Long side of the frame, pixels."""
         return 0 if self.found is None else max(self.found[0].shape)
 
 
-def _look(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> _Look:
-    """Compare two images, and again beside what covers them where they share any detail."""
+def align(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> Alignment:
+    """Align query and reference, and again beside what covers them where they share any detail."""
     sides = _sides(photos, matrix)
     framed = _Framed.of(sides, matrix, side)
-    look = _Look.of(sides, matrix, framed)
-    if framed is None or look.detail.amount < SHARED:
-        return look
+    aligned = Alignment.of(sides, matrix, framed)
+    if framed is None or aligned.detail.amount < SHARED:
+        return aligned
     covers = framed.covers()
-    return look if covers is None else _Look.of(sides, matrix, framed, covers)
+    return aligned if covers is None else Alignment.of(sides, matrix, framed, covers)
 
 
-def _places(look: _Look) -> Comparison:
+def _compared(aligned: Alignment) -> Comparison:
     """Return what is shared, and the places that differ where that is enough to look for them."""
-    if look.found is None:
+    if aligned.found is None:
         return Comparison()
-    detail, found = look.detail, look.found
+    detail, found = aligned.detail, aligned.found
     if detail.amount < SHARED:
-        return Comparison(detail, side=look.side)
-    if look.side >= DETAIL_SIDE:
-        framed = _Framed.of(look.sides, look.matrix, PLACES_SIDE)
-        found = found if framed is None else framed.in_register(look.covers)
+        return Comparison(detail, side=aligned.side)
+    if aligned.side >= DETAIL_SIDE:
+        framed = _Framed.of(aligned.sides, aligned.matrix, PLACES_SIDE)
+        found = found if framed is None else framed.in_register(aligned.covers)
     ours, theirs, mask = found
     alteration = ALTERED_ALL_OVER
     if detail.opposed <= CONTRADICTED:
         ours = settled(ours, theirs, mask)
         alteration = altered(ours, theirs, mask)
     different = differences(ours, theirs, mask)
-    if look.covers is not None:
-        boxes = look.covers.resized((mask.shape[1], mask.shape[0])).boxes
+    if aligned.covers is not None:
+        boxes = aligned.covers.resized((mask.shape[1], mask.shape[0])).boxes
         different = replace(different, covers=(*different.covers, *boxes))
     return Comparison(detail, different, alteration, max(mask.shape))
-
-
-def in_register(
-    query: Bytes8, reference: Bytes8, matrix: Matrix
-) -> tuple[Float32, Float32, Bool] | None:
-    """Return both images, grey, and their mask in the frame in which differences are looked for.
-
-    ``None`` where next to nothing overlaps; the arguments are those of :func:`compare`.
-    """
-    found = _look((Photo.of(query), Photo.of(reference)), matrix, PLACES_SIDE).found
-    return None if found is None else (settled(*found), *found[1:])
 
 
 def add_fine_comparison(
@@ -160,33 +150,26 @@ def add_fine_comparison(
     transformation at all is tried.
     """
     photos = Photo.of(query), Photo.of(reference)
-    look = _look(photos, matrix, GLANCE_SIDE)
-    doubted = look.detail.amount < DOUBTED or look.covers is not None
+    aligned = align(photos, matrix, GLANCE_SIDE)
+    doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
     if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
-        plain = _look(photos, np.eye(3), GLANCE_SIDE)
-        if plain.detail.amount > look.detail.amount + BETTER:
-            look = plain
-            again = large.compared(bounded(query, BOUND), bounded(reference, BOUND), look.matrix)
-            measures = replace(
-                again,
-                query_ratio=measures.query_ratio,
-                reference_ratio=measures.reference_ratio,
-            )
-    if look.detail.amount >= SHARED and look.side >= GLANCE_SIDE:
-        framed = _Framed.of(look.sides, look.matrix, DETAIL_SIDE)
-        look = _Look.of(look.sides, look.matrix, framed, look.covers)
-    return _with(measures, _places(look), query, reference), look.matrix
+        plain = align(photos, np.eye(3), GLANCE_SIDE)
+        if plain.detail.amount > aligned.detail.amount + BETTER:
+            aligned = plain
+            again = large.compared(bounded(query, BOUND), bounded(reference, BOUND), aligned.matrix)
+            ratios = measures.query_ratio, measures.reference_ratio
+            measures = replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
+    if aligned.detail.amount >= SHARED and aligned.side >= GLANCE_SIDE:
+        framed = _Framed.of(aligned.sides, aligned.matrix, DETAIL_SIDE)
+        aligned = Alignment.of(aligned.sides, aligned.matrix, framed, aligned.covers)
+    return _with(measures, _compared(aligned), query, reference), aligned.matrix
 
 
 def _with(measures: Measures, found: Comparison, query: Bytes8, reference: Bytes8) -> Measures:
-    detail, different, alteration = found.detail, found.differences, found.alteration
+    different, alteration = found.differences, found.alteration
     return replace(
         measures,
-        amount=detail.amount,
-        matched=detail.matched,
-        opposed=detail.opposed,
-        windows=detail.windows,
-        textured=detail.textured,
+        **{field.name: getattr(found.detail, field.name) for field in fields(Detail)},
         replaced=different.replaced,
         added=different.added,
         hidden=different.covered,

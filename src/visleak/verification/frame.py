@@ -213,8 +213,3 @@ def moved(
     )
     inside = cv2.warpPerspective(content, there, size, flags=cv2.INTER_LINEAR)
     return np.asarray(found, np.float32), np.asarray(inside, np.uint8)
-
-
-def grey(image: Float32) -> npt.NDArray[np.float32]:
-    """Return the luminance of an RGB ``float32`` image (h, w)."""
-    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.float32)

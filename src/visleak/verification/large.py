@@ -17,9 +17,8 @@ from visleak.records import Bytes8, Float32
 from visleak.verification import agreement, align
 from visleak.verification.align import Matrix
 from visleak.verification.features import by_features
-from visleak.verification.frame import SIDE, Frame, Photo, frame, grey
-from visleak.verification.measures import NOTHING, Measures, square
-from visleak.verification.measures import grey as grey_square
+from visleak.verification.frame import SIDE, Frame, Photo, frame
+from visleak.verification.measures import NOTHING, Measures, grey, square
 from visleak.verification.photometry import PhotometricFit, photometric_fit
 
 #: Side of the squares in which the view and shift are refined first.
@@ -54,7 +53,7 @@ def check_large(
     if found is not None:
         return found, start
     looks = 255 - query if inverted else query
-    small = [_even(grey_square(square(image, COARSE_SIDE))) for image in (looks, reference)]
+    small = [_even(grey(square(image, COARSE_SIDE))) for image in (looks, reference)]
     coarse = align.by_correlation(small[0], small[1], start)
     measures, matrix = _refined(photos, (start, coarse))
     if features and worth(measures) < GOOD:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -131,6 +132,18 @@ def square(pixels: Bytes8, side: int) -> npt.NDArray[np.float32]:
     return pixels.astype(np.float32)
 
 
-def grey(square: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the luminance of a square (s, s, 3), (s, s)."""
-    return np.asarray(cv2.cvtColor(square, cv2.COLOR_RGB2GRAY), np.float32)
+def grey(image: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the luminance (h, w) of an RGB ``float32`` image."""
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.float32)
+
+
+def correlation(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> float:
+    """Return the correlation of two planes of details, whose means are 0."""
+    energies = float(np.vdot(one, one)) * float(np.vdot(other, other))
+    return float(np.vdot(one, other)) / float(np.sqrt(energies + 1e-6))
+
+
+def ratio(product: float, energies: float) -> float:
+    """Return a correlation from its sums; 0 where one side does not vary."""
+    scale = math.sqrt(energies)
+    return float(product) / scale if scale > 1e-3 else 0.0

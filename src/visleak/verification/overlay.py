@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -15,7 +15,7 @@ from visleak.records import Float32
 from visleak.verification import align, texture
 from visleak.verification.align import Matrix
 from visleak.verification.exact import EXACT_LEVELS
-from visleak.verification.measures import Measures, grey
+from visleak.verification.measures import Measures, grey, ratio
 
 #: Tiles along a side in which local agreement is measured.
 TILES: Final = 4
@@ -125,7 +125,7 @@ class Overlay:
     def detail(self) -> float:
         """Correlation of the second derivatives, -1..1."""
         a, b = (cv2.Laplacian(image, cv2.CV_32F) * self.inner for image in self.grey)
-        return _ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
+        return ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
 
 
 def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
@@ -171,14 +171,14 @@ def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
         shapes=shapes,
         unlike=_unlike(mean, moments, gain, pixels),
         contrast=math.sqrt(float(square_b[0]) / pixels),
-        **{
-            f"{name}_{key}": value
-            for name, kind in (("texture", texture.TEXTURE), ("form", texture.FORMS))
-            for key, value in asdict(
-                texture.shared_texture(overlay.grey, overlay.inner, *kind)
-            ).items()
-        },
+        **_texture("texture", overlay, texture.TEXTURE),
+        **_texture("form", overlay, texture.FORMS),
     )
+
+
+def _texture(name: str, overlay: Overlay, kind: tuple[float, float]) -> dict[str, float]:
+    found = texture.shared_texture(overlay.grey, overlay.inner, *kind)
+    return {f"{name}_{key}": getattr(found, key) for key in texture.Texture.__slots__}
 
 
 def _moments(
@@ -259,13 +259,7 @@ def _of_share(inner: Float32) -> float:
 def _correlation(tiles: npt.NDArray[np.float64]) -> float:
     """Return a correlation from sums over tiles: products, energies of either side."""
     product, ours, theirs = tiles.sum(axis=1).tolist()
-    return _ratio(product, ours * theirs)
-
-
-def _ratio(product: float, energies: float) -> float:
-    """Return a correlation from its sums; 0 where one side does not vary."""
-    scale = math.sqrt(energies)
-    return float(product) / scale if scale > 1e-3 else 0.0
+    return ratio(product, ours * theirs)
 
 
 def _by_tile(values: Float32) -> npt.NDArray[np.float64]:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Float32
-from visleak.verification.frame import Frame, grey
+from visleak.verification.frame import Frame
+from visleak.verification.measures import grey
 
 Float64 = npt.NDArray[np.float64]
 #: Pull of the colour fit towards plain luminance, levels squared.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy.fft
 
 from visleak.records import Bool, Float32
+from visleak.verification.measures import correlation
 
 Float64 = npt.NDArray[np.float64]
 #: Side of the windows that are matched, and how far each may move, pixels.
@@ -49,7 +50,7 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
     """Return the query moved by the smooth displacement that brings it into register."""
     limit = _limit(reference, mask)
     theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
-    best, total, moved = _correlation(ours, theirs), np.zeros((6, 2)), query
+    best, total, moved = correlation(ours, theirs), np.zeros((6, 2)), query
     for shrink in ROUNDS:
         step = _fitted(*(_shrunk(plane, shrink) for plane in (ours, theirs, mask)))
         if step is None or np.abs(total + shrink * step).max() > FARTHEST:
@@ -57,7 +58,7 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
         step = shrink * step
         tried = _displaced(query, total + step)
         details = _details(tried, mask, limit)
-        found = _correlation(details, theirs)
+        found = correlation(details, theirs)
         if found <= best + 1e-4:
             continue
         total, moved, ours, best = total + step, tried, details, found
@@ -84,11 +85,6 @@ def _details(grey: Float32, mask: Bool, limit: float) -> Float32:
 def _band(grey: Float32) -> Float32:
     fine = cv2.GaussianBlur(grey, (0, 0), 0.8)
     return np.asarray(fine - cv2.blur(grey, (7, 7)), np.float32)
-
-
-def _correlation(one: Float32, other: Float32) -> float:
-    energies = float(np.vdot(one, one)) * float(np.vdot(other, other))
-    return float(np.vdot(one, other)) / float(np.sqrt(energies + 1e-6))
 
 
 @dataclass(frozen=True, slots=True)

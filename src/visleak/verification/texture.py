@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.records import Float32
+from visleak.verification.detail import along_weaker
 
 Float64 = npt.NDArray[np.float64]
 #: Blur (pixels) of the texture and of the forms, and the energy of gradients that counts as noise,
@@ -48,7 +49,7 @@ def shared_texture(
 ) -> Texture:
     """Return the texture that two grey images (s, s) in one frame share."""
     tensors, share = _tensors(grey, inner, blur)
-    ours, theirs, both = _along_weaker(tensors)
+    ours, theirs, both = along_weaker(tensors)
     known = share > COVERED
     correlation = np.where(known, both / np.sqrt((ours + noise) * (theirs + noise)), 0.0)
     fainter = np.minimum(ours, theirs)
@@ -96,18 +97,6 @@ def _tensors(grey: tuple[Float32, Float32], inner: Float32, blur: float) -> tupl
 
 
 _ACROSS: Final = np.array([[-1, 0, 1]], np.float32)
-
-
-def _along_weaker(tensors: Float64) -> tuple[Float64, Float64, Float64]:
-    """Return energies and product of the derivatives along each tile's weaker direction."""
-    joint = sum(tensor / (tensor[0] + tensor[2] + 1e-3) for tensor in tensors[:2])
-    angle = 0.5 * np.arctan2(2 * joint[1], joint[0] - joint[2]) + np.pi / 2
-    across, down = np.cos(angle), np.sin(angle)
-    ours, theirs, both = (
-        across * across * tensor[0] + 2 * across * down * tensor[1] + down * down * tensor[2]
-        for tensor in tensors
-    )
-    return ours, theirs, both
 
 
 def _opposed(tensors: Float64, known: npt.NDArray[np.bool_], noise: float) -> float:

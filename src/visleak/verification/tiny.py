@@ -55,7 +55,7 @@ def check_tiny(
         if relation is not None:
             best = best.better(_Fit(Overlay.of(*squares, relation), relation, view))
     for within in _within(query, reference, view):
-        best = best.simpler(within)
+        best = best.better(within, simpler=True)
     if best.overlay is None:
         return NOTHING_SEEN, best.matrix
     viewed = float(inverted or not (best.view == _STILL).all())
@@ -78,17 +78,16 @@ class _Fit:
     matrix: Matrix  # unit matrix
     view: Matrix  # unit matrix of the view that the relation starts from
 
-    def better(self, other: _Fit) -> _Fit:
-        """Return the fit whose overlay agrees better, this one where both do."""
-        if self.overlay is None or other.overlay is None:
-            return self if other.overlay is None else other
-        return other if other.overlay.firm > self.overlay.firm else self
+    def better(self, other: _Fit, *, simpler: bool = False) -> _Fit:
+        """Return the fit whose overlay agrees better, this one where both do.
 
-    def simpler(self, other: _Fit) -> _Fit:
-        """Return the other fit, which had less freedom, where its gradients correlate better."""
+        Of a simpler fit, which had less freedom, the gradients alone are compared.
+        """
         if self.overlay is None or other.overlay is None:
             return self if other.overlay is None else other
-        return other if other.overlay.core > self.overlay.core else self
+        if simpler:
+            return other if other.overlay.core > self.overlay.core else self
+        return other if other.overlay.firm > self.overlay.firm else self
 
 
 def _within(query: Bytes8, reference: Bytes8, view: Matrix) -> Iterator[_Fit]:
