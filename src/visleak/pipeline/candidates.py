@@ -11,6 +11,7 @@ connected. The totals count every pair.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -34,7 +35,7 @@ from visleak.records import (
     Pairs,
     Unreadable,
 )
-from visleak.search.exact import ExactSearch
+from visleak.search.exact import ExactSearch, Scored
 from visleak.search.hits import Hits, Rows, Search, Sides, Wanted
 from visleak.vectors import forget
 
@@ -105,7 +106,8 @@ def find_pairs(
     """
     same = query is reference
     blank = Wanted(SAME_COLOUR, best=0, cap=1)
-    found = _Found.none(len(query.fingerprints))
+    parts: list[Scored] = []
+    total = np.zeros(len(query.fingerprints), np.int64)
     for flat, rule, compared in ((False, wanted, views), (True, blank, (0,))):
         left = _Distinct.of(query, query.fingerprints.flat == flat)
         right = left if same else _Distinct.of(reference, reference.fingerprints.flat == flat)
@@ -126,23 +128,39 @@ def find_pairs(
             hits = _with_equal_bytes(hits, left, right, rule.threshold)
         if not flat:
             hits = _within_cap(hits, left, right, rule.cap)
-        found = found.plus(_expand(hits, left, right, len(query.fingerprints), rule.cap, same))
+        part, count = _expand(hits, left, right, len(query.fingerprints), rule.cap)
+        parts.append(part)
+        total += count
+        if same:
+            part, count = _inside(left, len(query.fingerprints), rule.cap)
+            parts.append(part)
+            total += count
+    found = functools.reduce(Scored.plus, parts)
     if same:
-        found = found.unordered(query.order)
-    found = found.capped(query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
-    background = (query.background[found.query] + reference.background[found.reference]) / 2
+        found = _unordered(found, query.order)
+    found = _capped(found, query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
+    return pairs_of(query, reference, found, total)
+
+
+def pairs_of(
+    query: Side, reference: Side, found: Scored, total: Int64, votes: Float32 | None = None
+) -> Pairs:
+    """Return found rows as pairs, by the query's id, falling similarity, the reference's id."""
     order = np.lexsort(
         (reference.order[found.reference], -found.similarity, query.order[found.query])
     )
+    found = found.only(order)
+    background = (query.background[found.query] + reference.background[found.reference]) / 2
     return Pairs(
         query_set=query.name,
         reference_set=reference.name,
-        query=found.query[order],
-        reference=found.reference[order],
-        similarity=found.similarity[order],
-        background=background.astype(np.float32)[order],
-        view=found.view[order],
-        total=found.total,
+        query=found.query,
+        reference=found.reference,
+        similarity=found.similarity,
+        background=background.astype(np.float32),
+        view=found.view,
+        total=total,
+        votes=None if votes is None else votes[order],
     )
 
 
@@ -173,31 +191,12 @@ def similarities(
 
 
 def with_added(
-    pairs: Pairs,
-    sides: tuple[Side, Side],
-    left: Int64,
-    right: Int64,
-    similarity: Float32,
-    view: Int8,
-    votes: Float32 | None = None,
+    pairs: Pairs, sides: tuple[Side, Side], added: Scored, votes: Float32 | None = None
 ) -> Pairs:
-    """Return pairs with others added, in the order of pairs."""
-    query, reference = sides
-    all_query = np.concatenate([pairs.query, left])
-    all_reference = np.concatenate([pairs.reference, right])
-    all_similarity = np.concatenate([pairs.similarity, similarity])
-    order = np.lexsort((reference.order[all_reference], -all_similarity, query.order[all_query]))
-    background = ((query.background[left] + reference.background[right]) / 2).astype(np.float32)
+    """Return pairs with others added; ``votes`` of these are needed where the others have any."""
+    own = Scored(pairs.query, pairs.reference, pairs.similarity, pairs.view)
     both = None if pairs.votes is None or votes is None else np.concatenate([pairs.votes, votes])
-    return replace(
-        pairs,
-        query=all_query[order],
-        reference=all_reference[order],
-        similarity=all_similarity[order],
-        background=np.concatenate([pairs.background, background])[order],
-        view=np.concatenate([pairs.view, view])[order],
-        votes=None if both is None else both[order],
-    )
+    return pairs_of(*sides, own.plus(added), pairs.total, both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,70 +239,37 @@ class _Distinct:
         return np.diff(self.edges)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Pairs of rows; ``total`` counts, for each query row, all pairs by threshold."""
+def _unordered(found: Scored, order: Int64) -> Scored:
+    """Return each pair of one set once, the lower id as the query."""
+    backwards = order[found.query] > order[found.reference]
+    query = np.where(backwards, found.reference, found.query)
+    reference = np.where(backwards, found.query, found.reference)
+    view = np.where(backwards, INVERSE_VIEW[found.view], found.view).astype(np.int8)
+    turned = Scored(query, reference, found.similarity, view)
+    # of a pair found from both sides the one found from the lower id is kept
+    rank = np.lexsort((backwards, reference, query))
+    pairs = np.stack([query[rank], reference[rank]])
+    first = np.concatenate([[True], (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
+    return turned.only(rank[first[: len(rank)]])
 
-    query: Int64
-    reference: Int64
-    similarity: Float32
-    view: Int8
-    total: Int64
 
-    @classmethod
-    def none(cls, queries: int) -> _Found:
-        empty = np.empty(0, np.int64)
-        total = np.zeros(queries, np.int64)
-        return cls(empty, empty, np.empty(0, np.float32), np.empty(0, np.int8), total)
+def _capped(found: Scored, query: Side, reference: Side, cap: Int64) -> Scored:
+    """Return the ``cap`` most similar pairs of each query, within a set of each image.
 
-    def plus(self, other: _Found) -> _Found:
-        return _Found(
-            np.concatenate([self.query, other.query]),
-            np.concatenate([self.reference, other.reference]),
-            np.concatenate([self.similarity, other.similarity]),
-            np.concatenate([self.view, other.view]),
-            self.total + other.total,
-        )
-
-    def only(self, keep: npt.NDArray[np.int64] | Bool) -> _Found:
-        return _Found(
-            self.query[keep],
-            self.reference[keep],
-            self.similarity[keep],
-            self.view[keep],
-            self.total,
-        )
-
-    def unordered(self, order: Int64) -> _Found:
-        """Return each pair of one set once, the lower id as the query."""
-        backwards = order[self.query] > order[self.reference]
-        query = np.where(backwards, self.reference, self.query)
-        reference = np.where(backwards, self.query, self.reference)
-        view = np.where(backwards, INVERSE_VIEW[self.view], self.view).astype(np.int8)
-        turned = _Found(query, reference, self.similarity, view, self.total)
-        # of a pair found from both sides the one found from the lower id is kept
-        rank = np.lexsort((backwards, reference, query))
-        pairs = np.stack([query[rank], reference[rank]])
-        first = np.concatenate([[True], (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
-        return turned.only(rank[first[: len(rank)]])
-
-    def capped(self, query: Side, reference: Side, cap: Int64) -> _Found:
-        """Return the ``cap`` most similar pairs of each query, within a set of each image.
-
-        Among the matches of a blank image those with equal bytes come first.
-        """
-        left, right = query.fingerprints.digests, reference.fingerprints.digests
-        other = (left[self.query] != right[self.reference]).any(axis=1)
-        other &= query.fingerprints.flat[self.query]
-        ends = [(self.query, reference.order[self.reference])]
-        if query is reference:
-            ends.append((self.reference, query.order[self.query]))
-        kept = np.zeros(len(self.query), np.bool_)
-        for image, order in ends:
-            rank = np.lexsort((order, -self.similarity, other, image))
-            place = np.arange(len(rank)) - np.searchsorted(image[rank], image[rank])
-            kept[rank] |= place < cap[image[rank]]
-        return self.only(np.flatnonzero(kept))
+    Among the matches of a blank image those with equal bytes come first.
+    """
+    left, right = query.fingerprints.digests, reference.fingerprints.digests
+    other = (left[found.query] != right[found.reference]).any(axis=1)
+    other &= query.fingerprints.flat[found.query]
+    ends = [(found.query, reference.order[found.reference])]
+    if query is reference:
+        ends.append((found.reference, query.order[found.query]))
+    kept = np.zeros(len(found.query), np.bool_)
+    for image, order in ends:
+        rank = np.lexsort((order, -found.similarity, other, image))
+        place = np.arange(len(rank)) - np.searchsorted(image[rank], image[rank])
+        kept[rank] |= place < cap[image[rank]]
+    return found.only(np.flatnonzero(kept))
 
 
 def _with_equal_bytes(
@@ -365,8 +331,8 @@ def _within_cap(hits: Hits, left: _Distinct, right: _Distinct, cap: int) -> Hits
 
 
 def _expand(
-    hits: Hits, left: _Distinct, right: _Distinct, queries: int, cap: int, same: bool
-) -> _Found:
+    hits: Hits, left: _Distinct, right: _Distinct, queries: int, cap: int
+) -> tuple[Scored, Int64]:
     """Return the pairs of rows behind pairs of contents.
 
     If a copy of the query is not paired with all copies of the reference, the next copy is paired
@@ -381,17 +347,15 @@ def _expand(
     down = (down + across * shift[hit]) % tall[hit]
     total = np.zeros(queries, np.int64)
     total[left.members] = np.repeat(hits.total, left.sizes())
-    found = _Found(
+    return Scored(
         query=left.members[left.edges[hits.query[hit]] + across],
         reference=right.members[right.edges[hits.reference[hit]] + down],
         similarity=hits.similarity[hit],
         view=hits.view[hit],
-        total=total,
-    )
-    return found.plus(_inside(left, queries, cap)) if same else found
+    ), total
 
 
-def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
+def _inside(contents: _Distinct, queries: int, cap: int) -> tuple[Scored, Int64]:
     """Return the pairs of rows of one set that have equal bytes.
 
     Each is paired with as many that follow it as :data:`COPIES` and ``cap`` allow, at least one.
@@ -408,13 +372,12 @@ def _inside(contents: _Distinct, queries: int, cap: int) -> _Found:
     similarity[repeated] = _self_similarity(contents.matrix, repeated)
     total = np.zeros(queries, np.int64)
     total[contents.members] = np.repeat(sizes - 1, sizes)
-    return _Found(
+    return Scored(
         query=contents.members[row],
         reference=contents.members[row + step],
         similarity=similarity[content],
         view=np.zeros(len(row), np.int8),
-        total=total,
-    )
+    ), total
 
 
 # -- similarity by the built-in fingerprint -------------------------------------------------------

@@ -410,12 +410,11 @@ class _Part:
     @classmethod
     def of(cls, whole: Side, rows: Int64) -> _Part:
         made = whole.fingerprints
-        some = replace(
-            made,
-            **{name: getattr(made, name)[rows] for name in ("rows", "matrix", "digests")},
-            **{name: getattr(made, name)[rows] for name in ("sizes", "flat")},
-            ids=made.ids.take(pa.array(rows)),
-        )
+        columns = {
+            name: getattr(made, name)[rows]
+            for name in ("rows", "matrix", "digests", "sizes", "flat")
+        }
+        some = replace(made, **columns, ids=made.ids.take(pa.array(rows)))
         order = np.argsort(np.argsort(whole.order[rows]))
         return cls(rows, Side(whole.images, some, whole.background[rows], order))
 
@@ -537,7 +536,7 @@ class _Trial:
         comparer, timing, begin, block = self.comparer, _PairTiming(), time.process_time(), 8
         while timing.pairs < len(rows) and time.process_time() - begin < self.patience / 2:
             part = rows[timing.pairs : timing.pairs + block]
-            some = _some(pairs, part)
+            some = pairs.only(part)
             images = sum(len(np.unique(side)) for side in (some.query, some.reference))
             start = time.process_time()
             measured = reference_similarities(
@@ -604,15 +603,9 @@ def _taken(
     left = np.searchsorted(parts[0].rows, query)
     right = np.searchsorted(parts[1].rows, reference)
     some = replace(
-        _some(pairs, rows),
+        pairs.only(rows),
         query=left,
         reference=right,
         total=np.zeros(len(parts[0].rows), np.int64),
     )
     return some, parts
-
-
-def _some(pairs: Pairs, rows: Int64) -> Pairs:
-    names = ("query", "reference", "similarity", "background", "view")
-    votes = None if pairs.votes is None else pairs.votes[rows]
-    return replace(pairs, **{name: getattr(pairs, name)[rows] for name in names}, votes=votes)

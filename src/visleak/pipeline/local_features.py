@@ -18,6 +18,7 @@ from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entr
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side
 from visleak.pipeline.selection import Clusters
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Pairs, Unreadable
+from visleak.search.exact import Scored
 from visleak.search.votes import FeatureRows, LocalIndex, Votes
 
 #: Local features are not compared with more references than this.
@@ -342,5 +343,5 @@ def _merged(pairs: Pairs, votes: Votes, sides: tuple[Side, Side], encoder: Encod
         left, right = np.where(backwards, right, left), np.where(backwards, left, right)
     both = query.fingerprints, reference.fingerprints
     similarity, view = similarities(both, left, right, encoder, range(max(1, encoder.views)))
-    scored = replace(pairs, votes=score)
-    return with_added(scored, sides, left, right, similarity, view, votes.score[new][pair])
+    added = Scored(left, right, similarity, view)
+    return with_added(replace(pairs, votes=score), sides, added, votes.score[new][pair])

@@ -269,15 +269,6 @@ def rows(leaks: Mapping[tuple[str, str], RecordingLeak]) -> Iterator[tuple[str, 
             yield tuple("" if values[name] is None else str(values[name]) for name in COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """The images of one side that have a recording and a time."""
-
-    rows: Int64  # of the fingerprints
-    groups: pa.StringArray  # names, one per row
-    frames: Int64  # numbers or times, one per row
-
-
 def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak | None:
     """Return the distances in time of two sets; ``None`` where that has no meaning.
 
@@ -293,8 +284,8 @@ def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak 
         return None
     unit = "ms" if timed else "frames"
     within = round(1000 * settings.within_seconds) if timed else settings.within_frames
-    names = sorted(set(own.groups.to_pylist()) & set(other.groups.to_pylist()))
-    left, right = _coded(own, names), _coded(other, names)
+    names = sorted(set(own[1].to_pylist()) & set(other[1].to_pylist()))
+    left, right = _coded(*own, names), _coded(*other, names)
     distance = distances(left.group, left.frame, right.group, right.frame)
     close = np.zeros(len(query.fingerprints), np.bool_)
     close[left.rows] = distance <= np.uint64(within)
@@ -337,8 +328,8 @@ def _apart(left: Int64, right: Int64) -> UInt64:
     return high.view(np.uint64) - low.view(np.uint64)
 
 
-def _placed(side: Side) -> _Placed | None:
-    """Return the readable images with a recording and a time, ``None`` where there are none."""
+def _placed(side: Side) -> tuple[Int64, pa.StringArray, Int64] | None:
+    """Return row, recording and time of the readable images that have both; ``None`` for none."""
     images = side.images
     if images.groups is None or images.frames is None:
         return None
@@ -349,7 +340,7 @@ def _placed(side: Side) -> _Placed | None:
     if not len(rows):
         return None
     kept = frames.filter(known).to_numpy(zero_copy_only=False)
-    return _Placed(rows, groups.filter(known), np.asarray(kept, np.int64))
+    return rows, groups.filter(known), np.asarray(kept, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,11 +352,11 @@ class _Coded:
     frame: Int64
 
 
-def _coded(placed: _Placed, names: Sequence[str]) -> _Coded:
-    codes = pc.fill_null(pc.index_in(placed.groups, pa.array(names, pa.string())), -1)
+def _coded(rows: Int64, groups: pa.StringArray, frames: Int64, names: Sequence[str]) -> _Coded:
+    codes = pc.fill_null(pc.index_in(groups, pa.array(names, pa.string())), -1)
     group = codes.to_numpy(zero_copy_only=False).astype(np.int64)
     kept = np.flatnonzero(group >= 0)
-    return _Coded(placed.rows[kept], group[kept], placed.frames[kept])
+    return _Coded(rows[kept], group[kept], frames[kept])
 
 
 @dataclass(frozen=True, slots=True)

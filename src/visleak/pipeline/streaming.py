@@ -11,13 +11,13 @@ import hashlib
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
 
 from visleak.cache import Cache
-from visleak.pipeline.candidates import SAME_COLOUR, side
+from visleak.pipeline.candidates import SAME_COLOUR, pairs_of, side
 from visleak.pipeline.context import Handle, RunContext, shared
 from visleak.pipeline.embeddings import (
     columns_at,
@@ -27,9 +27,9 @@ from visleak.pipeline.embeddings import (
     vectors_at,
 )
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
-from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int8, Int64, Pairs, Partition
+from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int64, Pairs, Partition
 from visleak.search import PartitionEngine
-from visleak.search.exact import ExactSearch
+from visleak.search.exact import ExactSearch, Scored
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch, stream
 from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
@@ -127,19 +127,6 @@ def _find(task: _Task) -> tuple[int, PartitionHits]:
 # -- pairs ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Hits:
-    """Pairs of a row of all queries together and a row of all partitions together."""
-
-    query: Int64
-    reference: Int64
-    similarity: Float32
-    view: Int8
-
-    def only(self, keep: Bool | Int64) -> _Hits:
-        return _Hits(self.query[keep], self.reference[keep], self.similarity[keep], self.view[keep])
-
-
 def stream_pairs(
     queries: Sequence[Side],
     reference: EmbeddingSet,
@@ -193,7 +180,10 @@ def stream_pairs(
     for each in queries:
         stop = start + len(each.fingerprints)
         mine = hits.only((hits.query >= start) & (hits.query < stop))
-        pairs.append(_pairs(mine, start, listed, each, streamed_side, total[start:stop]))
+        mine = replace(
+            mine, query=mine.query - start, reference=np.searchsorted(listed, mine.reference)
+        )
+        pairs.append(pairs_of(each, streamed_side, mine, total[start:stop]))
         start = stop
     return streamed_side, pairs
 
@@ -204,7 +194,7 @@ def _all_views(queries: Sequence[Side], encoder: Encoder, views: tuple[int, ...]
     return np.concatenate([plain if view == 0 else encoder.view(plain, view) for view in views])
 
 
-def _distinct(found: StreamHits, first: Int64, count: int, views: tuple[int, ...]) -> _Hits:
+def _distinct(found: StreamHits, first: Int64, count: int, views: tuple[int, ...]) -> Scored:
     """Return each pair once, in its most similar view, the first of equals."""
     place, query = np.divmod(found.query, max(1, count))
     reference = first[found.partition] + found.row
@@ -213,11 +203,11 @@ def _distinct(found: StreamHits, first: Int64, count: int, views: tuple[int, ...
     new[1:] = (np.diff(query[order]) != 0) | (np.diff(reference[order]) != 0)
     kept = order[new]
     names = np.array(views, np.int8)
-    return _Hits(query[kept], reference[kept], found.similarity[kept], names[place[kept]])
+    return Scored(query[kept], reference[kept], found.similarity[kept], names[place[kept]])
 
 
 def _totals(
-    found: StreamHits, hits: _Hits, count: int, views: tuple[int, ...], wanted: Wanted
+    found: StreamHits, hits: Scored, count: int, views: tuple[int, ...], wanted: Wanted
 ) -> Int64:
     """Return the number of references of each query that reach the threshold in any view.
 
@@ -232,7 +222,7 @@ def _totals(
     return np.maximum(distinct, most)
 
 
-def _best(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
+def _best(hits: Scored, tie: Int64, flat: Bool, wanted: Wanted) -> Scored:
     """Return the wanted hits of each query over all views; one match of a blank image."""
     order = np.lexsort((tie, -hits.similarity, hits.query))
     owner = hits.query[order]
@@ -243,22 +233,3 @@ def _best(hits: _Hits, tie: Int64, flat: Bool, wanted: Wanted) -> _Hits:
         limit[reached] = max(wanted.best, wanted.cap)
     limit[flat[owner]] = 1
     return hits.only(order[place < limit])
-
-
-def _pairs(
-    hits: _Hits, start: int, listed: Int64, query: Side, reference: Side, total: Int64
-) -> Pairs:
-    left, right = hits.query - start, np.searchsorted(listed, hits.reference)
-    order = np.lexsort((reference.order[right], -hits.similarity, query.order[left]))
-    left, right = left[order], right[order]
-    background = (query.background[left] + reference.background[right]) / 2
-    return Pairs(
-        query_set=query.name,
-        reference_set=reference.name,
-        query=left,
-        reference=right,
-        similarity=hits.similarity[order],
-        background=background.astype(np.float32),
-        view=hits.view[order],
-        total=total,
-    )

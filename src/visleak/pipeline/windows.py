@@ -22,6 +22,7 @@ from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, Bu
 from visleak.pipeline.candidates import similarities, with_added
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder, Float32, Int64, Pairs
+from visleak.search.exact import Scored
 from visleak.verification.check import SMALL
 
 #: Windows: left, top, width and height, as shares of the image.
@@ -74,7 +75,7 @@ def with_windows(
         (query.fingerprints, reference.fingerprints), one, other, encoder, (0,)
     )
     votes = None if pairs.votes is None else np.zeros(len(one), np.float32)
-    return with_added(pairs, sides, one, other, similarity, view, votes)
+    return with_added(pairs, sides, Scored(one, other, similarity, view), votes)
 
 
 def _small(side: Side) -> Int64:

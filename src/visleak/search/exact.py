@@ -54,7 +54,7 @@ class Scored:
             np.concatenate([self.view, other.view]),
         )
 
-    def only(self, keep: Bool) -> Scored:
+    def only(self, keep: Bool | Int64) -> Scored:
         """Return the kept rows."""
         return Scored(
             self.query[keep], self.reference[keep], self.similarity[keep], self.view[keep]
