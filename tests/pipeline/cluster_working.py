@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from visleak.pipeline.context import Handle, shared
+from visleak.pipeline.context import Handle
 
 
 def die_once(task: tuple[int, str]) -> int:
@@ -42,7 +42,7 @@ def where_it_lies(handle: Handle) -> tuple[str, bool, str]:
     """Return the mapping that a shared array lies in, whether it can be written, and the node."""
     import ray
 
-    array = shared(handle)["matrix"]
+    array = handle.load()["matrix"]
     address = array.__array_interface__["data"][0]
     node = ray.get_runtime_context().get_node_id()
     time.sleep(0.1)

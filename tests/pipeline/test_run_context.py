@@ -238,7 +238,7 @@ def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from visleak.errors import VisleakError\n"
-        "from visleak.pipeline.context import RunContext, shared\n"
+        "from visleak.pipeline.context import RunContext\n"
         "class Mine: pass\n"
         "def own(): pass\n"
         "for value in (Mine(), [Mine], own, {'deep': [Mine()]}):\n"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from visleak.errors import MissingExtra, UsageError
-from visleak.pipeline.context import shared
 
 
 def double(number: int) -> int:
@@ -32,11 +31,11 @@ def process_of(number: int) -> int:
 
 
 def load(path: Path) -> Any:
-    return shared(path)
+    return path.load()
 
 
 def identity_of(path: Path) -> int:
-    return id(shared(path))
+    return id(path.load())
 
 
 def fail(number: int) -> int:

@@ -26,9 +26,9 @@ from visleak.encoders.hashes import phashes, thumbnail
 from visleak.errors import UsageError, VisleakError
 from visleak.images import decode
 from visleak.images.decoding import grey
-from visleak.pipeline.context import Handle, Progress, RunContext, shared, silent
+from visleak.pipeline.context import Handle, Progress, RunContext, silent
 from visleak.pipeline.remote import opener_for
-from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Problem, Unreadable
+from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Opener, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 
 #: One number per hash: its first bit is the highest, as in the hexadecimal text of imagehash.
@@ -182,7 +182,7 @@ class Hashes:
 class _Task:
     """A part of a set for a worker."""
 
-    opener: Handle
+    opener: Handle[Opener]
     positions: range
 
 
@@ -235,7 +235,7 @@ def _hash_part(task: _Task) -> _Part:
     rows: list[int] = []
     refused: list[tuple[int, Unreadable]] = []
     thumbnails: list[Image.Image] = []
-    stored = shared(task.opener).read(list(task.positions))
+    stored = task.opener.load().read(list(task.positions))
     for position, data in zip(task.positions, stored, strict=True):
         image = data if isinstance(data, Unreadable) else grey(data)
         if isinstance(image, Unreadable):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from visleak.encoders.builtin import flat
 from visleak.errors import VisleakError
 from visleak.images import decode
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import (
     Chunk,
     ImageFingerprint,
@@ -63,8 +63,8 @@ class _Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Handle
-    recipe: Handle
+    opener: Handle[Opener]
+    recipe: Handle[_Recipe]
     cache: CacheHandle | None
     positions: range | Int64
 
@@ -76,7 +76,7 @@ class _Prepared:
     position: int
     digest: bytes
     fingerprint: ImageFingerprint
-    input: npt.NDArray[Any] | None
+    input: npt.NDArray[np.generic] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,9 @@ class _Queue:
         return Chunk.of(self.encoder.width, rows, refused)
 
 
-def forwarded(encoder: BatchEncoder, prepared: Sequence[npt.NDArray[Any]]) -> tuple[Float32, Bool]:
+def forwarded(
+    encoder: BatchEncoder, prepared: Sequence[npt.NDArray[np.generic]]
+) -> tuple[Float32, Bool]:
     """Return the vectors (n, width) of a batch, and which of them are finite (n,)."""
     try:
         vectors = np.asarray(encoder.forward(prepared), np.float32)
@@ -245,8 +247,8 @@ def _failure(encoder: BatchEncoder, count: int, error: Exception) -> str:
 
 def prepare(task: _Task) -> _Done:
     """Read, digest, look up, decode and prepare images, up to a bound on their bytes."""
-    recipe: _Recipe = shared(task.recipe)
-    stored = shared(task.opener).read(list(task.positions))
+    recipe = task.recipe.load()
+    stored = task.opener.load().read(list(task.positions))
     prepared: list[_Prepared] = []
     unreadable: list[Refused] = []
     held = 0
@@ -288,7 +290,7 @@ def _prepared(recipe: _Recipe, item: Item, known: Mapping[bytes, bytes]) -> _Pre
     return _Prepared(position, digest, facts, made)
 
 
-def _input(recipe: _Recipe, image: DecodedImage) -> npt.NDArray[Any] | Unreadable:
+def _input(recipe: _Recipe, image: DecodedImage) -> npt.NDArray[np.generic] | Unreadable:
     """Return the network's input of an image; a failure does not end the run."""
     try:
         return recipe.preparation(image)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, Self, TypeVar
+from typing import IO, Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ from visleak.storage import SCRATCH_PREFIX, naming
 
 T = TypeVar("T")
 R = TypeVar("R")
+T_co = TypeVar("T_co", covariant=True)
+Number = TypeVar("Number", bound=np.generic)
 
 
 class Progress(Protocol):
@@ -49,21 +51,21 @@ def silent(step: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-class Handle(Protocol):
+class Handle(Protocol[T_co]):
     """A reference to a shared value; small and picklable, so that tasks can carry it."""
 
-    def load(self) -> Any:
-        """Return the value; a worker fetches it once."""
+    def load(self) -> T_co:
+        """Return the value; it is loaded once per process."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class InlineValue:
+class InlineValue(Generic[T]):
     """A value that a task carries itself, because no other task needs it."""
 
-    value: Any
+    value: T
 
-    def load(self) -> Any:
+    def load(self) -> T:
         """Return the value."""
         return self.value
 
@@ -94,7 +96,7 @@ class Executor(Protocol):
 
     local: bool
 
-    def share(self, value: object) -> Handle:
+    def share(self, value: T) -> Handle[T]:
         """Put a value where every worker can load it once."""
         ...
 
@@ -129,17 +131,17 @@ class Executor(Protocol):
 Engine = Callable[[Path, int], Executor]
 
 
-class GrowingColumn:
+class GrowingColumn(Generic[Number]):
     """A file of rows of one shape and type: appended during a step, memory-mapped after it."""
 
-    def __init__(self, path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()) -> None:
+    def __init__(self, path: Path, dtype: type[Number], shape: tuple[int, ...] = ()) -> None:
         self._path = path
         self._dtype = np.dtype(dtype)
         self._shape = shape
         self._file = path.open("wb")
         self.rows = 0
 
-    def append(self, values: npt.NDArray[Any]) -> None:
+    def append(self, values: npt.NDArray[np.generic]) -> None:
         """Append rows."""
         if values.shape[1:] != self._shape:
             raise ValueError(f"rows must have shape {self._shape}, got {values.shape[1:]}")
@@ -147,7 +149,7 @@ class GrowingColumn:
             self._file.write(np.ascontiguousarray(values, self._dtype).data)
         self.rows += len(values)
 
-    def mapped(self) -> npt.NDArray[Any]:
+    def mapped(self) -> npt.NDArray[Number]:
         """Close the file and return its rows, memory-mapped and read-only."""
         with naming(self._path):
             self._file.close()
@@ -172,18 +174,18 @@ _LOCAL: Final[dict[Path, object]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class StoredValue:
+class StoredValue(Generic[T]):
     """A shared value: in this process if it is the only worker, otherwise in a file."""
 
     path: Path
 
-    def load(self) -> Any:
+    def load(self) -> T:
         """Return the value; it is read once per process."""
-        return _LOCAL[self.path] if self.path in _LOCAL else _loaded(self.path)
+        return cast(T, _LOCAL[self.path] if self.path in _LOCAL else _loaded(self.path))
 
 
 @lru_cache(maxsize=16)
-def _loaded(path: Path) -> Any:
+def _loaded(path: Path) -> object:
     # written by this very run into its own scratch folder, never by a user
     return pickle.loads(path.read_bytes())  # noqa: S301
 
@@ -200,12 +202,12 @@ class CacheFolder:
 
 
 @dataclass
-class _Submitted:
+class _Submitted(Generic[T, R]):
     """A task that was submitted to a pool of processes, and its future."""
 
-    task: Any
+    task: T
     pool: ProcessPoolExecutor
-    future: Future[Any]
+    future: Future[R]
 
     @property
     def lost(self) -> bool:
@@ -231,7 +233,7 @@ class Processes:
         self._abandoned = False
         self._numbers = itertools.count()
 
-    def share(self, value: object) -> StoredValue:
+    def share(self, value: T) -> StoredValue[T]:
         """Put a value where every worker can load it once."""
         path = self.scratch / f"shared-{next(self._numbers)}.pickle"
         if self.workers <= 1:
@@ -261,7 +263,7 @@ class Processes:
         if self.workers <= 1:
             yield from map(function, tasks)
             return
-        waiting: deque[_Submitted] = deque()
+        waiting: deque[_Submitted[T, R]] = deque()
         try:
             for task in tasks:
                 waiting.append(self._submitted(function, task, step))
@@ -273,7 +275,7 @@ class Processes:
             for each in waiting:
                 self._abandoned |= not each.future.cancel() and not each.future.done()
 
-    def _submitted(self, function: Callable[[Any], Any], task: object, step: str) -> _Submitted:
+    def _submitted(self, function: Callable[[T], R], task: T, step: str) -> _Submitted[T, R]:
         while True:
             try:
                 pool = self._started()
@@ -281,7 +283,7 @@ class Processes:
             except BrokenProcessPool as error:
                 self._shrink(self._pool, step, error)
 
-    def _next(self, function: Callable[[Any], Any], waiting: deque[_Submitted], step: str) -> Any:
+    def _next(self, function: Callable[[T], R], waiting: deque[_Submitted[T, R]], step: str) -> R:
         """Return the result of the task that was submitted first."""
         while True:
             first = waiting[0]
@@ -385,7 +387,7 @@ def uninterrupted() -> Iterator[None]:
 class _Pickler(pickle.Pickler):
     """Refuses what the caller's script defines, because workers do not run it."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         """Refuse classes and functions of the script; leave the rest to pickle."""
         if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__":
             raise pickle.PicklingError(f"{obj.__name__} is in the script itself, not in a module")
@@ -473,13 +475,13 @@ class RunContext:
         return self.scratch / f"{next(self._names)}{suffix}"
 
     def column(
-        self, suffix: str, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()
-    ) -> GrowingColumn:
+        self, suffix: str, dtype: type[Number], shape: tuple[int, ...] = ()
+    ) -> GrowingColumn[Number]:
         """Return a new file of rows in the scratch folder."""
         return GrowingColumn(self.file(suffix), dtype, shape)
 
-    def share(self, value: object) -> Handle:
-        """Put a value where every worker can load it once, with :func:`shared`."""
+    def share(self, value: T) -> Handle[T]:
+        """Put a value where every worker can load it once."""
         return self.executor.share(value)
 
     @property
@@ -503,11 +505,6 @@ class RunContext:
             yield
         finally:
             self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - start
-
-
-def shared(handle: Handle) -> Any:
-    """Return what :meth:`RunContext.share` shared; loaded once per process."""
-    return handle.load()
 
 
 def known_entries(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -74,7 +75,7 @@ def read_embeddings(
     return encoded_set(images, np.concatenate(rows), vectors, columns, encoder, problems, counts)
 
 
-def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, Any]]:
+def _chunks(partitions: Sequence[Partition]) -> Iterator[tuple[int, npt.NDArray[np.generic]]]:
     """Yield the number of the first row and the stored rows of bounded parts."""
     first = 0
     for partition in partitions:

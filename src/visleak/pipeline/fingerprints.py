@@ -12,7 +12,7 @@ import pyarrow as pa
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.images import decode
 from visleak.pipeline.batches import batched
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import (
     Chunk,
     ImageFingerprint,
@@ -116,16 +116,16 @@ def _chunks(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Handle
-    encoder: Handle
+    opener: Handle[Opener]
+    encoder: Handle[Encoder]
     cache: CacheHandle | None
     positions: range | Int64
 
 
 def _encode(task: _Task) -> Chunk:
     """Read, digest, decode and encode a part of a set."""
-    encoder: Encoder = shared(task.encoder)
-    stored = shared(task.opener).read(list(task.positions))
+    encoder = task.encoder.load()
+    stored = task.opener.load().read(list(task.positions))
     rows: list[Row] = []
     unreadable: list[Refused] = []
     for items in read_items(zip(task.positions, stored, strict=True), unreadable):

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,8 @@ from visleak.verification import check
 #: Rows per row group.
 GROUP: Final = 50_000
 
+Columns = dict[str, pa.Array | npt.NDArray[np.generic]]
+
 
 def pair_tables(comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
     """Yield the rows of ``pairs.parquet``, by query set, query, falling similarity, reference."""
@@ -88,7 +90,7 @@ def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
     query_label = _taken(query.images.labels, left.rows[pairs.query[rows]])
     reference_label = _taken(reference.images.labels, right.rows[pairs.reference[rows]])
     same_classes = comparable(query.images, reference.images)
-    columns: dict[str, Any] = {
+    columns: Columns = {
         "query_set": _constant(query.name, count),
         "query": left.ids.take(pa.array(pairs.query[rows])),
         "reference_set": _constant(reference.name, count),
@@ -107,7 +109,7 @@ def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
     return pa.table([columns[name] for name in PAIRS_SCHEMA.names], schema=PAIRS_SCHEMA)
 
 
-def _grades(comparison: Comparison, rows: Int64) -> dict[str, Any]:
+def _grades(comparison: Comparison, rows: Int64) -> Columns:
     """Return the columns that verification fills; null without grades."""
     count = len(rows)
     if comparison.grades is None or comparison.matrix is None:
@@ -141,7 +143,7 @@ def _constant(value: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
 
-def _taken(column: pa.Array | None, rows: Int64, kind: Any = None) -> pa.Array:
+def _taken(column: pa.Array | None, rows: Int64, kind: pa.DataType | None = None) -> pa.Array:
     """Return some rows of a set's column, null where the set has none."""
     if column is None:
         return pa.nulls(len(rows), kind or pa.string())
@@ -194,14 +196,12 @@ def image_tables(sides: Iterable[Side], comparisons: Sequence[Comparison]) -> It
             yield _image_rows(side, rows, found, _nearest_columns(own, found, rows))
 
 
-def _image_rows(
-    side: Side, rows: Int64, found: Nearest, nearest_columns: dict[str, Any]
-) -> pa.Table:
+def _image_rows(side: Side, rows: Int64, found: Nearest, nearest_columns: Columns) -> pa.Table:
     images, fingerprints = side.images, side.fingerprints
     listed = fingerprints.rows[rows]
     known = fingerprints.of_bytes
     digests = [fingerprints.digests[row].tobytes().hex() if known else None for row in rows]
-    columns: dict[str, Any] = {
+    columns: Columns = {
         "set": _constant(images.name, len(rows)),
         "id": fingerprints.ids.take(pa.array(rows)),
         "digest": pa.array(digests, pa.string()),
@@ -220,7 +220,7 @@ def _image_rows(
     return pa.table([columns[name] for name in IMAGES_SCHEMA.names], schema=IMAGES_SCHEMA)
 
 
-def _nearest_columns(own: Sequence[Comparison], found: Nearest, rows: Int64) -> dict[str, Any]:
+def _nearest_columns(own: Sequence[Comparison], found: Nearest, rows: Int64) -> Columns:
     """Return set, id and similarity of the nearest references of some images."""
     names = np.full(len(rows), None, object)
     ids = np.full(len(rows), None, object)
@@ -251,7 +251,7 @@ def key_of(
     stamps = [stamp_of(images) for images in (*queries, *references)]
     if None in stamps or not getattr(encoder, "lasting", True):
         return None
-    parts: dict[str, Any] = {
+    parts: dict[str, object] = {
         "settings": settings.as_dict(),
         "decoding": DECODING,
         "encoder": encoder.digest,

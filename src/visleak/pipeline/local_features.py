@@ -14,10 +14,10 @@ from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
 from visleak.pipeline.comparison import Comparison
-from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries, shared
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side
 from visleak.pipeline.selection import Clusters
-from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Pairs, Unreadable
+from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
 from visleak.search.exact import Scored
 from visleak.search.votes import FeatureRows, LocalIndex, Votes
 
@@ -85,7 +85,7 @@ def _large(encoded: EncodedSet, smallest: int) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Handle
+    opener: Handle[Opener]
     cache: CacheHandle | None
     positions: Int64
     digests: Bytes8
@@ -146,7 +146,7 @@ def _extract(task: _Task) -> _Found:
     known = known_entries(task.cache, _maker(), digests)
     images = dict(zip(task.positions.tolist(), digests, strict=True))
     unknown = [position for position, digest in images.items() if digest not in known]
-    stored = iter(shared(task.opener).read(unknown))
+    stored = iter(task.opener.load().read(unknown))
     for position, digest in images.items():
         if digest in known:
             found.packed.append(known[digest])

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.images import decode
-from visleak.pipeline.context import GrowingColumn, Handle, InlineValue, RunContext, shared
+from visleak.pipeline.context import GrowingColumn, Handle, InlineValue, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused
-from visleak.records import Bytes8, Int64, Unreadable
+from visleak.records import Bytes8, Int64, Opener, Unreadable
 from visleak.vectors import forget
 
 #: Images per task.
@@ -77,7 +77,7 @@ class SharedPixels:
         local = context.executor.local
         self._shared = {name: context.share(own) for name, own in pixels.items()} if local else {}
 
-    def handle(self, name: str, rows: Int64) -> tuple[Handle, Int64]:
+    def handle(self, name: str, rows: Int64) -> tuple[Handle[Pixels], Int64]:
         """Return a handle of at least the images of some rows, and their rows in it."""
         if name in self._shared:
             return self._shared[name], rows
@@ -92,7 +92,7 @@ def _mapped(path: Path) -> Bytes8:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Handle
+    opener: Handle[Opener]
     positions: Int64
     reduce: Reduce
     enough: int
@@ -140,7 +140,7 @@ def _decode(task: _Task) -> _Reduced:
     reduced: list[Bytes8] = []
     refused: list[Refused] = []
     positions = task.positions.tolist()
-    for position, data in zip(positions, shared(task.opener).read(positions), strict=True):
+    for position, data in zip(positions, task.opener.load().read(positions), strict=True):
         image = data if isinstance(data, Unreadable) else decode(data, enough=task.enough)
         if isinstance(image, Unreadable):
             refused.append((position, image))

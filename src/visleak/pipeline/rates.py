@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +75,7 @@ class ContentPairs:
 
     @classmethod
     def _of(
-        cls, left: Int64, right: Int64, wide: Int64, tall: Int64, same: bool | npt.NDArray[Any]
+        cls, left: Int64, right: Int64, wide: Int64, tall: Int64, same: bool | Bool
     ) -> ContentPairs:
         backwards = np.asarray(same) & (left > right)
         equal = np.asarray(same) & (left == right)
@@ -100,7 +100,7 @@ class ContentPairs:
         sizes = np.bincount(components(len(nodes), [(left, right)]), images)
         return np.sort(sizes.astype(np.int64))[::-1]
 
-    def stand_for(self, code: npt.NDArray[Any]) -> Int64:
+    def stand_for(self, code: npt.NDArray[np.integer]) -> Int64:
         """Return how many pairs of images each listed pair represents, (n,).
 
         Of the listed pairs of the same two contents the one of the lowest code represents all.

@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from types import ModuleType
+from typing import Any, Final, Generic, Self, TypeVar, cast
 
 import visleak
 from visleak.cache import Cache
@@ -54,18 +55,18 @@ class RayEngine:
 
 
 @dataclass(frozen=True)
-class StoreValue:
+class StoreValue(Generic[T]):
     """A shared value in the object store: one copy per node, arrays are not copied."""
 
-    ref: Any
+    ref: object
 
-    def load(self) -> Any:
+    def load(self) -> T:
         """Return the value; a worker fetches it once."""
-        return _fetched(self.ref)
+        return cast(T, _fetched(self.ref))
 
 
 @lru_cache(maxsize=16)
-def _fetched(ref: Any) -> Any:
+def _fetched(ref: object) -> object:
     import ray
 
     return ray.get(ref)
@@ -81,7 +82,7 @@ class RayExecutor:
         self._lookup: Any = None
         self._origin = _Origin(os.getcwd(), visleak.__version__)
 
-    def share(self, value: object) -> StoreValue:
+    def share(self, value: T) -> StoreValue[T]:
         """Put a value where every node fetches it once."""
         try:
             return StoreValue(self._cluster.ray.put(value))
@@ -125,23 +126,23 @@ class RayExecutor:
             max_retries=RETRIES,
             name=function.__name__,
         )
-        waiting: deque[Any] = deque()
+        waiting: deque[object] = deque()
         try:
             for task in tasks:
                 waiting.append(remote.remote(self._origin, function, task))
                 if len(waiting) > AHEAD * self._cluster.processors():
-                    yield self._result(waiting.popleft(), step)
+                    yield cast(R, self._result(waiting.popleft(), step))
             while waiting:
-                yield self._result(waiting.popleft(), step)
+                yield cast(R, self._result(waiting.popleft(), step))
         finally:
             for ref in waiting:
                 with contextlib.suppress(Exception):  # its result has no use
                     self._cluster.ray.cancel(ref)
 
-    def _result(self, ref: Any, step: str) -> Any:
+    def _result(self, ref: object, step: str) -> object:
         ray = self._cluster.ray
         try:
-            outcome: _Outcome = ray.get(ref)
+            outcome: _Outcome[object] = ray.get(ref)
         except ray.exceptions.RayTaskError as error:
             raise VisleakError(
                 f"a worker could not start ({one_line(error.cause or error)}); visleak"
@@ -176,17 +177,17 @@ class _Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
-    value: Any = None
+class _Outcome(Generic[R]):
+    value: R | None = None
     error: BaseException | None = None
 
-    def result(self) -> Any:
+    def result(self) -> R:
         if self.error is not None:
             raise self.error
-        return self.value
+        return cast(R, self.value)
 
 
-def _execute(origin: _Origin, function: Callable[[Any], Any], task: Any) -> _Outcome:
+def _execute(origin: _Origin, function: Callable[[T], R], task: T) -> _Outcome[R]:
     """Execute one task; its errors are results, so that only deaths of workers are retried."""
     try:
         _join_run(origin)
@@ -281,7 +282,7 @@ class Cluster:
         ray: the package.
     """
 
-    def __init__(self, ray: Any, leaving: contextlib.ExitStack) -> None:
+    def __init__(self, ray: ModuleType, leaving: contextlib.ExitStack) -> None:
         self.ray = ray
         self._leaving = leaving
         self._counted = (0.0, 1)
@@ -382,7 +383,7 @@ def _folder(stack: contextlib.ExitStack) -> str:
     return folder
 
 
-def _start(ray: Any, workers: int, folder: str) -> None:
+def _start(ray: ModuleType, workers: int, folder: str) -> None:
     try:
         ray.init(
             address="local",
@@ -438,7 +439,7 @@ def _users_of(folder: Path) -> list[int]:
     return [number for number in found if number != os.getpid()]
 
 
-def _join(ray: Any, address: str) -> None:
+def _join(ray: ModuleType, address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, OSError, ValueError) as error:

@@ -20,7 +20,7 @@ from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.pipeline.batches import batched
-from visleak.pipeline.context import CacheHandle, Handle, Processes, RunContext, shared, silent
+from visleak.pipeline.context import CacheHandle, Handle, Processes, RunContext, silent
 from visleak.pipeline.encoded_set import Chunk
 from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
 from visleak.search import load_search
@@ -89,7 +89,7 @@ class _EncoderName:
 
 @dataclass(frozen=True, slots=True)
 class _EncodeTask:
-    opener: Handle
+    opener: Handle[Opener]
     encoder: _EncoderName
     cache: CacheHandle | None
     positions: range | Int64
@@ -131,7 +131,7 @@ def _encode(task: _EncodeTask) -> tuple[Chunk, ...]:
     context = RunContext(Path(), 1, None, silent, executor)
     try:
         encoder = _loaded(task.encoder)
-        return tuple(batched(shared(task.opener), task.positions, encoder, context, task.cache))
+        return tuple(batched(task.opener.load(), task.positions, encoder, context, task.cache))
     finally:
         executor.close()
 
@@ -171,7 +171,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _SearchTask:
-    question: Handle
+    question: Handle[_Question]
     reference: Float32
     penalty: Float32
     order: Int64
@@ -210,7 +210,7 @@ class DistributedSearch:
         counted = np.sum([hits.total for hits in parts], axis=0)
         return joined([(0, scored.only(chosen(scored, sides, wanted)), counted)], sides.order)
 
-    def _tasks(self, sides: Sides, question: Handle) -> Iterator[_SearchTask]:
+    def _tasks(self, sides: Sides, question: Handle[_Question]) -> Iterator[_SearchTask]:
         for start in range(0, len(sides.reference), self._part):
             part = slice(start, start + self._part)
             yield _SearchTask(
@@ -223,7 +223,7 @@ class DistributedSearch:
 
 
 def _search(task: _SearchTask) -> Hits:
-    question: _Question = shared(task.question)
+    question = task.question.load()
     sides = Sides(
         query=question.query,
         reference=task.reference,

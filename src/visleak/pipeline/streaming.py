@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from visleak.cache import Cache
 from visleak.pipeline.candidates import SAME_COLOUR, pairs_of, side
-from visleak.pipeline.context import Handle, RunContext, shared
+from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.embeddings import (
     columns_at,
     encoded_set,
@@ -96,7 +96,7 @@ def _key(partition: Partition) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    search: Handle
+    search: Handle[PartitionSearch]
     number: int
     partition: Partition
 
@@ -120,7 +120,7 @@ class RemotePartitions:
 
 
 def _find(task: _Task) -> tuple[int, PartitionHits]:
-    search: PartitionSearch = shared(task.search)
+    search = task.search.load()
     return task.number, search.find(task.partition)
 
 

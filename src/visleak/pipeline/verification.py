@@ -20,7 +20,7 @@ import numpy as np
 from visleak.grading import Grader, grade
 from visleak.images import decode
 from visleak.pipeline.comparison import same_bytes
-from visleak.pipeline.context import Handle, RunContext, shared
+from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost
 from visleak.pipeline.evidence import (
     CHECK,
@@ -53,6 +53,7 @@ from visleak.records import (
     Grade,
     Int8,
     Int64,
+    Opener,
     Pairs,
     Unreadable,
 )
@@ -212,7 +213,7 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True, slots=True)
 class _Task(Generic[Input]):
-    pixels: tuple[Handle, Handle]  # reduced images of both sides
+    pixels: tuple[Handle[Pixels], Handle[Pixels]]  # reduced images of both sides
     # rows in these
     query: Int64
     reference: Int64
@@ -221,7 +222,7 @@ class _Task(Generic[Input]):
     @contextlib.contextmanager
     def images(self) -> Iterator[tuple[Pixels, Pixels]]:
         """Yield the reduced images of both sides, and release their memory afterwards."""
-        left, right = shared(self.pixels[0]), shared(self.pixels[1])
+        left, right = self.pixels[0].load(), self.pixels[1].load()
         yield left, right
         left.forget()
         right.forget()
@@ -372,7 +373,7 @@ class _CheckInput:
     same_size: Bool  # images of equal size
     features: Bool  # local features are used
     # names and openers of both sets, if there are large pairs
-    stored: tuple[tuple[str, Handle], ...]
+    stored: tuple[tuple[str, Handle[Opener]], ...]
     positions: Int64  # int64 (n, 2): of the images in their sets
     large: Bool  # pairs of images that were bounded: exact ones are compared at full size
 
@@ -425,12 +426,12 @@ def _check(task: _Task[_CheckInput]) -> Float32:
 
 
 def _compared_at_full_size(
-    stored: Sequence[tuple[str, Handle]], positions: Int64
+    stored: Sequence[tuple[str, Handle[Opener]]], positions: Int64
 ) -> tuple[bool, bool]:
     """Return whether two images are exact, and whether identical, at their full size."""
     images = []
     for (name, opener), position in zip(stored, positions.tolist(), strict=True):
-        data = next(iter(shared(opener).read([position])))
+        data = next(iter(opener.load().read([position])))
         image = data if isinstance(data, Unreadable) else decode(data)
         if isinstance(image, Unreadable):
             raise ImagesLost(name, [(position, image)])

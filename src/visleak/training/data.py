@@ -17,9 +17,9 @@ from visleak.encoders.preprocessing import PixelPreparation
 from visleak.errors import VisleakError
 from visleak.groups import chained, components, numbered
 from visleak.images import decode
-from visleak.pipeline.context import GrowingColumn, Handle, RunContext, shared
+from visleak.pipeline.context import GrowingColumn, Handle, RunContext
 from visleak.quantities import counted
-from visleak.records import Bool, Bytes8, ImageSet, Int64, Unreadable
+from visleak.records import Bool, Bytes8, ImageSet, Int64, Opener, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    opener: Handle
+    opener: Handle[Opener]
     positions: range
     size_of: Callable[[int, int], tuple[int, int]]
     resample: int
@@ -81,7 +81,7 @@ def _decode(task: _Task) -> Decoded:
     sizes = np.zeros((len(task.positions), 2), np.int64)
     originals = np.ones((len(task.positions), 2), np.int64)
     unreadable = []
-    for at, data in enumerate(shared(task.opener).read(list(task.positions))):
+    for at, data in enumerate(task.opener.load().read(list(task.positions))):
         image = data if isinstance(data, Unreadable) else decode(data)
         if isinstance(image, Unreadable):
             unreadable.append((at, image))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from visleak.records import VIEWS, Bool, Float32
 
-Matrix = npt.NDArray[np.floating[Any]]
+Matrix = npt.NDArray[np.floating]
 
 # OpenCV's type hints do not know the calls without a mask
 _cv: Any = cv2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
@@ -110,7 +110,7 @@ def _tensors(ours: Float32, theirs: Float32, weight: Float32) -> Float64:
     share = _window_means(weight)
     enough = share > COVERED
 
-    def means(*products: npt.NDArray[Any]) -> Float64:
+    def means(*products: npt.NDArray[np.floating]) -> Float64:
         rows = [_window_means(product * weight)[enough] / share[enough] for product in products]
         return np.stack(rows).astype(np.float64)
 
@@ -129,7 +129,7 @@ def plain_share(grey: Float32) -> float:
     return float((_window_means(details * details) < PLAIN).mean())
 
 
-def _window_means(plane: npt.NDArray[Any]) -> Float32:
+def _window_means(plane: npt.NDArray[np.floating]) -> Float32:
     rows, columns = plane.shape[0] // WINDOW, plane.shape[1] // WINDOW
     cut = plane[: rows * WINDOW, : columns * WINDOW]
     return np.asarray(cv2.resize(cut, (columns, rows), interpolation=cv2.INTER_AREA), np.float32)

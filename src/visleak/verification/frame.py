@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
@@ -195,7 +195,10 @@ def _shared(corners: Float32) -> float:
 
 
 def moved(
-    pixels: npt.NDArray[Any], content: Bytes8, matrix: Matrix, size: tuple[int, int]
+    pixels: npt.NDArray[np.uint8 | np.float32],
+    content: Bytes8,
+    matrix: Matrix,
+    size: tuple[int, int],
 ) -> tuple[Float32, Bytes8]:
     """Return an image and its content in a frame of (width, height) pixels."""
     height, width = content.shape

@@ -345,7 +345,7 @@ def _serve(pipe: Connection, function: Callable[[Any, Any], Any]) -> None:
 class _RemoteJob:
     """A job for a worker of a cluster."""
 
-    context: Handle
+    context: Handle[SharedContext]
     job: Job
 
 

@@ -154,7 +154,7 @@ def decode_images(
     )
 
 
-def _append(column: GrowingColumn, pixels: Bytes8, path: Path) -> None:
+def _append(column: GrowingColumn[np.uint8], pixels: Bytes8, path: Path) -> None:
     try:
         column.append(pixels)
     except OSError as error:

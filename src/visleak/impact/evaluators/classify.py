@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.impact.evaluators.classes import Classes, classes_of
@@ -25,7 +24,7 @@ from visleak.impact.evaluators.classification import (
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.feeding import context, feed, nothing_read, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
-from visleak.pipeline.context import GrowingColumn, Progress, silent
+from visleak.pipeline.context import GrowingColumn, Number, Progress, silent
 from visleak.records import ImageSet, Problem
 
 
@@ -63,7 +62,7 @@ def classify(
         start = time.perf_counter()
 
         # predictions grow in scratch files
-        def column(name: str, dtype: npt.DTypeLike, *shape: int) -> GrowingColumn:
+        def column(name: str, dtype: type[Number], *shape: int) -> GrowingColumn[Number]:
             return stack.enter_context(GrowingColumn(place.file(name), dtype, shape))
 
         rows, best = column(".rows", np.int64), column(".best", np.int64, BEST)
