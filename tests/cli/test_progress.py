@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from visleak.cli.progress import bars
+from visleak.cli.terminal import bars
 
 
 class Terminal(io.StringIO):

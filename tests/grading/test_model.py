@@ -117,8 +117,7 @@ def test_nothing_measured_is_not_near(nothing):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"tiny": 3}', json.dumps({"tiny": {"near": {"intercept": "x"}}})],
+    "text", ["", "[]", "{}", '{"tiny": 3}', json.dumps({"tiny": {"near": {"intercept": "x"}}})]
 )
 def test_what_is_no_grader_is_refused(text):
     """In one line."""

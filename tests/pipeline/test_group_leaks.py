@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 import visleak
 from visleak.pipeline.comparison import Comparison, Thresholds
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
-from visleak.pipeline.recordings import (
-    GroupLeak,
-    group_leak,
-    group_sentence,
-    union_of_groups,
-)
+from visleak.pipeline.recordings import GroupLeak, group_leak, group_sentence, union_of_groups
 from visleak.records import Fingerprints, Pairs
 from visleak.stats import Rate
 

@@ -223,11 +223,7 @@ def test_a_script_without_a_guard_works(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(UNGUARDED)
     done = subprocess.run(
-        [sys.executable, str(script), "3"],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [sys.executable, str(script), "3"], check=False, capture_output=True, text=True, timeout=60
     )
     assert done.stderr == ""
     assert done.stdout.split() == ["script", "1300", "True"]

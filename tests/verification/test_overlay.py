@@ -113,12 +113,7 @@ def test_palette_is_the_share_of_variance_explained(matrix):
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    st.integers(0, 1000),
-    st.floats(0.4, 1.6),
-    st.floats(-40, 40),
-    st.permutations(range(3)),
-)
+@given(st.integers(0, 1000), st.floats(0.4, 1.6), st.floats(-40, 40), st.permutations(range(3)))
 def test_another_light_changes_nothing_that_matters(seed, gain, offset, channels):
     """Gain, offset and a turn of the colours leave the agreement of a picture with itself."""
     left = picture(seed) * 0.5 + 60

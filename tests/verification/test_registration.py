@@ -29,11 +29,7 @@ def grey(natural):
 
 @pytest.mark.parametrize(
     "moves",
-    [
-        [[2.5, -1.5]] * 4,
-        [[3, 1], [-2, 2], [-3, -1], [1, -2]],
-        [[0, 0], [3, 0], [3, 3], [0, 3]],
-    ],
+    [[[2.5, -1.5]] * 4, [[3, 1], [-2, 2], [-3, -1], [1, -2]], [[0, 0], [3, 0], [3, 3], [0, 3]]],
 )
 def test_a_planted_bend_is_undone(grey, moves):
     """A shift, a perspective and a stretch of up to three pixels."""

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from visleak.cli import audit_folders, audits, edges, image_sets, people, remedies
+from visleak.cli import audit_folders, audits, edges, image_sets, remedies
 from visleak.cli.command import add
 from visleak.cli.dlede_verb import dlede
 from visleak.cli.evaluate_verb import evaluate
@@ -42,7 +42,7 @@ add(app, "encode", image_sets.encode, "encode photos/ --encoder clip -o photos-c
 add(app, "report", audit_folders.report)
 add(app, "show", audit_folders.show, "show visleak-audit thing/copy.png -o pair.png")
 add(app, "find", image_sets.find, "find holiday.jpg --against train/")
-add(app, "review", people.review, "review visleak-audit --candidates nearest")
+add(app, "review", audit_folders.review, "review visleak-audit --candidates nearest")
 add(app, "export", audit_folders.export, "export visleak-audit --format ids -o leaks.txt")
 add(app, "diff", audit_folders.diff, "diff audit-before audit-after -o changes.csv")
 add(
@@ -51,8 +51,10 @@ add(
     remedies.purge,
     "purge visleak-audit --remove-from test --grade near -o clean --format copy --apply",
 )
-add(app, "stats", people.stats, "stats visleak-audit --grade near -o counts")
-add(app, "verdicts", people.verdicts, "verdicts visleak-audit import list.csv --reviewer Ada")
+add(app, "stats", audit_folders.stats, "stats visleak-audit --grade near -o counts")
+add(
+    app, "verdicts", audit_folders.verdicts, "verdicts visleak-audit import list.csv --reviewer Ada"
+)
 add(app, "robustness", image_sets.robustness, "robustness photos/ -o photos-robustness")
 add(app, "calibrate", image_sets.calibrate, "calibrate photos/ --fpr 1e-5,1e-4")
 add(app, "train-encoder", image_sets.train_encoder, "train-encoder train/ --test test/")
@@ -119,8 +121,7 @@ def _version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

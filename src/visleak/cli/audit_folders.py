@@ -1,12 +1,26 @@
-"""Commands that read a finished audit: ``report``, ``show``, ``export``, ``diff``, ``check``."""
+"""Commands on an audit folder: ``report``, ``show``, ``export``, ``review``, ``stats`` ..."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from visleak.cli.command import Call, Reply, whole
-from visleak.options import AUDIT_DIR, Printed, Replaced, argument, keywords, option
+from visleak.cli.terminal import bars
+from visleak.errors import UsageError
+from visleak.options import (
+    AUDIT_DIR,
+    OUTPUT,
+    Options,
+    Printed,
+    Replaced,
+    argument,
+    keywords,
+    option,
+)
+from visleak.quantities import counted
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,7 @@ class Show(Replaced):
 
 
 def show(audit: AuditFolder, options: Show) -> Reply:
-    """List every pair of an image, most similar first, with the verdicts of people."""
+    """List every pair of an image, most similar first, with the verdicts of audit_folders."""
     from visleak.export.image_pairs import document, image_pairs
 
     found = image_pairs(audit.folder, **keywords(options))
@@ -166,3 +180,196 @@ def doctor(options: Printed) -> Reply:
 
     found = examine()
     return Reply(document(found), found.as_dict(), code=1 if found.issues else 0)
+
+
+# -- verdicts of people ---------------------------------------------------------------------------
+
+
+if TYPE_CHECKING:
+    from visleak.verdicts.exchange import Imported
+
+
+@dataclass(frozen=True)
+class Review(Options):
+    """Options of ``review``."""
+
+    reviewer: str | None = option(
+        None, "Name of the reviewer. Default: the system's user.", metavar="NAME"
+    )
+    candidates: str = option(
+        "listed",
+        "Every pair of the audit, or each test image's one nearest without a threshold (the list of"
+        " Barz & Denzler 2020).",
+        choices=("listed", "nearest"),
+    )
+    grade: str | None = option(
+        None,
+        "Begin with pairs of this automatic grade or stronger; with --pool also the weakest grade"
+        " that makes a duplicate (default near; that of Barz & Denzler 2020 is similar).",
+        metavar="GRADE",
+    )
+    port: int = option(0, "Port of 127.0.0.1; 0 takes one that is free.", metavar="N")
+    pool: str | None = option(
+        None,
+        "Choose replacements for duplicates from these images, on a page of its own.",
+        metavar="SOURCE",
+    )
+    label: str | None = option(None, "Column of the pool with the labels.", metavar="COLUMN")
+    instructions: Path | None = option(
+        None,
+        "What an image of each class must be like, shown beside a replacement: a JSON object, or a"
+        " text with a line ## CLASS above each.",
+        metavar="FILE",
+    )
+    browser: bool = option(True, "Print the address and open no browser.", "--no-browser")
+
+
+def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
+    """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
+    from visleak.replacements.settings import GRADE, SelectionSettings
+    from visleak.review import review as serve
+    from visleak.verdicts.ledger import PLAIN
+
+    selection = None
+    if options.pool is not None:
+        selection = SelectionSettings(label=options.label, grade=options.grade or GRADE)
+    agreed = serve(
+        audit.folder,
+        reviewer=options.reviewer,
+        candidates=options.candidates,
+        grade=options.grade,
+        port=options.port,
+        browser=options.browser,
+        pool=options.pool,
+        selection=selection,
+        instructions=options.instructions,
+        told=call.say,
+        bars=bars,
+    )
+    disputed = f", {agreed.disputed:,} of them disputed" if agreed.disputed else ""
+    where = f"; verdicts are in {audit.folder / PLAIN}" if agreed.judged else ""
+    return Reply([f"{counted(agreed.judged, 'pair')} judged{disputed}{where}"])
+
+
+#: Options of each action of ``verdicts``, in addition to its arguments.
+ACTIONS: Final = {
+    "import": ("reviewer", "within", "test", "train", "strict"),
+    "export": ("reviewer", "test", "train", "format", "force"),
+}
+
+
+@dataclass(frozen=True)
+class Verdicts(Printed, Replaced):
+    """Options of ``verdicts``."""
+
+    action: str | None = argument(
+        None, "Without it: the verdicts by reviewer.", metavar="[import|export]"
+    )
+    file: Path | None = argument(
+        None,
+        "A list TestID,TrainID,Distance,Judgment (0 exact, 1 near, 2 similar, 3 different), or"
+        " verdicts.csv of another audit folder.",
+        metavar="[FILE]",
+    )
+    reviewer: str | None = option(
+        None,
+        "Import: who judged the list. Default: its file name without suffix. Export: only the"
+        " verdicts of this reviewer.",
+        metavar="NAME",
+    )
+    within: bool = option(False, "Import: TrainID is an id of the test set too.")
+    test: str | None = option(None, "The test set, if there are several.", metavar="NAME")
+    train: str | None = option(None, "The training set, if there are several.", metavar="NAME")
+    strict: bool = option(False, "Import: refuse ids that the audit does not have.")
+    format: str = option(
+        "cifair",
+        "Export: a list of the pairs that people agree on, with those within the test set in a"
+        " second file; or every verdict.",
+        choices=("cifair", "csv"),
+    )
+
+
+def verdicts(audit: AuditFolder, options: Verdicts, call: Call) -> Reply:
+    """Show, import or export the verdicts of people on an audit's pairs."""
+    from visleak.counts import review_document, review_of
+    from visleak.storage import read_summary, refuse_sets
+    from visleak.verdicts import read_verdicts
+    from visleak.verdicts.exchange import export_verdicts, import_verdicts
+
+    action, file = options.action, options.file
+    if action not in (None, *ACTIONS):
+        raise UsageError(f"the action must be import or export; got {action!r}")
+    own = ACTIONS.get(action or "", ())
+    call.only_with(action or "no action", ("folder", "action", "file", "json", *own))
+    if action is not None and file is None:
+        raise UsageError(f"name the file to {action}: visleak verdicts AUDIT_DIR {action} FILE")
+    if action is None or file is None:
+        read_summary(audit.folder)
+        found = review_of(read_verdicts(audit.folder))
+        return Reply(whole(review_document(found)), found.as_dict())
+    shared = {"reviewer": options.reviewer, "test": options.test, "train": options.train}
+    if action == "import":
+        imported = import_verdicts(
+            audit.folder, file, within=options.within, strict=options.strict, **shared
+        )
+        return Reply(_imported(imported), asdict(imported))
+    refuse_sets(read_summary(audit.folder), file)
+    done = export_verdicts(audit.folder, file, as_=options.format, force=options.force, **shared)
+    content = asdict(done) | {"files": [str(path) for path in done.files]}
+    disputed = f"disputed pairs, excluded: {done.disputed:,}"
+    return Reply((), content, [disputed] if done.disputed else [], files=done.files)
+
+
+def _imported(found: Imported) -> Iterator[str]:
+    """Yield what was imported, line by line."""
+    from visleak.verdicts.exchange import named
+
+    parts = [f"{counted(found.added, 'verdict')} of {', '.join(found.reviewers)}"]
+    parts += [f"{found.known:,} already present"] if found.known else []
+    yield f"imported {', '.join(parts)}" if found.rows else "the file has no rows"
+    if found.repeated:
+        yield f"rows that judge a pair again, of which the last counts: {found.repeated:,}"
+    if found.unknown:
+        missing = named(found.missing)
+        yield f"rows on images that the audit does not have: {found.unknown:,} ({missing})"
+    if found.ignored:
+        yield f"ignored: {', '.join(found.ignored)}"
+
+
+@dataclass(frozen=True)
+class Stats(Printed, Replaced):
+    """Options of ``stats``."""
+
+    grade: str = option(
+        "near",
+        "The weakest grade that counts as a duplicate; that of Barz & Denzler (2020) is similar.",
+        choices=("exact", "near", "similar"),
+    )
+    reviewed_only: bool = option(False, "Count only the pairs that people judged.")
+    out: Path | None = option(
+        None,
+        "Also write counts.json, tables, figures and example pairs to this folder.",
+        "--output -o",
+        metavar="DIR",
+        panel=OUTPUT,
+    )
+
+
+def stats(audit: AuditFolder, options: Stats) -> Reply:
+    """Count the duplicates by type and class, with and without the verdicts of audit_folders."""
+    from visleak.auditing import Audit
+    from visleak.cli.page import reader_for_page
+    from visleak.counts import COUNTS, count, documents, write_counts
+    from visleak.storage import claimed, free_folder, refuse_sets
+
+    opened, out = Audit(audit.folder), options.out
+    if out is not None:
+        refuse_sets(opened.summary, out)
+        free_folder(out, COUNTS, force=options.force)
+    counts = count(audit.folder, grade=options.grade, judged=options.reviewed_only)
+    written: tuple[Path, ...] = ()
+    if out is not None:
+        with claimed(out):
+            written = write_counts(counts, out, reader_for_page(opened))
+    parts = [part for each in documents(counts) for part in (*whole(each), "")]
+    return Reply(parts, counts.as_dict(), files=written)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from visleak.cli.command import Call, Reply, whole
-from visleak.cli.progress import bars
+from visleak.cli.terminal import bars
 from visleak.errors import UsageError
 from visleak.options import METHOD, OUTPUT, SETS, Backend, Execution, Options, keywords, option
 from visleak.settings import Network, Settings, Sides
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit, Prepared
+    from visleak.gating import Baseline
     from visleak.gating.gates import Gate
     from visleak.pipeline.context import Progress
 
@@ -91,20 +92,50 @@ def audit(
 
     Reports how many there are, and writes a folder with every pair, including report.html.
     """
-    from visleak.auditing import prepare
     from visleak.cli.page import write_page
-    from visleak.formats.opening import FRAME_BOUNDS, frame_notes, open_sides
     from visleak.gating import gates, read_baseline
     from visleak.pipeline.cost import describe
     from visleak.pipeline.ray_engine import engine_of
-    from visleak.report import document
-    from visleak.storage import AUDIT, read_summary
 
     wanted = gates.parse_all(options.fail_on)
     if options.config is not None:
         return _study(wanted, options, execution, backend, call)
     gates.check(wanted, verify=settings.verify)
     known = read_baseline(options.baseline, options.out) if options.baseline else None
+    prepared = _prepared(wanted, sides, settings, options, network, call)
+    if options.dry_run:
+        call.progress("timing a sample of images and pairs", 0, 0)
+        cost = prepared.cost(**execution.chosen())
+        return Reply([describe(cost)], cost.as_dict())
+    _show_cost(prepared, options, execution, call)
+    call.kept = _kept(execution)
+    device = str(network.device or "cpu")
+    result = prepared.run(
+        **execution.chosen(),
+        out=options.out,
+        engine=engine_of(backend.engine, backend.ray_address),
+        device=device if device == "auto" or device.startswith("cuda") else "cpu",
+        progress=call.progress,
+        force=options.force,
+        command=call.line,
+    )
+    write_page(result, private=options.no_images, progress=call.progress)
+    return _reply(result, wanted, known, options, call)
+
+
+def _prepared(
+    wanted: Sequence[Gate],
+    sides: Sides,
+    settings: Settings,
+    options: AuditOptions,
+    network: Network,
+    call: Call,
+) -> Prepared:
+    """Open the sets and load the encoder; refuse gates that cannot be decided before any work."""
+    from visleak.auditing import prepare
+    from visleak.formats.opening import frame_notes, open_sides
+    from visleak.gating import gates
+
     call.progress("listing images", 0, 0)
     opened = open_sides(sides)
     gates.refuse_ungrouped(wanted, opened.queries, opened.references)
@@ -119,25 +150,20 @@ def audit(
     )
     gates.refuse_unmeasured(wanted, prepared.encoder.name, prepared.limits)
     call.progress("loading the encoder", 1, 1)
-    if options.dry_run:
-        call.progress("timing a sample of images and pairs", 0, 0)
-        cost = prepared.cost(**execution.chosen())
-        return Reply([describe(cost)], cost.as_dict())
-    for note in frame_notes(opened, call.given):
+    for note in () if options.dry_run else frame_notes(opened, call.given):
         call.note(note)
-    _show_cost(prepared, options, execution, call)
-    call.kept = _kept(execution)
-    device = str(network.device or "cpu")
-    result = prepared.run(
-        **execution.chosen(),
-        out=options.out,
-        engine=engine_of(backend.engine, backend.ray_address),
-        device=device if device == "auto" or device.startswith("cuda") else "cpu",
-        progress=call.progress,
-        force=options.force,
-        command=call.line,
-    )
-    write_page(result, private=options.no_images, progress=call.progress)
+    return prepared
+
+
+def _reply(
+    result: Audit, wanted: Sequence[Gate], known: Baseline | None, options: AuditOptions, call: Call
+) -> Reply:
+    """Return the summary of an audit, and whether its gates pass."""
+    from visleak.formats.opening import FRAME_BOUNDS
+    from visleak.gating import gates
+    from visleak.report import document
+    from visleak.storage import AUDIT, read_summary
+
     notes = [f"reused: {options.out} holds this audit, finished; --force runs it again"]
     notes = notes if result.reused else []
     shown, content = whole(document(result)), result.folder / AUDIT

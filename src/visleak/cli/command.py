@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from visleak.cli import edges
-from visleak.cli import progress as steps
+from visleak.cli.terminal import bars
 from visleak.errors import UsageError, VisleakError
 from visleak.options import AUDIT_DIR, OUTPUT, SETS, SPEED, Option, build, leaves
 
@@ -33,19 +33,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Call:
-    """The call of a command; a parameter of this type is given to commands that have one.
+    """The call of a command; a parameter of this type is given to commands that have one."""
 
-    Attributes:
-        progress: shows how far each step is.
-        given: names of the fields that stand on the command line, each with its flag.
-        line: the command line, as it may be pasted into a shell.
-        kept: what an interrupted run keeps, for the message; may be set by the command.
-    """
-
-    progress: Progress
+    progress: Progress  # shows how far each step is
+    # names of the fields that stand on the command line, each with its flag
     given: Mapping[str, str] = field(default_factory=dict)
-    line: str = ""
-    kept: str = ""
+    line: str = ""  # the command line, as it may be pasted into a shell
+    kept: str = ""  # what an interrupted run keeps, for the message; may be set by the command
 
     def say(self, text: str) -> None:
         """Print a line on stdout at once, while a command runs."""
@@ -60,15 +54,7 @@ class Call:
         edges.complain(text)
 
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
-        """Refuse all options but some, in a mode where the others mean nothing.
-
-        Args:
-            mode: the option or argument that selects the mode, as the user writes it.
-            allowed: names of fields.
-
-        Raises:
-            UsageError: another one was given.
-        """
+        """Refuse all options but some, in a mode where the others mean nothing."""
         known = set(allowed)
         wrong = [flag for name, flag in self.given.items() if name not in known]
         if wrong:
@@ -77,23 +63,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a command has to say.
+    """What a command has to say."""
 
-    Attributes:
-        shown: a ``Document``, or parts for the terminal: lines, texts and tables of rich.
-        content: what ``--json`` prints: plain values, or a JSON file that is printed as it is.
-        notes, complaints: lines for stderr, before and after the result; a complaint that begins
-            with two blanks continues the one before.
-        files: that were written; listed after the summary.
-        code: exit code.
-    """
-
-    shown: Any = ()
-    content: Any = None
+    shown: Any = ()  # a Document, or parts for the terminal: lines, texts and tables of rich
+    content: Any = None  # what --json prints: plain values, or a JSON file that is printed as it is
+    # lines for stderr, before and after the result; a complaint that begins with two blanks
+    # continues the one before
     notes: Sequence[str] = ()
     complaints: Sequence[str] = ()
-    files: Sequence[Path] = ()
-    code: int = 0
+    files: Sequence[Path] = ()  # that were written; listed after the summary
+    code: int = 0  # exit code
 
 
 def whole(document: Document) -> Iterator[RenderableType]:
@@ -113,15 +92,7 @@ class _Command(TyperCommand):
 
 
 def add(app: typer.Typer, name: str, function: Callable[..., Reply], example: str = "") -> None:
-    """Add a command to an application.
-
-    Args:
-        app: the application.
-        name: of the command.
-        function: its parameters are settings classes, and :class:`Call`; its docstring is the
-            help.
-        example: a command line, shown at the end of the help.
-    """
+    """Add a command to an application."""
     epilog = f"Example: visleak {example}" if example else None
     app.command(name, epilog=epilog, cls=_Command)(derived(function))
 
@@ -150,7 +121,7 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
             if declared.metavar == AUDIT_DIR and values[name] is not None:
                 warn_if_unfinished(values[name])
         settings = {name: build(group, values) for name, group in groups.items()}
-        with steps.bars() as progress:
+        with bars() as progress:
             call = Call(progress, given, _line(context))
             calls = {name: call for name, hint in hints.items() if hint is Call}
             try:

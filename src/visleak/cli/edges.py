@@ -1,24 +1,200 @@
-"""The edge between the command line and the rest: texts that go out, errors that end a run."""
+"""The edge of the command line: signals, streams, texts that go out, errors that end a run."""
 
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import select
 import signal
 import sys
+import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, Final
 
 import typer
 
 from visleak import templates
-from visleak.cli import interrupts, streams
-from visleak.cli.interrupts import Terminated
 from visleak.errors import VisleakError, VisleakWarning
+
+# -- signals --------------------------------------------------------------------------------------
+
+
+#: What ends a run.
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+#: Seconds in which a second signal is the first one, sent to a process and to its group.
+SAME: Final = 1.0
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came; everything is put in order as for Ctrl-C."""
+
+
+class Interrupts:
+    """Raises an exception for the first signal; a later one does not wait for what is unwound.
+
+    Attributes:
+        came: the first signal, ``None`` while there is none.
+    """
+
+    def __init__(self) -> None:
+        self.came: int | None = None
+        self._since = 0.0
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if self.came is None:
+            self.came, self._since = number, time.monotonic()
+            raise self.error()
+        if time.monotonic() - self._since > SAME:
+            with suppress(OSError):
+                os.write(2, b"visleak: stopped while it cleaned up; the next run does the rest\n")
+            os._exit(128 + self.came)
+
+    def error(self) -> KeyboardInterrupt:
+        """Return what the first signal is in Python."""
+        return Terminated() if self.came == signal.SIGTERM else KeyboardInterrupt()
+
+    def raise_again(self) -> None:
+        """Raise what came again, soon: Python drops what is raised where it tidies up."""
+        number, self.came = self.came, None
+        if number is not None:
+            timer = threading.Timer(0.01, os.kill, (os.getpid(), number))
+            timer.daemon = True
+            timer.start()
+
+
+@contextmanager
+def handled() -> Iterator[Interrupts]:
+    """Let signals unwind the stack, so that scratch files go; give what knows which came."""
+    interrupts = Interrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts  # somebody else handles signals
+        return
+    # a shell has what it runs in the background ignore Ctrl-C
+    taken = [n for n in SIGNALS if signal.getsignal(n) not in (signal.SIG_IGN, None)]
+    before = [signal.signal(number, interrupts.handle) for number in taken]
+    hook = sys.unraisablehook
+
+    def unraisable(what: Any) -> None:
+        if isinstance(what.exc_value, KeyboardInterrupt):
+            interrupts.raise_again()
+        else:
+            hook(what)
+
+    sys.unraisablehook = unraisable
+    try:
+        yield interrupts
+    finally:
+        sys.unraisablehook = hook
+        for number, handler in zip(taken, before, strict=True):
+            signal.signal(number, handler)
+
+
+# -- streams --------------------------------------------------------------------------------------
+
+
+class Outlet(io.RawIOBase):
+    """A stream's bytes on their way out; after a failure they go nowhere.
+
+    A reader that went away (``| head``) is not an error.
+    """
+
+    def __init__(self, raw: Any, *, told: bool) -> None:
+        self._raw, self._told, self._open = raw, told, True
+
+    def writable(self) -> bool:
+        """Say that it can be written to."""
+        return True
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._raw is not None and bool(self._raw.isatty())
+
+    def fileno(self) -> int:
+        """Return the handle of the file."""
+        if self._raw is None:
+            raise OSError("the stream is closed")
+        return int(self._raw.fileno())
+
+    def write(self, data: Any) -> int:
+        """Write all of some bytes, and return how many they are."""
+        try:
+            left = memoryview(data) if self._open else memoryview(b"")
+            while left:
+                if self._raw is None:
+                    raise OSError(0, "it is closed")
+                written = self._raw.write(left)
+                if written is None:  # the parent process made writing non-blocking
+                    select.select([], [self._raw], [])
+                left = left[written or 0 :]
+        except BrokenPipeError:
+            self._open = False
+        except OSError as error:
+            self._open = False
+            if self._told:
+                raise VisleakError(
+                    f"stdout cannot be written ({error.strerror}); give it a file or a pipe that"
+                    " takes what is shown"
+                ) from error
+        return len(data)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Let nothing that happens to stdout and stderr end a run in another way than by one line."""
+    _fill_gaps()
+    before = sys.stdout, sys.stderr
+    sys.stdout = _guarded(before[0], told=True)
+    sys.stderr = _guarded(before[1], told=False)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(VisleakError, ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _fill_gaps() -> None:
+    """Open what was closed, so that no other file gets its number, and what is printed with it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the lowest free number is taken
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _guarded(stream: Any, *, told: bool) -> Any:
+    """Return a stream that writes to the same place through an :class:`Outlet`."""
+    raw = None
+    if stream is not None:
+        raw = getattr(stream, "buffer", None)
+        raw = raw if isinstance(raw, io.RawIOBase) else getattr(raw, "raw", None)
+        if raw is None:
+            # somebody's own stream: only names that are not UTF-8 must not end a run
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+            return stream
+        with suppress(OSError):
+            stream.flush()
+    outlet = Outlet(raw, told=told)
+    # without a buffer, as what an interrupted write leaves in one is written twice
+    return io.TextIOWrapper(
+        outlet,
+        encoding=getattr(stream, "encoding", None) or "utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )
+
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 
@@ -73,7 +249,7 @@ def say_bytes(data: bytes) -> None:
 
 def run(command: Any, arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error becomes one line on stderr."""
-    with streams.guarded(), interrupts.handled() as signals:
+    with guarded(), handled() as signals:
         try:
             _refuse_small_space(arguments)
             with _warnings_in_a_line():
@@ -181,11 +357,7 @@ def _limit() -> str:
 
 
 def _refuse_small_space(arguments: Sequence[str]) -> None:
-    """Refuse to begin where the libraries cannot be loaded; some of them would end the process.
-
-    Raises:
-        VisleakError: it is so.
-    """
+    """Refuse to begin where the libraries cannot be loaded; some of them would end the process."""
     most = _address_space()
     asked = set(arguments) - {"--help", "-h", "--version"}
     if most is not None and most < LEAST_SPACE and len(asked) == len(set(arguments)) > 0:

@@ -56,10 +56,7 @@ class Encode(Replaced):
         panel=OUTPUT,
     )
     salt: Path | None = option(
-        None,
-        "File with the salt. Default: one is made, DIR.salt.",
-        metavar="FILE",
-        panel=OUTPUT,
+        None, "File with the salt. Default: one is made, DIR.salt.", metavar="FILE", panel=OUTPUT
     )
 
 
@@ -208,11 +205,7 @@ class Robustness(Changes, Printed, Replaced):
     """Options of ``robustness``."""
 
     encoders: tuple[str, ...] = option(
-        (),
-        "Encoder; may be repeated. Default: builtin.",
-        "--encoder",
-        metavar="NAME",
-        panel=METHOD,
+        (), "Encoder; may be repeated. Default: builtin.", "--encoder", metavar="NAME", panel=METHOD
     )
     thresholds: tuple[float, ...] = option(
         (),

@@ -12,20 +12,7 @@ from visleak.errors import UsageError
 def named_files(
     option: str, texts: Sequence[str], what: str = "model", *, needs_name: bool = False
 ) -> dict[str, Path]:
-    """Take ``[NAME=]FILE`` apart; an argument whose part before ``=`` holds ``/`` is all FILE.
-
-    Args:
-        option: that the arguments came with.
-        texts: the arguments.
-        what: is named.
-        needs_name: a file alone is refused.
-
-    Returns:
-        File by name, by default the file's stem.
-
-    Raises:
-        UsageError: a part is empty, there is no such file, or two have one name.
-    """
+    """Take ``[NAME=]FILE`` apart; an argument whose part before ``=`` holds ``/`` is all FILE."""
     found: dict[str, Path] = {}
     for text in texts:
         name, rest = _parted(text)
@@ -50,11 +37,7 @@ def named_files(
 
 
 def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[str, Path]:
-    """Return the files of ``--fair-predictions``; one without a name is of the one model there is.
-
-    Raises:
-        UsageError: as :func:`named_files`, or a name that no model has.
-    """
+    """Return the files of ``--fair-predictions``; one without a name is of the only model."""
     found = named_files("--fair-predictions", texts)
     if len(found) == len(predictions) == 1 and not _parted(texts[0])[0]:
         return dict(zip(predictions, found.values(), strict=True))
@@ -69,12 +52,7 @@ def fair_files(texts: Sequence[str], predictions: Mapping[str, Path]) -> dict[st
 
 
 def named_folders(option: str, texts: Sequence[str]) -> dict[str, Path]:
-    """Take ``NAME=FOLDER`` apart; names are those of folders, too.
-
-    Raises:
-        UsageError: a part is empty or no name of a folder, there is no such folder, or two have
-            one name.
-    """
+    """Take ``NAME=FOLDER`` apart; names are those of folders, too."""
     found: dict[str, Path] = {}
     for text in texts:
         name, _, rest = text.partition("=")

@@ -66,14 +66,7 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
 
 
 def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, private: bool) -> None:
-    """Write a section, and the audit's page with it; a page without images stays so.
-
-    Args:
-        audit: whose page it is.
-        name: file of the section.
-        content: the section.
-        private: no images are put into the page.
-    """
+    """Write a section, and the audit's page with it; a page without images stays so."""
     from visleak.report import is_private, write_report
     from visleak.storage import SECTIONS, write_json
 

@@ -8,15 +8,7 @@ from typing import Any
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
-from visleak.options import (
-    AUDIT_DIR,
-    OUTPUT,
-    SETS,
-    Execution,
-    Printed,
-    argument,
-    option,
-)
+from visleak.options import AUDIT_DIR, OUTPUT, SETS, Execution, Printed, argument, option
 from visleak.remedy.settings import (
     NEW,
     REPAIR,

@@ -415,11 +415,7 @@ def reference_similarities(
 
 
 def _encoded(
-    whole: EncodedSet,
-    rows: Int64,
-    builtin: Encoder,
-    views: tuple[int, ...],
-    context: RunContext,
+    whole: EncodedSet, rows: Int64, builtin: Encoder, views: tuple[int, ...], context: RunContext
 ) -> Side:
     """Return the built-in fingerprints of the images of some rows."""
     positions = whole.fingerprints.rows[rows]

@@ -118,10 +118,7 @@ def cost_of(
     limits = thresholds or thresholds_of(encoder, settings)
     names = couples(queries, references, settings)
     pairs = pair_cost(samples, names, encoder, replace(settings, sample=0), limits)
-    steps = {
-        "fingerprint": seconds,
-        **{name: getattr(pairs, name) / processes for name in STEPS},
-    }
+    steps = {"fingerprint": seconds, **{name: getattr(pairs, name) / processes for name in STEPS}}
     features = 0
     if settings.local and settings.candidates != "nearest":
         features = sum(n for n in counts.values() if n <= MOST_REFERENCES) * MOST * FEATURE_BYTES
@@ -603,9 +600,6 @@ def _taken(
     left = np.searchsorted(parts[0].rows, query)
     right = np.searchsorted(parts[1].rows, reference)
     some = replace(
-        pairs.only(rows),
-        query=left,
-        reference=right,
-        total=np.zeros(len(parts[0].rows), np.int64),
+        pairs.only(rows), query=left, reference=right, total=np.zeros(len(parts[0].rows), np.int64)
     )
     return some, parts

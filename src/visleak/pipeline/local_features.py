@@ -242,9 +242,7 @@ class _Contents:
 
 
 def with_votes(
-    comparisons: Sequence[Comparison],
-    encoder: Encoder,
-    context: RunContext,
+    comparisons: Sequence[Comparison], encoder: Encoder, context: RunContext
 ) -> Iterator[Comparison]:
     """Yield each comparison with the candidates that share local features, where there are any.
 

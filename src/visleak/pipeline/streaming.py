@@ -19,13 +19,7 @@ import pyarrow.compute as pc
 from visleak.cache import Cache
 from visleak.pipeline.candidates import SAME_COLOUR, pairs_of, side
 from visleak.pipeline.context import Handle, RunContext
-from visleak.pipeline.embeddings import (
-    columns_at,
-    encoded_set,
-    flat_of,
-    problems_of,
-    vectors_at,
-)
+from visleak.pipeline.embeddings import columns_at, encoded_set, flat_of, problems_of, vectors_at
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.records import Bool, EmbeddingSet, Encoder, Float32, Int64, Pairs, Partition
 from visleak.search import PartitionEngine

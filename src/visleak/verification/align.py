@@ -105,11 +105,7 @@ def blurred(grey: Float32, pixels: float = BLUR) -> Float32:
 
 
 def refine(
-    query: Float32,
-    reference: Float32,
-    start: Matrix,
-    steps: int = STEPS,
-    mask: Bool | None = None,
+    query: Float32, reference: Float32, start: Matrix, steps: int = STEPS, mask: Bool | None = None
 ) -> Matrix | None:
     """Return the affine relation near ``start`` that correlates best, or ``None``."""
     side = query.shape[0]

@@ -114,10 +114,7 @@ def damped_gradient(grey: npt.NDArray[np.generic]) -> npt.NDArray[np.complex64]:
 
 
 def _correlate(
-    query: _Spectra,
-    reference: _Spectra,
-    left: npt.NDArray[np.int64],
-    right: npt.NDArray[np.int64],
+    query: _Spectra, reference: _Spectra, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]
 ) -> tuple[Float32, npt.NDArray[np.int8]]:
     """Return the best normalised correlation of pairs over shifts, and the shift."""
     spectrum = np.conj(query.spectrum[left]) * reference.spectrum[right]
