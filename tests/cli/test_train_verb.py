@@ -11,6 +11,8 @@ import pytest
 from calling import check_refused, refusals, refused, run
 from PIL import Image
 
+from visleak.cli import command
+
 pytest.importorskip("torch")
 
 #: A training of seconds.

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.grading.verdict import EQUAL_BYTES, NOT_VERIFIED, SAME_PIXELS
 from visleak.pipeline import recordings, selection
-from visleak.pipeline.comparison import Comparison, same_bytes
+from visleak.pipeline.comparison import Comparison, Thresholds, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.run import Outcome, couples
 from visleak.pipeline.summary import comparison_of, conflicts, lost_images, total_of
-from visleak.pipeline.thresholds import Thresholds
 from visleak.records import (
     GRADES,
     VIEWS,
