@@ -87,3 +87,13 @@ def rank_within(group: npt.NDArray[np.generic], *keys: npt.NDArray[np.generic]) 
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order)) - np.searchsorted(groups, groups)
     return rank
+
+
+def places_within(sizes: Int64) -> tuple[Int64, Int64]:
+    """Return, for groups of some sizes one after the other, group and place of each entry.
+
+    >>> [column.tolist() for column in places_within(np.array([2, 0, 3]))]
+    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
+    """
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

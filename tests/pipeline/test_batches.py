@@ -215,16 +215,6 @@ def test_an_empty_set(tmp_path):
     assert network.calls == []
 
 
-def test_progress_is_told_after_each_batch(images, tmp_path):
-    """A slow network must not look hung."""
-    told = []
-    with RunContext.at(tmp_path, 1, None, lambda *said: told.append(said[1])) as place:
-        fingerprint(images, Network(), place)
-    assert told == sorted(told)
-    assert told[-1] == COUNT
-    assert max(np.diff([0, *told])) <= 8 + len(BAD)
-
-
 @pytest.mark.slow
 def test_memory_is_bounded(tmp_path, monkeypatch):
     """All pixels as the network's input: 120 MB of pictures never lie in memory together."""
@@ -246,19 +236,6 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
         tracemalloc.stop()
     # the first task has 16 pictures, but stops at twice the bound
     assert peak < 5 * 4_000_000 + 4 * pixels.nbytes
-
-
-def test_in_memory_bound_of_the_first_task(images, tmp_path, monkeypatch):
-    """A task that meets its bound hands the rest back; every picture still has its row."""
-    monkeypatch.setattr(batches, "TASK_BYTES", 3_000)
-    with RunContext.at(tmp_path, 1, None) as place:
-        recipe = batches._Recipe("network", b"", 0, whole)
-        task = batches._Task(place.share(images.opener), place.share(recipe), None, range(COUNT))
-        done = batches.prepare(task)
-    assert [one.position for one in done.prepared] == [0, 1, 2, 3]
-    assert done.unreadable == ()
-    assert list(done.rest) == list(range(4, COUNT))
-    assert done.bytes > 6_000
 
 
 def test_no_numbers_in_half_precision(tmp_path):

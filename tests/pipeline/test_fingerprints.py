@@ -144,22 +144,6 @@ def test_chunks_and_memory_limits_change_nothing(images, tmp_path, monkeypatch, 
     assert_same(run(images, tmp_path), expected)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_workers_change_nothing(images, tmp_path, monkeypatch, workers):
-    """First run and second, with a cache and without; a set in memory too."""
-    arrays = open_images(list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8)))
-    expected = run(images, tmp_path), run(arrays, tmp_path)
-    monkeypatch.setenv("PYTHONPATH", HERE)
-    monkeypatch.setattr(step, "CHUNK", 6)
-    with (
-        Cache(tmp_path / "cache") as cache,
-        RunContext.at(tmp_path, workers, cache if workers == 3 else None) as place,
-    ):
-        for _ in range(2):
-            assert_same(fingerprint(images, ENCODER, place), expected[0])
-        assert_same(fingerprint(arrays, ENCODER, place), expected[1])
-
-
 def test_the_cache_changes_nothing_but_the_work(images, tmp_path, monkeypatch):
     """First run, second run, a half-filled cache: the same bytes; known contents stay encoded."""
     expected = run(images, tmp_path)
@@ -265,15 +249,6 @@ def test_a_set_without_readable_pictures(tmp_path, items, cached):
 def test_no_chosen_rows(images, tmp_path):
     """A sample of none."""
     assert len(run(images, tmp_path, rows=np.empty(0, np.int64))) == 0
-
-
-def test_progress_is_told_to_the_end(images, tmp_path, monkeypatch):
-    """Readable or not, every picture counts."""
-    told = []
-    monkeypatch.setattr(step, "CHUNK", 16)
-    with RunContext.at(tmp_path, 1, None, lambda *said: told.append(said)) as place:
-        fingerprint(images, ENCODER, place)
-    assert told == [("reading pets", done, 40) for done in (16, 32, 40)]
 
 
 def test_an_opener_that_cannot_be_sent(tmp_path):

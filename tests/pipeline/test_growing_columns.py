@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.pipeline.context import GrowingColumn
-from visleak.vectors import forget
 
 
 @given(sizes=st.lists(st.integers(0, 7), max_size=6), width=st.sampled_from([(), (3,), (2, 2)]))
@@ -48,14 +47,3 @@ def test_a_mapped_column_is_read_only(tmp_path):
     got = column.mapped()
     with pytest.raises(ValueError, match="read-only"):
         got[0] = 1
-
-
-def test_forgetting_keeps_the_values(tmp_path):
-    """Memory goes back to the system; the file stays. Plain arrays are left alone."""
-    column = GrowingColumn(tmp_path / "x", np.int64, (100,))
-    values = np.arange(100_000).reshape(-1, 100)
-    column.append(values)
-    got = column.mapped()
-    for array in (got, got[3:], got[:, 2], values, np.empty(0)):
-        forget(array)
-    np.testing.assert_array_equal(got, values)

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from collections import Counter
 
 import numpy as np
@@ -35,7 +30,6 @@ from visleak.storage import IMAGES, PAIRS
 from visleak.verification import check
 
 FRAMES = 24
-PATIENCE = 120
 
 
 def candidates(pair, query, reference, score, votes=None, *, within=False):
@@ -268,15 +262,6 @@ def count_checks(monkeypatch):
     return calls
 
 
-def test_order_and_workers_change_nothing(static, tmp_path):
-    """The same files in a list that is upside down, with two workers."""
-    files = sorted((static.folder.parent / "frames").iterdir(), reverse=True)
-    manifest = tmp_path / "frames.csv"
-    manifest.write_text("path,id\n" + "".join(f"{path},{path.name}\n" for path in files))
-    other = audit(manifest, out=tmp_path / "out", cache=None, workers=2)
-    assert other.pairs().equals(static.pairs())
-
-
 def test_what_the_cache_knows_of_skipped_pairs_changes_nothing(static, tmp_path, monkeypatch):
     """A cache with evidence on all pairs gives the tables of an empty one."""
     monkeypatch.setattr(verification, "sizes_for", lambda pairs: (10**6,))
@@ -298,49 +283,6 @@ def test_gates_and_reports_take_pairs_without_a_grade(static):
     missing = np.asarray(pc.is_null(columns["grade"]))
     assert missing.any()
     assert not pairs.leak[missing].any()
-
-
-# -- interruption --------------------------------------------------------------------------------
-
-
-def evidence_in(cache):
-    """Return how many entries of evidence a cache holds."""
-    file = next(iter(cache.glob("*.sqlite")), None)
-    if file is None:
-        return 0
-    db = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)
-    try:
-        found = db.execute(
-            "SELECT count(*) FROM entries WHERE substr(maker, 1, 16) = ?", (check.digest(),)
-        ).fetchone()
-    except sqlite3.OperationalError:  # no table yet
-        return 0
-    finally:
-        db.close()
-    return int(found[0])
-
-
-def test_a_killed_verification_is_resumed(static, tmp_path, monkeypatch):
-    """What was checked before the kill is not checked again, and the tables are the same."""
-    frames, cache, out = static.folder.parent / "frames", tmp_path / "cache", tmp_path / "out"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "visleak", "audit", "--set", f"test={frames}", "-o", str(out),
-         "--cache", str(cache), "--workers", "1"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    end = time.monotonic() + PATIENCE
-    while evidence_in(cache) < verification.CHECK_CHUNK and process.poll() is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait(PATIENCE)
-    kept = evidence_in(cache)
-    total = verified(static.pairs())
-    assert verification.CHECK_CHUNK <= kept < total
-    calls = count_checks(monkeypatch)
-    again = audit(frames, out=tmp_path / "again", cache=cache, workers=1)
-    assert len(calls) == total - kept
-    assert again.pairs().equals(static.pairs())
 
 
 # -- many copies ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 import working
 
 from visleak.errors import MissingExtra, UsageError, VisleakError, VisleakWarning
-from visleak.pipeline.context import Processes, RunContext
+from visleak.pipeline.context import RunContext
 from visleak.storage import SCRATCH_PREFIX, remove_leftovers
 
 HERE = str(Path(__file__).parent)
@@ -176,13 +176,6 @@ def test_the_scratch_folder_is_removed(tmp_path, workers, fails):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_in_the_scratch_folder_are_new(tmp_path):
-    """Every step may ask."""
-    with RunContext.at(tmp_path, 1, None) as place:
-        names = [place.file(".a") for _ in range(100)]
-    assert len(set(names)) == 100
-
-
 def test_no_scratch_folder_is_one_line(tmp_path):
     """A missing output folder is told before any work."""
     with (
@@ -314,14 +307,3 @@ def _is_running(process):
     except OSError:
         return False
     return state != "Z"
-
-
-def test_the_start_of_the_workers_is_part_of_the_time(tmp_path: Path) -> None:
-    """A cluster takes seconds to start, which were in no reported time."""
-
-    def slow(scratch: Path, workers: int) -> Processes:
-        time.sleep(0.2)
-        return Processes(scratch, workers)
-
-    with RunContext.at(tmp_path, 1, None, engine=slow) as place:
-        assert sum(place.seconds.values()) >= 0.2

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from visleak.encoders import load_encoder
+from visleak.groups import places_within
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
 from visleak.pipeline.fingerprints import fingerprint
@@ -341,8 +342,7 @@ def _expand(
     wide, tall, each = _copies(hits, left, right)
     shift = np.where(each < tall, each, 0)
     each = np.minimum(each, cap)
-    hit = np.repeat(np.arange(len(hits.query)), wide * each)
-    place = np.arange(len(hit)) - np.repeat(np.cumsum(wide * each) - wide * each, wide * each)
+    hit, place = places_within(wide * each)
     across, down = np.divmod(place, each[hit])
     down = (down + across * shift[hit]) % tall[hit]
     total = np.zeros(queries, np.int64)
@@ -361,12 +361,11 @@ def _inside(contents: _Distinct, queries: int, cap: int) -> tuple[Scored, Int64]
     Each is paired with as many that follow it as :data:`COPIES` and ``cap`` allow, at least one.
     """
     sizes = contents.sizes()
-    place = np.arange(len(contents.members)) - np.repeat(contents.edges[:-1], sizes)
+    own, place = places_within(sizes)
     most = np.clip(COPIES // np.maximum(sizes, 1), 1, cap)
-    later = np.minimum(np.repeat(sizes, sizes) - place - 1, np.repeat(most, sizes))
-    row = np.repeat(np.arange(len(contents.members)), later)
-    step = np.arange(len(row)) - np.repeat(np.cumsum(later) - later, later) + 1
-    content = np.repeat(np.arange(len(sizes)), sizes)[row]
+    later = np.minimum(sizes[own] - place - 1, most[own])
+    row, step = places_within(later)
+    content = own[row]
     repeated = np.flatnonzero(sizes > 1)
     similarity = np.zeros(len(sizes), np.float32)
     similarity[repeated] = _self_similarity(contents.matrix, repeated)
@@ -374,7 +373,7 @@ def _inside(contents: _Distinct, queries: int, cap: int) -> tuple[Scored, Int64]
     total[contents.members] = np.repeat(sizes - 1, sizes)
     return Scored(
         query=contents.members[row],
-        reference=contents.members[row + step],
+        reference=contents.members[row + step + 1],
         similarity=similarity[content],
         view=np.zeros(len(row), np.int8),
     ), total

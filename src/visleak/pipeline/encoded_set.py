@@ -173,6 +173,14 @@ class EncodedSet:
         return EncodedSet(self.images, fingerprints, embeddings=self.embeddings)
 
 
+def numbered_contents(query: EncodedSet, reference: EncodedSet) -> tuple[Int64, Int64]:
+    """Return the number of the content of each fingerprint of two sets."""
+    contents = np.concatenate([query.contents, reference.contents])
+    number = np.unique(contents, return_inverse=True)[1].astype(np.int64)
+    own, others = np.split(number, [len(query.fingerprints)])
+    return own, others
+
+
 @dataclass(frozen=True, slots=True)
 class Side(EncodedSet):
     """A set as one side of a comparison."""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from visleak.cache import Cache
 from visleak.images import DECODING
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.encoded_set import EncodedSet
+from visleak.pipeline.encoded_set import EncodedSet, numbered_contents
 from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int64, Pairs
@@ -72,9 +72,7 @@ class DistinctPairs:
     ) -> DistinctPairs:
         """Return the distinct pairs of a comparison with the evidence that is known already."""
         sides = sets[pairs.query_set], sets[pairs.reference_set]
-        contents = np.concatenate([sides[0].contents, sides[1].contents])
-        number = np.unique(contents, return_inverse=True)[1].astype(np.int64)
-        own, others = np.split(number, [len(sides[0].fingerprints)])
+        own, others = numbered_contents(*sides)
         left, right = own[pairs.query], others[pairs.reference]
         code = left * (own.max(initial=0) + others.max(initial=0) + 1) + right
         code = code * _WAYS + _ways(pairs, slice(None))

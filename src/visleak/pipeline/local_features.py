@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
+from visleak.groups import places_within
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
-from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side
+from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side, numbered_contents
 from visleak.pipeline.selection import Clusters
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
 from visleak.search.exact import Scored
@@ -198,10 +199,8 @@ class _Contents:
 
     @classmethod
     def of(cls, query: Side, reference: Side) -> _Contents:
-        keys = np.concatenate([query.contents, reference.contents])
-        number = np.unique(keys, return_inverse=True)[1].astype(np.int64)
-        own, others = np.split(number, [len(query.fingerprints)])
-        count = int(number.max(initial=-1)) + 1
+        own, others = numbered_contents(query, reference)
+        count = int(max(own.max(initial=-1), others.max(initial=-1))) + 1
         leads = np.full(count, -1, np.int64)
         last_first = np.argsort(-reference.order)
         leads[others[last_first]] = last_first
@@ -235,9 +234,7 @@ class _Contents:
 
     def _copies_of(self, content: Int64) -> tuple[Int64, Int64]:
         """Return positions of contents and the rows of the query that have them."""
-        count = self.edges[content + 1] - self.edges[content]
-        position = np.repeat(np.arange(len(content)), count)
-        place = np.arange(len(position)) - np.repeat(np.cumsum(count) - count, count)
+        position, place = places_within(self.edges[content + 1] - self.edges[content])
         return position, self.copies[self.edges[content][position] + place]
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from visleak.groups import components
 from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.encoded_set import numbered_contents
 from visleak.pipeline.selection import LARGE
 from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
@@ -39,10 +40,8 @@ class ContentPairs:
     def of_comparison(cls, comparison: Comparison) -> ContentPairs:
         """Return the contents of the pairs of a comparison."""
         query, reference, pairs = comparison.query, comparison.reference, comparison.pairs
-        keys = np.concatenate([query.contents, reference.contents])
-        number = np.unique(keys, return_inverse=True)[1].astype(np.int64)
-        own, others = np.split(number, [len(query.fingerprints)])
-        size = int(number.max(initial=-1)) + 1
+        own, others = numbered_contents(query, reference)
+        size = int(max(own.max(initial=-1), others.max(initial=-1))) + 1
         copies = [np.bincount(side, minlength=size) for side in (own, others)]
         left, right = own[pairs.query], others[pairs.reference]
         return cls._of(left, right, copies[0][left], copies[1][right], query is reference)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from visleak.encoders.builtin import BINS, CELLS, COLOURS, ORIENTATION_WIDTH, BuiltinEncoder
+from visleak.groups import places_within
 from visleak.pipeline.candidates import similarities, with_added
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder, Float32, Int64, Pairs
@@ -114,9 +115,8 @@ class _Views:
 
     def with_copies(self, one: Int64, other: Int64) -> tuple[Int64, Int64]:
         """Return the rows of all copies of some contents, each with the row paired with it."""
-        counts = np.diff(self.edges)[one]
-        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.members[np.repeat(self.edges[one], counts) + number], np.repeat(other, counts)
+        pair, place = places_within(np.diff(self.edges)[one])
+        return self.members[self.edges[one][pair] + place], other[pair]
 
 
 @cache
