@@ -232,7 +232,7 @@ def test_what_a_script_defines_is_refused_in_one_line(tmp_path):
         "def own(): pass\n"
         "for value in (Mine(), [Mine], own, {'deep': [Mine()]}):\n"
         "    with RunContext.at(None, 1, None) as place:\n"
-        "        assert shared(place.share(value)) is value\n"
+        "        assert place.share(value).load() is value\n"
         "    with RunContext.at(None, 2, None) as place:\n"
         "        try:\n"
         "            place.share(value)\n"
