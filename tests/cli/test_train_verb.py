@@ -11,8 +11,6 @@ import pytest
 from calling import check_refused, refusals, refused, run
 from PIL import Image
 
-from visleak.cli import command
-
 pytest.importorskip("torch")
 
 #: A training of seconds.

@@ -15,7 +15,7 @@ import visleak
 from visleak.documents import from_plain
 from visleak.pipeline import rates
 from visleak.settings import Settings
-from visleak.storage import AuditSummary
+from visleak.storage.audit_folder import ComparisonSummary
 
 WIDTH = 16
 
@@ -58,9 +58,14 @@ def forms() -> list[np.ndarray]:
     return [form(seed) for seed in range(24)]
 
 
+def notes_of(content):
+    comparisons = from_plain(tuple[ComparisonSummary, ...], content["comparisons"])
+    return list(rates.chance_notes(comparisons))
+
+
 def test_a_set_of_one_template_is_reported(forms: list[np.ndarray]) -> None:
     content = summary(forms, verify=False, local=False)
-    (line,) = rates.chance_notes(from_plain(AuditSummary, content).comparisons)
+    (line,) = notes_of(content)
     assert "visleak calibrate" in line
     found = content["comparisons"][0]["chance"]
     assert found["sampled"] == 24 * 23
@@ -78,7 +83,7 @@ def test_unrelated_images_and_their_copies_are_not(verify: bool) -> None:
     test = [np.ascontiguousarray(pixels[:, ::-1]) for pixels in train]
     content = summary(test, train, verify=verify, local=False)
     assert content["totals"][0]["rates"]["hard"]["count"] == 12
-    assert list(rates.chance_notes(from_plain(AuditSummary, content).comparisons)) == []
+    assert notes_of(content) == []
     assert not any("calibrate" in words for words in content["skipped"])
 
 
