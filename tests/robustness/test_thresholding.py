@@ -19,7 +19,7 @@ from visleak.pipeline.comparison import read_thresholds
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.robustness import calibrate
 from visleak.robustness.conditions import CONDITIONS
-from visleak.robustness.thresholding import STEP, rates, threshold_at
+from visleak.robustness.thresholding import STEP, document, rates, threshold_at
 from visleak.storage import write_json
 
 NAMES = ("original", "flip-h", "gauss", "red")
@@ -60,6 +60,7 @@ def test_as_many_wrong_pairs_as_asked_for(found, wrong):
         lower = sum(s >= np.float32(level.threshold - STEP) for _, _, s in wrong)
         assert lower > level.asked * len(wrong)
     assert found.hard.threshold > found.soft.threshold
+    assert f"hard {found.hard.threshold:g}" in document(found).headline
 
 
 def test_the_bounds_are_those_of_the_books(found, wrong):

@@ -17,6 +17,7 @@ from PIL import Image
 import visleak.impact.evaluators.classify as classifying
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
+from visleak.impact.evaluators.classification import content, document
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.classify import classify
 
@@ -59,6 +60,8 @@ def test_answers_of_a_set(networks, labelled, tmp_path):
     assert (done.top_5.count, done.top_5.total) == (sum(five), 36)
     assert 0 < sum(right) < sum(five) < 36
     assert done.rule == "the labels in sorted order"
+    assert content(done)["accuracy"]["right"] == sum(right)
+    assert document(done).headline.startswith("36 images of ")
 
 
 def test_what_made_the_predictions(networks, labelled, tmp_path):

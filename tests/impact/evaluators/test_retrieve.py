@@ -163,6 +163,8 @@ def test_vectors_alone(tmp_path):
     assert done.collection == 90
     about = json.loads(pq.read_schema(done.file).metadata[b"visleak"])
     assert (about["images"]["rows"], about["texts"]["width"]) == (40, 8)
+    assert module.content(done)["queries"] == done.queries
+    assert "each among 90 captions" in module.document(done).headline
 
 
 def test_vectors_that_have_no_direction(tmp_path):
