@@ -283,7 +283,7 @@ def _scale(stored: Mapping[str, Any]) -> Scale:
 def as_text(grader: Grader) -> str:
     """Return a grader as JSON text, six digits; its digest is that of the text."""
 
-    def written(scale: Scale | Product | Trees) -> dict[str, Any]:
+    def written(scale: Scale | Product | Trees) -> dict[str, object]:
         if isinstance(scale, Trees):
             return _as_stored(scale)
         if isinstance(scale, Product):
@@ -303,7 +303,7 @@ def as_text(grader: Grader) -> str:
     return json.dumps(stored, separators=(",", ":")).replace("]],[[", "]],\n[[") + "\n"
 
 
-def _as_stored(trees: Trees) -> dict[str, Any]:
+def _as_stored(trees: Trees) -> dict[str, object]:
     return {
         "intercept": round(trees.intercept, 6),
         "features": list(trees.features),

@@ -82,7 +82,7 @@ class Cost:
     scratch: int  # bytes in the output folder during the run, at least
     cache: int  # bytes added to the cache, at most
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return plain values."""
         return asdict(self)
 
