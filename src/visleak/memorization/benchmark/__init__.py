@@ -1,8 +1,7 @@
 """The benchmark of mitigations: does a method against replaying work, and what does it cost?"""
 
 from visleak.memorization.benchmark.leaderboard import add_to, read_leaderboard
-from visleak.memorization.benchmark.measuring import Judges, RealImages
-from visleak.memorization.benchmark.plan import Plan, sampled
+from visleak.memorization.benchmark.plan import Judges, Plan, RealImages, sampled
 from visleak.memorization.benchmark.records import Benchmark
 from visleak.memorization.benchmark.references import References, references_of
 from visleak.memorization.benchmark.run import benchmark, read_benchmark

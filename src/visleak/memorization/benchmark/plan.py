@@ -1,40 +1,329 @@
-"""What a benchmark is asked for: a model, prompts, methods, and by what images are judged.
+"""What a benchmark measures: a model, prompts, methods, and by what images are judged.
 
 The scenarios of a benchmark, its progress over all methods, and the reference performance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.benchmark.measuring import Judges, MemorizedImages
+from visleak.images import content_digest, decode
 from visleak.memorization.benchmark.records import (
     GENERAL,
     NONE,
     SCORES,
     TRIGGER,
+    Distance,
     Listed,
     ReferencePoint,
 )
-from visleak.memorization.benchmark.references import References
-from visleak.memorization.benchmark.statistics import bounded
-from visleak.memorization.extraction.images import Job, key_of, seeds_of
+from visleak.memorization.benchmark.references import Reference, References, read_reference
+from visleak.memorization.benchmark.statistics import Measured, bounded
+from visleak.memorization.extraction.images import ImageStore, Job, Stored, key_of, seeds_of
+from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.intervals import effective_groups, group_interval
-from visleak.memorization.metrics.copying import reference_performance
+from visleak.memorization.metrics.aesthetic import Aesthetic
+from visleak.memorization.metrics.copying import (
+    ImagesByPrompt,
+    against_references,
+    reference_performance,
+)
+from visleak.memorization.metrics.distances import frechet_distance, kernel_distance
+from visleak.memorization.metrics.features import (
+    Alignment,
+    ImageFeatures,
+    clip_scores,
+    precision_note,
+)
 from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
-from visleak.pipeline.context import Progress
+from visleak.pipeline.context import Progress, silent
+from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.storage import KeyValueStore, replacing
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
+
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+#: File of the measured numbers in the folder of a benchmark.
+MEASURES: Final = "measures.sqlite"
+
+#: Images read at a time; only bounds memory.
+READ: Final = 64
+
+#: The numbers of a distance, as they are kept.
+_NAMES: Final = ("frechet", "kernel", "kernel_low", "kernel_high")
+
+_STEP: Final = "reading real images"
+
+
+class RealImages:
+    """Real images, and the network by whose features sets are compared."""
+
+    def __init__(
+        self, images: ImageSet, features: ImageFeatures, progress: Progress = silent
+    ) -> None:
+        self._images, self.features, self._progress = images, features, progress
+        self.name = images.source or images.name
+        hasher, self.count = blake2b(digest_size=16), 0
+        for data in self._stored():
+            hasher.update(content_digest(data))
+            self.count += 1
+        self.unreadable = len(images.ids) - self.count
+        if self.count < 2:
+            raise VisleakError(
+                f"a distance needs at least 2 real images; {self.name} has {self.count} that can be"
+                " read"
+            )
+        self.digest = key_of("real", hasher.hexdigest(), features.digest)
+
+    def about(self) -> dict[str, object]:
+        """Return what a result has to name, as plain data."""
+        return {
+            "name": self.name,
+            "images": self.count,
+            "unreadable": self.unreadable,
+            "features": self.features.name,
+            "number": self.features.number,
+            "digest": self.digest,
+        }
+
+    def distance(
+        self,
+        digests: Sequence[str],
+        groups: Int64,
+        pixels_of: Callable[[str], Bytes8],
+        values: KeyValueStore,
+        folder: Path,
+    ) -> Distance:
+        """Return how far generated images are from these as a set.
+
+        ``groups``: (n,): images of one group resemble each other.
+        """
+        key = key_of("distance", 1, self.digest, list(digests), groups.tolist())
+        keys = {name: f"{key} {name}" for name in _NAMES}
+        known = values.known(list(keys.values()))
+        # an end of an interval that is not known is not kept
+        if keys["kernel"] not in known:
+            blocks = (digests[at : at + READ] for at in range(0, len(digests), READ))
+            parts = [self.features.images(list(map(pixels_of, block))) for block in blocks]
+            made, real = np.concatenate(parts), self._real(folder)
+            kernel = kernel_distance(made, real, groups)
+            ends = {"kernel_low": kernel.low, "kernel_high": kernel.high}
+            found = {**ends, "frechet": frechet_distance(made, real), "kernel": kernel.value}
+            values.add({keys[name]: value for name, value in found.items() if np.isfinite(value)})
+            known = values.known(list(keys.values()))
+        numbers = {name: known.get(keys[name], float("nan")) for name in _NAMES}
+        return Distance(**numbers, images=len(digests), against=self.count)
+
+    def _real(self, folder: Path) -> Float64:
+        path = folder / f"real-{self.digest}.npy"
+        try:
+            held: Float64 = np.load(path, allow_pickle=False)
+            if held.shape == (self.count, self.features.width):
+                return held
+        except (OSError, ValueError, EOFError):
+            pass  # not there, or half of it: made again
+        made = np.concatenate(list(self._read()))
+        with replacing(path) as beside, beside.open("wb") as file:
+            np.save(file, made)
+        return made
+
+    def _read(self) -> Iterator[Float64]:
+        held: list[Bytes8] = []
+        for number, data in enumerate(self._stored(), 1):
+            seen = decode(data)
+            if not isinstance(seen, Unreadable):
+                held.append(seen.pixels)
+            if len(held) == READ or number == self.count:
+                yield self.features.images(held)
+                held = []
+            self._progress(_STEP, number, self.count)
+
+    def _stored(self) -> Iterator[bytes | Bytes8]:
+        for data in self._images.opener.read(range(len(self._images.ids))):
+            if not isinstance(data, Unreadable) and not isinstance(decode(data), Unreadable):
+                yield data
+
+
+#: Images measured at a time; a kill costs as many.
+CHUNK: Final = 32
+
+#: What one batch of a kind of number is asked with: images, and their places in the list.
+Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
+
+
+class MemorizedImages:
+    """The memorized images of prompts, read when needed, one set held at a time."""
+
+    def __init__(self, files: Sequence[Sequence[Path]]) -> None:
+        self._files = files
+        read = {path: read_reference(path).digest for own in files for path in own}
+        self.digests = tuple(tuple(read[path] for path in own) for own in files)
+        self._held: tuple[tuple[str, ...], list[Reference]] = ((), [])
+
+    def pixels(self, prompt: int) -> list[Bytes8]:
+        """Return the pixels of a prompt's memorized images."""
+        wanted = self.digests[prompt]
+        if self._held[0] != wanted:
+            held = [read_reference(path) for path in self._files[prompt]]
+            if tuple(each.digest for each in held) != wanted:
+                raise VisleakError(
+                    f"the reference images of prompt {prompt + 1} changed while the benchmark ran;"
+                    " run it again"
+                )
+            self._held = (wanted, held)
+        return [each.pixels for each in self._held[1]]
+
+
+@dataclass(frozen=True)
+class Judges:
+    """By what images are judged; what is ``None`` is not measured."""
+
+    similarity: CopySimilarity  #: to the memorized images
+    alignment: Alignment | None = None  #: CLIP score
+    aesthetic: Aesthetic | None = None  #: score of how an image looks
+    real: RealImages | None = None  #: set of images that the distances are to
+    source: ImagesByPrompt | None = None  #: a search for prompts, for the reference performance
+
+    def __post_init__(self) -> None:
+        if self.source is not None and self.alignment is None:
+            raise UsageError(
+                "the reference performance keeps the image with the best CLIP score: give an"
+                " alignment model with --clip"
+            )
+
+    @property
+    def least(self) -> float:
+        """The lowest similarity that there can be."""
+        return self.similarity.least
+
+    @property
+    def similarity_digest(self) -> str:
+        """Digest of the similarity: an encoder's does not tell half precision from full."""
+        own = self.similarity
+        return own.digest + precision_note(getattr(own, "encoder", None))
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What measures images."""
+
+    images: ImageStore  #: where they are
+    values: KeyValueStore  #: what is known of them already
+    judges: Judges  #: by what they are judged
+    #: called with how many images more are measured, by each of the judges
+    tell: Callable[[int], None]
+
+    def measured(
+        self,
+        made: Sequence[Stored],
+        texts: Sequence[str],
+        prompts: int,
+        memorized: MemorizedImages | None,
+    ) -> Measured:
+        """Return what is to be known of the images of one method in one scenario.
+
+        ``memorized``: with the memorized images; ``None`` of ordinary prompts.
+        """
+        shape = (prompts, len(made) // prompts)
+        digests = [each.digest for each in made]
+        unknown = np.full(len(made), math.nan)
+        clip = aesthetic = unknown
+        if self.judges.alignment is not None:
+            clip = self._clip(self.judges.alignment, digests, texts)
+        if self.judges.aesthetic is not None:
+            judge = self.judges.aesthetic
+            keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
+            aesthetic = self._measured(keys, digests, lambda pixels, _: judge(pixels))
+        similarity = unknown
+        if memorized is not None:
+            similarity = self.similarity(digests, shape[1], memorized, range(prompts))
+        rows = range(0, len(digests), shape[1])
+        return Measured(
+            similarity=similarity.reshape(shape),
+            clip=clip.reshape(shape),
+            aesthetic=aesthetic.reshape(shape),
+            seconds=np.array([each.seconds for each in made]).reshape(shape),
+            digests=tuple(tuple(digests[row : row + shape[1]]) for row in rows),
+        )
+
+    def _clip(self, model: Alignment, digests: Sequence[str], texts: Sequence[str]) -> Float64:
+        keys = [
+            key_of("clip", 1, model.digest, digest, text)
+            for digest, text in zip(digests, texts, strict=True)
+        ]
+
+        def scores(pixels: Sequence[Bytes8], at: Sequence[int]) -> Float64:
+            return clip_scores(model, [texts[place] for place in at], pixels)
+
+        return self._measured(keys, digests, scores)
+
+    def similarity(
+        self,
+        digests: Sequence[str],
+        images: int,
+        memorized: MemorizedImages,
+        against_rows: Sequence[int],
+    ) -> Float64:
+        """Return similarities to memorized images; prompts of one set of them go together."""
+        similarity = self.judges.similarity
+        found = np.full(len(digests), math.nan)
+        prompts: dict[tuple[str, ...], list[int]] = {}
+        for prompt, row in enumerate(against_rows):
+            own = memorized.digests[row]
+            if own:
+                prompts.setdefault(own, []).append(prompt)
+            else:
+                self.tell(images)
+        for own, rows in prompts.items():
+            memorized_row = against_rows[rows[0]]
+            places = [row * images + number for row in rows for number in range(images)]
+            # the largest of them is meant, so that their order is none
+            keys = [
+                key_of("similarity", 1, self.judges.similarity_digest, digests[place], sorted(own))
+                for place in places
+            ]
+
+            def against(
+                pixels: Sequence[Bytes8], _: Sequence[int], row: int = memorized_row
+            ) -> Float64:
+                return against_references(similarity, pixels, memorized.pixels(row))
+
+            found[places] = self._measured(keys, [digests[place] for place in places], against)
+        return found
+
+    def _measured(self, keys: Sequence[str], digests: Sequence[str], measure: Measure) -> Float64:
+        """Return numbers by key, and measure those that are not known."""
+        known = self.values.known(keys)
+        for start in range(0, len(keys), CHUNK):
+            batch = range(start, min(start + CHUNK, len(keys)))
+            missing = [place for place in batch if keys[place] not in known]
+            if missing:
+                values = measure([self.images.pixels(digests[place]) for place in batch], batch)
+                if np.shape(values) != (len(batch),) or not np.isfinite(values).all():
+                    raise VisleakError(
+                        f"a measure returned {np.shape(values)} values for {len(batch)} images, or"
+                        " one that is not finite; take another model or precision"
+                    )
+                self.values.add({keys[place]: float(values[place - start]) for place in missing})
+                known |= self.values.known([keys[place] for place in missing])
+            self.tell(len(batch))
+        return np.array([known[key] for key in keys])
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.memorization.benchmark.document import SHEET, content, files, worst_sheet
-from visleak.memorization.benchmark.measuring import MEASURES, Measuring, MemorizedImages
-from visleak.memorization.benchmark.plan import Plan, Scene, Steps, listed, referred, scenes_of
+from visleak.memorization.benchmark.plan import (
+    MEASURES,
+    Measuring,
+    MemorizedImages,
+    Plan,
+    Scene,
+    Steps,
+    listed,
+    referred,
+    scenes_of,
+)
 from visleak.memorization.benchmark.records import (
     GENERAL,
     SCORES,
