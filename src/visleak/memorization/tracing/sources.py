@@ -238,6 +238,13 @@ class Layouts:
             progress=progress,
             force=options.force,
         )
+        before = {each.name: each.unreadable for each in self.made.summary.sets}
+        for each in found.summary.sets:
+            if lost := each.unreadable - before.get(each.name, each.unreadable):
+                raise VisleakError(
+                    f"images of set {each.name!r} could be read at first, and not again"
+                    f" ({lost:,}); run the command again when the source is whole"
+                )
         table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
         columns = (table[name].to_pylist() for name in table.column_names)
         return list(zip(*columns, strict=True))
