@@ -15,7 +15,7 @@ from visleak.errors import VisleakError
 from visleak.formats import open_images
 from visleak.impact.predictions import read_predictions
 from visleak.memorization.prompt_files import read_prompts
-from visleak.verdicts.cifair import read_list
+from visleak.verdicts.exchange import read_list
 
 #: Encoding, and what separates cells.
 WRITTEN = [

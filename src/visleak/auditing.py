@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,7 +65,7 @@ WORTH_WORKERS = 400
 #: Short side of images for display.
 SHOWN = 320
 
-Source = str | os.PathLike[str] | AnySet | Sequence[Any]
+Source = str | os.PathLike[str] | AnySet | Sequence[object]
 
 
 class Audit:

@@ -5,18 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import numpy as np
 
 from visleak.errors import VisleakError
 
 Record = TypeVar("Record")
+
+
+@runtime_checkable
+class _Plain(Protocol):
+    """A record that is written and read by methods of its own."""
+
+    def as_dict(self) -> object: ...
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, object], /) -> object: ...
 
 
 def read_document(
@@ -38,7 +57,7 @@ def read_document(
 
 
 def read_entries(
-    path: Path, kind: str, schema: int, is_entry: Callable[[Any], bool]
+    path: Path, kind: str, schema: int, is_entry: Callable[[object], bool]
 ) -> list[dict[str, Any]]:
     """Return the entries of a leaderboard, in the order of its file."""
     content = read_document(path, kind, schema, "it is not a leaderboard; choose another file")
@@ -51,17 +70,18 @@ def read_entries(
     return entries
 
 
-def read_record(record: type[Record], path: Path, kind: str, schema: int, **known: Any) -> Record:
+def read_record(
+    record: type[Record], path: Path, kind: str, schema: int, **known: object
+) -> Record:
     """Return the record that a json file of a verb holds as its content."""
     content = read_document(path, kind, schema, f"it is not a result of `{kind}`")
     try:
-        made: Record = from_plain(record, content, **known)
+        return from_plain(record, content, **known)
     except (KeyError, TypeError, ValueError) as error:
         raise VisleakError(f"{path} is damaged ({error}); run {kind} again") from error
-    return made
 
 
-def digest_of(value: Any) -> str:
+def digest_of(value: object) -> str:
     """Return a digest of plain data, by its JSON; the order of keys is of no account.
 
     >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
@@ -71,7 +91,7 @@ def digest_of(value: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def as_plain(value: Any) -> Any:
+def as_plain(value: object) -> Any:
     """Return a record, or what it is made of, for JSON; numbers that are not known are ``None``.
 
     A record with ``as_dict`` and ``from_dict`` is written and read by these. A field with
@@ -81,7 +101,7 @@ def as_plain(value: Any) -> Any:
     >>> as_plain((1.5, math.nan, {"names": frozenset("ba")}, np.array([[0.5, math.nan]])))
     [1.5, None, {'names': ['a', 'b']}, [[0.5, None]]]
     """
-    if hasattr(type(value), "from_dict"):
+    if isinstance(value, _Plain):
         value = value.as_dict()
     elif is_dataclass(value):
         held = {each: getattr(value, each.name) for each in fields(value)}
@@ -101,7 +121,7 @@ def as_plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def from_plain(kind: Any, value: Any, **given: Any) -> Any:
+def from_plain(kind: type[Record], value: object, **given: object) -> Record:
     """Return what :func:`as_plain` was given; refuse what its type cannot hold.
 
     Missing fields take their defaults.
@@ -119,63 +139,66 @@ def from_plain(kind: Any, value: Any, **given: Any) -> Any:
     >>> from_plain(dict[str, float], {"a": None})
     {'a': nan}
     """
-    if kind in (Any, object, int, str, bool, float):
-        return _single(kind, value)
-    if hasattr(kind, "from_dict"):
-        return kind.from_dict(_of(value, dict))
-    if isinstance(kind, type) and is_dataclass(kind):
-        known, hints = _of(value, dict), _hints(kind)
-        keys = {each.name: each.metadata.get("key", each.name) for each in fields(kind)}
-        wanted = [
-            each.name
-            for each in fields(kind)
-            if each.name not in given and (keys[each.name] in known or not _has_default(each))
-        ]
-        content = {name: from_plain(hints[name], known[keys[name]]) for name in wanted}
-        return kind(**content, **given)
-    if get_origin(kind) is UnionType:
-        (known,) = (each for each in get_args(kind) if each is not NoneType)
-        return None if value is None else from_plain(known, value)
-    return _many(get_origin(kind), get_args(kind), value)
+    return cast(Record, _made(kind, value, given))
 
 
-def _single(kind: Any, value: Any) -> Any:
+def _made(kind: object, value: object, given: Mapping[str, object]) -> object:
+    origin, inner = get_origin(kind), get_args(kind)
     if kind in (Any, object):
         return value
     if kind is float:
         return math.nan if value is None else float(_of(value, int, float))
+    if isinstance(kind, type) and origin is None:
+        return _record(kind, value, given)
+    if origin is UnionType:
+        (known,) = (each for each in inner if each is not NoneType)
+        return None if value is None else _made(known, value, {})
+    return _many(origin, inner, value)
+
+
+def _record(kind: type, value: object, given: Mapping[str, object]) -> object:
+    if issubclass(kind, _Plain):
+        return kind.from_dict(_of(value, dict))
+    if is_dataclass(kind):
+        return kind(**dict(_fields(kind, _of(value, dict), given)), **given)
     return _of(value, kind)
 
 
-def _many(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
+def _many(origin: object, inner: Sequence[object], value: object) -> object:
     if origin is tuple:
         many = _of(value, list)
         kinds = [inner[0]] * len(many) if inner[-1] is Ellipsis else list(inner)
-        return tuple(from_plain(each, item) for each, item in zip(kinds, many, strict=True))
+        return tuple(_made(each, item, {}) for each, item in zip(kinds, many, strict=True))
     if origin is frozenset:
-        return frozenset(from_plain(inner[0], item) for item in _of(value, list))
+        return frozenset(_made(inner[0], item, {}) for item in _of(value, list))
     if origin is np.ndarray:
         return np.array(_numbers(_of(value, list)), np.float64)
-    return {key: from_plain(inner[1], item) for key, item in _of(value, dict).items()}
+    return {key: _made(inner[1], item, {}) for key, item in _of(value, dict).items()}
 
 
-def _has_default(field: Field[Any]) -> bool:
-    return field.default is not MISSING or field.default_factory is not MISSING
+def _fields(
+    kind: type, known: Mapping[str, object], given: Mapping[str, object]
+) -> Iterator[tuple[str, object]]:
+    hints = _hints(kind)
+    for each in fields(kind):
+        key = each.metadata.get("key", each.name)
+        default = each.default is not MISSING or each.default_factory is not MISSING
+        if each.name not in given and (key in known or not default):
+            yield each.name, _made(hints[each.name], known[key], {})
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+#: Types of a record's fields.
+_hints = cache(get_type_hints)
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: object) -> object:
     """Return lists of lists of numbers; ``None`` is not known."""
     if isinstance(value, list):
         return [_numbers(each) for each in value]
-    return from_plain(float, value)
+    return _made(float, value, {})
 
 
-def _of(value: Any, *kinds: type) -> Any:
+def _of(value: object, *kinds: type) -> Any:
     """Return a value that is of one of some types; ``True`` is not a number."""
     if type(value) not in kinds:
         names = " or ".join(kind.__name__ for kind in kinds)

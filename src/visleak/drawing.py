@@ -7,9 +7,12 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-STYLE: Final[dict[str, Any]] = {
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+STYLE: Final[dict[str, object]] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
@@ -40,7 +43,7 @@ QUIET: Final = "#5b636d"
 
 
 @contextmanager
-def figure_of(size: tuple[float, float]) -> Iterator[Any]:
+def figure_of(size: tuple[float, float]) -> Iterator[Figure]:
     """Give an empty figure in this style, without a display."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
@@ -54,39 +57,35 @@ def figure_of(size: tuple[float, float]) -> Iterator[Any]:
 
     with mpl.rc_context():
         mpl.rcdefaults()
-        parameters: Any = mpl.rcParams
-        parameters.update(STYLE)
+        mpl.rcParams.update(STYLE)  # type: ignore[arg-type]
         figure = Figure(figsize=size)
         FigureCanvasAgg(figure)
         yield figure
 
 
-def titled(figure: Any, title: str, below: str) -> None:
+def titled(figure: Figure, title: str, below: str) -> None:
     """Write the title of a figure, and a line about it, at its upper left."""
     width, height = figure.get_size_inches()
-    at: dict[str, Any] = {"x": 0.12 / width, "va": "top", "ha": "left"}
-    figure.text(y=1 - 0.12 / height, s=title, fontweight="bold", fontsize=11.5, **at)
-    figure.text(y=1 - 0.37 / height, s=below, fontsize=9, color=QUIET, **at)
+    for down, text, look in (
+        (0.12, title, {"fontweight": "bold", "fontsize": 11.5}),
+        (0.37, below, {"fontsize": 9, "color": QUIET}),
+    ):
+        figure.text(0.12 / width, 1 - down / height, text, look, va="top", ha="left")
 
 
-def saved(figure: Any, name: str, kinds: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
+def saved(figure: Figure, name: str, kinds: Sequence[str] = ("svg", "png")) -> dict[str, bytes]:
     """Return a figure's files, ``{"svg": .., "png": ..}``, without date or version."""
     import matplotlib as mpl
 
     result = {}
     mpl.rcParams["svg.hashsalt"] = f"visleak {name}"
-    plans: Sequence[tuple[str, dict[str, Any]]] = (
-        ("svg", {"metadata": {"Date": None, "Creator": None}}),
-        ("png", {"metadata": {"Software": None}, "dpi": 160}),
-    )
-    for kind, options in plans:
-        if kind not in kinds:
-            continue
+    unset = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+    for kind in kinds:
         file = io.BytesIO()
         with warnings.catch_warnings():
             # a sign that the font lacks is drawn as a box, which says enough
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure.savefig(file, format=kind, **options)
+            figure.savefig(file, format=kind, metadata=unset[kind], dpi=160)
         result[kind] = file.getvalue()
     return result
 

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import cv2
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 
-from visleak.errors import UsageError, VisleakError
-from visleak.records import VIEWS, Bytes8
+from visleak.records import VIEWS, Bytes8, PairRow, ends_of
 
 Float64 = npt.NDArray[np.float64]
-Matrix = Sequence[float] | npt.NDArray[Any] | None
+Matrix = Sequence[float] | npt.NDArray[np.floating] | None
 
 #: Returns decoded RGB images of a set by id, for those that could be read.
 ImageLoader = Callable[[str, list[str]], dict[str, Bytes8]]
@@ -39,9 +35,6 @@ TINY: Final = 64
 FULL_SCALE: Final = 96
 #: A thumbnail of more bytes than this is stored once more, more coarsely.
 BUDGET: Final = 4_000
-#: Kinds of images that are written, by the ending of their names, and the quality of JPEG.
-DRAWN: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
-QUALITY: Final = 92
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +94,7 @@ def card(query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, side: int =
     )
 
 
-def relation(row: Mapping[str, Any]) -> list[float] | None:
+def relation(row: PairRow) -> list[float] | None:
     """Return the matrix of a row of ``pairs.parquet``; where none was fitted, that of its view.
 
     >>> relation({"matrix": None, "view": "mirror"})
@@ -121,14 +114,12 @@ def relation(row: Mapping[str, Any]) -> list[float] | None:
     return [float(value) + 0.0 for value in whole.ravel()]
 
 
-def decoded(
-    details: Iterable[Mapping[str, Any]], loader: ImageLoader
-) -> dict[tuple[str, str], Bytes8]:
+def decoded(details: Iterable[PairRow], loader: ImageLoader) -> dict[tuple[str, str], Bytes8]:
     """Ask for the images of every set once."""
     wanted: dict[str, set[str]] = {}
     for row in details:
-        wanted.setdefault(row["query_set"], set()).add(row["query"])
-        wanted.setdefault(row["reference_set"], set()).add(row["reference"])
+        for name, image in ends_of(row):
+            wanted.setdefault(name, set()).add(image)
     return {
         (name, image): pixels
         for name, ids in sorted(wanted.items())
@@ -136,10 +127,9 @@ def decoded(
     }
 
 
-def drawn(row: Mapping[str, Any], pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
+def drawn(row: PairRow, pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
     """Return the card of a row of pairs; ``None`` where one of its images is not at hand."""
-    query = pixels.get((row["query_set"], row["query"]))
-    reference = pixels.get((row["reference_set"], row["reference"]))
+    query, reference = map(pixels.get, ends_of(row))
     if query is None or reference is None:
         return None
     return card(query, reference, relation(row))
@@ -337,79 +327,3 @@ def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
         if len(data) <= BUDGET:
             break
     return data, f"image/{kind.lower()}"
-
-
-def drawable(path: Path) -> str:
-    """Return what an image of this name is, as Pillow calls it."""
-    if path.suffix.lower() not in DRAWN:
-        raise UsageError(f"{path} is to be an image; choose a name that ends in .png or .jpg")
-    return DRAWN[path.suffix.lower()]
-
-
-def write_card(
-    path: Path,
-    query: Bytes8,
-    reference: Bytes8,
-    matrix: Matrix = None,
-    *,
-    title: str = "",
-    lines: Sequence[str] = (),
-    side: int = 320,
-) -> Path:
-    """Write a pair as one image: query, reference, aligned and plain difference, under a title."""
-    panels = {
-        "query": query,
-        "reference": reference,
-        "difference, aligned": difference(query, reference, matrix, side=side),
-        "difference, plain": difference(query, reference, None, fit=False, side=side),
-    }
-    sheet = _sheet({k: enlarge(shrink(v, side), side) for k, v in panels.items()}, title, lines)
-    out = io.BytesIO()
-    sheet.save(out, drawable(path), quality=QUALITY)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(out.getvalue())
-        os.replace(beside, path)
-    except OSError as error:
-        raise VisleakError(
-            f"{path} cannot be written ({error.strerror}); choose another"
-        ) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-    return path
-
-
-def _sheet(panels: dict[str, Bytes8], title: str, lines: Sequence[str]) -> Image.Image:
-    gap, line = 16, 22
-    texts = [text for text in (title, *lines) if text]
-    top = gap + line * len(texts) + (gap // 2 if texts else 0)
-    width = gap + sum(max(p.shape[1], 130) + gap for p in panels.values())
-    height = top + max(p.shape[0] for p in panels.values()) + line + gap // 2
-    sheet = Image.new("RGB", (width, height), "white")
-    draw = ImageDraw.Draw(sheet)
-    large, small = ImageFont.load_default(16), ImageFont.load_default(13)
-    for row, text in enumerate(texts):
-        font = large if row == 0 and title else small
-        fitted = _fitted(draw, text, font, width - 2 * gap)
-        draw.text((gap, gap + row * line), fitted, fill="black", font=font)
-    left = gap
-    for caption, pixels in panels.items():
-        sheet.paste(Image.fromarray(pixels), (left, top))
-        room = max(pixels.shape[1], 130)
-        below = top + pixels.shape[0] + 4
-        draw.text((left, below), _fitted(draw, caption, small, room), fill="#444444", font=small)
-        left += room + gap
-    return sheet
-
-
-def _fitted(draw: ImageDraw.ImageDraw, text: str, font: Any, width: int) -> str:
-    """Cut a text in the middle until it fits; control characters become spaces."""
-    text = "".join(c if c.isprintable() else " " for c in text)
-    keep = len(text)
-    shown = text
-    while keep > 4 and draw.textlength(shown, font=font) > width:
-        keep -= max(1, keep // 20)
-        shown = f"{text[: (keep + 1) // 2]}…{text[len(text) - keep // 2 :]}"
-    return shown

@@ -1,14 +1,15 @@
-"""Images by group: connected components, and ranks within each group."""
+"""Images by group and by name: connected components, ranks, rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from visleak.records import Int64
+from visleak.records import Bool, Int8, Int64
 
 
 def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
@@ -44,7 +45,7 @@ def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
     return numbered(labels)
 
 
-def numbered(values: npt.NDArray[Any]) -> Int64:
+def numbered(values: npt.NDArray[np.generic]) -> Int64:
     """Return a number for each value: 0 for the first that occurs, 1 for the next other one.
 
     >>> numbered(np.array(["b", "a", "b"])).tolist()
@@ -53,7 +54,7 @@ def numbered(values: npt.NDArray[Any]) -> Int64:
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    return rank[inverse.ravel()]
+    return np.asarray(rank[inverse.ravel()])
 
 
 def chained(codes: Int64) -> tuple[Int64, Int64]:
@@ -97,3 +98,32 @@ def places_within(sizes: Int64) -> tuple[Int64, Int64]:
     """
     group = np.repeat(np.arange(len(sizes)), sizes)
     return group, np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def scale_codes(column: pa.ChunkedArray, scale: Sequence[str], other: int) -> Int8:
+    """Return the place of each text on a scale, ``other`` for one that is not on it.
+
+    >>> scale_codes(pa.chunked_array([["soft", None, "hard"]]), ("hard", "soft"), -1).tolist()
+    [1, -1, 0]
+    """
+    place = pc.index_in(column.cast(pa.string()), pa.array(scale))
+    return np.asarray(pc.fill_null(place, other).to_numpy(), np.int8)
+
+
+def is_word(column: pa.ChunkedArray, word: str) -> Bool:
+    """Return which texts of a column are a word; null is not."""
+    same = pc.equal(column.cast(pa.string()), word)
+    return np.asarray(pc.fill_null(same, False).to_numpy(), np.bool_)
+
+
+def image_rows(pairs: pa.Table, side: str, images: pa.Table) -> Int64:
+    """Return the row of each pair's ``query`` or ``reference`` in a table of images, else -1."""
+    found = np.full(pairs.num_rows, -1, np.int64)
+    for name in pc.unique(images["set"]).to_pylist():
+        own = np.flatnonzero(is_word(images["set"], name))
+        rows = np.flatnonzero(is_word(pairs[f"{side}_set"], name))
+        ids = images["id"].take(pa.array(own)).combine_chunks()
+        place = pc.index_in(pairs[side].take(pa.array(rows)).combine_chunks(), ids)
+        place = pc.fill_null(place, -1).to_numpy().astype(np.int64)
+        found[rows] = np.where(place >= 0, own[place], -1)
+    return found

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, ClassVar, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_type_hints
 
 from visleak.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 #: Panels of ``--help`` that several commands have.
 SETS: Final = "Data"
@@ -52,7 +55,7 @@ class Option:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
-    parse: Callable[[str], Any] | None = None
+    parse: Callable[[str], object] | None = None
     positional: bool = False
 
 
@@ -66,7 +69,7 @@ def option(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
-    parse: Callable[[str], Any] | None = None,
+    parse: Callable[[str], object] | None = None,
     positional: bool = False,
 ) -> Any:
     """Declare a field of settings that is an option; see :class:`Option`.
@@ -104,7 +107,7 @@ def leaves(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any, Option
             yield from leaves(hints[field.name])
 
 
-def build(settings: type, values: dict[str, Any]) -> Any:
+def build(settings: type, values: Mapping[str, object]) -> Any:
     """Create settings, nested ones included, from the values of their options by name."""
     hints, own = get_type_hints(settings), {}
     for field in dataclasses.fields(settings):
@@ -115,7 +118,7 @@ def build(settings: type, values: dict[str, Any]) -> Any:
     return settings(**own)
 
 
-def check(settings: Any) -> None:
+def check(settings: DataclassInstance) -> None:
     """Check the choices and bounds that the fields of settings declare.
 
     >>> @dataclass
@@ -263,7 +266,7 @@ class Replaced(Options):
     force: bool = option(False, "Replace an existing result.", panel=OUTPUT)
 
 
-def keywords(*settings: Any) -> dict[str, Any]:
+def keywords(*settings: DataclassInstance) -> dict[str, Any]:
     """Return the options of settings by name, as keyword arguments of a public function.
 
     What is not said (``None``) is left to the defaults of the function.
@@ -272,7 +275,7 @@ def keywords(*settings: Any) -> dict[str, Any]:
     for each in settings:
         for field in dataclasses.fields(each):
             value = getattr(each, field.name)
-            if dataclasses.is_dataclass(value):
+            if dataclasses.is_dataclass(value) and not isinstance(value, type):
                 values.update(keywords(value))
             elif value is not None:
                 values[field.name] = value

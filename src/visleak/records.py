@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,53 @@ class Problem:
     locator: str
     reason: str
     detail: str = ""
+
+
+class PairRow(TypedDict, total=False):
+    """A row of ``pairs.parquet``, some of its columns; the last three come with verdicts."""
+
+    query_set: str
+    query: str
+    reference_set: str
+    reference: str
+    similarity: float | None
+    view: str
+    degree: str | None
+    grade: str | None
+    probability: float | None
+    reason: str | None
+    transform: str | None
+    matrix: list[float] | None
+    query_label: str | None
+    reference_label: str | None
+    label_relation: str
+    modality: str
+    coverage: str
+    machine_grade: str | None
+    judged: str | None
+    said: tuple[tuple[str, str], ...]
+
+
+def ends_of(row: PairRow) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return set and id of the query and of the reference of a pair."""
+    return (row["query_set"], row["query"]), (row["reference_set"], row["reference"])
+
+
+class ImageRow(TypedDict, total=False):
+    """A row of ``images.parquet``, some of its columns."""
+
+    set: str
+    id: str
+    digest: str | None
+    label: str | None
+    caption: str | None
+    locator: str | None
+    width: int | None
+    height: int | None
+    flat: bool
+    nearest_set: str | None
+    nearest: str | None
+    nearest_similarity: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Settings:
                 f" {LONGEST:,.0f}; got {self.within_frames} and {self.within_seconds}"
             )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the settings as plain values, in the order of the attributes.
 
         How near frames leak stands there only where somebody chose it: most audits know no frames.

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -16,7 +16,7 @@ _TURNED: Final = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u20
 
 
 @cache
-def environment(package: str, finalize: Callable[[Any], Any] | None = None) -> Environment:
+def environment(package: str, finalize: Callable[[object], object] | None = None) -> Environment:
     """Return the templates in the folder ``templates`` of a package."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -30,7 +30,7 @@ def environment(package: str, finalize: Callable[[Any], Any] | None = None) -> E
     )
 
 
-def visible(value: Any) -> Any:
+def visible(value: object) -> object:
     """Make characters visible that hide or turn around what stands beside them.
 
     >>> visible("gpj\\u202e.exe")

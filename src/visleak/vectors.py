@@ -6,7 +6,7 @@ import hashlib
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ class UnitRows:
     off: Bool
 
 
-def unit_rows(stored: npt.NDArray[Any]) -> UnitRows:
+def unit_rows(stored: npt.NDArray[np.generic]) -> UnitRows:
     """Return stored rows (n, d) of any float type at unit length.
 
     Each row is worked on by itself in ``float64``, so the result does not depend on which rows
@@ -72,9 +72,9 @@ def check_digest(partition: Partition) -> None:
             )
 
 
-def forget(stored: npt.NDArray[Any]) -> None:
+def forget(stored: npt.NDArray[np.generic]) -> None:
     """Let the system take back the memory of a memory-mapped array; its values stay on disk."""
-    base: Any = stored
+    base: object = stored
     while isinstance(base, np.ndarray) and base.base is not None:
         if isinstance(base, np.memmap) and base.mode == "c":
             return  # what was changed in memory is on no disk

@@ -53,7 +53,6 @@ class Plain:
 
 
 def partners(before: Plain, after: Plain) -> dict[Image, tuple[str, Image]]:
-    """Return what each image of before is in after, and how that is known."""
     found: dict[Image, tuple[str, Image]] = {}
     for name in before.world.images:
         if name not in after.world.images:
@@ -172,13 +171,11 @@ def expected(before: Plain, after: Plain, level: str) -> Counter[tuple[str, ...]
 
 
 def got(found: Difference) -> Counter[tuple[str, ...]]:
-    """Return the rows of the table, without what was measured."""
     table = rows(found, np.arange(len(found.changes)))
     return Counter(row[:6] for row in table)
 
 
 def judge(draw: st.DataObject, world: World, folder: Path) -> None:
-    """Let people judge some pairs of contents."""
     contents = sorted({d for own in world.images.values() for _, d, _ in own if d is not None})
     if len(contents) < 2 or not draw.draw(st.booleans()):
         return
@@ -191,7 +188,6 @@ def judge(draw: st.DataObject, world: World, folder: Path) -> None:
 
 
 def later(world: World, drawn: st.DataObject) -> World:
-    """Return an audit of other images, or of the same ones renamed and graded anew."""
     if drawn.draw(st.integers(0, 3)) == 0:
         return drawn.draw(worlds())
     names = {}
@@ -241,7 +237,6 @@ def test_every_change_and_its_reason(world: World, drawn: st.DataObject, level: 
 
 
 def check_images(found: Difference, sides: list[Plain]) -> None:
-    """Every image is counted once, for what it is."""
     forth = partners(*sides)
     for turnover in found.sets:
         mine = [i for i in sides[0].content if i[0] == turnover.before]
@@ -255,7 +250,6 @@ def check_images(found: Difference, sides: list[Plain]) -> None:
 
 
 def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
-    """Leaking images by loops, and the rates as the audits have them."""
     forth = partners(*sides)
     total = found.totals[0]
     words = set((DEGREES if level in DEGREES else ORDER)[: limit(level) + 1])
@@ -279,7 +273,6 @@ def check_totals(found: Difference, sides: list[Plain], level: str) -> None:
 
 
 def mirrored(found: Difference, back: Difference) -> None:
-    """Seen from the other side, what came is gone."""
     swap = {"appeared": "vanished", "vanished": "appeared", "changed": "changed"}
     words = {"image new": "image gone", "image gone": "image new"}
     assert Counter((swap[c], words.get(w, w)) for c, w, *_ in got(found).elements()) == Counter(
@@ -396,7 +389,6 @@ def test_only_vectors_are_known_by_id(tmp_path: Path) -> None:
 
 
 def test_the_same_table_whatever_the_order_of_rows(tmp_path: Path) -> None:
-    """The file is sorted: leaks before repeats, by change and the order of images."""
     before = World(
         {"test": [(i, n, False) for n, i in enumerate("abcd")], "train": [("x", 9, False)]},
         [],

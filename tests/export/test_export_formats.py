@@ -28,7 +28,6 @@ def repeat(query: str, reference: str, similarity: float, grade: str) -> dict[st
 def folder_of(
     path: Path, pairs: list[dict[str, Any]], flat: tuple[str, ...] = (), verified: bool = True
 ) -> Path:
-    """Write an audit of these pairs."""
     ends = ("query", "reference")
     ids = dict.fromkeys((row[f"{end}_set"], row[end]) for row in pairs for end in ends)
     images = [image_row(name, id_, flat=id_ in flat) for name, id_ in ids]
@@ -39,7 +38,6 @@ def folder_of(
 
 @pytest.fixture
 def some(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
-    """Two hundred pairs of every grade, both with train and within test."""
     rng = np.random.default_rng(3)
     pairs = []
     for number in range(200):

@@ -69,7 +69,6 @@ def moved(folder) -> dict[str, str]:
 
 
 def test_the_fewest_images_move(audited, cache, tmp_path):
-    """One of the copied pair, and the train image that test has twice: two moves."""
     result = repair(audited, out=tmp_path / "f", cache=cache)
     found = moved(tmp_path / "f")
     assert found == {"r03.png": "test", "copy.png": "train"}
@@ -80,7 +79,6 @@ def test_the_fewest_images_move(audited, cache, tmp_path):
 
 
 def test_applied_the_parts_are_clean(leaking, audited, cache, tmp_path):
-    """What was written is audited again, and the inputs are unchanged."""
     before = sorted((p.name, p.read_bytes()) for p in leaking.rglob("*.png"))
     result = repair(audited, out=tmp_path / "f", apply=True, format="copy", cache=cache)
     found = visleak.audit(result.sources["test"], result.sources["train"], cache=cache)
@@ -117,7 +115,6 @@ def test_a_repeat_that_the_audit_could_not_list_moves_along(audited, cache, tmp_
 
 
 def test_sizes_are_kept(audited, cache, tmp_path):
-    """What the moves change is moved back, in images without duplicates."""
     plain = repair(audited, out=tmp_path / "a", grade="exact", cache=cache)
     kept = repair(audited, out=tmp_path / "b", grade="exact", keep_sizes=True, cache=cache)
     assert plain.content["moves"]["images"] >= 1
@@ -130,7 +127,6 @@ def test_sizes_are_kept(audited, cache, tmp_path):
 
 
 def test_groups_count_too(audited, cache, tmp_path):
-    """A group on both sides is united, though no pixel of it agrees."""
     result = repair(audited, out=tmp_path / "f", group="/(free2|r11)/", cache=cache)
     assert result.content["groups"] == 2
     result = repair(audited, out=tmp_path / "g", group="/(free|r)\\d/", cache=cache)
@@ -140,7 +136,6 @@ def test_groups_count_too(audited, cache, tmp_path):
 
 
 def test_what_is_no_split_is_refused(leaking, audited, cache, tmp_path):
-    """One set, two data sets, no group: one line each."""
     alone = tmp_path / "alone"
     visleak.audit(str(leaking / "test"), out=alone, cache=cache)
     with pytest.raises(UsageError, match="is an audit of one set, so there is no split to repair"):
@@ -158,7 +153,6 @@ def test_what_is_no_split_is_refused(leaking, audited, cache, tmp_path):
 
 
 def test_sets_that_were_not_compared_are(leaking, audited, cache, tmp_path):
-    """Two test sets of one audit are parts too; what lies between them is looked for."""
     other = tmp_path / "val"
     other.mkdir()
     shutil.copy(leaking / "test" / "thing" / "free0.png", other / "again.png")

@@ -89,7 +89,6 @@ def test_exactly_the_images_in_strong_pairs_go(sources, tmp_path_factory, rows, 
 
 
 def test_verdicts_of_people_count(audited, sources):
-    """A near pair that a person calls different stays; one called near goes."""
     folder = audited(
         pair("test/0.png", "train/0.png", "near"),
         pair("test/1.png", "train/1.png", "different"),

@@ -90,7 +90,6 @@ def test_a_plan_writes_nothing(folder, replaced, tmp_path):
 
 
 def test_the_fair_test_set(planted, folder, replaced, tmp_path):
-    """Only duplicates differ; they hold pool images of their class, each used once."""
     mine = approve(folder, planted, ["cat/01.png"])
     inputs = {name: contents(planted / name) for name in ("test", "train", "pool")}
     plan = replaced(tmp_path / "fair", select="auto", apply=True)
@@ -118,7 +117,6 @@ def test_the_fair_test_set(planted, folder, replaced, tmp_path):
 
 
 def test_no_duplicate_is_left_in_it(planted, replaced, tmp_path):
-    """Audited again, the fair test set leaks nowhere."""
     replaced(tmp_path / "fair", select="auto", apply=True)
     again = visleak.audit(
         open_images(tmp_path / "fair", name="test"),
@@ -179,7 +177,6 @@ def test_without_replacement_nothing_is_written(planted, folder, replaced, tmp_p
 
 
 def test_a_pool_that_is_too_small(folder, replaced, tmp_path):
-    """A refused run records no choice of the machine either."""
     for number in range(2):
         store(tmp_path / "small", f"cat/{number}.png", png(scene(7000 + number)))
     with pytest.raises(UsageError, match=r"3 of 5 .* \(cat 1, dog 2\); give a larger pool, or"):
@@ -188,7 +185,6 @@ def test_a_pool_that_is_too_small(folder, replaced, tmp_path):
 
 
 def test_the_machine_chooses_no_class_blindly(replaced, tmp_path):
-    """A pool without labels is for people to choose from."""
     store(tmp_path / "flat", "one.png", png(scene(7050)))
     with pytest.raises(UsageError, match="have labels and the pool has none"):
         replaced(pool=tmp_path / "flat", select="auto")
@@ -204,7 +200,6 @@ def test_approvals_of_another_pool_are_named(planted, folder, replaced, tmp_path
 
 
 def test_again_is_the_same(folder, replaced, tmp_path):
-    """A second run finds its choices recorded and its result written."""
     first = replaced(tmp_path / "fair", select="auto", apply=True)
     second = replaced(tmp_path / "fair", select="auto", apply=True, seed=0)
     assert second.written is not None
@@ -245,7 +240,6 @@ def test_somebody_else_approves_meanwhile(planted, folder, replaced, tmp_path, m
 
 
 def test_parquet_keeps_its_schema_and_order(planted, replaced, tmp_path):
-    """Same columns and rows, other images in five of them."""
     table = parquet(planted / "test")
     pq.write_table(table, tmp_path / "test.parquet")
     visleak.audit(

@@ -39,7 +39,6 @@ def split(source, ratios, out, audited=None, apply=False, cache="default", **set
 
 
 def frame(image: np.ndarray, shift: int) -> Image.Image:
-    """Return a piece of an image, panned by a few pixels."""
     return Image.fromarray(image[8 : 8 + 2 * SIDE, shift : shift + 2 * SIDE]).resize((SIDE, SIDE))
 
 
@@ -66,21 +65,18 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def audited(clips, cache, tmp_path_factory):
-    """The audit of the clips with themselves."""
     out = tmp_path_factory.mktemp("audited") / "a"
     visleak.audit(str(clips), out=out, cache=cache)
     return out
 
 
 def assigned(folder):
-    """Return part and component by id."""
     with (folder / "assignment.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     return {row["id"]: (row["part"], row["component"]) for row in rows}
 
 
 def test_applied_split_has_no_pair_between_its_parts(clips, cache, tmp_path):
-    """An audit made here, of what was written, finds none."""
     result = split(
         clips, "train=0.6,test=0.4", out=tmp_path / "s", stratify="label", tolerance=0.2,
         apply=True, format="copy", cache=cache,
@@ -112,7 +108,6 @@ def test_components_are_clips_copies_and_equal_blanks(clips, audited, tmp_path):
 
 
 def test_groups_stay_together_though_no_pixel_agrees(clips, audited, tmp_path):
-    """Groups from file names; the images without one are counted."""
     result = split(
         clips, {"a": 0.5, "b": 0.5}, out=tmp_path / "s", audited=audited, tolerance=1.0,
         group=r"/clip(\d)/", grade="exact",
@@ -128,7 +123,6 @@ def test_groups_stay_together_though_no_pixel_agrees(clips, audited, tmp_path):
 
 
 def test_verdicts_of_people_count(clips, audited, tmp_path):
-    """Different by a person: no tie. Disputed: a tie, whatever the machine says."""
     folder = tmp_path / "a"
     shutil.copytree(audited, folder)
     pairs = pq.read_table(folder / "pairs.parquet")
@@ -165,7 +159,6 @@ def test_tolerance_that_cannot_be_met_is_explained(clips, audited, tmp_path):
 
 
 def test_unbalanced_is_written_where_allowed(clips, audited, cache, tmp_path):
-    """It is written on request; the misses stay in the result."""
     result = split(
         clips, "train=0.5,test=0.5", out=tmp_path / "s", audited=audited, apply=True,
         group="/(clip|black)/", allow_unbalanced=True, cache=cache,
@@ -212,7 +205,6 @@ def test_a_leak_in_what_was_written_leaves_nothing(clips, audited, cache, tmp_pa
 
 
 def test_rounds_end(clips, audited, tmp_path, monkeypatch):
-    """What never settles is an error and no endless loop."""
     number = iter(range(100))
 
     def always_one(auditor, graph, part):
@@ -226,7 +218,6 @@ def test_rounds_end(clips, audited, tmp_path, monkeypatch):
 
 
 def test_seed_and_audit_decide_and_nothing_else(clips, audited, cache, tmp_path):
-    """The same call gives the same files; an audit made here the same as one made before."""
     for name, given in (("a", audited), ("b", audited), ("c", None)):
         split(
             clips, "x=0.6,y=0.4", out=tmp_path / name, audited=given, tolerance=1.0, seed=3,
@@ -256,7 +247,6 @@ def test_seed_and_audit_decide_and_nothing_else(clips, audited, cache, tmp_path)
     ],
 )
 def test_wrong_calls(clips, audited, tmp_path, wrong, said):
-    """One line that says what is allowed, before anything is written."""
     arguments = {"ratios": "a=0.5,b=0.5", "audited": audited, "out": tmp_path / "s"} | wrong
     with pytest.raises(UsageError) as raised:
         split(clips, **arguments)
@@ -266,7 +256,6 @@ def test_wrong_calls(clips, audited, tmp_path, wrong, said):
 
 
 def test_folders_of_others_are_refused(clips, audited, tmp_path):
-    """Neither a stranger's folder nor a written split is overwritten; nor another set's audit."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with pytest.raises(UsageError, match=r"holds other files \(thesis.tex\)"):
@@ -279,7 +268,6 @@ def test_folders_of_others_are_refused(clips, audited, tmp_path):
 
 
 def test_an_audit_without_grades_or_of_a_sample_is_refused(clips, audited, tmp_path):
-    """Neither knows all pairs."""
     folder = tmp_path / "a"
     shutil.copytree(audited, folder)
     content = json.loads((folder / "audit.json").read_text())
@@ -302,19 +290,16 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
 
 
 def test_shares_may_be_percentages():
-    """As people write them."""
     assert shares_of(" train = 80% , test=20%") == {"train": 0.8, "test": 0.2}
 
 
 def test_nothing_is_written_into_the_set(clips, cache):
-    """Not even an audit, and not where only a plan is asked for."""
     with pytest.raises(UsageError, match="lies in, the input"):
         split(clips, "a=0.5,b=0.5", out=clips / "new", cache=cache)
     assert not (clips / "new").exists()
 
 
 def test_an_earlier_audit_is_replaced_unless_people_judged(clips, audited, cache, tmp_path):
-    """A set that changed is audited again by itself; verdicts are not thrown away."""
     source = tmp_path / "red"
     shutil.copytree(clips / "red", source)
     given = {"ratios": "a=0.5,b=0.5", "out": tmp_path / "s", "tolerance": 1.0, "cache": cache}

@@ -16,7 +16,6 @@ from visleak.remedy.balance import Balance, Loads, off, peak
 
 
 def made(rng: np.random.Generator, components: int, largest: int, classes: int):
-    """Return component and class of the images of components of random sizes."""
     sizes = rng.integers(1, largest + 1, components)
     component = np.repeat(np.arange(components), sizes)
     return component, rng.integers(0, classes, len(component))
@@ -111,7 +110,6 @@ def instances(draw):
 
 @given(instances(), st.integers(0, 3))
 def test_every_component_has_one_part_and_the_seed_decides(instance, seed):
-    """Whatever the instance: a part for each, the same for the same seed."""
     component, stratum, shares = instance
     part = assign(component, stratum, shares, seed)
     assert part.shape == (component.max() + 1,)
@@ -140,7 +138,6 @@ def test_single_images_come_out_to_the_image(stratum, shares):
 
 
 def test_many_components_take_seconds():
-    """A million images in a hundred thousand components: seconds, and nothing to see."""
     rng = np.random.default_rng(0)
     component = np.unique(rng.integers(0, 100_000, 1_000_000), return_inverse=True)[1]
     stratum = rng.integers(0, 100, len(component))
@@ -151,7 +148,6 @@ def test_many_components_take_seconds():
 
 
 def test_balance_says_what_is_off():
-    """Deviations in points and images, worst first; one image is never a miss."""
     balance = Balance(
         ("train", "test"), np.array([0.8, 0.2]), ("cat", "dog"), np.array([[60, 10], [10, 20]])
     )

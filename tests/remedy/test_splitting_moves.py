@@ -12,7 +12,6 @@ from visleak.remedy.moves import fewest_moves, kept_sizes
 
 @st.composite
 def splits(draw):
-    """Return component, part and class of some images."""
     count = draw(st.integers(1, 40))
     numbers = st.lists(st.integers(0, 15), min_size=count, max_size=count)
     parts = draw(st.integers(2, 3))
@@ -27,7 +26,6 @@ def united(component, part) -> bool:
 
 @given(splits())
 def test_no_fewer_moves_unite_all(split):
-    """Every component tried in every part, image by image."""
     component, owner, label, parts = split
     moves = fewest_moves(component, owner, label, parts)
     least = sum(
@@ -42,7 +40,6 @@ def test_no_fewer_moves_unite_all(split):
 
 @given(splits())
 def test_who_is_in_one_part_stays(split):
-    """Moving what does not leak would be a move too many."""
     component, owner, label, parts = split
     moves = fewest_moves(component, owner, label, parts)
     whole = ~np.isin(component, moves.straddling)
@@ -77,7 +74,6 @@ def test_ties_restore_sizes():
 
 @given(splits(), st.integers(0, 2))
 def test_keeping_sizes_never_parts_and_never_makes_them_worse(split, seed):
-    """Whole components go back; other differences remain."""
     component, owner, label, parts = split
     moves = fewest_moves(component, owner, label, parts)
     kept = kept_sizes(moves, component, owner, label, parts, seed)

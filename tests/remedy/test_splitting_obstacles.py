@@ -10,7 +10,6 @@ from visleak.remedy.balance import REASONS, Balance, Loads, counted, reasons
 
 
 def told(component, label, shares=(0.8, 0.2), tolerance=0.01):
-    """Return the reasons for the assignment that is found."""
     component, label, shares = np.array(component), np.array(label), np.array(shares)
     part = assign(component, label, shares)[component]
     classes = tuple("abcdefghij"[: label.max() + 1]) if label.max() else ("",)
@@ -21,13 +20,11 @@ def told(component, label, shares=(0.8, 0.2), tolerance=0.01):
 
 
 def test_nothing_is_said_where_nothing_is_missed():
-    """Single images come out as asked, and so do components that fit."""
     assert told(range(100), [0] * 100) == ()
     assert told(np.repeat(np.arange(50), 2), [0] * 100) == ()
 
 
 def test_a_component_larger_than_any_part():
-    """No assignment can avoid it: the excess is reported."""
     found = told([0] * 90 + list(range(1, 11)), [0] * 100, (0.5, 0.5))
     assert found[0] == (
         "one component of 90 images (group g0) is larger than part train allows by 40"
@@ -35,7 +32,6 @@ def test_a_component_larger_than_any_part():
 
 
 def test_a_class_in_fewer_components_than_parts():
-    """One recording of a class can be on one side only."""
     component = [0] * 20 + list(range(1, 81))
     found = told(component, [0] * 20 + [1] * 80)
     assert found[0] == (
@@ -44,7 +40,6 @@ def test_a_class_in_fewer_components_than_parts():
 
 
 def test_a_component_that_holds_most_of_a_class():
-    """The part with the most room for it has not enough."""
     component = [0] * 30 + list(range(1, 71))
     found = told(component, [0] * 30 + [0] * 2 + [1] * 68, (0.5, 0.5))
     assert any(
@@ -54,7 +49,6 @@ def test_a_component_that_holds_most_of_a_class():
 
 
 def test_what_no_proof_is_known_for_is_said_to_be_the_best_found():
-    """Three components of a third each, parts of a half: nobody is to blame alone."""
     found = told(np.repeat([0, 1, 2], 30), [0] * 90, (0.5, 0.5))
     assert len(found) == 1
     assert found[0].startswith("part t")
@@ -65,7 +59,6 @@ def test_what_no_proof_is_known_for_is_said_to_be_the_best_found():
 
 
 def test_many_obstacles_are_counted():
-    """Ten classes in a component each: some are told, the rest are a number."""
     found = told(np.repeat(np.arange(10), 10), np.repeat(np.arange(10), 10), (0.5, 0.5))
     assert len(found) == REASONS + 1
     assert found[-1] == "and 15 more"
@@ -73,7 +66,6 @@ def test_many_obstacles_are_counted():
 
 @pytest.mark.parametrize("tolerance", [0.0, 0.05, 0.5, 1.0])
 def test_obstacles_are_told_exactly_where_something_is_missed(tolerance):
-    """Neither a miss without a word nor a word without a miss."""
     rng = np.random.default_rng(2)
     for _ in range(20):
         component = np.sort(rng.integers(0, 6, 60))

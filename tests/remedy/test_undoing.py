@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.remedy import staging, undo
-from visleak.remedy.parts import Part, Piece
+from visleak.remedy.contents import Part, Piece
 from visleak.remedy.writing import write
 from visleak.storage import file_digest
 
@@ -69,7 +69,6 @@ def test_what_was_changed_or_added_stays(tmp_path):
 
 
 def test_links_are_removed_and_never_followed(tmp_path):
-    """A link that was bent, and a folder that became a link to images of the user."""
     source = making.folder(tmp_path / "in")
     images = open_images(source, name="test")
     out = tmp_path / "out"
@@ -120,7 +119,6 @@ def test_a_list_that_was_changed_is_refused(written):
 @settings(max_examples=20)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=20))
 def test_any_name_comes_back_from_the_list(tmp_path_factory, stem):
-    """Names are untrusted: commas, quotes, line ends, formulas."""
     name = f"{stem}.png"
     if len(name.encode()) > 200 or name.startswith("."):
         return

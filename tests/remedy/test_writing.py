@@ -18,8 +18,8 @@ from layout_making import COUNT, FILES, NUMBERED, PACKED
 
 from visleak.formats import open_images
 from visleak.remedy import staging
+from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import KEPT
-from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write
 from visleak.storage import csv_text
 
@@ -40,7 +40,6 @@ def digests(images) -> list[str]:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file below a folder with its content, links as what they are."""
     found = {}
     for top, _, names in os.walk(folder):
         for name in names:
@@ -58,7 +57,6 @@ def _no_waiting_for_the_disk(monkeypatch):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Each source, made once: name to SOURCE."""
     sources = {}
     for name, make in (FILES | PACKED).items():
         root = tmp_path_factory.mktemp(name)

@@ -22,7 +22,7 @@ from PIL import Image
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.remedy import staging
-from visleak.remedy.parts import Part, Piece, Substitute
+from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.writing import write
 
 
@@ -46,7 +46,6 @@ def stored(source):
 
 
 def test_links_are_relative_and_lead_to_the_source(tmp_path):
-    """A project that is moved as a whole keeps its links."""
     source = making.folder(tmp_path / "a")
     written(tmp_path / "b" / "clean", piece(source, [0, 3]), how="link")
     (tmp_path / "moved").mkdir()
@@ -308,7 +307,6 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
 
 @pytest.mark.parametrize("make", [making.yolo, making.yolo_list])
 def test_yolo_of_two_sets(make, tmp_path):
-    """Boxes follow their pictures, under names that are told apart."""
     one, two = make(tmp_path / "a"), make(tmp_path / "b", 100)
     result = written(tmp_path / "out", piece(one, [0, 1]), piece(two, [1, 5], name="train"))
     images = open_images(result.sources["test"])
@@ -378,7 +376,6 @@ def test_cifar_batches_are_what_others_read(encoding, tmp_path):
 @pytest.mark.parametrize("how", ["copy", "link", "manifest"])
 @pytest.mark.parametrize("make", [making.folder, making.txt, making.table, making.parquet_of_files])
 def test_images_of_two_sets_become_one(make, how, tmp_path):
-    """As when a split is mended; what has the same name in both sets is told apart."""
     one, two = make(tmp_path / "a"), make(tmp_path / "b", 100)
     pieces = piece(one, [0, 1, 4]), piece(two, [1, 2], name="train")
     result = written(tmp_path / "out", *pieces, how=how)
@@ -418,7 +415,6 @@ def test_parquet_of_two_sets(tmp_path):
 
 
 def test_several_parts_stand_side_by_side(tmp_path):
-    """`visleak audit DIR` finds the splits again."""
     from visleak.formats import open_splits
 
     source = making.folder(tmp_path)
@@ -485,7 +481,6 @@ def test_a_set_in_memory_has_no_layout(tmp_path):
 
 
 def test_a_list_holds_any_name(tmp_path):
-    """Commas, quotes and line ends of both kinds, as far as the reader of tables takes them."""
     names = ['a,"b".png', "line\nend.png", "carriage\rreturn.png", "=1+1.png"]
     for i, name in enumerate(names):
         making.put(tmp_path / "in" / "x" / name, making.picture(i))

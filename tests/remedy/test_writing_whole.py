@@ -20,13 +20,12 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import folders, open_images
 from visleak.formats.writing import Destination
 from visleak.remedy import staging, writing
+from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import Removed
-from visleak.remedy.parts import Part, Piece
 from visleak.remedy.writing import write
 
 
 def state(root: Path) -> dict[str, str]:
-    """Every file with its content, hidden ones too."""
     found = {}
     for top, _, names in os.walk(root):
         for name in names:
@@ -44,7 +43,7 @@ KILLER = """
 import json, os, signal, sys, time
 import numpy as np
 from visleak.formats import open_images
-from visleak.remedy.parts import Part, Piece
+from visleak.remedy.contents import Part, Piece
 from visleak.remedy import writing
 
 source, out, moments = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -78,7 +77,6 @@ once(out)
 
 
 def test_a_kill_at_any_moment_leaves_all_or_nothing(tmp_path):
-    """Nothing under the name until it is whole; inputs as before; leftovers go with the next."""
     for i in range(60):
         making.put(tmp_path / "in" / f"{i % 3}" / f"{i:02d}.png", making.picture(i))
     before = state(tmp_path / "in")

@@ -16,7 +16,6 @@ from visleak.replacements import Selection, SelectionSettings, open_selection
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sets and audit that are read and never changed."""
     root = plant(tmp_path_factory.mktemp("planted"))
     traps(root)
     audited(root)
@@ -25,13 +24,11 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(planted: Path, tmp_path: Path) -> Path:
-    """A copy of the audit, whose images lie where they were."""
     return Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
 
 
 @pytest.fixture
 def opened(planted: Path, folder: Path) -> Iterator[Callable[..., Selection]]:
-    """Open the audit and its pool, or another one."""
     with ExitStack() as stack:
 
         def opened(

@@ -115,7 +115,6 @@ def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
 
 
 def test_many_threads_at_once(tmp_path):
-    """Forty approvals race for ten images of the pool: ten stand, each once."""
     known = {f"d-p{n}" for n in range(10)}
     with Decisions(tmp_path) as ours:
 
@@ -266,7 +265,6 @@ MOVES = st.lists(
 @settings(max_examples=20)
 @given(moves=MOVES)
 def test_like_a_plain_table(tmp_path_factory, moves):
-    """Any sequence of calls leaves what a naive model of the rules leaves."""
     model: list[list] = []  # [verdict, test, pool, reviewer, stands]
     folder = tmp_path_factory.mktemp("model")
     with Decisions(folder) as ours:

@@ -12,7 +12,6 @@ from visleak.replacements.duplicates import COLUMNS, find_duplicates
 
 
 def made(contents: str, flat: str = "", labels: list[str | None] | None = None):
-    """Return a set whose image ``n`` has the content of the n-th letter, and its fingerprints."""
     n = len(contents)
     ids = pa.array([str(i) for i in range(n)])
     images = ImageSet(

@@ -102,7 +102,6 @@ def test_images_that_changed_since(opened, tmp_path):
 
 
 def test_a_pool_may_be_called_like_a_set(planted, opened, tmp_path):
-    """The pool's name is its own, whatever the sets of the audit are called."""
     from visleak.formats import open_images
 
     shutil.copytree(planted / "test", tmp_path / "pool-set")

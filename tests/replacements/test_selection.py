@@ -22,7 +22,6 @@ def digest(pixels: np.ndarray) -> str:
 
 
 def named(selection: Selection, id_: str):
-    """Return the candidate of an id."""
     ids = selection.pool.fingerprints.ids.to_pylist()
     return selection.candidates([ids.index(id_)])[0]
 
@@ -40,7 +39,6 @@ def test_the_planted_duplicates_need_a_replacement(opened):
 
 
 def test_what_is_in_the_audit_is_no_candidate(opened):
-    """A pool image of equal bytes goes at once, a processed copy by the machine's check."""
     selection = opened()
     pool = selection.pool
     assert (pool.known, pool.repeated, pool.blank, pool.unreadable) == (1, 1, 1, 1)
@@ -121,7 +119,6 @@ def test_when_a_class_has_no_candidates_left(opened, twins):
 
 
 def test_candidates_come_in_the_order_of_the_pool(opened):
-    """Next goes on from the last one shown, past the decided ones, and round to the first."""
     selection = opened()
     queue = selection.pool.queues["cat"].tolist()
     eligible = [row for row in queue if not selection.candidates([row])[0].objection]
@@ -160,7 +157,6 @@ def test_approving_is_checked_on_the_server(opened):
 
 
 def test_the_machine_takes_the_first_that_is_eligible(opened):
-    """In seeded order, each once; a person's decisions stand."""
     selection = opened()
     rows = selection.pool.queues["cat"].tolist()
     queue = [each for each in selection.candidates(rows) if not each.objection]
@@ -208,7 +204,6 @@ def test_two_pages_at_once_never_approve_copies(opened, twins):
 
 
 def test_an_approval_may_lose_its_ground(planted, opened, twins, folder):
-    """Another pool lacks it; another approval before it is a copy of it."""
     first = opened(twins)
     approved = first.approve(0, named(first, "cat/one.png").digest, "ada")
     assert first.objection(approved) == ""
@@ -225,7 +220,6 @@ def test_an_approval_may_lose_its_ground(planted, opened, twins, folder):
 
 
 def test_labels_may_be_missing(planted, opened, tmp_path):
-    """Without labels on one side any image may stand in, and that is said."""
     flat = tmp_path / "flat"
     for path in (planted / "pool").rglob("new*.png"):
         store(flat, f"{path.parent.name}-{path.name}", path.read_bytes())
@@ -236,7 +230,6 @@ def test_labels_may_be_missing(planted, opened, tmp_path):
 
 
 def test_sets_without_a_training_side(opened, tmp_path):
-    """A set compared with itself: one image of each pair is replaced."""
     import visleak
 
     plant(tmp_path / "alone")

@@ -16,7 +16,6 @@ def base() -> list[Pixels]:
 
 @pytest.fixture(scope="session")
 def made(base: list[Pixels], tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """An audit that is read and never changed."""
     return make_audit(tmp_path_factory.mktemp("audit"), base)
 
 

@@ -15,7 +15,6 @@ Row = dict[str, object]
 
 
 def keys(folder: Path) -> list[tuple[Row, str, str]]:
-    """Return the pairs of two images that the audit knows, with their digests."""
     table = judged_pairs(folder, verdicts=())
     left, right = (digests.to_pylist() for digests in digests_of(folder, table))
     rows = zip(table.to_pylist(), left, right, strict=True)

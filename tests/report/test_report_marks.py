@@ -34,7 +34,6 @@ def card(html: str, query: str) -> str:
 
 
 def marked(card: str) -> dict[str, Boxes]:
-    """Return the boxes on each image of a card, by its name."""
     found: dict[str, Boxes] = {}
     for label, drawing in re.findall(
         r'<svg class="marks"[^>]*aria-label="([^"]*)">(.*?)</svg>', card, re.DOTALL

@@ -22,8 +22,6 @@ VOID = {"meta", "img", "br", "input", "link", "hr"}
 
 
 class Page(HTMLParser):
-    """A strict reader: every tag is closed in order; keeps elements, ids and visible text."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
@@ -68,13 +66,11 @@ def page(html: str) -> Page:
 
 
 def charts(page: Page) -> list[str]:
-    """Return the charts of a page in words."""
     shown = [a for a in page.all("img") if str(a["src"]).startswith("data:image/svg+xml;base64,")]
     return [str(a["alt"]) for a in shown]
 
 
 def without_pairs(made: Made) -> None:
-    """Make the audit one that found nothing."""
     write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
     summary = json.loads(json.dumps(made.summary))
     for item in [*summary["comparisons"], *summary["totals"]]:
@@ -208,7 +204,7 @@ def test_possible_conflicts_are_ranked_by_probability(fresh: Callable[..., Made]
     """The same pair may be a false positive, so none is called a wrong label."""
     made = fresh()
     found = findings.read(made.folder, [], None, 100)
-    chances = [each.probability or 0.0 for each in found.conflicts]
+    chances = [each.row["probability"] or 0.0 for each in found.conflicts]
     assert len(set(chances)) > 1
     assert chances == sorted(chances, reverse=True)
     words = Page(build(made.folder, made.pictures)).words

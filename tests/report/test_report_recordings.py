@@ -28,7 +28,6 @@ BLOCK = {
 
 
 def told(made: Made, block: Any) -> Page:
-    """Return the page of an audit whose first comparison has recordings."""
     summary = json.loads(json.dumps(made.summary))
     first = summary["comparisons"][0]
     first["recordings"] = block
@@ -38,7 +37,6 @@ def told(made: Made, block: Any) -> Page:
 
 
 def test_the_section_says_what_time_found(fresh: Callable[..., Made]) -> None:
-    """How many, out of how many, how many of those appearance had found, and where the rest is."""
     page = told(fresh(), BLOCK)
     for words in (
         "Leaking recordings",
@@ -64,7 +62,6 @@ def test_the_page_doubts_numbers_that_may_be_times(fresh: Callable[..., Made]) -
 
 
 def test_without_a_leak_the_page_says_how_many_were_compared(fresh: Callable[..., Made]) -> None:
-    """Recordings on both sides are no leak in time by themselves."""
     page = told(fresh(), BLOCK | {"leaking": 0, "listed": [], "unit": "ms", "within": 1500})
     assert "Recordings on both sides" in page.words
     assert (
@@ -75,6 +72,5 @@ def test_without_a_leak_the_page_says_how_many_were_compared(fresh: Callable[...
 
 @pytest.mark.parametrize("block", [None, {}, {"shared": 0}])
 def test_audits_without_recordings_have_no_section(fresh: Callable[..., Made], block: Any) -> None:
-    """As of before frames were compared."""
     page = told(fresh(), block)
     assert not any(attributes.get("id") == "recordings" for attributes in page.all("section"))

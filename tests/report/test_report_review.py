@@ -24,7 +24,6 @@ def made(fresh: Callable[..., Made]) -> Made:
 
 
 def test_nobody_judged_no_byte_of_it(made: Made) -> None:
-    """Also where somebody judged and took it back."""
     before = build(made.folder)
     for word in ("After review", 'id="review"', ".examples", "verdicts.csv", "says "):
         assert word not in before, word
@@ -130,9 +129,9 @@ def test_an_audit_without_verification_has_the_grades_of_people(made: Made) -> N
     said = read_verdicts(made.folder)
     after = findings.read(made.folder, ("test", "val"), None, 300, said)
     name = row["query"]
-    own, rest = ([{c.kind for c in each.cards if (c.query == name) == mine} for each in
+    own, rest = ([{c.kind for c in each.cards if (c.row["query"] == name) == mine} for each in
                   (before, after)] for mine in (True, False))  # fmt: skip
     assert own[0] <= {"hard", "soft"}
     assert rest == [{"hard", "soft"}, {"hard", "soft"}]
     assert "No pixels were compared" not in Page(build(made.folder)).words
-    assert np.isfinite([c.similarity for c in after.cards]).all()
+    assert np.isfinite([c.row["similarity"] for c in after.cards]).all()

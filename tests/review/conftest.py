@@ -19,13 +19,11 @@ from visleak.review.session import ReviewSession
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
-    """An audit that is read and never changed."""
     return make_audit(tmp_path_factory.mktemp("reviewed"), natural)
 
 
 @pytest.fixture
 def folder(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the audit, whose images lie where they were."""
     return Path(shutil.copytree(finished, tmp_path / "audit"))
 
 

@@ -86,8 +86,6 @@ def shifted(picture: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Browser:
-    """A browser that was let in."""
-
     session: ReviewSession
     access: Access
     client: TestClient

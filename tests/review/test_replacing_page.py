@@ -44,7 +44,6 @@ Not needed here.
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sets, a pool with traps and hostile names, and an audit."""
     root = plant(tmp_path_factory.mktemp("replaced"), fresh=4)
     traps(root)
     store(root / "pool", f"cat/{HOSTILE}", png(scene(8000)))
@@ -56,8 +55,6 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Page:
-    """A browser that was let in."""
-
     replacement: ReplacementSession
     client: TestClient
     access: Access
@@ -74,7 +71,6 @@ class Page:
         return self.client.post("/api/replacing", json=told, headers=OWN)
 
     def shown(self, address: str = "/replacing/1") -> str:
-        """Return the content digest of the candidate on a page."""
         found = re.search(r'data-candidate="(\w*)"', self.get(address))
         assert found is not None
         return found[1]
@@ -87,7 +83,6 @@ class Page:
 
 @pytest.fixture
 def opened(planted: Path, tmp_path: Path, monkeypatch: Any) -> Iterator[Callable[..., Page]]:
-    """Open the pages on a copy of the audit."""
     monkeypatch.setenv("VISLEAK_CACHE", str(planted / "cache"))
     folder = Path(shutil.copytree(planted / "audit", tmp_path / "audit"))
     with ExitStack() as stack:
@@ -127,7 +122,6 @@ def page(opened: Callable[..., Page]) -> Page:
 
 
 def test_the_page_shows_what_one_decides_by(page: Page) -> None:
-    """The duplicate, what it repeats, a candidate, its three neighbours, labels, instructions."""
     text = page.get("/")
     assert "Duplicate 1 <span" in text
     assert page.said[0].startswith("0 of 6 duplicates have a replacement; decisions are")
@@ -149,7 +143,6 @@ def test_the_page_shows_what_one_decides_by(page: Page) -> None:
 
 
 def test_names_of_strangers_are_text(page: Page) -> None:
-    """Of test images and of the pool, wherever they stand."""
     images = page.replacement.selection.duplicates.images
     place = next(n for n, each in enumerate(images) if "onerror" in each.id)
     text = page.get(f"/replacing/{place + 1}")
@@ -187,7 +180,6 @@ def test_only_whom_the_door_lets_in(page: Page) -> None:
 
 
 def test_approve_reject_withdraw_undo(page: Page) -> None:
-    """Each is in the audit folder when the answer comes; the next page is the next to decide."""
     first = page.shown()
     answer = page.post("reject", 0, first).json()
     assert answer["next"] == f"/replacing/1?after={first}"
@@ -352,7 +344,6 @@ browser = pytest.mark.browser
 
 @pytest.fixture
 def site(chromium: Any, opened: Callable[..., Page]) -> Iterator[tuple[Page, Callable[..., Any]]]:
-    """A running server and windows on it; fails where anything went wrong in one."""
     uvicorn = pytest.importorskip("uvicorn")
     page = opened()
     listening = bound(0)
@@ -396,7 +387,6 @@ def place_of(shown: Any) -> int:
 @browser
 @pytest.mark.slow
 def test_by_keyboard_alone(site: Any) -> None:
-    """Next, reject, approve, arrows, undo, reload; two windows; without a mouse."""
     page, window = site
     shown = window()
     first = candidate_of(shown)
@@ -410,7 +400,7 @@ def test_by_keyboard_alone(site: Any) -> None:
     until(lambda: place_of(shown) == 1)
     assert shown.inner_text("#approved") == "1"
     assert [
-        (d.decision, d.pool_digest) for d in page.replacement.selection._decisions.standing()
+        (d.decision, d.pool_digest) for d in page.replacement.selection.decisions.standing()
     ] == [
         ("rejected", second),
         ("approved", third),
@@ -452,7 +442,6 @@ def test_by_keyboard_alone(site: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "light"), (1280, "dark")])
 def test_no_serious_issue_and_no_sideways_scrolling(site: Any, width: int, scheme: str) -> None:
-    """axe-core finds nothing on a page with a candidate, with a replacement, and at the end."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page, window = site
     shown = window(width, 860, color_scheme=scheme, bypass_csp=True)

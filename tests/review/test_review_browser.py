@@ -49,8 +49,6 @@ def chromium() -> Iterator[Any]:
 
 @dataclass
 class Site:
-    """A running server and windows on it."""
-
     session: ReviewSession
     home: str
     link: str
@@ -61,7 +59,6 @@ class Site:
         return f"{self.home}/pair/{self.session.listing.name(row)}"
 
     def shown(self, page: Any) -> int | None:
-        """Return the row of the pair that a window shows."""
         return self.session.listing.find(page.get_attribute("#pair", "data-pair"))
 
     def judged(self) -> list[tuple[int | None, str]]:
@@ -86,7 +83,6 @@ def serving(session: ReviewSession) -> tuple[Any, threading.Thread, socket.socke
 
 @pytest.fixture
 def site(chromium: Any, session: ReviewSession) -> Iterator[Site]:
-    """Fails where anything went wrong in a window, or one asked another host for anything."""
     server, thread, listening, access = serving(session)
     home = f"http://127.0.0.1:{access.port}"
     trouble: list[str] = []
@@ -140,7 +136,6 @@ def arrive(site: Site, page: Any, row: int) -> None:
 
 
 def press(site: Site, page: Any, key: str, row: int) -> None:
-    """Press a key and wait until the window shows a row."""
     page.keyboard.press(key)
     arrive(site, page, row)
 
@@ -444,7 +439,6 @@ def test_a_server_that_is_gone_is_told(site: Site, monkeypatch: pytest.MonkeyPat
 
 
 def kinds(site: Site) -> dict[str, str]:
-    """Return one address of every kind of page."""
     return {
         "pair": site.pair(25),
         "judged": site.pair(0),
@@ -456,7 +450,6 @@ def kinds(site: Site) -> dict[str, str]:
 
 
 def opened(site: Site, page: Any) -> Iterator[str]:
-    """Open every kind of page, with verdicts of two people and the stop rule met."""
     lost = "Failed to load resource: the server responded with a status of 404 (Not Found)"
     site.expected.append(lost)
     site.session.judge([0, 1], "near")

@@ -35,7 +35,6 @@ def row_of(session: ReviewSession, query: str, reference: str) -> int:
 
 
 def address(browser: Browser, row: int) -> str:
-    """Return where the page of a pair asks for marks; empty where it does not."""
     about = next(each for each in Tags(browser.pair(row)).all("div") if each.get("id") == "pair")
     return about["data-marks"] or ""
 

@@ -14,7 +14,6 @@ from visleak.verdicts import Ledger, Verdict, read_verdicts
 
 
 def row_of(session: ReviewSession, image: str) -> int:
-    """Return the closest pair with an image."""
     listing = session.listing
     return next(
         row
@@ -142,8 +141,8 @@ def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
     others = [each for each in links if each.startswith("/pair/")]
     assert len(others) <= 2 * MOST_OTHERS
     said = words(browser.pair(row))
-    assert "Where else the query occurs" in said
-    assert re.search(r"\d+ pairs of it are judged different", said)
+    assert "Other pairs of the query" in said
+    assert re.search(r"\d+ other pairs of the \w+, not shown, are different", said)
     assert "1 more pair of images has these two contents" in said  # near0-again.png
 
 

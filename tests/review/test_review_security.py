@@ -23,7 +23,6 @@ def access() -> Access:
 
 @pytest.fixture
 def stranger(session: ReviewSession, access: Access) -> TestClient:
-    """A browser without the cookie."""
     return TestClient(create_app(session, access), base_url=HERE, follow_redirects=False)
 
 

@@ -41,7 +41,6 @@ def test_a_verdict_is_on_disk_and_counts_downstream(session: ReviewSession, fold
 def test_no_verdict_on_an_image_that_cannot_be_shown(
     natural: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    """Neither on a file that is gone, nor on one that holds another image by now."""
     folder = make_audit(tmp_path, natural)
     with ReviewSession(folder, "ada") as session:
         told = session.listing.row(0)
@@ -83,7 +82,6 @@ def test_undo_leaves_alone_what_was_said_before(folder: Path) -> None:
 
 
 def test_verdicts_of_another_process_are_seen(session: ReviewSession, folder: Path) -> None:
-    """A second reviewer may work on the same folder at the same time."""
     session.judge([0], "near")
     assert not session.standing().disputed.any()
     with Ledger(folder) as other:
@@ -179,7 +177,6 @@ def test_progress_of_nothing() -> None:
 
 
 def test_a_pair_that_only_people_named_is_in_the_list(folder: Path) -> None:
-    """Its grade is theirs, so it is not shown as the machine's."""
     with ReviewSession(folder, "ada") as session:
         known = {session.listing.key(row) for row in range(len(session.listing))}
         images = session.listing.images.to_pylist()

@@ -18,7 +18,6 @@ def save(path: Path, pixels: np.ndarray) -> None:
 
 @pytest.fixture(scope="session")
 def audited(tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]) -> Path:
-    """Return an audit of images of two classes: copies, a mirrored one, a repeat, a blank."""
     folder = tmp_path_factory.mktemp("judged")
     small = {name: cv2.resize(picture, (96, 96)) for name, picture in natural.items()}
     for name in ("astronaut", "chelsea", "coffee", "rocket", "camera"):

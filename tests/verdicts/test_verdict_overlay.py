@@ -51,7 +51,6 @@ def test_without_verdicts_nothing_changes(audited: Path) -> None:
 
 
 def test_counting_again_gives_what_the_audit_counted(audited: Path) -> None:
-    """Verdicts that agree with the machine in everything change no number."""
     stored = read_summary(audited).as_dict()
     table = judged_pairs(audited, verdicts=())
     agreeing = [

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.documents import as_plain
 from visleak.errors import UsageError
 from visleak.pipeline.rates import ContentPairs
-from visleak.records import GRADES
+from visleak.records import GRADES, PairRow
 from visleak.stats import Rate
 from visleak.storage import IMAGES, ComparisonSummary, read_table
 from visleak.verdicts import (
@@ -154,12 +154,12 @@ class Example:
     grade: str  # its type
     # of its distance among those of the type; several if there are few pairs
     percentiles: tuple[int, ...]
-    pair: Mapping[str, Any]  # its row of `pairs.parquet`, with verdicts
+    pair: PairRow  # with verdicts
 
     @property
     def distance(self) -> float:
         """``sqrt(2 - 2 * similarity)``, the distance of unit vectors."""
-        return math.sqrt(max(0.0, 2.0 - 2.0 * float(self.pair["similarity"])))
+        return math.sqrt(max(0.0, 2.0 - 2.0 * (self.pair["similarity"] or 0.0)))
 
     @property
     def place(self) -> str:
@@ -174,11 +174,12 @@ class Example:
     def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
         names = ("query_set", "query", "reference_set", "reference", "similarity", "judged")
+        pair = dict(self.pair)
         return {
             "grade": self.grade,
             "percentiles": list(self.percentiles),
             "distance": self.distance,
-            **{name: self.pair[name] for name in names},
+            **{name: pair[name] for name in names},
         }
 
 

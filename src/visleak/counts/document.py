@@ -7,6 +7,7 @@ import math
 from visleak.counts.counting import Counts, Review, SetCounts
 from visleak.markup import Grid
 from visleak.quantities import counted
+from visleak.records import ends_of
 from visleak.reporting import Document
 
 MOST_DISPUTES = 20  # disputed pairs that are listed, at most
@@ -96,7 +97,7 @@ def _examples(own: SetCounts) -> Grid:
         [
             each.grade,
             each.place,
-            *(f"{each.pair[f'{side}_set']}: {each.pair[side]}" for side in ("query", "reference")),
+            *(": ".join(end) for end in ends_of(each.pair)),
             f"{each.distance:.3f}",
         ]
         for each in own.examples

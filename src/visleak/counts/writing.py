@@ -8,9 +8,10 @@ from typing import Final
 
 from visleak.counts.counting import Counts, Example, SetCounts, State
 from visleak.errors import UsageError, VisleakError
-from visleak.gallery import ImageLoader, decoded, relation, write_card
-from visleak.records import Bytes8
+from visleak.gallery import ImageLoader, decoded, relation
+from visleak.records import Bytes8, ends_of
 from visleak.reporting.charts import Bar, bar_chart
+from visleak.reporting.contact_sheet import write_card
 from visleak.storage import write_bytes, write_csv, write_json
 
 COUNTS: Final = "counts.json"
@@ -91,8 +92,7 @@ def _classes(counts: Counts) -> Iterator[tuple[str, ...]]:
 def _draw(example: Example, path: Path, pixels: Mapping[tuple[str, str], Bytes8]) -> bool:
     """Draw an example pair; return whether both images are available."""
     row = example.pair
-    query = pixels.get((row["query_set"], row["query"]))
-    reference = pixels.get((row["reference_set"], row["reference"]))
+    query, reference = map(pixels.get, ends_of(row))
     if query is None or reference is None:
         return False
     title = f"{example.grade}: {example.place} of distance ({example.distance:.3f})"

@@ -10,10 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.diff.difference import Difference
+from visleak.diff.difference import Difference, Total, Turnover
 from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS, View, reason_word
 from visleak.diff.sides import Side
-from visleak.diff.totals import Total, Turnover
 from visleak.markup import Grid
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.reporting import Document
@@ -207,7 +206,7 @@ def pair_name(side: Side, place: int) -> str:
     return f"{who}: {strength}" + ("" if np.isnan(similarity) else f", similarity {similarity:.3f}")
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}.."
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
+from visleak.groups import image_rows, is_word, scale_codes
 from visleak.records import DEGREES, GRADES, Bool, Float32, Int8, Int64
 from visleak.storage import IMAGES, PAIRS, UNREADABLE, AuditSummary, read_problems, read_table
 from visleak.verdicts import judged_pairs, judged_summary
@@ -29,9 +29,6 @@ _COLUMNS: Final = (
     *("query_set", "query", "reference_set", "reference", "similarity", "coverage"),
     *("grade", "degree", "machine_grade", "judged"),
 )
-
-#: Pairs turned into numbers at a time.
-BLOCK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Listed:
     def __len__(self) -> int:
         return len(self.query)
 
-    def take(self, rows: npt.NDArray[Any]) -> Listed:
+    def take(self, rows: Int64) -> Listed:
         """Return some of the pairs."""
         return Listed(**{name: column[rows] for name, column in vars(self).items()})
 
@@ -78,7 +75,7 @@ class Side:
         """Rows of the images of each set; a set without readable images has none."""
         sets = self.images["set"]
         names = [each.name for each in self.summary.sets]
-        return {name: np.flatnonzero(pc.equal(sets, name).to_numpy()) for name in names}
+        return {name: np.flatnonzero(is_word(sets, name)) for name in names}
 
     @cached_property
     def set_of(self) -> Int64:
@@ -117,55 +114,20 @@ class Side:
     def listed(self) -> Listed:
         """All pairs of the audit as numbers; 40 bytes a pair."""
         table = judged_pairs(self.folder, _COLUMNS)
-        known = self._known()
-        blocks = [
-            self._numbers(table.slice(start, BLOCK), known)
-            for start in range(0, table.num_rows, BLOCK)
-        ]
-        blocks = blocks or [self._numbers(table, known)]
-        joined = {
-            name: np.concatenate([getattr(block, name) for block in blocks])
-            for name in vars(blocks[0])
-        }
-        found = Listed(**joined)
-        blank = pc.fill_null(self.images["flat"], False).to_numpy()
-        return found.take(np.flatnonzero(~blank[found.query]))
-
-    def _known(self) -> Mapping[str, pa.Array]:
-        return {name: self.column("id", rows) for name, rows in self.rows.items()}
-
-    def _numbers(self, table: pa.Table, known: Mapping[str, pa.Array]) -> Listed:
-        words = pa.array(["", "human", "disputed"])
-        judged = pc.fill_null(pc.index_in(table["judged"], words), 0).to_numpy()
-        similarity = pc.fill_null(table["similarity"], np.nan).to_numpy()
-        return Listed(
-            query=self._places(table, "query", known),
-            reference=self._places(table, "reference", known),
-            grade=_codes(table["grade"], GRADES),
-            degree=_codes(table["degree"], DEGREES),
-            machine_grade=_codes(table["machine_grade"], GRADES),
-            judged=judged.astype(np.int8),
-            similarity=similarity.astype(np.float32),
-            within=pc.equal(table["coverage"], "within").to_numpy().astype(bool),
-        )
-
-    def _places(self, table: pa.Table, side: str, known: Mapping[str, pa.Array]) -> Int64:
-        result = np.full(table.num_rows, -1, np.int64)
-        for name, ids in known.items():
-            mine = np.flatnonzero(pc.equal(table[f"{side}_set"], name).to_numpy())
-            place = pc.index_in(table[side].take(pa.array(mine)), ids)
-            found = pc.fill_null(place, -1).to_numpy()
-            if (found < 0).any():
-                break
-            result[mine] = self.rows[name][found]
-        if (result < 0).any():
+        query, reference = (image_rows(table, s, self.images) for s in ("query", "reference"))
+        if (query < 0).any() or (reference < 0).any():
             raise VisleakError(
                 f"{self.folder}: {PAIRS} names images that {IMAGES} does not; run the audit again"
             )
-        return result
-
-
-def _codes(column: pa.ChunkedArray, scale: tuple[str, ...]) -> Int8:
-    place = pc.index_in(column, pa.array(scale))
-    codes: Int8 = pc.fill_null(place, NOTHING).to_numpy().astype(np.int8)
-    return codes
+        blank = pc.fill_null(self.images["flat"], False).to_numpy()
+        found = Listed(
+            query,
+            reference,
+            grade=scale_codes(table["grade"], GRADES, NOTHING),
+            degree=scale_codes(table["degree"], DEGREES, NOTHING),
+            machine_grade=scale_codes(table["machine_grade"], GRADES, NOTHING),
+            judged=scale_codes(table["judged"], ("", "human", "disputed"), 0),
+            similarity=table["similarity"].to_numpy().astype(np.float32),
+            within=is_word(table["coverage"], "within"),
+        )
+        return found.take(np.flatnonzero(~blank[found.query]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,7 @@ from visleak.storage import (
 )
 from visleak.verdicts import judged_pairs, read_verdicts
 from visleak.verdicts.accepted import write_accepted
-from visleak.verdicts.cifair import second_path, write_list
-from visleak.verdicts.exchange import as_listed
+from visleak.verdicts.exchange import as_listed, second_path, write_list
 
 #: Grades of the lists of ciFAIR (Barz & Denzler 2020).
 CIFAIR_GRADES: Final = GRADES[:3]
@@ -165,7 +164,7 @@ def _cells(column: pa.ChunkedArray) -> list[str]:
     return [_number(value) for value in column.to_pylist()]
 
 
-def _number(value: Any) -> str:
+def _number(value: float | list[float] | None) -> str:
     """Return a number, or a list of them in brackets, in the fewest digits that keep a float32.
 
     >>> _number([-1.0, 0.1]), _number(0.10000000149011612), _number(None)

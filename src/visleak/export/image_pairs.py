@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,9 +13,10 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.listing import name_text
-from visleak.gallery import drawable, relation, write_card
-from visleak.records import GRADES
+from visleak.gallery import relation
+from visleak.records import GRADES, ImageRow, PairRow, ends_of
 from visleak.reporting import Column, Document, Table
+from visleak.reporting.contact_sheet import drawable, write_card
 from visleak.stats import chance
 from visleak.storage import free_file, refuse_sets
 
@@ -32,8 +32,8 @@ class ImagePairs:
     """
 
     audit: Audit
-    image: dict[str, Any]
-    pairs: Sequence[dict[str, Any]]
+    image: ImageRow
+    pairs: Sequence[PairRow]
 
 
 def image_pairs(
@@ -88,7 +88,7 @@ def document(found: ImagePairs) -> Document:
     )
 
 
-def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
+def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
     """Return the row of ``images.parquet``, from a test set if both sides have the id."""
     names = [each.name for each in audit.summary.sets]
     if set_name is not None and set_name not in names:
@@ -104,7 +104,7 @@ def _image(audit: Audit, image: str, set_name: str | None) -> dict[str, Any]:
         )
     if not rows:
         _refuse(audit, table, image, set_name)
-    chosen: dict[str, Any] = (tested or rows)[0]
+    chosen: ImageRow = (tested or rows)[0]
     return chosen
 
 
@@ -118,17 +118,17 @@ def _refuse(audit: Audit, table: pa.Table, image: str, set_name: str | None) -> 
     raise UsageError(f"no image of {where} has the id {image!r}{hint}")
 
 
-def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
+def _pairs(audit: Audit, name: str, image: str) -> list[PairRow]:
     """Return the pairs of an image, most likely duplicates first, closest first among equals."""
     table = audit.pairs()
     is_query = pc.and_(pc.equal(table["query_set"], name), pc.equal(table["query"], image))
     is_other = pc.and_(pc.equal(table["reference_set"], name), pc.equal(table["reference"], image))
     rank = {grade: place for place, grade in enumerate(GRADES)}
-    rows: list[dict[str, Any]] = table.filter(pc.or_(is_query, is_other)).to_pylist()
+    rows: list[PairRow] = table.filter(pc.or_(is_query, is_other)).to_pylist()
     return sorted(
         rows,
         key=lambda row: (
-            rank.get(row["grade"], len(GRADES)),
+            rank.get(row["grade"] or "", len(GRADES)),
             -round(row["probability"] or 0.0, 3),
             # pairs that only people found may have none
             2.0 if row["similarity"] is None else -row["similarity"],
@@ -136,13 +136,12 @@ def _pairs(audit: Audit, name: str, image: str) -> list[dict[str, Any]]:
     )
 
 
-def _cells(row: dict[str, Any], image: dict[str, Any]) -> list[str]:
-    mine = (row["query_set"], row["query"]) == (image["set"], image["id"])
-    other = "reference" if mine else "query"
+def _cells(row: PairRow, image: ImageRow) -> list[str]:
+    query, reference = ends_of(row)
+    other = reference if query == (image["set"], image["id"]) else query
     return [
         _graded(row),
-        row[f"{other}_set"],
-        row[other],
+        *other,
         row["transform"] or "",
         row["reason"] or "",
         _similarity(row),
@@ -150,7 +149,7 @@ def _cells(row: dict[str, Any], image: dict[str, Any]) -> list[str]:
     ]
 
 
-def _graded(row: dict[str, Any]) -> str:
+def _graded(row: PairRow) -> str:
     grade, machine = row["grade"] or row["degree"] or "-", row["machine_grade"]
     if row["judged"] == "disputed":
         return f"{grade} (disputed)"
@@ -161,11 +160,11 @@ def _graded(row: dict[str, Any]) -> str:
     )
 
 
-def _similarity(row: dict[str, Any]) -> str:
+def _similarity(row: PairRow) -> str:
     return "-" if row["similarity"] is None else f"{row['similarity']:.3f}"
 
 
-def _alone(image: dict[str, Any]) -> str:
+def _alone(image: ImageRow) -> str:
     if image["nearest"] is None:
         return "no pair"
     return (
@@ -180,8 +179,7 @@ def _draw(found: ImagePairs, out: Path) -> None:
         raise VisleakError(f"{image['id']!r} has no pair to draw")
     best = pairs[0]
     images = []
-    for side in ("query", "reference"):
-        name, id_ = best[f"{side}_set"], best[side]
+    for name, id_ in ends_of(best):
         readable = audit.decoded_images(name, [id_])
         if id_ not in readable:
             raise VisleakError(

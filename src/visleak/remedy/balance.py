@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ class Deviation:
             f" {self.points * 100:.2f} points ({count})"
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the deviation as plain values."""
         return {
             "part": self.part,
@@ -114,11 +114,11 @@ class Balance:
             ]
         return result
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, dict[str, object]]:
         """Return sizes and class shares per part as plain values."""
         total = max(self.total, 1)
         whole = self.counts.sum(axis=0) / total
-        result: dict[str, Any] = {}
+        result: dict[str, dict[str, object]] = {}
         for part, share, counts in zip(self.parts, self.shares, self.counts, strict=True):
             size = int(counts.sum())
             result[part] = {"images": size, "share": size / total, "asked": float(share)}

@@ -1,20 +1,76 @@
-"""What the images of parts hold, read once before anything is written."""
+"""Parts that are to be written, and what their images hold, read once before anything is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from PIL import Image
 
 from visleak.errors import VisleakError
 from visleak.formats.writing import OutputPart, Replacement, Selection, Stored, file_of, where
-from visleak.images import content_digest
+from visleak.images import content_digest, decode
+from visleak.images.encodings import recognise
 from visleak.pipeline.context import Progress
-from visleak.records import ImageSet, Problem, Unreadable
-from visleak.remedy.fitting import fitting
-from visleak.remedy.parts import Part, Piece, Substitute
+from visleak.records import ImageSet, Int64, Problem, Unreadable
+
+#: Endings of a format's files, where it is not just its name.
+ENDINGS: Final = {
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"),
+    "PNG": (".png", ".apng"),
+    "TIFF": (".tif", ".tiff"),
+    "BMP": (".bmp", ".dib"),
+    "PNM": (".pbm", ".pfm", ".pgm", ".pnm", ".ppm"),
+    "AVIF": (".avif", ".avifs"),
+    "HEIF": (".heic", ".heics", ".heif", ".hif"),
+    "JPEG 2000": (".jp2", ".j2c", ".j2k", ".jpc", ".jpf", ".jpx"),
+    "JPEG XL": (".jxl",),
+    "Sun raster": (".ras",),
+}
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """An image of another set, by its position there, that takes the place of one."""
+
+    images: ImageSet
+    position: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some images of one set.
+
+    Attributes:
+        keep: ``int64``, ascending positions in the set.
+        instead: position (one of ``keep``) to the image that takes its place; it keeps the place,
+            the name and the label.
+    """
+
+    images: ImageSet
+    keep: Int64
+    instead: Mapping[int, Substitute] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.keep) and (
+            (np.diff(self.keep) <= 0).any() or self.keep[0] < 0 or self.keep[-1] >= len(self.images)
+        ):
+            raise ValueError(f"positions of {self.images.name!r} must ascend and be in the set")
+        if not set(self.instead) <= set(self.keep.tolist()):
+            raise ValueError(f"images of {self.images.name!r} to be replaced must be kept")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A data set to be written; pieces of several sets where images were moved."""
+
+    name: str
+    pieces: tuple[Piece, ...]
 
 
 def fill(
@@ -51,102 +107,122 @@ def fill(
 def _fill_piece(
     piece: Piece, holds: str, known: Mapping[str, pa.Table], step: str, progress: Progress
 ) -> Selection:
-    images = piece.images
-    instead = _stands(piece, holds)
-    read = [int(position) for position in piece.keep if int(position) not in instead]
-    expected = _expected(images, read, known.get(images.name))
-    if images.name in known:
+    images, audited = piece.images, known.get(piece.images.name)
+    instead = _replacements(piece, holds)
+    if audited is not None:
         # whether an image is to go was decided by what it held
-        refuse_changed(images, sorted(instead), known[images.name])
-    found: dict[int, tuple[bytes, int]] = {
-        at: (content_digest(stand.stored), _size(stand.stored)) for at, stand in instead.items()
-    }
+        refuse_changed(images, sorted(instead), audited)
+    read = [position for position in piece.keep.tolist() if position not in instead]
+    sizes = {at: _size(each.stored) for at, each in instead.items()}
+    digests = {at: content_digest(each.stored) for at, each in instead.items()}
     problems = []
-    data = images.opener.read(read)
-    for number, (position, digest, stored) in enumerate(zip(read, expected, data, strict=True)):
+    for number, (position, stored, digest) in enumerate(_as_audited(images, read, audited)):
         if number % 64 == 0:
             progress(step, number, len(read))
         if isinstance(stored, Unreadable):
-            if digest is not None:
-                why = stored.detail or stored.reason
-                raise VisleakError(_changed(images, position, f"it cannot be read now ({why})"))
-            problems.append(_problem(images, position, stored))
-            continue
-        found[position] = (content_digest(stored), _size(stored))
-        if digest is not None and found[position][0].hex() != digest:
-            raise VisleakError(_changed(images, position, "its content is another now"))
+            id_, locator = images.ids[position].as_py(), images.locators[position].as_py()
+            problems.append(Problem(images.name, id_, locator or "", stored.reason, stored.detail))
+        else:
+            digests[position], sizes[position] = digest, _size(stored)
     progress(step, len(read), len(read))
-    keep = np.array(sorted(found), np.int64)
-    digests = np.frombuffer(b"".join(found[at][0] for at in keep.tolist()), np.uint8)
-    sizes = np.array([found[at][1] for at in keep.tolist()], np.int64)
-    return Selection(images, keep, digests.reshape(-1, 16), sizes, instead, tuple(problems))
+    keep = np.array(sorted(digests), np.int64)
+    return Selection(
+        images,
+        keep,
+        np.frombuffer(b"".join(digests[at] for at in keep.tolist()), np.uint8).reshape(-1, 16),
+        np.array([sizes[at] for at in keep.tolist()], np.int64),
+        instead,
+        tuple(problems),
+    )
 
 
 def refuse_changed(images: ImageSet, positions: Sequence[int], known: pa.Table) -> None:
-    """Refuse a set of which images that go are not those that the audit saw any more."""
-    expected = _expected(images, positions, known)
-    stored = images.opener.read(positions)
-    for position, digest, data in zip(positions, expected, stored, strict=True):
-        if digest is None:
-            continue
-        if isinstance(data, Unreadable):
-            why = data.detail or data.reason
-            raise VisleakError(_changed(images, position, f"it cannot be read now ({why})"))
-        if content_digest(data).hex() != digest:
-            raise VisleakError(_changed(images, position, "its content is another now"))
+    """Refuse a set of which images at ascending positions are not what the audit saw any more."""
+    for _ in _as_audited(images, positions, known):
+        pass
 
 
-def _expected(images: ImageSet, read: Sequence[int], known: pa.Table | None) -> list[str | None]:
-    """Return the digest that an audit saw at each position; ``None`` if it saw none."""
-    if known is None:
-        return [None] * len(read)
-    ids = images.ids.take(pa.array(read, pa.int64()))
-    places = pc.index_in(ids, known["id"].combine_chunks())
-    digests: list[str | None] = known["digest"].combine_chunks().take(places).to_pylist()
-    return digests
-
-
-def _changed(images: ImageSet, position: int, what: str) -> str:
-    return f"{where(images, position)} is not what the audit saw: {what}; run `visleak audit` again"
-
-
-def _problem(images: ImageSet, position: int, why: Unreadable) -> Problem:
-    id_, locator = images.ids[position].as_py(), images.locators[position].as_py()
-    return Problem(images.name, id_, locator or "", why.reason, why.detail)
+def _as_audited(
+    images: ImageSet, positions: Sequence[int], known: pa.Table | None
+) -> Iterator[tuple[int, Stored | Unreadable, bytes]]:
+    """Yield images as stored and their digests; refuse one that is not what an audit saw."""
+    expected: list[str | None] = [None] * len(positions)
+    if known is not None:
+        places = pc.index_in(
+            images.ids.take(pa.array(positions, pa.int64())), known["id"].combine_chunks()
+        )
+        expected = known["digest"].combine_chunks().take(places).to_pylist()
+    for position, audited, stored in zip(
+        positions, expected, images.opener.read(positions), strict=True
+    ):
+        trouble, digest = "", b""
+        if not isinstance(stored, Unreadable):
+            digest = content_digest(stored)
+            if audited not in (None, digest.hex()):
+                trouble = "its content is another now"
+        elif audited is not None:
+            trouble = f"it cannot be read now ({stored.detail or stored.reason})"
+        if trouble:
+            raise VisleakError(
+                f"{where(images, position)} is not what the audit saw: {trouble}; run `visleak"
+                " audit` again"
+            )
+        yield position, stored, digest
 
 
 def _size(stored: Stored) -> int:
     return len(stored) if isinstance(stored, bytes) else stored.nbytes
 
 
-def _stands(piece: Piece, holds: str) -> dict[int, Replacement]:
+def _replacements(piece: Piece, holds: str) -> dict[int, Replacement]:
     """Return what takes the places of images; each pool is read once, forward."""
-    by_pool: dict[int, list[tuple[int, int, Substitute]]] = {}
-    for place, substitute in piece.instead.items():
-        row = (substitute.position, place, substitute)
-        by_pool.setdefault(id(substitute.images), []).append(row)
-    stands: dict[int, Replacement] = {}
-    for rows in by_pool.values():
-        rows.sort(key=lambda row: row[:2])
-        pool = rows[0][2].images
-        for position, stored in _read_distinct(pool, [row[0] for row in rows]):
-            for place in (row[1] for row in rows if row[0] == position):
-                name = _file_name(piece.images, place) if holds == "named" else None
-                fitted = fitting(stored, holds, name, where(pool, position))
+    found: dict[int, Replacement] = {}
+    pools = {id(each.images): each.images for each in piece.instead.values()}
+    for pool in pools.values():
+        places: dict[int, list[int]] = {}
+        for place, each in sorted(piece.instead.items()):
+            if each.images is pool:
+                places.setdefault(each.position, []).append(place)
+        positions = sorted(places)
+        for position, stored in zip(positions, pool.opener.read(positions), strict=True):
+            if isinstance(stored, Unreadable):
+                why = stored.detail or stored.reason
+                raise VisleakError(f"{where(pool, position)} cannot take a place: {why}")
+            for place in places[position]:
+                locator: str = piece.images.locators[place].as_py()
+                # of a file, or of its member of an archive
+                name = locator.rpartition("!")[2].rpartition("/")[2] if holds == "named" else None
+                fitted = _fitting(stored, holds, name, where(pool, position))
                 path = file_of(pool, position) if fitted is stored else None
-                stands[place] = Replacement(pool.name, pool.ids[position].as_py(), fitted, path)
-    return stands
+                found[place] = Replacement(pool.name, pool.ids[position].as_py(), fitted, path)
+    return found
 
 
-def _file_name(images: ImageSet, position: int) -> str:
-    locator: str = images.locators[position].as_py()
-    return locator.rpartition("!")[2].rpartition("/")[2]
+def _fitting(stored: Stored, holds: str, name: str | None, shown: str) -> Stored:
+    """Return an image in the form that its place holds; encoded bytes stay as they are.
 
-
-def _read_distinct(pool: ImageSet, positions: Iterable[int]) -> Iterator[tuple[int, Stored]]:
-    distinct = sorted(set(positions))
-    for position, stored in zip(distinct, pool.opener.read(distinct), strict=True):
-        if isinstance(stored, Unreadable):
-            why = stored.detail or stored.reason
-            raise VisleakError(f"{where(pool, position)} cannot take a place: {why}")
-        yield position, stored
+    Where a ``name`` is given, its ending must say the format.
+    """
+    if holds == "arrays":
+        image = decode(stored)
+        if isinstance(image, Unreadable) or image.pixels.shape != (32, 32, 3):
+            has = "cannot be decoded"
+            if not isinstance(image, Unreadable):
+                has = f"has {image.width} x {image.height} pixels"
+            raise VisleakError(f"{shown} {has}: its place holds 32 x 32")
+        return np.ascontiguousarray(image.pixels)
+    if isinstance(stored, np.ndarray):
+        encoded = io.BytesIO()
+        Image.fromarray(stored).save(encoded, "PNG")
+        stored = encoded.getvalue()
+    if name is None:
+        return stored
+    kind = recognise(stored)
+    ending = name[name.rfind(".") :].lower()
+    if kind is None or ending not in ENDINGS.get(kind.name, (f".{kind.name.lower()}",)):
+        what = "no image" if kind is None else kind.name
+        raise VisleakError(
+            f"{shown} is {what} and cannot stand under the name {name!r}; take a pool of"
+            f" {ending or 'such'} images, or write the list alone with --format manifest"
+        )
+    return stored

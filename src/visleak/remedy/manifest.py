@@ -105,7 +105,7 @@ def _file(path: Path, name: str) -> File:
     return File(name, "file", path.stat().st_size, file_digest(path))
 
 
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+def write_manifest(folder: Path, content: Mapping[str, object]) -> None:
     """Write ``files.csv`` with all files of a folder, and ``manifest.json`` last."""
     files = (_file(folder / name, name) for name in _names(folder))
     write_rows(folder / FILES, FILES_COLUMNS, map(astuple, files))
@@ -122,7 +122,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return read_document(file, KIND, SCHEMA, _ADVICE)
 
 
-def read_files(folder: Path, content: Mapping[str, Any]) -> list[File]:
+def read_files(folder: Path, content: Mapping[str, object]) -> list[File]:
     """Return the files that were written according to a manifest."""
     path = folder / FILES
     if not path.is_file() or file_digest(path) != content.get("files_digest"):
@@ -176,7 +176,7 @@ class Undo:
     bytes: int
     applied: bool
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the result as plain values."""
         return asdict(self) | {"folder": str(self.folder), "removed": len(self.removed)}
 

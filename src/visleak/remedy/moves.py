@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def repair(
     refuse_ungraded(found.folder, found.summary)
     sets = _sets(found, settings.group)
     refuse_output(folder, sets, apply=apply)
-    auditor = Auditor.of(found, settings.grade, workers=workers, cache=cache, progress=progress)
+    auditor = Auditor.of(found, settings.grade, workers, cache, progress)
     graph = Graph.of(found.folder, sets)
     names = {images.name: index for index, images in enumerate(sets)}
     compared = {
@@ -91,11 +91,10 @@ def repair(
         "seed": settings.seed,
     }
 
-    def solve(known: Edges) -> Plan:
-        return _plan(graph, known, duplicates, settings, about)
-
     target = Target(folder, found.folder, auditor, apply, settings.format)
-    return planned(target, graph, solve, edges)
+    return planned(
+        target, graph, lambda known: _plan(graph, known, duplicates, settings, about), edges
+    )
 
 
 def _sets(found: Audit, group: str | None) -> list[ImageSet]:
@@ -157,7 +156,7 @@ def _plan(
     known: Edges,
     duplicates: _SetDuplicates,
     settings: RepairSettings,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
 ) -> Plan:
     """Choose the moves, and search for duplicates of moving images until there are no new ones."""
     names = tuple(images.name for images in graph.sets)
@@ -226,8 +225,7 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     >>> fewest_moves(component, owner, np.zeros(4, np.int64), 2).part.tolist()
     [1, 1, 1, 0]
     """
-    counts = np.bincount(component * parts + owner, minlength=(component.max() + 1) * parts)
-    counts = counts.reshape(-1, parts)
+    counts = counted(component, int(component.max()) + 1, owner, parts)
     straddling = np.flatnonzero((counts > 0).sum(axis=1) > 1)
     chosen = np.full(len(counts), -1, np.int64)
     best = counts[straddling].max(axis=1, initial=0)
@@ -239,8 +237,7 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     # components without a choice come first; the others then restore sizes
     for row in np.concatenate([straddling[~torn], straddling[torn]]).tolist():
         members = order[begin[row] : begin[row + 1]]
-        own = np.bincount(owner[members] * classes + label[members], minlength=change.size)
-        own = own.reshape(change.shape)
+        own = counted(owner[members], parts, label[members], classes)
         among = np.flatnonzero(counts[row] == counts[row].max())
         united = [change - own for _ in among]
         for after, index in zip(united, among.tolist(), strict=True):
@@ -265,11 +262,8 @@ def kept_sizes(
     classes, then the number of moves. Differences that fit no component remain.
     """
     classes = int(label.max(initial=0)) + 1
-    now, before = (
-        np.bincount(which * classes + label, minlength=parts * classes).reshape(parts, classes)
-        for which in (moves.part, owner)
-    )
-    surplus = now - before
+    before = counted(owner, parts, label, classes)
+    surplus = counted(moves.part, parts, label, classes) - before
     part = moves.part.copy()
     order, begin = _whole(moves, component, owner, label, seed)
     sizes = np.diff(begin)
@@ -289,8 +283,7 @@ def kept_sizes(
     torn = np.isin(component, moves.straddling)
 
     def off(which: Int64) -> tuple[int, int, int]:
-        now = np.bincount(which * classes + label, minlength=parts * classes)
-        apart = now.reshape(parts, classes) - before
+        apart = counted(which, parts, label, classes) - before
         moved = int((which != owner).sum())
         return int(np.abs(apart.sum(axis=1)).sum()), int(np.abs(apart).sum()), moved
 
@@ -307,8 +300,7 @@ def kept_sizes(
 
 def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, parts: int) -> Int64:
     """Return the parts after uniting components in other parts while sizes improve."""
-    counts = np.bincount(component * parts + owner, minlength=(component.max() + 1) * parts)
-    own = counts.reshape(-1, parts)[straddling]
+    own = counted(component, int(component.max()) + 1, owner, parts)[straddling]
     sizes = own.sum(axis=1)
     here = np.zeros(len(own), np.int64)
     rows = np.searchsorted(straddling, component)
@@ -330,9 +322,9 @@ def _elsewhere(part: Int64, straddling: Int64, component: Int64, owner: Int64, p
         surplus[here[row]] -= sizes[row]
         surplus[target] += sizes[row]
         here[row] = target
-    return np.where(
-        torn, here[np.minimum(rows, max(len(here) - 1, 0))] if len(here) else part, part
-    )
+    result = part.copy()
+    result[torn] = here[rows[torn]]
+    return result
 
 
 def _whole(

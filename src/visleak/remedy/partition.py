@@ -6,8 +6,9 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
@@ -74,7 +75,7 @@ def split(
         Unbalanced: the parts were to be written and miss the tolerance; only the plan is written.
         VisleakError: the set or the audit cannot be used, or leaks remain.
     """
-    shares, folder, execution = shares_of(ratios), Path(out), {"workers": workers, "cache": cache}
+    shares, folder = shares_of(ratios), Path(out)
     columns = Columns(settings.id, settings.label_source, settings.group)
     if isinstance(source, str):
         images = open_set(source, columns)
@@ -86,11 +87,11 @@ def split(
         raise UsageError(f"stratify {settings.stratify!r}: {shown} has no labels")
     refuse_output(folder, [images], apply=apply)
     if audited is None:
-        found = _audited(images, folder / AUDITED, settings.encoder, **execution, progress=progress)
+        found = _audited(images, folder / AUDITED, settings.encoder, workers, cache, progress)
     else:
         found = Audit(audited)
         images = replace(images, name=_name_in(found, images))
-    auditor = Auditor.of(found, settings.grade, **execution, progress=progress)
+    auditor = Auditor.of(found, settings.grade, workers, cache, progress)
     graph = Graph.of(found.folder, [images])
     edges = graph.edges(found.folder, {images.name: 0}, settings.grade, auditor.verdicts)
     about = {
@@ -103,9 +104,6 @@ def split(
         "seed": settings.seed,
     }
 
-    def solve(known: Edges) -> Plan:
-        return _plan(graph, known, shares, settings, about)
-
     def accept(plan: Plan) -> None:
         if plan.why and not settings.allow_unbalanced:
             content = plan.write(folder, NOT_APPLIED)
@@ -116,7 +114,9 @@ def split(
             )
 
     target = Target(folder, found.folder, auditor, apply, settings.format)
-    return planned(target, graph, solve, edges, accept)
+    return planned(
+        target, graph, lambda known: _plan(graph, known, shares, settings, about), edges, accept
+    )
 
 
 def _plan(
@@ -124,7 +124,7 @@ def _plan(
     edges: Edges,
     shares: Mapping[str, float],
     settings: SplitSettings,
-    about: dict[str, Any],
+    about: Mapping[str, object],
 ) -> Plan:
     component = graph.components(edges)
     stratified = settings.stratify is not None
@@ -186,12 +186,27 @@ def _share(text: str) -> float | None:
     return value if 0.0 < value < 1.0 else None
 
 
-def _audited(images: ImageSet, folder: Path, encoder: str, **execution: Any) -> Audit:
+def _audited(
+    images: ImageSet,
+    folder: Path,
+    encoder: str,
+    workers: int | None,
+    cache: str | os.PathLike[str] | None,
+    progress: Progress,
+) -> Audit:
     """Return the audit of a set with itself; one of another set without verdicts is replaced."""
-    # groups change no pair: without them one audit serves all choices of groups
-    bare, settings = replace(images, groups=None), Settings(encoder=encoder)
+    run = partial(
+        audit,
+        # groups change no pair: without them one audit serves all choices of groups
+        replace(images, groups=None),
+        settings=Settings(encoder=encoder),
+        out=folder,
+        workers=workers,
+        cache=cache,
+        progress=progress,
+    )
     try:
-        return audit(bare, settings=settings, out=folder, **execution)
+        return run()
     except UsageError:
         if not (folder / AUDIT).is_file():
             raise
@@ -200,18 +215,15 @@ def _audited(images: ImageSet, folder: Path, encoder: str, **execution: Any) -> 
             f"{folder} is an audit of another set, or of this one before it changed, and people"
             " judged pairs there; choose a new folder with -o DIR"
         )
-    return audit(bare, settings=settings, out=folder, force=True, **execution)
+    return run(force=True)
 
 
 def _name_in(found: Audit, images: ImageSet) -> str:
     refuse_ungraded(found.folder, found.summary)
     within = [c.query_set for c in found.summary.comparisons if c.coverage == "within"]
     sizes = {about.name: about.images for about in found.summary.sets}
-    listed, ids, stored = (
-        len(images) + len(images.problems),
-        set(images.ids.to_pylist()),
-        found.images(),
-    )
+    listed, ids = len(images) + len(images.problems), set(images.ids.to_pylist())
+    stored = found.images()
     for name in within:
         own = set(stored.filter(pc.equal(stored["set"], name))["id"].to_pylist())
         if sizes[name] == listed and own <= ids:

@@ -16,9 +16,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats.writing import OutputSource
 from visleak.records import ImageSet, Int64
 from visleak.remedy.balance import Balance
+from visleak.remedy.contents import Part, Piece
 from visleak.remedy.graph import Edges, Graph
 from visleak.remedy.manifest import Removed
-from visleak.remedy.parts import Part, Piece
 from visleak.remedy.proof import Auditor
 from visleak.remedy.staging import refuse_place
 from visleak.remedy.writing import inputs_of, write
@@ -47,7 +47,7 @@ ROUNDS: Final = 8
 
 #: In ``split.json`` of a plan: rounds of assigning and auditing, pairs that those audits added,
 #: the audit of the written parts, and the parts.
-NOT_APPLIED: Final[Mapping[str, Any]] = {
+NOT_APPLIED: Final[Mapping[str, object]] = {
     "rounds": 0,
     "pairs_added": 0,
     "proof": None,
@@ -77,7 +77,7 @@ class Plan:
     tolerance: float | None
     before: Balance | None = None
     why: tuple[str, ...] = ()
-    about: dict[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
 
     def parts(self) -> tuple[Part, ...]:
         """Return the parts to write."""
@@ -93,12 +93,12 @@ class Plan:
             if len(rows):
                 yield Piece(graph.sets[owner], graph.position[rows])
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the content of ``split.json``."""
         counts = np.bincount(self.component)
         largest = int(np.argmax(counts))
         graph = self.graph
-        result: dict[str, Any] = {
+        result: dict[str, object] = {
             "schema": SCHEMA,
             "visleak": visleak.__version__,
             **self.about,
@@ -127,7 +127,7 @@ class Plan:
             }
         return result
 
-    def write(self, out: Path, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    def write(self, out: Path, outcome: Mapping[str, object]) -> dict[str, object]:
         """Write ``assignment.csv`` and ``split.json``; return the content of the latter.
 
         Args:
@@ -179,11 +179,11 @@ class Unbalanced(VisleakError):
         content: of ``split.json``.
     """
 
-    def __init__(self, message: str, content: dict[str, Any]) -> None:
+    def __init__(self, message: str, content: dict[str, object]) -> None:
         super().__init__(message)
         self.content = content
 
-    def __reduce__(self) -> tuple[type[Unbalanced], tuple[str, dict[str, Any]]]:
+    def __reduce__(self) -> tuple[type[Unbalanced], tuple[str, dict[str, object]]]:
         return type(self), (str(self), self.content)
 
 
@@ -263,10 +263,10 @@ def consensus(
     )
 
 
-def _apply(plan: Plan, target: Target) -> dict[str, Any]:
+def _apply(plan: Plan, target: Target) -> dict[str, object]:
     """Write the parts into ``data``, audit them into ``proof``, and keep them if nothing leaks."""
     out, auditor = target.out, target.auditor
-    proof: dict[str, Any] = {"folder": None, "headline": None, "leaks": 0}
+    proof: dict[str, object] = {"folder": None, "headline": None, "leaks": 0}
 
     def check(folder: Path, opened: Mapping[str, OutputSource]) -> None:
         if len(opened) > 1:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from visleak.formats import open_image_set
 from visleak.formats.files import chosen
 from visleak.formats.writing import OutputSource
 from visleak.pipeline.context import Progress, silent
-from visleak.records import ImageSet, Int64
+from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
 from visleak.settings import Settings
 from visleak.storage import IMAGES, AuditSummary, read_table
@@ -39,11 +38,18 @@ class Auditor:
     progress: Progress = silent
 
     @classmethod
-    def of(cls, first: Audit, grade: str, **execution: Any) -> Auditor:
+    def of(
+        cls,
+        first: Audit,
+        grade: str,
+        workers: int | None,
+        cache: str | os.PathLike[str] | None,
+        progress: Progress,
+    ) -> Auditor:
         """Return an auditor with the settings and verdicts of a first audit."""
         refuse_ungraded(first.folder, first.summary)
         settings, verdicts = settings_of(first.summary), read_verdicts(first.folder)
-        return cls(settings, grade, verdicts, **execution)
+        return cls(settings, grade, verdicts, workers, cache, progress)
 
     def audited(
         self, queries: Sequence[ImageSet], references: Sequence[ImageSet], out: Path | None = None
@@ -114,7 +120,7 @@ class Auditor:
         pairs = pairs.filter(pc.is_in(pairs["grade"], pa.array(Level(self.grade).names)))
         found = []
         for row in pairs.to_pylist():
-            one, other = (row["query_set"], row["query"]), (row["reference_set"], row["reference"])
+            one, other = ends_of(row)
             if not {one, other} & flat:
                 found.append(f"{'/'.join(one)} and {'/'.join(other)}")
         return found

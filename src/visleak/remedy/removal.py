@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,8 @@ from visleak.groups import components
 from visleak.pipeline import rates
 from visleak.pipeline.context import Progress, silent
 from visleak.records import DEGREES, GRADES, ImageSet
-from visleak.remedy.contents import refuse_changed
+from visleak.remedy.contents import Part, Piece, refuse_changed
 from visleak.remedy.manifest import Removed
-from visleak.remedy.parts import Part, Piece
 from visleak.remedy.settings import PurgeSettings
 from visleak.remedy.writing import Written, write
 from visleak.storage import (
@@ -107,7 +106,7 @@ class SetPlan:
         ranked = sorted(found, key=lambda why: (order.index(why) if why in order else 99, why))
         return {why: found[why] for why in ranked}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the plan as plain values."""
         return {
             "name": self.name,
@@ -137,7 +136,7 @@ class Purge:
     caveats: tuple[str, ...]
     written: Written | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return plan and result as plain values."""
         return {
             "asked": self.settings.as_dict(),

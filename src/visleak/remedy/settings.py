@@ -93,7 +93,7 @@ class PurgeSettings(Options):
         """The weakest grade or degree that counts."""
         return self.degree or self.grade or "near"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what ``purge --json`` and ``manifest.json`` contain."""
         return {
             "from": self.remove_from,

@@ -12,6 +12,8 @@ from typing import Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.quantities import size
+from visleak.storage.files import flush
+from visleak.storage.run_folder import is_running, try_lock
 
 #: Up to this number files are flushed one by one; above it, the whole system is.
 ONE_BY_ONE: Final = 100
@@ -34,11 +36,11 @@ def staged(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise VisleakError(f"{out} cannot be written: {error.strerror or error}") from error
     try:
-        _lock(handle)
+        try_lock(handle)
         yield beside
         _flush_all(beside)
         os.rename(beside, out)
-        _flush(out.parent)
+        flush(out.parent)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
         raise
@@ -83,35 +85,14 @@ def _remove_leftovers(out: Path) -> None:
 
 def _is_held(folder: str, process: int) -> bool:
     """Whether a writer is running: it holds the lock of the folder, or its process exists."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        pass
-    except OSError:
-        return True
-    else:
+    if is_running(process):
         return True
     # the process may live in another container that shares the disk
     handle = os.open(folder, os.O_RDONLY)
     try:
-        return not _lock(handle)
+        return not try_lock(handle)
     finally:
         os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    """Lock an open folder if the system has locks; return whether it was free."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # this file system has no locks
-        return True
-    return True
 
 
 def _flush_all(folder: Path) -> None:
@@ -121,14 +102,6 @@ def _flush_all(folder: Path) -> None:
         return
     for name in names:
         if not os.path.islink(name):
-            _flush(name)
+            flush(Path(name))
     for top, _, _ in os.walk(folder, topdown=False):
-        _flush(top)
-
-
-def _flush(path: str | Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        flush(Path(top))

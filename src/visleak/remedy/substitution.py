@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow as pa
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import Progress, silent
 from visleak.records import GRADES, ImageSet
-from visleak.remedy.parts import Part, Piece, Substitute
+from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.settings import ReplaceSettings
 from visleak.remedy.writing import Written, refuse_existing, write
 from visleak.replacements import Decision, Decisions, Selection, distance, open_selection
@@ -84,7 +84,7 @@ class ReplacePlan:
         """Number of replacements that no person has checked."""
         return sum(each.how == "machine" for each in self.replaced)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the content of ``--json``."""
         return {
             "test_set": self.test_set,
@@ -136,8 +136,9 @@ def replace(
     if apply and out is not None:
         refuse_existing(Path(out))
         refuse_sets(read_summary(Path(folder)), Path(out))
-    execution: dict[str, Any] = {"workers": workers, "cache": cache, "progress": progress}
-    with open_selection(folder, pool, settings, trial=True, **execution) as selection:
+    with open_selection(
+        folder, pool, settings, trial=True, workers=workers, cache=cache, progress=progress
+    ) as selection:
         if settings.select == "auto":
             _refuse_without_classes(selection)
             step = "choosing replacements"

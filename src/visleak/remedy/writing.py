@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from visleak.formats.writing import Destination, OutputPart, OutputSource, linka
 from visleak.images import content_digest
 from visleak.pipeline.context import Progress, silent
 from visleak.records import ImageSet, Int64, Problem, Unreadable
-from visleak.remedy.contents import fill
+from visleak.remedy.contents import Part, fill
 from visleak.remedy.manifest import (
     KEPT,
     KEPT_COLUMNS,
@@ -41,7 +41,6 @@ from visleak.remedy.manifest import (
     write_manifest,
     write_rows,
 )
-from visleak.remedy.parts import Part
 from visleak.remedy.settings import FORMATS
 from visleak.remedy.staging import refuse_place, refuse_small_disk, staged
 
@@ -66,7 +65,7 @@ class Written:
     unreadable: tuple[Problem, ...]
     reused: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the result as plain values."""
         return {
             "folder": str(self.folder),
@@ -85,7 +84,7 @@ def write(
     out: Path,
     how: str,
     *,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     extra: Mapping[str, bytes] | None = None,
     removed: Iterable[Removed] = (),
     known: Mapping[str, pa.Table] | None = None,
@@ -246,7 +245,7 @@ def _layout(part: Part, how: str) -> Layout | None:
 def _key(
     parts: Sequence[OutputPart],
     how: str,
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     extra: Mapping[str, bytes],
     removed: Sequence[Removed],
 ) -> str:
@@ -365,7 +364,9 @@ def _kept_rows(
                 yield piece.images.name, *own, *replaced, part.name, next(new, "")
 
 
-def _about(part: OutputPart, layout: Layout | None, opened: OutputSource | None) -> dict[str, Any]:
+def _about(
+    part: OutputPart, layout: Layout | None, opened: OutputSource | None
+) -> dict[str, object]:
     return {
         "name": part.name,
         "layout": layout.name if layout else "ids alone",

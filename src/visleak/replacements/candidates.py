@@ -6,12 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from visleak.grading import grade, load_grader
+from visleak.grading import Grader, grade
 from visleak.pipeline.candidates import reference_similarities
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, Side
@@ -33,82 +33,6 @@ class PairCheck:
     grade: str | None
     probability: float | None
     reason: str
-
-
-class Checker:
-    """Verifies pairs of candidates and neighbours as an audit does, each pair once."""
-
-    def __init__(
-        self,
-        material: Mapping[str, EncodedSet],
-        sides: Mapping[str, Side],
-        pool: str,
-        encoder: Encoder,
-        views: str,
-        near_at: float,
-        context: Callable[[], AbstractContextManager[RunContext]],
-    ) -> None:
-        self._material = material
-        self._sides = sides
-        self._pool = pool
-        self._encoder = encoder
-        self._views = views
-        self._context = context
-        self._grader = load_grader(near_at=near_at)
-        self._checks: dict[tuple[int, str, int], PairCheck] = {}
-
-    def check(
-        self, couples: Iterable[tuple[int, Neighbour]]
-    ) -> dict[tuple[int, str, int], PairCheck]:
-        """Return the checks of couples, by row of the pool, set and row of the neighbour."""
-        wanted = {(row, near.set, near.row): near for row, near in couples}
-        fresh: dict[str, list[tuple[int, Neighbour]]] = {}
-        for key, near in wanted.items():
-            if key not in self._checks:
-                fresh.setdefault(near.set, []).append((key[0], near))
-        if fresh:
-            self._verify([self._pairs(name, each) for name, each in fresh.items()])
-        return {key: self._checks[key] for key in wanted}
-
-    def _pairs(self, name: str, couples: list[tuple[int, Neighbour]]) -> Pairs:
-        query = np.array([row for row, _ in couples], np.int64)
-        reference = np.array([near.row for _, near in couples], np.int64)
-        backgrounds = (
-            self._sides[self._pool].background[query] + self._sides[name].background[reference]
-        )
-        return Pairs(
-            query_set=self._pool,
-            reference_set=name,
-            query=query,
-            reference=reference,
-            similarity=np.array([near.similarity for _, near in couples], np.float32),
-            background=(backgrounds / 2).astype(np.float32),
-            view=np.array([near.view for _, near in couples], np.int8),
-            total=np.zeros(len(self._material[self._pool].fingerprints), np.int64),
-        )
-
-    def _verify(self, found: list[Pairs]) -> None:
-        with self._context() as context:
-            graded = reference_similarities(
-                found, self._material, self._encoder, self._views, context
-            )
-            evidence = verify(graded, self._material, context)
-        for pairs, own in zip(graded, evidence, strict=True):
-            grades = grade(
-                pairs.similarity,
-                pairs.background,
-                own,
-                equal_bytes=equal_bytes(pairs, self._material),
-                flat=self._material[self._pool].fingerprints.flat[pairs.query],
-                grader=self._grader,
-            )
-            for i, (row, other) in enumerate(zip(pairs.query, pairs.reference, strict=True)):
-                known = grades.grade[i] >= 0
-                self._checks[int(row), pairs.reference_set, int(other)] = PairCheck(
-                    grade=GRADES[grades.grade[i]] if known else None,
-                    probability=float(grades.probability[i]) if known else None,
-                    reason=grades.reason[i],
-                )
 
 
 #: Neighbours verified per set, as many as the candidates of an audit. The three of the paper
@@ -134,24 +58,21 @@ class Neighbour:
     view: int
 
 
+@dataclass
 class Neighbours:
-    """Finds nearest images; the sets of the audit are searched once per candidate."""
+    """Finds nearest images; the sets of the audit are searched once per candidate.
 
-    def __init__(
-        self,
-        existing: Mapping[str, Side],
-        pool: Side,
-        encoder: Encoder,
-        views: tuple[int, ...],
-        workers: int,
-    ) -> None:
-        self._existing = existing
-        self._pool = pool
-        self._encoder = encoder
-        self._views = views
-        self._workers = workers
-        self._places = {name: place for place, name in enumerate(existing)}
-        self._found: dict[int, tuple[Neighbour, ...]] = {}
+    Attributes:
+        existing: the sets of the audit, by name.
+        workers: threads.
+    """
+
+    existing: Mapping[str, Side]
+    pool: Side
+    encoder: Encoder
+    views: tuple[int, ...]
+    workers: int
+    _found: dict[int, tuple[Neighbour, ...]] = field(default_factory=dict, init=False)
 
     def search(self, rows: Sequence[int]) -> None:
         """Search the sets of the audit for rows of the pool, all at once, and store the result."""
@@ -159,10 +80,10 @@ class Neighbours:
         if not len(fresh):
             return
         found: dict[int, set[Neighbour]] = {row: set() for row in fresh.tolist()}
-        queries = np.asarray(self._pool.fingerprints.matrix[fresh])
-        for (name, side), share in itertools.product(self._existing.items(), CORRECTED):
+        queries = np.asarray(self.pool.fingerprints.matrix[fresh])
+        for (name, side), share in itertools.product(self.existing.items(), CORRECTED):
             sides = self._sides(queries, side, side.background * np.float32(share))
-            hits = ExactSearch().find(sides, Wanted(None, best=COMPARED), workers=self._workers)
+            hits = ExactSearch().find(sides, Wanted(None, best=COMPARED), workers=self.workers)
             for query, row, similarity, view in zip(
                 hits.query, hits.reference, hits.similarity, hits.view, strict=True
             ):
@@ -176,10 +97,10 @@ class Neighbours:
         others = approved[approved != row]
         near = list(self._found[row])
         if len(others):
-            sides = self._sides(self._pool.fingerprints.matrix[[row]], self._pool)
+            sides = self._sides(self.pool.fingerprints.matrix[[row]], self.pool)
             scored = rescore(sides, sides.query[:1], np.zeros(len(others), np.int64), others)
             near += self._nearest(
-                Neighbour(self._pool.fingerprints.set, int(other), float(similarity), int(view))
+                Neighbour(self.pool.fingerprints.set, int(other), float(similarity), int(view))
                 for other, similarity, view in zip(
                     scored.reference, scored.similarity, scored.view, strict=True
                 )
@@ -188,7 +109,7 @@ class Neighbours:
 
     def similarity(self, names: tuple[str, str], rows: tuple[int, int]) -> float:
         """Return the similarity of two images of the audit, the largest over the views."""
-        query, reference = (self._existing[name] for name in names)
+        query, reference = (self.existing[name] for name in names)
         sides = self._sides(query.fingerprints.matrix[[rows[0]]], reference)
         places = np.zeros(1, np.int64), np.array([rows[1]], np.int64)
         return float(rescore(sides, sides.query[:1], *places).similarity[0])
@@ -200,14 +121,16 @@ class Neighbours:
             reference=matrix,
             penalty=np.zeros(len(matrix), np.float32) if penalty is None else penalty,
             order=reference.order,
-            views=self._views,
-            make=self._encoder.view if len(self._views) > 1 else None,
+            views=self.views,
+            make=self.encoder.view if len(self.views) > 1 else None,
         )
 
     def _nearest(self, found: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
+        places = {name: place for place, name in enumerate(self.existing)}
+
         def rank(near: Neighbour) -> tuple[float, int, int]:
-            side = self._existing.get(near.set, self._pool)
-            place = self._places.get(near.set, len(self._places))
+            side = self.existing.get(near.set, self.pool)
+            place = places.get(near.set, len(places))
             return -near.similarity, place, int(side.order[near.row])
 
         return tuple(sorted(found, key=rank))
@@ -267,34 +190,37 @@ class Candidate:
         return ""
 
 
+@dataclass
 class Examiner:
-    """Checks images of a pool against their nearest neighbours."""
+    """Checks images of a pool against their nearest neighbours as an audit does, each pair once.
 
-    def __init__(
-        self,
-        material: Mapping[str, EncodedSet],
-        pool: str,
-        neighbours: Neighbours,
-        checker: Checker,
-    ) -> None:
-        self.material = material
-        self.neighbours = neighbours
-        self._own = material[pool]
-        self._checker = checker
+    Attributes:
+        sides: the sets of the audit and the pool, by name.
+        pool: name of the pool.
+        views: the choice of views in the settings.
+        context: returns a run context for one call; its cache holds earlier evidence.
+    """
+
+    sides: Mapping[str, Side]
+    pool: str
+    neighbours: Neighbours
+    views: str
+    grader: Grader
+    context: Callable[[], AbstractContextManager[RunContext]]
+    _checks: dict[tuple[int, str, int], PairCheck] = field(default_factory=dict, init=False)
 
     def candidates(self, rows: Sequence[int], approved: Int64) -> list[Candidate]:
-        """Return rows of the pool as candidates."""
+        """Return rows of the pool as candidates; approved rows are neighbours too."""
         near = {row: self.neighbours.of(row, approved) for row in rows}
-        couples = [(row, each) for row, found in near.items() for each in found]
-        checks = self._checker.check(couples)
-        prints = self._own.fingerprints
+        self._check([(row, each) for row, found in near.items() for each in found])
+        own = self.sides[self.pool]
         return [
             Candidate(
                 row=row,
-                id=prints.ids[row].as_py(),
-                label=label_of(self._own, row),
-                digest=bytes(prints.digests[row]).hex(),
-                near=tuple(self._near(each, checks[row, each.set, each.row]) for each in found),
+                id=own.fingerprints.ids[row].as_py(),
+                label=label_of(own, row),
+                digest=bytes(own.fingerprints.digests[row]).hex(),
+                near=tuple(self._near(row, each) for each in found),
             )
             for row, found in near.items()
         ]
@@ -311,15 +237,64 @@ class Examiner:
             self.prepare(block)
             yield from block
 
-    def _near(self, neighbour: Neighbour, check: PairCheck) -> SimilarImage:
-        own = self.material[neighbour.set]
+    def _near(self, row: int, neighbour: Neighbour) -> SimilarImage:
+        own = self.sides[neighbour.set]
         return SimilarImage(
             set=neighbour.set,
             id=own.fingerprints.ids[neighbour.row].as_py(),
             label=label_of(own, neighbour.row),
             similarity=neighbour.similarity,
-            check=check,
+            check=self._checks[row, neighbour.set, neighbour.row],
         )
+
+    def _check(self, couples: Iterable[tuple[int, Neighbour]]) -> None:
+        """Verify couples of a row of the pool and a neighbour that were not verified before."""
+        fresh: dict[str, list[tuple[int, Neighbour]]] = {}
+        for row, near in dict.fromkeys(couples):
+            if (row, near.set, near.row) not in self._checks:
+                fresh.setdefault(near.set, []).append((row, near))
+        if fresh:
+            self._verify([self._pairs(name, each) for name, each in fresh.items()])
+
+    def _pairs(self, name: str, couples: list[tuple[int, Neighbour]]) -> Pairs:
+        query = np.array([row for row, _ in couples], np.int64)
+        reference = np.array([near.row for _, near in couples], np.int64)
+        backgrounds = (
+            self.sides[self.pool].background[query] + self.sides[name].background[reference]
+        )
+        return Pairs(
+            query_set=self.pool,
+            reference_set=name,
+            query=query,
+            reference=reference,
+            similarity=np.array([near.similarity for _, near in couples], np.float32),
+            background=(backgrounds / 2).astype(np.float32),
+            view=np.array([near.view for _, near in couples], np.int8),
+            total=np.zeros(len(self.sides[self.pool].fingerprints), np.int64),
+        )
+
+    def _verify(self, found: list[Pairs]) -> None:
+        with self.context() as context:
+            graded = reference_similarities(
+                found, self.sides, self.neighbours.encoder, self.views, context
+            )
+            evidence = verify(graded, self.sides, context)
+        for pairs, own in zip(graded, evidence, strict=True):
+            grades = grade(
+                pairs.similarity,
+                pairs.background,
+                own,
+                equal_bytes=equal_bytes(pairs, self.sides),
+                flat=self.sides[self.pool].fingerprints.flat[pairs.query],
+                grader=self.grader,
+            )
+            for i, (row, other) in enumerate(zip(pairs.query, pairs.reference, strict=True)):
+                known = grades.grade[i] >= 0
+                self._checks[int(row), pairs.reference_set, int(other)] = PairCheck(
+                    grade=GRADES[grades.grade[i]] if known else None,
+                    probability=float(grades.probability[i]) if known else None,
+                    reason=grades.reason[i],
+                )
 
 
 def distance(similarity: float) -> float:

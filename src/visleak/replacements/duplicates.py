@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -104,7 +104,15 @@ def find_duplicates(
 def _described(pairs: pa.Table, images: ImageSet, prints: Fingerprints) -> tuple[Duplicate, ...]:
     leaks: dict[str, list[Leak]] = {}
     for row in pairs.select([name for name in COLUMNS if name != "judged"]).to_pylist():
-        leaks.setdefault(row["query"], []).append(_leak(row))
+        leaks.setdefault(row["query"], []).append(
+            Leak(
+                row["reference_set"],
+                row["reference"],
+                row["grade"],
+                row["similarity"],
+                row["coverage"] == "within",
+            )
+        )
     seen: Counter[str] = Counter()
     found = []
     digests = [bytes(digest).hex() for digest in prints.digests]
@@ -117,16 +125,6 @@ def _described(pairs: pa.Table, images: ImageSet, prints: Fingerprints) -> tuple
             label = images.labels[position].as_py() if images.labels is not None else None
             found.append(Duplicate(position, id_, digest, copy, label, _sorted(leaks[id_])))
     return tuple(found)
-
-
-def _leak(row: dict[str, Any]) -> Leak:
-    return Leak(
-        set=row["reference_set"],
-        id=row["reference"],
-        grade=row["grade"],
-        similarity=row["similarity"],
-        within=row["coverage"] == "within",
-    )
 
 
 def _sorted(leaks: Sequence[Leak]) -> tuple[Leak, ...]:

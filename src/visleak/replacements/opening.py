@@ -18,12 +18,13 @@ from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.formats.remote import redacted
+from visleak.grading import load_grader
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.context import Progress, RunContext
-from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.run import Comparer
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.replacements.candidates import Checker, Examiner, Neighbours
+from visleak.replacements.candidates import Examiner, Neighbours
 from visleak.replacements.decisions import Decisions
 from visleak.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
 from visleak.replacements.pool import Pool, class_of, make_pool
@@ -96,20 +97,20 @@ def open_selection(
             # a few pairs at a time: starting processes would take longer than verifying them
             return RunContext.at(None, 1, store)
 
-        existing: dict[str, Side] = {each: comparer.sides[each] for each in sets}
         neighbours = Neighbours(
-            existing, comparer.sides[images.name], encoder, comparer.views, processes
+            {each: comparer.sides[each] for each in sets},
+            comparer.sides[images.name],
+            encoder,
+            comparer.views,
+            processes,
         )
-        near_at = result.summary.settings.near_at
-        checker = Checker(
-            comparer.sides, comparer.sides, images.name, encoder, views, near_at, context
-        )
+        grader = load_grader(near_at=result.summary.settings.near_at)
         yield Selection(
             duplicates=duplicates,
             test_set=name,
             pool=candidates,
             by_class=by_class,
-            examiner=Examiner(comparer.sides, images.name, neighbours, checker),
+            examiner=Examiner(comparer.sides, images.name, neighbours, views, grader, context),
             decisions=decisions,
         )
 

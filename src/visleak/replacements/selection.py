@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -55,35 +57,35 @@ class ClassCount:
     left: int
 
 
+@dataclass
 class Selection:
     """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
     Made by :func:`visleak.replacements.open_selection`.
+
+    Attributes:
+        test_set: name of the set with the duplicates.
+        by_class: a replacement must have the class of the test image.
     """
 
-    def __init__(
-        self,
-        duplicates: Duplicates,
-        test_set: str,
-        pool: Pool,
-        by_class: bool,
-        examiner: Examiner,
-        decisions: Decisions,
-    ) -> None:
-        self.duplicates = duplicates
-        self.test_set = test_set
-        self.pool = pool
-        self.by_class = by_class
-        self._examiner = examiner
-        self._decisions = decisions
-        self._lock = threading.RLock()
-        usable = pool.queues[None].tolist()
-        self._rows = {bytes(pool.fingerprints.digests[row]).hex(): row for row in usable}
+    duplicates: Duplicates
+    test_set: str
+    pool: Pool
+    by_class: bool
+    examiner: Examiner
+    decisions: Decisions
+    _lock: AbstractContextManager[bool] = field(default_factory=threading.RLock, init=False)
+
+    @cached_property
+    def _rows(self) -> Mapping[str, int]:
+        """Rows of the usable images of the pool by content digest, hexadecimal."""
+        usable = self.pool.queues[None].tolist()
+        return {bytes(self.pool.fingerprints.digests[row]).hex(): row for row in usable}
 
     @property
     def material(self) -> Mapping[str, EncodedSet]:
         """The sets of the audit and the pool, by name, with their fingerprints."""
-        return self._examiner.material
+        return self.examiner.sides
 
     # -- decisions -------------------------------------------------------------------------------
 
@@ -91,7 +93,7 @@ class Selection:
         """Return the valid approvals by content and copy of the test image."""
         return {
             (each.test_digest, each.copy): each
-            for each in self._decisions.standing()
+            for each in self.decisions.standing()
             if each.decision == APPROVED
         }
 
@@ -104,7 +106,7 @@ class Selection:
             int(pc.index(self.material[name].fingerprints.ids, id_).as_py())
             for name, id_ in zip(sets, (duplicate.id, leak.id), strict=True)
         ]
-        return self._examiner.neighbours.similarity(sets, (rows[0], rows[1]))
+        return self.examiner.neighbours.similarity(sets, (rows[0], rows[1]))
 
     def label_of(self, set_name: str, id_: str) -> str | None:
         """Return the label of an image of the audit, ``None`` for none."""
@@ -119,7 +121,7 @@ class Selection:
     def counts(self) -> tuple[ClassCount, ...]:
         """Return the counts of each class, by name."""
         approved = self.approvals()
-        decided = {each.pool_digest for each in self._decisions.standing()}
+        decided = {each.pool_digest for each in self.decisions.standing()}
         by_label: dict[str | None, list[Duplicate]] = {}
         for each in self.duplicates.images:
             by_label.setdefault(each.label, []).append(each)
@@ -138,7 +140,7 @@ class Selection:
     def warm_up(self) -> None:
         """Search for the neighbours of the candidates that will be needed, all at once."""
         with self._lock:
-            self._examiner.neighbours.search(self._soon())
+            self.examiner.neighbours.search(self._soon())
 
     def offer(self, place: int, after: str | None = None) -> Offer:
         """Return the state of a duplicate.
@@ -160,7 +162,7 @@ class Selection:
                 rank = {row: at for at, row in enumerate(self._queue(duplicate).tolist())}
                 waiting.sort(key=lambda row: (rank[row] <= rank.get(last, -1), rank[row]))
             passed: list[Candidate] = []
-            for row in self._examiner.prepared(waiting):
+            for row in self.examiner.prepared(waiting):
                 (candidate,) = self.candidates([row])
                 if not candidate.objection:
                     return Offer(None, candidate, tuple(passed), left)
@@ -170,7 +172,7 @@ class Selection:
     def candidates(self, rows: Sequence[int]) -> list[Candidate]:
         """Return rows of the pool with their verified neighbours."""
         with self._lock:
-            return self._examiner.candidates(rows, self._approved(self.approvals().values()))
+            return self.examiner.candidates(rows, self._approved(self.approvals().values()))
 
     def objection(self, approved: Decision) -> str:
         """Return why an approval can no longer be used; empty if it can.
@@ -189,7 +191,7 @@ class Selection:
                     break
                 before.append(each)
             # later ones were compared with this one
-            return self._examiner.candidates([row], self._approved(before))[0].objection
+            return self.examiner.candidates([row], self._approved(before))[0].objection
 
     # -- approving and rejecting -----------------------------------------------------------------
 
@@ -202,24 +204,24 @@ class Selection:
                 (candidate,) = self.candidates([self._rows[digest]])
                 if candidate.objection:
                     raise NotEligible(f"{candidate.id}: {candidate.objection}")
-                if not self._decisions.approve(decision, known):
+                if not self.decisions.approve(decision, known):
                     return decision
 
     def reject(self, place: int, digest: str, reviewer: str) -> Decision:
         """Reject an image of the pool: it is no longer offered for any duplicate."""
         with self._lock:
             decision = self._decision(REJECTED, place, digest, reviewer, "person")
-            self._decisions.reject(decision)
+            self.decisions.reject(decision)
             return decision
 
     def undo(self, reviewer: str, since: str = "") -> Decision | None:
         """Withdraw the last decision of a reviewer since a time, and return it."""
-        return self._decisions.undo(reviewer, since)
+        return self.decisions.undo(reviewer, since)
 
     def withdraw(self, place: int) -> Decision | None:
         """Withdraw the replacement of a duplicate, approved by any person, and return it."""
         duplicate = self.duplicates.images[place]
-        return self._decisions.withdraw(duplicate.digest, duplicate.copy)
+        return self.decisions.withdraw(duplicate.digest, duplicate.copy)
 
     def choose(self, progress: Callable[[int, int], None]) -> int:
         """Choose a replacement for every duplicate without one, and return their number.
@@ -228,7 +230,7 @@ class Selection:
         nearest neighbours, including earlier approved images.
         """
         with self._lock:
-            self._examiner.prepare(self._soon())
+            self.examiner.prepare(self._soon())
             chosen = 0
             for place, duplicate in enumerate(self.duplicates.images):
                 if (duplicate.digest, duplicate.copy) not in self.approvals():
@@ -271,7 +273,7 @@ class Selection:
         return self.pool.queues.get(class_of(label), np.empty(0, np.int64))
 
     def _waiting(self, duplicate: Duplicate) -> list[int]:
-        decided = {each.pool_digest for each in self._decisions.standing()}
+        decided = {each.pool_digest for each in self.decisions.standing()}
         return self._open(self._queue(duplicate), decided)
 
     def _open(self, queue: Int64, decided: set[str]) -> list[int]:

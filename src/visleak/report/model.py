@@ -216,7 +216,7 @@ class PageSummary:
             "visleak": self.audit.visleak,
             "encoder": encoder.name,
             "encoder digest": encoder.digest,
-            "fingerprint width": str(encoder.width),
+            "embedding width": str(encoder.width),
             "verifier digest": verifier.digest if verifier else "",
             **self.audit.versions,
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from jinja2 import Environment
@@ -16,10 +16,9 @@ from markupsafe import Markup, escape
 
 from visleak.gallery import ImageLoader, data_uri
 from visleak.pipeline.recordings import words
-from visleak.records import GRADES
+from visleak.records import GRADES, Float64
 from visleak.report import findings, model, sections
-from visleak.report.choice import CAP
-from visleak.report.findings import Findings
+from visleak.report.findings import CAP, Findings
 from visleak.report.model import PageSummary
 from visleak.reporting import charts
 from visleak.reporting.charts import Bar
@@ -215,7 +214,7 @@ def _degrees(audit: PageSummary) -> list[Figure]:
 
 def _shares(
     audit: PageSummary, rows: Sequence[str], columns: Sequence[str], degree: str
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+) -> Float64:
     shares = np.full((len(rows), len(columns)), np.nan)
     for item in audit.leaks:
         if rate := item.rates.get(degree):
@@ -265,7 +264,7 @@ def _filters(found: Findings) -> dict[str, list[str]]:
     return {
         "kind": sorted(kinds, key=lambda kind: (order.index(kind) if kind in order else 99, kind)),
         "between": list(dict.fromkeys(card.between for card in found.cards)),
-        "label": sorted({card.query_label for card in found.cards if card.query_label}),
+        "label": sorted({card.row["query_label"] or "" for card in found.cards} - {""}),
     }
 
 

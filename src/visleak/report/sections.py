@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
@@ -115,17 +115,18 @@ def _section(path: Path, anchor: str) -> Section:
     return Section(anchor, title, body, headline, tables, drawings, tuple(trouble_list))
 
 
-def _grids(value: Any, trouble: list[str]) -> list[Grid]:
+def _grids(value: object, trouble: list[str]) -> list[Grid]:
     grids = []
     for number, table in enumerate(_listed(value), 1):
-        rows = table.get("rows") if isinstance(table, dict) else None
+        about = table if isinstance(table, dict) else {}
+        rows = about.get("rows")
         if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
             trouble.append(f"Table {number} cannot be shown: it has no list of rows.")
             continue
         grids.append(
             Grid(
-                caption=str(table.get("caption") or ""),
-                header=tuple(_cell(cell) for cell in _listed(table.get("header"))),
+                caption=str(about.get("caption") or ""),
+                header=tuple(_cell(cell) for cell in _listed(about.get("header"))),
                 rows=tuple(tuple(_cell(cell) for cell in row) for row in rows[:MOST_ROWS]),
                 left_out=max(0, len(rows) - MOST_ROWS),
             )
@@ -133,7 +134,7 @@ def _grids(value: Any, trouble: list[str]) -> list[Grid]:
     return grids
 
 
-def _drawings(value: Any, trouble: list[str]) -> list[Drawing]:
+def _drawings(value: object, trouble: list[str]) -> list[Drawing]:
     drawings = []
     for number, item in enumerate(_listed(value), 1):
         drawing = item if isinstance(item, dict) else {"svg": item}
@@ -180,13 +181,13 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[object]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Write a cell: numbers short, nothing as nothing.
 
     >>> [_cell(value) for value in (0.12345678, 1234567, None, True, "<b>")]

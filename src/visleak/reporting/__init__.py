@@ -1,8 +1,7 @@
 """One document for every capability, and its renderers."""
 
 from visleak.reporting.document import Column, Document, Fact, Figure, Table
-from visleak.reporting.html import page
-from visleak.reporting.rendering import latex, markdown, section, terminal
+from visleak.reporting.rendering import latex, markdown, page, section, terminal
 
 __all__ = [
     "Column",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,10 @@ import numpy.typing as npt
 from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.errors import UsageError
 from visleak.stats import Rate, percent
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
 
 #: Colours by what they stand for.
 COLOURS: Final = {
@@ -118,7 +122,7 @@ def bar_chart(
         return saved(figure, name, kinds)
 
 
-def _bar(axes: Any, y: int, bar: Bar) -> None:
+def _bar(axes: Axes, y: int, bar: Bar) -> None:
     start = 0.0
     for colour, length in bar.parts:
         if length > 0:
@@ -142,17 +146,18 @@ def _reach(bar: Bar) -> float:
     return max([end for end in ends if end is not None and math.isfinite(end)], default=0.0)
 
 
-def _legend(axes: Any, colours: Sequence[str], mark: str) -> None:
+def _legend(axes: Axes, colours: Sequence[str], mark: str) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles: list[Any] = [
+    handles: list[Artist] = [
         Patch(facecolor=COLOURS[name], hatch=HATCHES.get(name), edgecolor="white", label=name)
         for name in colours
     ]
     if mark:
-        style: dict[str, Any] = {"marker": "D", "ms": 6, "mfc": "white", "mec": INK, "mew": 1.3}
-        handles.append(Line2D([], [], ls="", label=mark, **style))
+        handles.append(
+            Line2D([], [], ls="", label=mark, marker="D", ms=6, mfc="white", mec=INK, mew=1.3)
+        )
     axes.legend(
         handles=handles, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, fontsize=9,
         borderaxespad=0.1, handlelength=1.4, columnspacing=1.2,
@@ -228,13 +233,13 @@ def matrices(
             axes = figure.add_axes((left / width, 0.12 / height, wide / width, high / height))
             _cells(axes, panel)
             _sides(axes, rows if number == 0 else [""] * len(rows), columns, slanted=slanted)
-            _line_above(axes, panel.title, 12, -8, weight="bold", color=INK)
+            _line_above(axes, panel.title, 12, -8, INK, "bold")
             if number == 0 and panel.has_published:
-                _line_above(axes, "in brackets: published", 8.5, -25, color=QUIET)
+                _line_above(axes, "in brackets: published", 8.5, -25, QUIET)
         return saved(figure, name, kinds)
 
 
-def _cells(axes: Any, panel: Panel) -> None:
+def _cells(axes: Axes, panel: Panel) -> None:
     """Draw the cells of a matrix: the deeper the higher."""
     shares = panel.shares
     peak = float(np.nanmax(shares)) if np.isfinite(shares).any() else 0.0
@@ -245,22 +250,23 @@ def _cells(axes: Any, panel: Panel) -> None:
     axes.pcolormesh(*edges, depth, cmap=panel.colours, vmin=0.0, vmax=1.0)
     axes.invert_yaxis()
     for y, x in np.ndindex(shares.shape):
-        centre = {"ha": "center", "va": "center"}
         if np.isnan(shares[y, x]):
-            axes.text(x, y, "–", fontsize=9, color=QUIET, **centre)
+            axes.text(x, y, "–", fontsize=9, color=QUIET, ha="center", va="center")
             continue
         ink, below = "white" if depth[y, x] > 0.58 else INK, panel.below(y, x)
-        lift = 0.13 if below else 0.0
-        axes.text(x, y - lift, percent(float(shares[y, x])), fontsize=9.5, color=ink, **centre)
+        texts = [(y - (0.13 if below else 0.0), percent(float(shares[y, x])), 9.5)]
         if below:
-            axes.text(x, y + 0.24, as_text(f"({below})"), fontsize=7, color=ink, **centre)
+            texts.append((y + 0.24, as_text(f"({below})"), 7))
+        for at, text, size in texts:
+            axes.text(x, at, text, fontsize=size, color=ink, ha="center", va="center")
 
 
-def _sides(axes: Any, rows: Sequence[str], columns: Sequence[str], *, slanted: bool) -> None:
+def _sides(axes: Axes, rows: Sequence[str], columns: Sequence[str], *, slanted: bool) -> None:
     axes.xaxis.tick_top()
-    lean: dict[str, Any] = {"rotation": 38, "ha": "left", "rotation_mode": "anchor"}
-    names = [_name(column) for column in columns]
-    axes.set_xticks(range(len(columns)), names, fontsize=9, **(lean if slanted else {}))
+    axes.set_xticks(range(len(columns)), [_name(column) for column in columns], fontsize=9)
+    if slanted:
+        for label in axes.get_xticklabels():
+            label.set(rotation=38, ha="left", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), [_name(row) for row in rows], fontsize=9)
     axes.set_xticks(np.arange(-0.5, len(columns)), minor=True)
     axes.set_yticks(np.arange(-0.5, len(rows)), minor=True)
@@ -270,11 +276,13 @@ def _sides(axes: Any, rows: Sequence[str], columns: Sequence[str], *, slanted: b
         spine.set_visible(False)
 
 
-def _line_above(axes: Any, words: str, size: float, down: float, **look: Any) -> None:
+def _line_above(
+    axes: Axes, words: str, size: float, down: float, color: str, weight: str = "normal"
+) -> None:
     """Write a line over a matrix, some points below the figure's upper edge."""
     axes.annotate(
         as_text(words), (0, 1), xycoords=("axes fraction", "figure fraction"), xytext=(0, down),
-        textcoords="offset points", va="top", fontsize=size, **look,
+        textcoords="offset points", va="top", fontsize=size, color=color, weight=weight,
     )  # fmt: skip
 
 

@@ -1,16 +1,20 @@
-"""Images in named rows as one image."""
+"""Images in named rows as one image, and a pair as one."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from PIL import Image, ImageDraw, ImageFont
 
-from visleak.gallery import enlarge, shrink
+from visleak.errors import UsageError, VisleakError
+from visleak.gallery import Matrix, difference, enlarge, shrink
 from visleak.records import Bytes8
+from visleak.storage import write_bytes
 
 #: Side of a tile, spaces and heights in pixels.
 TILE: Final = 112
@@ -22,6 +26,13 @@ LABEL: Final = 20
 
 #: Fewest tiles that the sheet is wide.
 NARROWEST: Final = 5
+
+#: Kinds of images that are written, by the ending of their names, and the quality of JPEG.
+DRAWN: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
+QUALITY: Final = 92
+
+#: Side of the images of a pair.
+PAIR: Final = 320
 
 _PAPER: Final = (255, 255, 255)
 _MAT: Final = (240, 242, 245)
@@ -41,35 +52,82 @@ class Tile:
 
 def contact_sheet(title: str, below: str, rows: Sequence[tuple[str, Sequence[Tile]]]) -> bytes:
     """Return images as PNG; nothing where there is none."""
-    if not any(tiles for _, tiles in rows):
-        return b""
-    across = max(NARROWEST, *(len(tiles) for _, tiles in rows))
-    wide = 2 * MARGIN + NAME + across * (TILE + GAP) - GAP
-    high = MARGIN + TITLE + LABEL + len(rows) * (TILE + LABEL + GAP) + MARGIN // 2
-    made = Image.new("RGB", (wide, high), _PAPER)
+    return _sheet(title, [below], rows) if any(tiles for _, tiles in rows) else b""
+
+
+def drawable(path: Path) -> str:
+    """Return what an image of this name is, as Pillow calls it."""
+    if path.suffix.lower() not in DRAWN:
+        raise UsageError(f"{path} is to be an image; choose a name that ends in .png or .jpg")
+    return DRAWN[path.suffix.lower()]
+
+
+def write_card(
+    path: Path,
+    query: Bytes8,
+    reference: Bytes8,
+    matrix: Matrix = None,
+    *,
+    title: str = "",
+    lines: Sequence[str] = (),
+) -> Path:
+    """Write a pair as one image: query, reference, aligned and plain difference, under a title."""
+    images = {
+        "query": query,
+        "reference": reference,
+        "difference, aligned": difference(query, reference, matrix, side=PAIR),
+        "difference, plain": difference(query, reference, None, fit=False, side=PAIR),
+    }
+    tiles = [Tile(name, partial(shrink, pixels, PAIR)) for name, pixels in images.items()]
+    try:
+        write_bytes(path, _sheet(title, lines, [("", tiles)], PAIR, drawable(path)))
+    except OSError as error:
+        raise VisleakError(
+            f"{path} cannot be written ({error.strerror}); choose another"
+        ) from error
+    return path
+
+
+def _sheet(
+    title: str,
+    lines: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[Tile]]],
+    side: int = TILE,
+    kind: str = "PNG",
+) -> bytes:
+    across = max(len(tiles) for _, tiles in rows)
+    named = any(name for name, _ in rows)
+    indent = MARGIN + (NAME if named else 0)
+    wide = indent + max(across, NARROWEST if named else 0) * (side + GAP) - GAP + MARGIN
+    head = MARGIN + TITLE + LABEL * len(lines)
+    step = side + LABEL + GAP
+    made = Image.new("RGB", (wide, head + len(rows) * step + MARGIN // 2), _PAPER)
     draw = ImageDraw.Draw(made)
     large, medium, small = (ImageFont.load_default(size) for size in (19, 16, 14))
-    draw.text((MARGIN, MARGIN - 6), _fitted(_safe(title), large, wide - 2 * MARGIN), _INK, large)
-    draw.text((MARGIN, MARGIN + TITLE - 6), _safe(below), _QUIET, small)
+    room = wide - 2 * MARGIN
+    draw.text((MARGIN, MARGIN - 6), _fitted(_safe(title), large, room), _INK, large)
+    for at, line in enumerate(lines):
+        top = MARGIN + TITLE - 6 + LABEL * at
+        draw.text((MARGIN, top), _fitted(_safe(line), small, room), _QUIET, small)
     for row, (name, tiles) in enumerate(rows):
-        top = MARGIN + TITLE + LABEL + GAP + row * (TILE + LABEL + GAP)
+        top = head + GAP + row * step
         for at, line in enumerate(_lines(name, medium, NAME - 2 * GAP)[:3]):
-            draw.text((MARGIN, top + TILE // 2 - 20 + 20 * at), line, _INK, medium)
+            draw.text((MARGIN, top + side // 2 - 20 + 20 * at), line, _INK, medium)
         for number, tile in enumerate(tiles):
-            left = MARGIN + NAME + number * (TILE + GAP)
-            _place(made, tile.image(), (left, top))
-            label = _fitted(_safe(tile.label), small, TILE)
-            draw.text((left + 1, top + TILE + 3), label, _QUIET, small)
+            left = indent + number * (side + GAP)
+            _place(made, tile.image(), (left, top), side)
+            label = _fitted(_safe(tile.label), small, side)
+            draw.text((left + 1, top + side + 3), label, _QUIET, small)
     out = io.BytesIO()
-    made.save(out, "PNG")
+    made.save(out, kind, quality=QUALITY)
     return out.getvalue()
 
 
-def _place(made: Image.Image, pixels: Bytes8, at: tuple[int, int]) -> None:
-    fitted = enlarge(shrink(pixels, TILE), TILE)
+def _place(made: Image.Image, pixels: Bytes8, at: tuple[int, int], side: int) -> None:
+    fitted = enlarge(shrink(pixels, side), side)
     high, wide = fitted.shape[:2]
-    ImageDraw.Draw(made).rectangle((*at, at[0] + TILE - 1, at[1] + TILE - 1), _MAT)
-    made.paste(Image.fromarray(fitted), (at[0] + (TILE - wide) // 2, at[1] + (TILE - high) // 2))
+    ImageDraw.Draw(made).rectangle((*at, at[0] + side - 1, at[1] + side - 1), _MAT)
+    made.paste(Image.fromarray(fitted), (at[0] + (side - wide) // 2, at[1] + (side - high) // 2))
 
 
 def _lines(text: str, font: _Font, width: float) -> list[str]:

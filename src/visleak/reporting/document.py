@@ -32,12 +32,12 @@ class Column:
     """
 
     name: str = ""
-    type: Any = field(default_factory=pa.string)
+    type: pa.DataType = field(default_factory=pa.string)
     heading: str = ""
     show: Callable[[Any], str] | None = None
     number: bool = False
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """Return a value as text; unknown ones are empty."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return ""
@@ -61,7 +61,7 @@ class Table:
 
     title: str
     columns: tuple[Column, ...]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[object]]
     file: str = ""
     limit: int = LIMIT
     bold: frozenset[tuple[int, str]] = frozenset()

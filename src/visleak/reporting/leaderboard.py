@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +25,8 @@ class Leaderboard:
 
     kind: str
     identity: tuple[str, ...]
-    place: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    is_entry: Callable[[Any], bool]
+    place: Callable[[Entry], tuple[object, ...]]
+    is_entry: Callable[[object], bool]
     schema: int = 1
 
     def read(self, path: str | os.PathLike[str]) -> list[Entry]:
@@ -47,7 +47,7 @@ class Leaderboard:
         write_json(file, {"schema": self.schema, "kind": self.kind, "entries": ordered})
         return ordered
 
-    def _identity(self, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _identity(self, entry: Entry) -> tuple[object, ...]:
         return tuple(entry[key] for key in self.identity)
 
 

@@ -3,16 +3,64 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from importlib import resources
+from typing import TYPE_CHECKING, Final
 
+from markupsafe import Markup
+
+import visleak
+from visleak.gallery import data_uri
 from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
 from visleak.reporting.document import Document
-from visleak.templates import plain
+from visleak.templates import environment, plain, policy, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+_MEDIA = {"svg": "image/svg+xml", "png": "image/png", "webp": "image/webp", "jpg": "image/jpeg"}
+
+
+def page(
+    document: Document,
+    images: Mapping[str, bytes] | None = None,
+    links: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Return a document as a page; all of it is escaped, figures are images in it."""
+    known = images or {}
+    style = (resources.files("visleak.reporting") / "templates" / "document.css").read_text("utf-8")
+    shown = [
+        (each.title, data_uri(each.files["svg"], _MEDIA["svg"]))
+        for each in document.figures
+        if "svg" in each.files
+    ]
+    shown += [
+        (title, data_uri(known[name], _MEDIA[name.rpartition(".")[2]]))
+        for title, name in document.images
+        if known.get(name)
+    ]
+    text = (
+        environment("visleak.reporting", visible)
+        .get_template("document.html.j2")
+        .render(
+            document=document,
+            headline=f"{document.headline[:1].upper()}{document.headline[1:]}.",
+            images=shown,
+            links=links,
+            grids=document.grids(),
+            notes=[
+                ("What was measured", document.notes),
+                ("How to read this", document.reading),
+            ],
+            policy=policy(style),
+            style=Markup(style),
+            version=visleak.__version__,
+        )
+    )
+    # a name that is not UTF-8 holds lone surrogates
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
 
 #: The interval of a number, behind it.
 _INTERVAL: Final = re.compile(r" \([^()]+ to [^()]+\)$")
@@ -61,7 +109,7 @@ def latex(document: Document) -> str:
     return "\n".join(lines) + "\n"
 
 
-def section(document: Document) -> dict[str, Any]:
+def section(document: Document) -> dict[str, object]:
     """Return a document as a section of an audit's page, which escapes everything once more."""
     lines = (*document.lines, *_facts(document), *document.notes, *document.reading)
     return {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,6 +20,8 @@ from visleak.review.pages import answer, error_page
 from visleak.review.registry import ImageRegistry
 from visleak.review.security import HEADERS, Access, Guard
 from visleak.review.session import ReviewSession
+
+Endpoint = Callable[[Request], Response]
 
 #: Media types of static files, by suffix.
 _KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -40,11 +42,8 @@ def create_app(
 ) -> Starlette:
     """Return the application."""
 
-    def home(request: Request) -> Response:
-        return RedirectResponse(start, 303)
-
     routes = [
-        Route("/", home),
+        Route("/", lambda request: RedirectResponse(start, 303)),
         *review_pages.routes(session),
         *more,
         Route("/image/{name}", image_of(session.registry)),
@@ -66,7 +65,7 @@ def create_app(
     return app
 
 
-def image_of(registry: ImageRegistry) -> Any:
+def image_of(registry: ImageRegistry) -> Endpoint:
     """Return the endpoint of the images of a registry."""
 
     def image(request: Request) -> Response:
@@ -81,7 +80,7 @@ def image_of(registry: ImageRegistry) -> Any:
     return image
 
 
-def _marks_of(registry: ImageRegistry) -> Any:
+def _marks_of(registry: ImageRegistry) -> Endpoint:
     def marks(request: Request) -> Response:
         view = registry.view(request.path_params["name"])
         found = registry.marks(view) if view is not None and view.kind == "marks" else None
@@ -100,7 +99,7 @@ def _assets() -> dict[str, bytes]:
     return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
 
 
-def _asset(assets: dict[str, bytes]) -> Any:
+def _asset(assets: dict[str, bytes]) -> Endpoint:
     def asset(request: Request) -> Response:
         name: str = request.path_params["name"]
         kind = _KINDS.get("." + name.rpartition(".")[2])

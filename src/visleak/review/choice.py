@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError
+from visleak.groups import is_word
 from visleak.records import GRADES, Bool, Int64
 from visleak.review.listing import Listing
 
@@ -93,13 +94,14 @@ def couple(query_set: str, reference_set: str) -> str:
     return f"within {query_set}" if query_set == reference_set else f"{query_set} → {reference_set}"
 
 
+def _set_pairs(listing: Listing) -> Iterator[tuple[str, str]]:
+    pairs = listing.pairs.group_by(["query_set", "reference_set"], use_threads=False).aggregate([])
+    yield from zip(*(pairs[name].to_pylist() for name in pairs.column_names), strict=True)
+
+
 def couples(listing: Listing) -> list[str]:
     """Return the pairs of sets that the list has."""
-    pairs = listing.pairs.group_by(["query_set", "reference_set"], use_threads=False).aggregate([])
-    return [
-        couple(q, r)
-        for q, r in zip(*(pairs[n].to_pylist() for n in pairs.column_names), strict=True)
-    ]
+    return [couple(*names) for names in _set_pairs(listing)]
 
 
 def labels(listing: Listing) -> list[str]:
@@ -122,43 +124,24 @@ def fixed(listing: Listing, choice: Choice) -> Bool:
     if choice.coverage:
         keep &= listing.within == (choice.coverage == "within")
     if choice.label:
-        keep &= _equal(listing, "query_label", choice.label) | _equal(
-            listing, "reference_label", choice.label
-        )
+        sides = (listing.pairs[f"{side}_label"] for side in ("query", "reference"))
+        keep &= np.logical_or(*(is_word(column, choice.label) for column in sides))
     if choice.sets:
-        keep &= _of_sets(listing, choice.sets)
-    return keep
-
-
-def _equal(listing: Listing, column: str, value: str) -> Bool:
-    same = pc.equal(listing.pairs[column].cast(pa.string()), value)
-    return np.asarray(pc.fill_null(same, False).to_numpy())
-
-
-def _of_sets(listing: Listing, name: str) -> Bool:
-    keep = np.zeros(len(listing), bool)
-    names = [
-        pc.unique(listing.pairs[f"{s}_set"].cast(pa.string())).to_pylist()
-        for s in ("query", "reference")
-    ]
-    for query_set in names[0]:
-        for reference_set in names[1]:
-            if couple(query_set, reference_set) == name:
-                keep |= _equal(listing, "query_set", query_set) & _equal(
-                    listing, "reference_set", reference_set
-                )
+        named = np.zeros(len(listing), bool)
+        for query_set, reference_set in _set_pairs(listing):
+            if couple(query_set, reference_set) == choice.sets:
+                own = is_word(listing.pairs["query_set"], query_set)
+                named |= own & is_word(listing.pairs["reference_set"], reference_set)
+        keep &= named
     return keep
 
 
 def order(listing: Listing, sort: str) -> Int64:
     """Return all rows of the list in an order; among equals by distance."""
-    by: Any = {
-        "distance": np.zeros(len(listing)),
-        "uncertain": _last_if_unknown(np.abs(listing.probability - 0.5)),
-        "grade": np.where(listing.grade < 0, len(GRADES), listing.grade),
-    }[sort]
-    return np.argsort(by, kind="stable").astype(np.int64)
-
-
-def _last_if_unknown(values: Any) -> Any:
-    return np.where(np.isnan(values), np.inf, values)
+    if sort == "uncertain":
+        by = np.nan_to_num(np.abs(listing.probability - 0.5), nan=np.inf)
+    elif sort == "grade":
+        by = np.where(listing.grade < 0, len(GRADES), listing.grade).astype(np.float64)
+    else:
+        by = np.zeros(len(listing))
+    return np.argsort(by, kind="stable")

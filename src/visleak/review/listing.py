@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
-from visleak.records import GRADES, Bool, Int8, Int64
+from visleak.groups import image_rows, is_word, scale_codes
+from visleak.records import GRADES, Bool, ImageRow, Int8, Int64, PairRow
 from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 from visleak.verdicts import judged_pairs, pair_key
 from visleak.verdicts.overlay import UNLISTED
@@ -137,21 +138,24 @@ class Listing:
 
     def others(self, row: int) -> tuple[Int64, Int64]:
         """Return the other rows with the query's content, and those with the reference's."""
-        mine, theirs = int(self.left[row]), int(self.right[row])
-        found = []
-        for content in (mine, theirs):
-            rows = np.flatnonzero((self.left == content) | (self.right == content))
-            found.append(rows[rows != row])
-        return found[0], found[1]
+        left, right = (
+            np.flatnonzero((self.left == content) | (self.right == content))
+            for content in (self.left[row], self.right[row])
+        )
+        return left[left != row], right[right != row]
 
-    def row(self, row: int) -> dict[str, Any]:
+    def row(self, row: int) -> PairRow:
         """Return the columns of a row."""
-        values: dict[str, Any] = self.pairs.slice(row, 1).to_pylist()[0]
+        values: PairRow = self.pairs.slice(row, 1).to_pylist()[0]
         return values
 
-    def image(self, number: int) -> dict[str, Any]:
+    def ends(self, row: int) -> tuple[ImageRow, ImageRow]:
+        """Return the columns of the two images of a row."""
+        return self.image(int(self.query[row])), self.image(int(self.reference[row]))
+
+    def image(self, number: int) -> ImageRow:
         """Return the columns of an image."""
-        values: dict[str, Any] = self.images.slice(number, 1).to_pylist()[0]
+        values: ImageRow = self.images.slice(number, 1).to_pylist()[0]
         return values
 
 
@@ -174,7 +178,7 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
     blind = pc.is_in(images["set"], pa.array(list(without), pa.string()))
     images = images.filter(pc.and_not(pc.is_valid(images["digest"]), blind))
     pairs = _all_pairs(folder)
-    query, reference = (_numbers(pairs, images, side) for side in ("query", "reference"))
+    query, reference = (image_rows(pairs, side, images) for side in ("query", "reference"))
     seen = (query >= 0) & (reference >= 0)
     left_out = int((~seen).sum())
     if left_out and not seen.any():
@@ -201,8 +205,8 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
         repeats=repeats,
         distance=np.sqrt(np.maximum(0.0, 2.0 - 2.0 * similarity)),
         probability=chosen["probability"].to_numpy().astype(np.float64),
-        grade=_codes(chosen["grade"]),
-        within=_is_within(chosen),
+        grade=scale_codes(chosen["grade"], GRADES, -1),
+        within=is_word(chosen["coverage"], "within"),
         digests=encoded.dictionary,
         left_out=left_out,
     )
@@ -227,31 +231,6 @@ def _all_pairs(folder: Path) -> pa.Table:
     return pairs
 
 
-def _numbers(pairs: pa.Table, images: pa.Table, side: str) -> Int64:
-    """Return the row of ``images`` of one side of each pair, -1 where it is not there."""
-    found = np.full(pairs.num_rows, -1, np.int64)
-    sets = pairs[f"{side}_set"].cast(pa.string())
-    for name in pc.unique(images["set"]).to_pylist():
-        own = np.flatnonzero(pc.equal(images["set"], name).to_numpy())
-        rows = np.flatnonzero(pc.equal(sets, name).to_numpy())
-        if not len(rows):
-            continue
-        ids = images["id"].take(pa.array(own)).combine_chunks()
-        place = pc.index_in(pairs[side].take(pa.array(rows)).combine_chunks(), ids)
-        place = pc.fill_null(place, -1).to_numpy().astype(np.int64)
-        found[rows] = np.where(place >= 0, own[place], -1)
-    return found
-
-
-def _is_within(pairs: pa.Table) -> Bool:
-    return np.asarray(pc.equal(pairs["coverage"].cast(pa.string()), "within").to_numpy())
-
-
-def _codes(grades: pa.ChunkedArray) -> Int8:
-    place = pc.index_in(grades.cast(pa.string()), pa.array(GRADES))
-    return np.asarray(pc.fill_null(place, -1).to_numpy(), np.int8)
-
-
 def _falling(pairs: pa.Table, rows: Int64) -> npt.NDArray[np.float64]:
     """Return what sorts rows by falling similarity; unknown ones come last."""
     similarity = pairs["similarity"].to_numpy()[rows].astype(np.float64)
@@ -264,7 +243,7 @@ def _nearest(pairs: pa.Table, query: Int64, reference: Int64, rows: Int64) -> In
     Among images of other sets one, and among the other images of its own set one: there the
     nearest of either end counts, and a pair that is both stands once.
     """
-    within = _is_within(pairs)[rows]
+    within = is_word(pairs["coverage"], "within")[rows]
     rank = _falling(pairs, rows)
     measured = np.isfinite(rank)
     found = []
@@ -292,7 +271,7 @@ def _distinct(pairs: pa.Table, left: Int64, right: Int64, rows: Int64) -> tuple[
         return rows, rows
     code = _code(left, right, int(max(left.max(), right.max())) + 1)
     rank = _falling(pairs, rows)
-    order = np.lexsort((rows, rank, _is_within(pairs)[rows]))
+    order = np.lexsort((rows, rank, is_word(pairs["coverage"], "within")[rows]))
     _, first, count = np.unique(code[order], return_index=True, return_counts=True)
     kept = order[first]
     back = np.lexsort((rows[kept], rank[kept]))

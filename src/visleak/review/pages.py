@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from jinja2 import Environment
 from starlette.requests import Request
@@ -22,24 +22,15 @@ from visleak.templates import environment, visible
 def page(
     request: Request,
     template: str,
-    *,
-    title: str,
+    values: Mapping[str, object],
     status: int = 200,
+    *,
     outside: bool = False,
-    **values: Any,
 ) -> HTMLResponse:
-    """Return a page."""
+    """Return a page; one that is shown without access contains no information."""
     state = None if outside else request.app.state
-    text = (
-        _environment()
-        .get_template(template)
-        .render(
-            title=title,
-            reviewer=getattr(state, "reviewer", ""),
-            nav=getattr(state, "nav", ()),
-            **values,
-        )
-    )
+    common = {"reviewer": getattr(state, "reviewer", ""), "nav": getattr(state, "nav", ())}
+    text = _environment().get_template(template).render({**common, **values})
     # A lone surrogate, from a name that is not UTF-8, cannot be sent.
     return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
 
@@ -48,10 +39,11 @@ def error_page(
     request: Request, status: int, title: str, text: str, *, outside: bool = False
 ) -> HTMLResponse:
     """Return a page with an error and its solution."""
-    return page(request, "error.html.j2", title=title, status=status, outside=outside, text=text)
+    values = {"title": title, "text": text}
+    return page(request, "error.html.j2", values, status, outside=outside)
 
 
-def answer(value: dict[str, Any], status: int = 200) -> Response:
+def answer(value: dict[str, object], status: int = 200) -> Response:
     """Return a value to a script."""
     text = json.dumps(value, allow_nan=False)  # ASCII, so that any name can be sent
     return Response(text, status, media_type="application/json")

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -51,7 +51,7 @@ NAV: Final = (HOME, "Replacements")
 NAMED: Final = 12
 
 
-def page_of(replacement: ReplacementSession, place: int, request: Request) -> dict[str, Any]:
+def page_of(replacement: ReplacementSession, place: int, request: Request) -> dict[str, object]:
     """Return the values of the page of a duplicate."""
     selection, query = replacement.selection, request.query_params
     duplicate = selection.duplicates.images[place]
@@ -81,7 +81,7 @@ def page_of(replacement: ReplacementSession, place: int, request: Request) -> di
     }
 
 
-def finished(replacement: ReplacementSession, request: Request) -> dict[str, Any]:
+def finished(replacement: ReplacementSession, request: Request) -> dict[str, object]:
     """Return the values of the page that says that nothing is left to do."""
     return _surroundings(replacement, request.query_params.get("class")) | {
         "title": "Replacements",
@@ -90,7 +90,7 @@ def finished(replacement: ReplacementSession, request: Request) -> dict[str, Any
     }
 
 
-def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[str, Any]:
+def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[str, object]:
     """Return what both pages say: how far each class is, and of whom the pool consists."""
     counts = replacement.selection.counts()
     return {
@@ -105,14 +105,14 @@ def _surroundings(replacement: ReplacementSession, chosen: str | None) -> dict[s
     }
 
 
-def _reference(replacement: ReplacementSession, place: int) -> dict[str, Any]:
+def _reference(replacement: ReplacementSession, place: int) -> dict[str, object]:
     leak = replacement.selection.duplicates.images[place].leaks[0]
     role = "other test image" if leak.within else "training image"
     label = replacement.selection.label_of(leak.set, leak.id)
     return _image(replacement, role, leak.set, leak.id, label)
 
 
-def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[str, Any]:
+def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[str, object]:
     pool = replacement.selection.pool.fingerprints.set
     shown = _image(replacement, "candidate", pool, candidate.id, candidate.label)
     near = [
@@ -130,7 +130,7 @@ def _candidate(replacement: ReplacementSession, candidate: Candidate) -> dict[st
 
 def _image(
     replacement: ReplacementSession, role: str, set_name: str, image: str, label: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     found = replacement.registry.image(set_name, image)
     told = {"role": role, "set": set_name, "id": image, "label": label}
     if isinstance(found, Unreadable):
@@ -279,14 +279,14 @@ def routes(replacement: ReplacementSession) -> list[Route]:
     def first(request: Request) -> Response:
         place = open_place(replacement, -1, request.query_params.get("class"))
         if place is None:
-            return page(request, "replaced.html.j2", **finished(replacement, request))
+            return page(request, "replaced.html.j2", finished(replacement, request))
         return RedirectResponse(link(place, request.query_params.get("class")), 303)
 
     def one(request: Request) -> Response:
         place = int(request.path_params["place"]) - 1
         if not 0 <= place < len(replacement.selection.duplicates.images):
             raise HTTPException(404)
-        return page(request, "replacing.html.j2", **page_of(replacement, place, request))
+        return page(request, "replacing.html.j2", page_of(replacement, place, request))
 
     async def decide(request: Request) -> Response:
         values = await sent(request)
@@ -303,7 +303,7 @@ def routes(replacement: ReplacementSession) -> list[Route]:
     ]
 
 
-def _decide(replacement: ReplacementSession, request: dict[str, Any]) -> dict[str, Any]:
+def _decide(replacement: ReplacementSession, request: dict[str, object]) -> dict[str, object]:
     selection, label = replacement.selection, str(request.get("class") or "")
     verb, candidate = request.get("do"), str(request.get("candidate") or "")
     if verb == "undo":
@@ -325,7 +325,7 @@ def _decide(replacement: ReplacementSession, request: dict[str, Any]) -> dict[st
     raise UsageError("do must be one of approve, reject, withdraw, undo")
 
 
-def _state_after(replacement: ReplacementSession, decision: Decision | None) -> dict[str, Any]:
+def _state_after(replacement: ReplacementSession, decision: Decision | None) -> dict[str, object]:
     counts = replacement.selection.counts()
     return {
         "decision": None if decision is None else decision.decision,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from visleak.errors import UsageError
 from visleak.gallery import relation
-from visleak.records import GRADES, Int64, Unreadable
+from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
 from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
 from visleak.review.listing import describe
 from visleak.review.pages import answer, page
@@ -23,6 +23,8 @@ from visleak.review.registry import ImageView
 from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.verdicts.ledger import PLAIN
 from visleak.verification.marks import kind_of
+
+ROLES: Final = ("query", "reference")
 
 #: An image with no longer side is enlarged by a whole factor, pixel by pixel.
 TINY: Final = 96
@@ -39,7 +41,7 @@ def _pair_routes(session: ReviewSession) -> list[Route]:
         choice = Choice.of(request.query_params)
         row = session.first(choice)
         if row is None:
-            return page(request, "none.html.j2", title="No pair", **surroundings(session, choice))
+            return _no_pair(request, session, choice)
         return RedirectResponse(link(session, row, choice), 303)
 
     def pair(request: Request) -> Response:
@@ -47,9 +49,13 @@ def _pair_routes(session: ReviewSession) -> list[Route]:
         row = session.listing.find(request.path_params["name"])
         if row is None:
             raise HTTPException(404)
-        return page(request, "pair.html.j2", **_pair(session, row, choice))
+        return page(request, "pair.html.j2", _pair(session, row, choice))
 
     return [Route("/pairs", pairs), Route("/pair/{name}", pair)]
+
+
+def _no_pair(request: Request, session: ReviewSession, choice: Choice) -> Response:
+    return page(request, "none.html.j2", surroundings(session, choice) | {"title": "No pair"})
 
 
 def link(session: ReviewSession, row: int, choice: Choice) -> str:
@@ -58,7 +64,7 @@ def link(session: ReviewSession, row: int, choice: Choice) -> str:
     return f"/pair/{session.listing.name(row)}{'?' if query else ''}{query}"
 
 
-def surroundings(session: ReviewSession, choice: Choice) -> dict[str, Any]:
+def surroundings(session: ReviewSession, choice: Choice) -> dict[str, object]:
     """Return what every page of a list says of it: filters, progress, where it was describe."""
     return {
         "choice": choice,
@@ -77,11 +83,11 @@ def surroundings(session: ReviewSession, choice: Choice) -> dict[str, Any]:
     }
 
 
-def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
+def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
     listing, standing = session.listing, session.standing()
     told, spot = listing.row(row), session.spot(row, choice)
     progress = session.progress(choice)
-    sides = [side(session, row, name) for name in ("query", "reference")]
+    sides = [_side(session, *each) for each in zip(ROLES, listing.ends(row), strict=True)]
     verdicts = standing.by_key.get(listing.key(row), [])
     mine = standing.mine[row]
     session.registry.ahead(_wanted(session, spot.ahead))
@@ -109,12 +115,11 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
     }
 
 
-def side(session: ReviewSession, row: int, name: str) -> dict[str, Any]:
+def _side(session: ReviewSession, role: str, image: ImageRow) -> dict[str, object]:
     """Return what a page says of one image of a pair, and how large it is shown."""
-    listing = session.listing
-    about = listing.image(int(getattr(listing, name)[row]))
-    found = session.registry.image(about["set"], about["id"])
-    about |= {"role": name, "lost": None, "url": session.registry.url(about["set"], about["id"])}
+    address = image["set"], image["id"]
+    found = session.registry.image(*address)
+    about = {**image, "role": role, "lost": None, "url": session.registry.url(*address)}
     if isinstance(found, Unreadable):
         return about | {"lost": found}
     height, width = found.pixels.shape[:2]
@@ -128,9 +133,9 @@ def side(session: ReviewSession, row: int, name: str) -> dict[str, Any]:
     }
 
 
-def _views(session: ReviewSession, told: dict[str, Any]) -> dict[str, str]:
+def _views(session: ReviewSession, told: PairRow) -> dict[str, str]:
     """Return the addresses of what is made of both: images, and marks where there may be some."""
-    images = (told["query_set"], told["query"]), (told["reference_set"], told["reference"])
+    images = ends_of(told)
     found = relation(told)
     matrix = None if found is None else tuple(found)
     kind = kind_of(told["reason"])
@@ -144,19 +149,15 @@ def _views(session: ReviewSession, told: dict[str, Any]) -> dict[str, str]:
 def _soon(session: ReviewSession, row: int | None) -> list[str]:
     if row is None:
         return []
-    told, listing = session.listing.row(row), session.listing
-    both = [listing.image(int(getattr(listing, s)[row])) for s in ("query", "reference")]
-    own = [session.registry.url(each["set"], each["id"]) for each in both]
-    return [*own, *_views(session, told).values()]
+    own = [session.registry.url(each["set"], each["id"]) for each in session.listing.ends(row)]
+    return [*own, *_views(session, session.listing.row(row)).values()]
 
 
 def _wanted(session: ReviewSession, rows: tuple[int, ...]) -> list[tuple[str, str]]:
-    listing = session.listing
-    numbers = [int(side[row]) for row in rows for side in (listing.query, listing.reference)]
-    return [(each["set"], each["id"]) for each in map(listing.image, numbers)]
+    return [(each["set"], each["id"]) for row in rows for each in session.listing.ends(row)]
 
 
-def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[str, Any]]:
+def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[str, object]]:
     """Return the other pairs of the query's and of the reference's content, closest first.
 
     Those that are called different, by this reviewer or else by the machine, are counted only.
@@ -164,9 +165,7 @@ def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[st
     listing, mine, different = session.listing, session.standing().mine, GRADES.index("different")
     contents = int(listing.left[row]), int(listing.right[row])
     groups = []
-    for name, content, rows in zip(
-        ("query", "reference"), contents, listing.others(row), strict=True
-    ):
+    for name, content, rows in zip(ROLES, contents, listing.others(row), strict=True):
         called = np.where(mine[rows] >= 0, mine[rows], listing.grade[rows])
         similar = rows[called != different]
         groups.append(
@@ -180,7 +179,7 @@ def _elsewhere(session: ReviewSession, row: int, choice: Choice) -> list[dict[st
     return [group for group in groups if group["total"] or group["different"]]
 
 
-def _other(session: ReviewSession, row: int, content: int, choice: Choice) -> dict[str, Any]:
+def _other(session: ReviewSession, row: int, content: int, choice: Choice) -> dict[str, object]:
     listing, mine = session.listing, session.standing().mine[row]
     far: Int64 = listing.reference if listing.left[row] == content else listing.query
     about = listing.image(int(far[row]))
@@ -219,13 +218,13 @@ def _sheet_routes(session: ReviewSession) -> list[Route]:
         if row is None and start is not None:
             raise HTTPException(404)
         if row is None:
-            return page(request, "none.html.j2", title="No pair", **surroundings(session, choice))
-        return page(request, "sheet.html.j2", **_sheet(session, row, choice))
+            return _no_pair(request, session, choice)
+        return page(request, "sheet.html.j2", _sheet(session, row, choice))
 
     return [Route("/sheet", sheet)]
 
 
-def _sheet(session: ReviewSession, start: int, choice: Choice) -> dict[str, Any]:
+def _sheet(session: ReviewSession, start: int, choice: Choice) -> dict[str, object]:
     """Return the values of the sheet that begins at a pair, or at the next one that is shown."""
     spot = session.spot(start, choice)
     rows = session.rows(choice)
@@ -253,20 +252,18 @@ def _at(session: ReviewSession, row: int, choice: Choice) -> str:
     return f"/sheet?from={session.listing.name(row)}{'&' if query else ''}{query}"
 
 
-def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
+def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
     listing, told, mine = session.listing, session.listing.row(row), session.standing().mine[row]
-    distance = float(listing.distance[row])
     sides = []
-    for name in ("query", "reference"):
-        about = listing.image(int(getattr(listing, name)[row]))
+    for role, about in zip(ROLES, listing.ends(row), strict=True):
         long = max(about["width"] or 0, about["height"] or 0)
         url = session.registry.small(about["set"], about["id"])
-        sides.append(about | {"role": name, "url": url, "crisp": 0 < long <= TINY})
+        sides.append({**about, "role": role, "url": url, "crisp": 0 < long <= TINY})
     return {
         "name": listing.name(row),
         "told": told,
         "sides": sides,
-        "distance": None if np.isnan(distance) else distance,
+        "distance": _known(listing.distance[row]),
         "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
         "mine": GRADES[mine] if mine >= 0 else None,
         "href": link(session, row, choice),
@@ -276,15 +273,16 @@ def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, Any]:
 def _result_routes(session: ReviewSession) -> list[Route]:
     def result(request: Request) -> Response:
         choice = Choice.of(request.query_params)
-        return page(request, "result.html.j2", title="Result", **_result(session, choice))
+        return page(request, "result.html.j2", _result(session, choice))
 
     return [Route("/result", result)]
 
 
-def _result(session: ReviewSession, choice: Choice) -> dict[str, Any]:
+def _result(session: ReviewSession, choice: Choice) -> dict[str, object]:
     open_ = Choice.of(_given(choice) | {"state": "unjudged"})
     first = session.first(open_)
     return surroundings(session, choice) | {
+        "title": "Result",
         "grades": GRADES,
         "table": _crossed(session),
         "agreement": session.agreement(),
@@ -342,7 +340,7 @@ def _judgment_routes(session: ReviewSession) -> list[Route]:
     ]
 
 
-async def sent(request: Request) -> dict[str, Any]:
+async def sent(request: Request) -> dict[str, object]:
     """Return the JSON object that a script sent."""
     try:
         value = json.loads(await request.body())
@@ -353,7 +351,7 @@ async def sent(request: Request) -> dict[str, Any]:
     return value
 
 
-def _judge(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
+def _judge(session: ReviewSession, request: dict[str, object]) -> dict[str, object]:
     """Store a judgment on some pairs; with ``open``, on those without one of this reviewer."""
     names, judgment = request.get("pairs"), request.get("judgment")
     if judgment not in GRADES:
@@ -378,7 +376,7 @@ def _judge(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _undo(session: ReviewSession, request: dict[str, Any]) -> dict[str, Any]:
+def _undo(session: ReviewSession, request: dict[str, object]) -> dict[str, object]:
     choice = Choice.of(_texts(request.get("choice")))
     verdicts = session.undo()
     listing = session.listing
@@ -396,7 +394,7 @@ def _texts(value: object) -> dict[str, str]:
     return {str(name): str(text) for name, text in value.items()}
 
 
-def _now(session: ReviewSession, choice: Choice, request: dict[str, Any]) -> dict[str, Any]:
+def _now(session: ReviewSession, choice: Choice, request: dict[str, object]) -> dict[str, object]:
     """Return the progress of the reviewer, and their judgments of the pairs of a page."""
     progress, mine = session.progress(choice), session.standing().mine
     shown = request.get("shown")

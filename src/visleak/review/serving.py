@@ -10,7 +10,7 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -209,7 +209,9 @@ class PatientProtocol(H11Protocol):
     patience: float = PATIENCE
     _deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(  # type: ignore[override]
+        self, transport: asyncio.Transport
+    ) -> None:
         """Begin to wait for the first request."""
         super().connection_made(transport)
         self._watch()

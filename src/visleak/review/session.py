@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError
-from visleak.records import GRADES, Bool, Int8, Int64, Unreadable
+from visleak.records import GRADES, Bool, Int8, Int64, Unreadable, ends_of
 from visleak.review.choice import Choice, couples, fixed, labels, order
 from visleak.review.listing import Listing, read_listing
 from visleak.review.registry import ImageRegistry
@@ -94,9 +94,7 @@ class ReviewSession:
 
     def _refuse_unseen(self, row: int) -> None:
         """Refuse a verdict on an image that cannot be shown: a placeholder, or another content."""
-        about = self.listing.row(row)
-        for side in ("query", "reference"):
-            name, image = about[f"{side}_set"], about[side]
+        for name, image in ends_of(self.listing.row(row)):
             found = self.registry.image(name, image)
             if isinstance(found, Unreadable):
                 raise UsageError(
@@ -106,9 +104,12 @@ class ReviewSession:
 
     def _verdict(self, row: int, judgment: str) -> Verdict:
         pair = self.listing.row(row)
-        names = ("query_set", "query", "reference_set", "reference", "similarity")
-        about = {name: pair[name] for name in names}
-        return Verdict.of(*self.listing.key(row), judgment, self.reviewer, **about)
+        (query_set, query), (reference_set, reference) = ends_of(pair)
+        return Verdict.of(
+            *self.listing.key(row), judgment, self.reviewer,
+            query_set=query_set, query=query, reference_set=reference_set, reference=reference,
+            similarity=pair["similarity"],
+        )  # fmt: skip
 
     def undo(self) -> tuple[Verdict, ...]:
         """Withdraw the last verdicts of this reviewer and return them; empty without any.

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from visleak.storage import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.projections.polar import PolarAxes
 
 KIND: Final = "visleak robustness"
 RESULT: Final = "robustness.json"
@@ -202,7 +203,7 @@ def radar(result: Robustness) -> dict[str, bytes]:
     names = [condition.name for condition in result.conditions]
     angle = np.linspace(0, 2 * math.pi, len(names), endpoint=False)
     with figure_of((7.4, 7.4)) as figure:
-        axes = figure.add_subplot(projection="polar")
+        axes = cast("PolarAxes", figure.add_subplot(projection="polar"))
         axes.set_theta_zero_location("N")
         axes.set_theta_direction(-1)
         axes.set_ylim(0, 1)

@@ -51,9 +51,9 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with naming(path, beside):
             yield beside
-            _flush(beside)
+            flush(beside)
             os.replace(beside, path)
-            _flush(path.parent)
+            flush(path.parent)
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -72,7 +72,7 @@ def replacing_text(path: Path) -> Iterator[TextIO]:
         raise VisleakError(f"{path} cannot be written ({error.strerror})") from error
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Push a file, or a folder's list of names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:

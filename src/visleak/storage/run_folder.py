@@ -122,11 +122,12 @@ def remove_unfinished(folder: Path) -> None:
     """Remove files of a folder that processes began to write and were killed over."""
     for beside in folder.glob(".*.part"):
         process = beside.suffixes[-2].removeprefix(".") if len(beside.suffixes) > 1 else ""
-        if process.isdecimal() and not _is_running(int(process)):
+        if process.isdecimal() and not is_running(int(process)):
             beside.unlink(missing_ok=True)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Whether there is such a process, of whatever user."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -176,23 +177,25 @@ def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
     except OSError as error:
         raise VisleakError(f"the output folder {folder} cannot be written: {error}") from error
     with lock:
-        _lock(lock.fileno(), folder)
+        if not try_lock(lock.fileno()):
+            raise VisleakError(
+                f"another run is writing to {folder}; wait for it or choose another -o DIR"
+            )
         remove_leftovers(folder)
         yield
 
 
-def _lock(handle: int, folder: Path) -> None:
+def try_lock(handle: int) -> bool:
+    """Lock an open file or folder where the system has locks; return whether it was free."""
     try:
         import fcntl
     except ImportError:  # no advisory locks on this system: the writers are atomic anyway
-        return
+        return True
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise VisleakError(
-                f"another run is writing to {folder}; wait for it or choose another -o DIR"
-            ) from error
+        return error.errno not in (errno.EWOULDBLOCK, errno.EACCES)
+    return True
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.groups import image_rows
 from visleak.pipeline.comparison import relation, share_classes
-from visleak.records import Int64
+from visleak.records import ImageRow, PairRow
 from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, ComparisonSummary, read_summary, read_table
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.record import NEAR, Consensus, Key, Verdict, consensus_of, pair_key
@@ -75,14 +76,9 @@ def digests_of(folder: Path, table: pa.Table) -> tuple[pa.Array, pa.Array]:
     Null where only vectors are left of an image.
     """
     images = read_table(folder, IMAGES, ["set", "id", "digest"])
-    found = []
-    for side in ("query", "reference"):
-        digests = np.full(table.num_rows, None, object)
-        for rows, own, place in _places(table, side, images):
-            values = own["digest"].combine_chunks().take(pa.array(place, mask=place < 0))
-            digests[rows] = values.to_numpy(zero_copy_only=False)
-        found.append(pa.array(digests, pa.string()))
-    return found[0], found[1]
+    rows = [image_rows(table, side, images) for side in ("query", "reference")]
+    left, right = (images["digest"].take(pa.array(own, mask=own < 0)) for own in rows)
+    return left.combine_chunks(), right.combine_chunks()
 
 
 def _unjudged(folder: Path, wanted: Sequence[str]) -> pa.Table:
@@ -105,36 +101,14 @@ def _judged_images(folder: Path, consensus: Mapping[Key, Consensus]) -> pa.Table
     )
 
 
-def _places(
-    table: pa.Table, side: str, images: pa.Table
-) -> Iterator[tuple[Int64, pa.Table, Int64]]:
-    """Yield, set by set, rows of the pairs, the images of the set, and which of them each is.
-
-    -1 where a row's image is not among them.
-    """
-    sets = table[f"{side}_set"]
-    for name in pc.unique(images["set"]).to_pylist():
-        own = images.filter(pc.equal(images["set"], name))
-        rows = np.flatnonzero(pc.equal(sets, name).to_numpy())
-        ids = table[side].take(pa.array(rows)).combine_chunks()
-        place = pc.index_in(ids, own["id"].combine_chunks())
-        yield rows, own, pc.fill_null(place, -1).to_numpy().astype(np.int64)
-
-
 def _keys(table: pa.Table, images: pa.Table, consensus: Mapping[Key, Consensus]) -> dict[int, Key]:
     """Return the judged rows, and the key of each."""
-    sides = []
-    for side in ("query", "reference"):
-        digest: dict[int, str] = {}
-        for rows, own, place in _places(table, side, images):
-            names = own["digest"].to_pylist()
-            known = np.flatnonzero(place >= 0)
-            digest.update(
-                (int(row), names[at]) for row, at in zip(rows[known], place[known], strict=True)
-            )
-        sides.append(digest)
-    left, right = sides
-    keys = {row: pair_key(left[row], right[row]) for row in sorted(left.keys() & right.keys())}
+    left, right = (image_rows(table, side, images) for side in ("query", "reference"))
+    digests = images["digest"].to_pylist()
+    keys = {
+        row: pair_key(digests[left[row]], digests[right[row]])
+        for row in np.flatnonzero((left >= 0) & (right >= 0)).tolist()
+    }
     return {row: key for row, key in keys.items() if key in consensus}
 
 
@@ -174,10 +148,10 @@ def _unlisted(
     listed: set[tuple[str, str, Key]],
 ) -> pa.Table | None:
     """Return rows for the judged pairs that the audit had not listed, ``None`` if all were."""
-    holders: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    holders: dict[tuple[str, str], list[ImageRow]] = {}
     for image in images.to_pylist():
         holders.setdefault((image["set"], image["digest"]), []).append(image)
-    rows: list[dict[str, Any]] = []
+    rows: list[PairRow] = []
     comparisons = read_summary(folder).comparisons
     for comparison in comparisons:
         own = comparison.query_set, comparison.reference_set
@@ -199,11 +173,11 @@ def _unlisted(
 
 
 def _rows(
-    queries: Sequence[Mapping[str, Any]],
-    references: Sequence[Mapping[str, Any]],
+    queries: Sequence[ImageRow],
+    references: Sequence[ImageRow],
     comparison: ComparisonSummary,
     consensus: Consensus,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[PairRow]:
     """Yield the rows of one judged pair of contents in one comparison; blank images have none."""
     inside = comparison.coverage == "within"
     measured = [v.similarity for v in consensus.verdicts if v.similarity is not None]

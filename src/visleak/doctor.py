@@ -8,11 +8,11 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from visleak.auditing import workers_for
 from visleak.cache import STEM, default_folder
@@ -32,39 +32,68 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkup:
-    """The state of an installation.
+class CacheState:
+    """Where the cache is, its size in bytes, and whether it can be written."""
 
-    Attributes:
-        versions: of visleak, Python and the packages; ``None`` where one is not installed.
-        cache: ``folder``, ``bytes`` and whether it is ``writable``.
-        threads: ``cores`` that may be used, ``limits`` from the environment, ``pools`` of
-            libraries.
-        devices: where networks may run: ``name``, ``what``, ``bytes`` of memory.
-    """
+    folder: str
+    bytes: int
+    writable: bool
+
+
+class Pool(TypedDict):
+    """A thread pool of a library."""
+
+    api: str
+    library: str | None
+    version: str | None
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Cores that may be used, limits from the environment, and pools of libraries."""
+
+    cores: int
+    limits: Mapping[str, str]
+    pools: Sequence[Pool]
+
+
+class Device(TypedDict):
+    """Where networks may run: name, description, bytes of memory if they are known."""
+
+    name: str
+    what: str
+    bytes: int | None
+
+
+class Found(TypedDict, total=False):
+    """What a probe prints, as far as it is used."""
+
+    pools: list[Pool]
+    devices: list[Device]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """The state of an installation; versions are ``None`` where a package is not installed."""
 
     versions: Mapping[str, str | None]
     system: str
     extras: tuple[Extra, ...]
-    cache: Mapping[str, Any]
-    threads: Mapping[str, Any]
-    devices: tuple[Mapping[str, Any], ...]
+    cache: CacheState
+    threads: Threads
+    devices: tuple[Device, ...]
     issues: tuple[Issue, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return plain values."""
-        return {
-            "versions": dict(self.versions),
-            "system": self.system,
-            "extras": {
-                each.name: {"missing": list(each.missing), "install": each.install}
-                for each in self.extras
-            },
-            "cache": dict(self.cache),
-            "threads": dict(self.threads),
-            "devices": [dict(each) for each in self.devices],
-            "troubles": [asdict(each) for each in self.issues],
+        plain = asdict(self)
+        plain["troubles"] = plain.pop("issues")
+        plain["extras"] = {
+            each.name: {"missing": list(each.missing), "install": each.install}
+            for each in self.extras
         }
+        return plain
 
 
 def examine() -> Checkup:
@@ -79,12 +108,15 @@ def examine() -> Checkup:
         system=f"{platform.system()} {platform.machine()}",
         extras=extras(there),
         cache=cache,
-        threads={
-            "cores": workers_for(10**9, None),
-            "limits": {name: os.environ[name] for name in LIMITS if name in os.environ},
-            "pools": answers["cv2"].found.get("pools", []),
-        },
-        devices=_devices(answers),
+        threads=Threads(
+            workers_for(10**9, None),
+            {name: os.environ[name] for name in LIMITS if name in os.environ},
+            answers["cv2"].found.get("pools", []),
+        ),
+        devices=(
+            {"name": "cpu", "what": platform.machine(), "bytes": None},
+            *(answers["torch"].found.get("devices", []) if "torch" in answers else ()),
+        ),
         issues=(*issues(there, answers), *_cache_issues(cache)),
     )
 
@@ -131,29 +163,20 @@ def _broken(
     return Issue(what, f"pip install --force-reinstall {name}")
 
 
-def _devices(answers: Mapping[str, ProbeResult]) -> tuple[Mapping[str, Any], ...]:
-    found: list[Mapping[str, Any]] = [{"name": "cpu", "what": platform.machine(), "bytes": None}]
-    torch = answers.get("torch")
-    if torch is not None:
-        found += torch.found.get("devices", [])
-    return tuple(found)
-
-
-def _cache(folder: Path | None) -> dict[str, Any]:
+def _cache(folder: Path | None) -> CacheState:
     if folder is None:
-        return {"folder": "(no home folder is known)", "bytes": 0, "writable": False}
+        return CacheState("(no home folder is known)", 0, False)
     size = sum(file.stat().st_size for file in folder.glob(f"{STEM}.*"))
     above = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
-    writable = above.is_dir() and os.access(above, os.W_OK | os.X_OK)
-    return {"folder": str(folder), "bytes": size, "writable": writable}
+    return CacheState(str(folder), size, above.is_dir() and os.access(above, os.W_OK | os.X_OK))
 
 
-def _cache_issues(cache: Mapping[str, Any]) -> tuple[Issue, ...]:
-    if cache["writable"]:
+def _cache_issues(cache: CacheState) -> tuple[Issue, ...]:
+    if cache.writable:
         return ()
     return (
         Issue(
-            f"the cache folder {cache['folder']} cannot be written",
+            f"the cache folder {cache.folder} cannot be written",
             "set VISLEAK_CACHE to another folder, or use --cache DIR or --cache off",
         ),
     )
@@ -332,7 +355,7 @@ class ProbeResult:
         error: the last line of its error, ``None`` if there was none.
     """
 
-    found: Mapping[str, Any]
+    found: Found
     error: str | None
 
 
@@ -367,7 +390,7 @@ def _answer(child: subprocess.Popen[str]) -> ProbeResult:
             {}, lines[-1].strip()[:300] if lines else f"exit code {child.returncode}"
         )
     try:
-        found: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+        found: Found = json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError):
         return ProbeResult({}, "its output cannot be read")
     return ProbeResult(found, None)
@@ -390,7 +413,7 @@ def _facts(found: Checkup) -> Iterator[Fact]:
     for each in found.extras:
         if each.missing:
             yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
-    yield Fact("cache", f"{found.cache['folder']}, {size(found.cache['bytes'])}")
+    yield Fact("cache", f"{found.cache.folder}, {size(found.cache.bytes)}")
     yield Fact("threads", ", ".join(_threads(found)))
     for number, device in enumerate(found.devices):
         memory = f", {size(device['bytes'])}" if device["bytes"] else ""
@@ -401,9 +424,9 @@ def _facts(found: Checkup) -> Iterator[Fact]:
 
 
 def _threads(found: Checkup) -> Iterator[str]:
-    yield counted(found.threads["cores"], "core")
-    for name, value in found.threads["limits"].items():
+    yield counted(found.threads.cores, "core")
+    for name, value in found.threads.limits.items():
         yield f"{name}={value}"
-    pools = [pool for pool in found.threads["pools"] if pool["api"] == "blas"]
+    pools = [pool for pool in found.threads.pools if pool["api"] == "blas"]
     for pool in {pool["library"]: pool for pool in pools}.values():
         yield f"BLAS {pool['library']} {pool['version'] or ''} with {pool['threads']} threads"

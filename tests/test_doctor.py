@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from visleak.doctor import checkup, examine
-from visleak.doctor.checkup import (
+from visleak import doctor as checkup
+from visleak.doctor import (
     PROBES,
     Extra,
     ProbeResult,
+    examine,
     extras,
     installed,
     run_probes,
@@ -111,7 +112,7 @@ def test_a_broken_torch_is_not_blamed_on_torchvision() -> None:
 
 def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers, errors, deaths, silence, and one that hangs; all at once."""
-    monkeypatch.setattr("visleak.doctor.checkup.PATIENCE", 2.0)
+    monkeypatch.setattr("visleak.doctor.PATIENCE", 2.0)
     probes = {
         "good": "print('noise'); print('{\"a\": 1}')",
         "bad": "raise RuntimeError('operator torchvision::nms does not exist')",
