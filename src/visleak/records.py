@@ -189,7 +189,6 @@ class Opener(Protocol):
         A set is read in several passes, and positions ascend from call to call of a pass. So a
         stream is read forward, and restarted for a position that has passed.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -269,29 +268,24 @@ class Partition(Protocol):
     @property
     def locator(self) -> str:
         """Where a person finds it."""
-        ...
 
     @property
     def rows(self) -> int:
         """Number of vectors."""
-        ...
 
     @property
     def stamp(self) -> str:
         """Text that changes when the file does."""
-        ...
 
     @property
     def stated(self) -> tuple[tuple[str, str], ...]:
         """Its files, and the BLAKE2b-128 in hexadecimal that a manifest states for each."""
-        ...
 
     def matrix(self) -> npt.NDArray[Any]:
         """Return the vectors as stored, (rows, width), any float type, memory-mapped if it can be.
 
         Rows need not be of unit length: :func:`visleak.vectors.unit_rows` makes them so.
         """
-        ...
 
     def columns(self, rows: Int64 | None = None) -> Mapping[str, pa.Array]:
         """Return what is known of some images (all by default): at least ``id``.
@@ -299,7 +293,6 @@ class Partition(Protocol):
         ``label``, ``caption``, ``group``, ``digest``, ``width``, ``height`` and ``locator`` are
         there if the set has them. Ids are unique in the set.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,27 +547,23 @@ class Encoder(Protocol):
 
     def encode(self, images: Sequence[DecodedImage], /) -> tuple[Float32, Bool]:
         """Return unit vectors (n, width) and whether each image is flat (n,)."""
-        ...
 
     def view(self, vectors: Float32, view: int) -> Float32:
         """Return the vectors that the given view of the same images would have."""
-        ...
 
 
 class Encodes(Protocol):
     """Minimal encoder interface of ``load_encoder``: one method."""
 
-    def encode(self, images: list[Bytes8], /) -> Any:
+    def encode(self, images: list[Bytes8], /) -> npt.ArrayLike:
         """Return an array of floats (n, width), one row per image of ``uint8`` RGB."""
-        ...
 
 
 class Preparation(Protocol):
     """Turns an image into the input of a network. Picklable: it runs where images are decoded."""
 
-    def __call__(self, image: DecodedImage, /) -> npt.NDArray[Any]:
+    def __call__(self, image: DecodedImage, /) -> npt.NDArray[np.generic]:
         """Return the network's input for one image, without a batch axis."""
-        ...
 
 
 class BatchEncoder(Encoder, Protocol):
@@ -595,6 +584,5 @@ class BatchEncoder(Encoder, Protocol):
     precision: str
     device: str
 
-    def forward(self, prepared: Sequence[npt.NDArray[Any]]) -> Float32:
+    def forward(self, prepared: Sequence[npt.NDArray[np.generic]]) -> Float32:
         """Return unit vectors (n, width) of prepared images."""
-        ...

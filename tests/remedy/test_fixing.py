@@ -15,7 +15,7 @@ from visleak import remedy
 from visleak.errors import UsageError
 from visleak.remedy import RepairSettings
 from visleak.remedy.graph import NO_EDGES, Edges
-from visleak.remedy.proof import Auditor
+from visleak.remedy.plan import Auditor
 
 SIDE = 40
 

@@ -20,8 +20,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.remedy import SplitSettings
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
 from visleak.remedy.partition import shares_of
-from visleak.remedy.plan import Unbalanced
-from visleak.remedy.proof import Auditor, settings_of
+from visleak.remedy.plan import Auditor, Unbalanced, settings_of
 from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
 

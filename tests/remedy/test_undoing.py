@@ -103,9 +103,8 @@ def test_a_list_that_names_other_files_is_refused(name, written, tmp_path):
     content["files_digest"] = file_digest(path)
     (written / "manifest.json").write_text(json.dumps(content))
     before = contents(written)
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match=", which is outside of its folder"):
         undo(written, apply=True)
-    assert str(raised.value) == f"{path} names {name!r}, which is outside of its folder"
     assert contents(written) == before
     assert victim.read_text() == "precious"
 
@@ -149,8 +148,5 @@ def test_a_file_that_is_no_manifest_is_refused(text, said, tmp_path):
 
 
 def test_no_manifest(tmp_path):
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match=r"does not exist; give the manifest\.json of a clean"):
         undo(tmp_path)
-    assert str(raised.value) == (
-        f"{tmp_path / 'manifest.json'} does not exist; give the manifest.json of a clean data set"
-    )

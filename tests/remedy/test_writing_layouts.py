@@ -157,12 +157,8 @@ def test_a_picture_that_fits_no_place_is_refused(tmp_path):
     making.put(tmp_path / "p" / "y.png", making.picture(1, side=40))
     pool = open_images(str(tmp_path / "p"), name="pool")
     source = making.flat_folder(tmp_path)
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match=r"set 'pool': image 'x\.jpg' is JPEG and cannot stand"):
         written(tmp_path / "out", piece(source, [0], {0: Substitute(pool, 0)}))
-    assert str(raised.value) == (
-        "set 'pool': image 'x.jpg' is JPEG and cannot stand under the name '0.png'; take a pool of"
-        " .png images, or write the list alone with --format manifest"
-    )
     with pytest.raises(VisleakError, match=r"image 'y.png' has 40 x 40 pixels: its place holds 32"):
         written(tmp_path / "out", piece(making.cifar(tmp_path), [0], {0: Substitute(pool, 1)}))
     with pytest.raises(UsageError, match=r"set 'test' is COCO, whose images have annotations of"):
@@ -319,11 +315,8 @@ def test_yolo_of_other_classes_is_not_mixed(tmp_path):
     one, two = making.yolo(tmp_path / "a"), making.yolo(tmp_path / "b", 100)
     path = tmp_path / "b" / "yolo" / "data.yaml"
     path.write_text(path.read_text().replace("dog", "cow"))
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="part 'test': its sets have different classes and"):
         written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
-    assert str(raised.value) == (
-        "part 'test': its sets have different classes and cannot become one"
-    )
 
 
 def test_kitti_takes_all_files_of_a_frame(tmp_path):
@@ -401,12 +394,8 @@ def test_rows_of_another_split_change_their_split(tmp_path):
 
 def test_parquet_of_two_sets(tmp_path):
     one, two = making.parquet(tmp_path / "a"), making.parquet_with_ids(tmp_path / "b", 100)
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="part 'test': sets 'test' and 'train' have different"):
         written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
-    assert str(raised.value) == (
-        "part 'test': sets 'test' and 'train' have different columns and cannot become one Parquet"
-        " data set; use --format manifest"
-    )
     two = making.parquet(tmp_path / "c", 100)
     result = written(tmp_path / "out", piece(one, [0, 3]), piece(two, [1], name="train"))
     table = pq.read_table(Path(result.sources["test"]))
@@ -453,31 +442,20 @@ def test_a_way_that_a_layout_cannot_hold_is_refused(make, how, said, tmp_path):
 
 def test_archives_are_not_mixed(tmp_path):
     one, two = making.zipped(tmp_path / "a"), making.zipped(tmp_path / "b")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="part 'test': images cannot be moved from set to set"):
         written(tmp_path / "out", piece(one, [0]), piece(two, [1], name="train"))
-    assert str(raised.value) == (
-        "part 'test': images cannot be moved from set to set in a zip archive; use"
-        " --format manifest"
-    )
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="part 'test': set 'test' is a folder of images and"):
         written(
             tmp_path / "out",
             piece(making.folder(tmp_path), [0]),
             piece(making.table(tmp_path / "t"), [1], name="train"),
         )
-    assert str(raised.value) == (
-        "part 'test': set 'test' is a folder of images and 'train' is a table of files; they"
-        " cannot become one, use --format manifest"
-    )
 
 
 def test_a_set_in_memory_has_no_layout(tmp_path):
     images = open_images([Image.new("RGB", (4, 4))], name="mine")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="set 'mine' was given in memory; a clean copy needs"):
         written(tmp_path / "out", Piece(images, np.array([0])))
-    assert str(raised.value) == (
-        "set 'mine' was given in memory; a clean copy needs a source on disk"
-    )
 
 
 def test_a_list_holds_any_name(tmp_path):

@@ -115,18 +115,16 @@ def test_a_failing_disk_leaves_nothing(code, said, at, tmp_path, monkeypatch):
         return made(self, name)
 
     monkeypatch.setattr(Destination, "made", failing)
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match=f"cannot be written: {said}"):
         write([part(source)], tmp_path / "out", "copy", about={})
-    assert str(raised.value) == f"{tmp_path / 'out'} cannot be written: {said}"
     assert state(tmp_path) == before
 
 
 def test_a_folder_that_may_not_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("x")
     source = making.folder(tmp_path / "in")
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="cannot be written: File exists"):
         write([part(source)], tmp_path / "file" / "out", "copy", about={})
-    assert str(raised.value) == f"{tmp_path / 'file' / 'out'} cannot be written: File exists"
 
 
 def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
@@ -198,18 +196,11 @@ def test_the_same_again_is_found_and_checked(tmp_path):
     assert not first.reused
     assert again.sources == first.sources
     assert state(out) == before
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="holds another clean data set; choose a new folder"):
         write([part(source, (0, 1))], out, "copy", about={"a": 1})
-    assert str(raised.value) == (
-        f"the output {out} holds another clean data set; choose a new folder with -o DIR"
-    )
     (out / "cat" / "0=ü .png").write_bytes(b"other")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match=r"holds this result, but cat/0=ü \.png was changed"):
         write([part(source)], out, "copy", about={"a": 1})
-    assert str(raised.value) == (
-        f"the output {out} holds this result, but cat/0=ü .png was changed since: its content"
-        " changed; choose a new folder with -o DIR"
-    )
 
 
 def test_the_bytes_depend_on_what_is_asked_alone(tmp_path):
@@ -223,11 +214,8 @@ def test_an_output_that_is_taken_is_refused(tmp_path):
     source = making.folder(tmp_path / "in")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="exists; choose a new folder with -o DIR"):
         write([part(source)], tmp_path / "out", "copy", about={})
-    assert str(raised.value) == (
-        f"the output {tmp_path / 'out'} exists; choose a new folder with -o DIR"
-    )
     (tmp_path / "out" / "manifest.json").write_text('{"name": "my app"}')
     with pytest.raises(UsageError, match="out exists; choose a new folder"):
         write([part(source)], tmp_path / "out", "copy", about={})
@@ -279,9 +267,8 @@ def test_a_part_is_called_as_a_folder_can_be(name, tmp_path):
 
 def test_nothing_left_is_no_data_set(tmp_path):
     source = making.folder(tmp_path / "in")
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="no image of 'test' is left; no data set is written"):
         write([part(source, ())], tmp_path / "out", "copy", about={})
-    assert str(raised.value) == "no image of 'test' is left; no data set is written"
 
 
 def test_an_image_that_is_not_what_was_audited_is_refused(tmp_path):
@@ -292,12 +279,8 @@ def test_an_image_that_is_not_what_was_audited_is_refused(tmp_path):
     write([part(source)], tmp_path / "fine", "copy", about={}, known=known)
     path = tmp_path / "in" / "pics" / "cat" / "4=ü .png"
     path.write_bytes(making.picture(99))
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match=r"set 'test': image 'cat/4=ü \.png' is not what the"):
         write([part(source)], tmp_path / "out", "copy", about={}, known=known)
-    assert str(raised.value) == (
-        "set 'test': image 'cat/4=ü .png' is not what the audit saw: its content is another now;"
-        " run `visleak audit` again"
-    )
     path.unlink()
     path.mkdir()
     with pytest.raises(VisleakError, match=r"it cannot be read now \(a folder stands at this name"):

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from planted_pool import audited, plant, traps
-from visleak.replacements import Selection, SelectionSettings, open_selection
+from visleak.replacements.opening import open_selection
+from visleak.replacements.selection import Selection
+from visleak.replacements.settings import SelectionSettings
 
 
 @pytest.fixture(scope="session")

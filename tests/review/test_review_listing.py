@@ -17,8 +17,17 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.review.choice import Choice, couple, couples, fixed, labels, order
-from visleak.review.listing import Listing, describe, read_listing
+from visleak.review.listing import (
+    Choice,
+    Listing,
+    couple,
+    couples,
+    describe,
+    fixed,
+    labels,
+    order,
+    read_listing,
+)
 from visleak.settings import Settings
 from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.storage.audit_folder import AuditSummary, ThresholdSummary
@@ -235,11 +244,8 @@ def test_a_choice_comes_back_from_its_address(choice: Choice, state: str) -> Non
 
 
 def test_what_there_is_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as said:
+    with pytest.raises(UsageError, match=r"grade must be one of exact, near\+, similar\+, near,"):
         Choice(grade="nearly")
-    assert str(said.value) == (
-        "grade must be one of exact, near+, similar+, near, similar, different, none; got 'nearly'"
-    )
     with pytest.raises(UsageError, match=r"^candidates must be one of listed, nearest; got 'all'$"):
         read_listing(tmp_path, "all")
 

@@ -16,7 +16,7 @@ from reviewed import Browser, make_audit
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
-from visleak.review.choice import Choice
+from visleak.review.listing import Choice
 from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.storage import PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
@@ -232,12 +232,8 @@ def test_sets_of_embeddings_are_left_out(folder: Path) -> None:
         assert session.listing.left_out == sum(row["coverage"] != "within" for row in pairs)
     summary["sets"][0]["pictures"] = False
     path.write_text(json.dumps(summary))
-    with pytest.raises(VisleakError) as said:
+    with pytest.raises(VisleakError, match="compares embeddings: there are no images to"):
         ReviewSession(folder, "ada")
-    assert str(said.value) == (
-        f"{folder} compares embeddings: there are no images to review; audit the images"
-        " themselves to review them"
-    )
 
 
 def test_an_audit_without_a_pair_has_pages(folder: Path) -> None:

@@ -141,12 +141,8 @@ def test_ids_that_the_audit_does_not_have(folder: Path, tmp_path: Path) -> None:
     assert (found.rows, found.added, found.unknown) == (8, 1, 7)
     assert found.missing == tuple(f"x{n}" for n in range(7))
     other = split_audit(tmp_path / "strict", TEST, TRAIN, PAIRS)
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match=r"does not have \('x0', 'x1', 'x2', 'x3', 'x4' and 2"):
         import_verdicts(other, path, strict=True)
-    assert str(caught.value) == (
-        f"7 of the 8 rows of {path} name images that {other} does not have"
-        " ('x0', 'x1', 'x2', 'x3', 'x4' and 2 more); nothing was imported"
-    )
     path = listed(tmp_path / "strangers.csv", *rows)
     with pytest.raises(VisleakError, match=r"none of the 7 rows of .* is about images of"):
         import_verdicts(other, path)

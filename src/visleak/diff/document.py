@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -268,7 +268,7 @@ def rows(found: Difference, which: Int64) -> Iterator[tuple[str, ...]]:
         yield tuple(csv_cell(cell) for cell in cells)
 
 
-def _who(view: View, places: Int64) -> Sequence[Any]:
+def _who(view: View, places: Int64) -> Sequence[tuple[tuple[str, str], ...]]:
     """Return sets, ids and digests of the two images of some listed pairs, ``()`` for -1."""
     listed = np.flatnonzero(places >= 0)
     pairs = view.side.listed
@@ -276,7 +276,7 @@ def _who(view: View, places: Int64) -> Sequence[Any]:
     for column in (pairs.query, pairs.reference):
         images = view.side.images.select(["set", "id", "digest"])
         ends.append(images.take(pa.array(column[places[listed]])).to_pylist())
-    result: list[Any] = [()] * len(places)
+    result: list[tuple[tuple[str, str], ...]] = [()] * len(places)
     for place, query, reference in zip(listed.tolist(), *ends, strict=True):
         result[place] = tuple(
             (query[key] or "", reference[key] or "") for key in ("set", "id", "digest")

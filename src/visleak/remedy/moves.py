@@ -20,8 +20,15 @@ from visleak.pipeline.context import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, counted
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
-from visleak.remedy.plan import Plan, Split, Target, planned, refuse_output
-from visleak.remedy.proof import Auditor, refuse_ungraded
+from visleak.remedy.plan import (
+    Auditor,
+    Plan,
+    Split,
+    Target,
+    planned,
+    refuse_output,
+    refuse_ungraded,
+)
 from visleak.remedy.settings import RepairSettings
 
 _DEFAULTS: Final = RepairSettings()

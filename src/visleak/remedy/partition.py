@@ -27,14 +27,15 @@ from visleak.remedy.graph import Edges, Graph
 from visleak.remedy.plan import (
     AUDITED,
     NOT_APPLIED,
+    Auditor,
     Plan,
     Split,
     Target,
     Unbalanced,
     planned,
     refuse_output,
+    refuse_ungraded,
 )
-from visleak.remedy.proof import Auditor, refuse_ungraded
 from visleak.remedy.settings import SplitSettings
 from visleak.settings import Settings
 from visleak.storage import AUDIT

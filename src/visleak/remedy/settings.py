@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from visleak.errors import UsageError
 from visleak.options import (
@@ -30,14 +30,15 @@ NEW: Final = "A new split"
 REPAIR: Final = "Repair a split"
 
 
-def _format(default: str) -> Any:
-    return option(
+def _format(default: str) -> str:
+    made: str = option(
         default,
         "Lists of what is where; or the data set in its own layout, of symbolic links or of"
         " copies.",
         choices=FORMATS,
         panel=OUTPUT,
     )
+    return made
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,10 @@ from visleak.records import GRADES, ImageSet
 from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.settings import ReplaceSettings
 from visleak.remedy.writing import Written, refuse_existing, write
-from visleak.replacements import Decision, Decisions, Selection, distance, open_selection
+from visleak.replacements.candidates import distance
+from visleak.replacements.decisions import Decision, Decisions
+from visleak.replacements.opening import open_selection
+from visleak.replacements.selection import Selection
 from visleak.storage import csv_cell, read_summary, refuse_sets, write_csv_rows
 
 _DEFAULTS: Final = ReplaceSettings()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow.compute as pc
 
@@ -210,7 +210,7 @@ def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> N
 
 
 def _pool_of(
-    comparer: Comparer, sets: Mapping[str, Any], pool: str, test: str, seed: int
+    comparer: Comparer, sets: Mapping[str, ImageSet], pool: str, test: str, seed: int
 ) -> tuple[Pool, bool]:
     """Return the pool, and whether replacements are chosen by class."""
     existing = {

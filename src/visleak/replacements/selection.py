@@ -61,7 +61,7 @@ class ClassCount:
 class Selection:
     """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
-    Made by :func:`visleak.replacements.open_selection`.
+    Made by :func:`visleak.replacements.opening.open_selection`.
 
     Attributes:
         test_set: name of the set with the duplicates.

@@ -16,8 +16,7 @@ from starlette.routing import Route
 from visleak.errors import UsageError
 from visleak.gallery import relation
 from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
-from visleak.review.choice import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice
-from visleak.review.listing import describe
+from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
 from visleak.review.pages import answer, page
 from visleak.review.registry import ImageView
 from visleak.review.session import ROW, Progress, ReviewSession

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError
 from visleak.records import GRADES, Bool, Int8, Int64, Unreadable, ends_of
-from visleak.review.choice import Choice, couples, fixed, labels, order
-from visleak.review.listing import Listing, read_listing
+from visleak.review.listing import Choice, Listing, couples, fixed, labels, order, read_listing
 from visleak.review.registry import ImageRegistry
 from visleak.verdicts import Agreement, Ledger, Verdict, agreement, consensus_of
 from visleak.verdicts.record import reviewer_name
