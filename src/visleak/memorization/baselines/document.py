@@ -395,7 +395,7 @@ def discoveries(result: Comparison) -> dict[str, bytes]:
         axes = figure.add_axes((0.09, 0.62 / height, 0.88, (top - 0.62) / height))
         for number, method in enumerate(result.methods):
             mark = MARKS[number % len(MARKS)]
-            look: dict[str, object] = {"color": COLOURS[number % len(COLOURS)], "lw": 2}
+            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "lw": 2}
             dots = look | {"ms": 6.5, "mec": "white", "mew": 0.8, "zorder": 4, "clip_on": False}
             raised = 0.022 * most * (number - (len(result.methods) - 1) / 2)
             attempts = result.of(method)
