@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from calling import check_refused, refusals, refused, run
 from PIL import Image
+
+from visleak.cli import command
 
 pytest.importorskip("torch")
 
@@ -106,3 +110,28 @@ def test_a_missing_library_is_named_before_anything_is_read(
         1,
         "train-encoder needs an extra: pip install 'visleak[torch]'",
     )
+
+
+def test_an_interrupt_says_what_is_kept(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model.onnx"
+
+    @contextlib.contextmanager
+    def stopping() -> Iterator[Callable[[str, int, int], None]]:
+        def told(step: str, done: int, total: int) -> None:
+            if step.startswith("training") and done > total / 2:
+                raise KeyboardInterrupt
+
+        yield told
+
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "bars", stopping)
+        kept = out.with_name(".model.onnx.training") / "checkpoint.pt"
+        code, message = refused("train-encoder", shapes, "-o", out, *QUICK)
+        assert (code, f"is kept in {kept}; the same command" in message) == (130, True)
+    ran = run("train-encoder", shapes, "-o", out, *QUICK)
+    assert ran.code == 0
+    assert ran.err == "resumed: 4 of 8 steps were done before\n"
+    assert out.exists()
+    assert not kept.parent.exists()
