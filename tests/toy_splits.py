@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from visleak.dlede.draw.split import Split
-from visleak.dlede.train.trainer import Outcome, TrainingTask
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, TrainingTask
 from visleak.formats import open_images
 from visleak.pipeline.context import Progress
 

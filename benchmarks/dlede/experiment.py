@@ -47,7 +47,7 @@ from visleak.dlede import (
     run,
     split_by,
 )
-from visleak.dlede.document.document import write as write_result
+from visleak.dlede.document import write as write_result
 from visleak.dlede.document.text import headline
 from visleak.dlede.hashes import pair_sheet
 from visleak.dlede.settings import DECIDING, FULL, Forecast

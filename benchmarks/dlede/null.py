@@ -35,7 +35,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from record import Bar, write
 
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
+from visleak.dlede.judge import RULES, excess
 from visleak.dlede.judge.certainty import (
     chance_above,
     chances,
@@ -44,11 +45,10 @@ from visleak.dlede.judge.certainty import (
     statistic_interval,
 )
 from visleak.dlede.judge.judge import judge
-from visleak.dlede.judge.rules import RULES, excess
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.settings import ControlSettings, DecisionSettings, Plan
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.lookup import macro_f1
+from visleak.dlede.trainers.classifier import label_metrics
 from visleak.formats import open_images
 
 Float64 = npt.NDArray[np.float64]
@@ -182,7 +182,10 @@ def looked_up(rng: np.random.Generator, base: float, twins: float, repetitions: 
             right = known | (mind < ndtri(base))
             right[order[: 300 * step // 100]] = True
             answer = np.where(right, truth, (truth + rng.integers(1, 4, 300)) % 4)
-            values[:, chain, at] = right.mean(), macro_f1(truth, answer)
+            values[:, chain, at] = (
+                right.mean(),
+                label_metrics(truth, answer, predicted_classes=True)["f1"],
+            )
     return Scores(("accuracy", "f1"), STEPS, tuple(range(1, repetitions + 1)), values)
 
 

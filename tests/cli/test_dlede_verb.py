@@ -14,7 +14,7 @@ from calling import Ran, check_refused, refusals, run
 from PIL import Image
 
 from visleak.auditing import Audit
-from visleak.dlede.document.document import read_result
+from visleak.dlede.document import read_result
 
 #: Its mAP rises by GAIN times the share of test images that are in training, from 0.5.
 PROGRAM = """
@@ -102,7 +102,7 @@ def test_a_clean_split_from_end_to_end(made: tuple[Path, Ran]) -> None:
     assert "<b>$x$" not in page
     result = read_result(out)
     assert result.audit is not None
-    assert result.audit["folder"] == "audit"
+    assert result.audit.folder == "audit"
 
 
 def test_finished_trainings_are_not_made_again(

@@ -1,7 +1,8 @@
-"""Results of D-LeDe made by hand: the paper's curves, repeated runs, and hostile names."""
+"""Results of D-LeDe made by hand: the paper's curves, and repeated runs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import numpy as np
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import (
+    AuditSummary,
     Calibration,
     ClassCounts,
     Convergence,
@@ -20,12 +22,10 @@ from visleak.dlede.results import (
     HashEvidence,
     HashPair,
     Judgement,
+    LongerScore,
+    SplitSet,
 )
 from visleak.dlede.settings import FULL, Plan
-
-HOSTILE = "<img src=x onerror=alert(1)>"
-FORMULA = "=cmd|' /C calc'!A0"
-MARKUP = r"a|b*c_[d](e)$f$ \input{g} 50% & ~^#"
 
 #: Babu et al. 2025, tables 1 (mAP at 20 % as table 3 has it) and 4.
 CIRRUS = {
@@ -70,8 +70,8 @@ def result(
     rules = ("both-steps", "any-step", "cumulative")
     first, *others = (judged(scores, metrics, threshold, rule) for rule in rules)
     return DLeDeResult(
-        train={"name": "train", "images": 5231, "source": "kitti:training"},
-        test={"name": "test", "images": 2250, "source": "kitti:training"},
+        train=SplitSet("train", 5231, "kitti:training"),
+        test=SplitSet("test", 2250, "kitti:training"),
         trainer={"name": "torch:detector", "epochs": 30},
         plan=Plan(scores.steps, len(scores.repetitions)),
         scores=scores,
@@ -126,31 +126,9 @@ def whole() -> DLeDeResult:
         convergence=Convergence(
             (30, 90),
             (
-                {"step": 0, "metric": "map50", "usual": 0.852, "longer": 0.857, "repetitions": 1},
-                {"step": 20, "metric": "map50", "usual": 0.866, "longer": None, "repetitions": 0},
+                LongerScore(0, "map50", 0.852, 0.857, 1),
+                LongerScore(20, "map50", 0.866, math.nan, 0),
             ),
         ),
-        audit={"folder": "audit", "headline": "851 of 2,250 test images have a copy in train"},
+        audit=AuditSummary("audit", "851 of 2,250 test images have a copy in train"),
     )  # fmt: skip
-
-
-def hostile() -> DLeDeResult:
-    """Names that would break or begin markup, formulas or drawings."""
-    names = (HOSTILE, FORMULA, MARKUP)
-    scores = curves(dict.fromkeys(names, (0.5, 0.6, 0.7)), 3, 0.01)
-    made = result(scores, names)
-    hashes = replace(pairs(), alike=(HashPair(HOSTILE, "\x1b[31m\n" + MARKUP, 0),))
-    return replace(
-        made,
-        trainer={"name": f"command:{MARKUP}"},
-        train={"name": HOSTILE, "images": 5231, "source": HOSTILE},
-        test={"name": FORMULA, "images": 2250, "source": MARKUP},
-        failed=(Failure(10, 1, HOSTILE, MARKUP), Failure(20, 1, "=1+1", "\x1b]0;x\x07")),
-        notes=(HOSTILE, MARKUP),
-        makeup=ClassCounts(
-            names, (3, 2, 1), (), (0, 10), ((30.0, 20.0, 10.0), (29.0, 20.0, 12.0)), ()
-        ),
-        memory=(Gain(HOSTILE, 10, 2.5, Estimate(0.1), Estimate(0.0)),),
-        hashes=hashes,
-        audit={"folder": HOSTILE, "headline": HOSTILE},
-    )

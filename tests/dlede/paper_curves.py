@@ -8,14 +8,11 @@ from visleak.dlede.judge.scores import Scores
 
 STEPS = tuple(range(0, 101, 10))
 
-#: Table 1, mean of 10 runs. At 20 % it prints an mAP of .701, the next row's; see MISPRINT.
+#: Table 1, mean of 10 runs. At 20 % it prints an mAP of .701, the next row's.
 CIRRUS = {
     "mAP": (0.486, 0.595, 0.679, 0.701, 0.736, 0.760, 0.783, 0.791, 0.815, 0.829, 0.835),
     "F1": (0.49, 0.57, 0.64, 0.67, 0.70, 0.72, 0.74, 0.75, 0.77, 0.78, 0.79),
 }
-
-#: The mAP at 20 % as table 1 prints it.
-MISPRINT = 0.701
 
 #: Table 4.
 KITTI = {

@@ -10,7 +10,7 @@ import paper_curves as paper
 import pytest
 
 from visleak.dlede.judge.judge import judge
-from visleak.dlede.judge.scores_file import LIMIT, read_scores
+from visleak.dlede.judge.scores import LIMIT, read_scores
 from visleak.errors import UsageError, VisleakError
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from toy_splits import Rehearsed, split_of
 from visleak.dlede.document.text import headline, statements
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
 from visleak.dlede.protocol import forecast, judge_scores, run
-from visleak.dlede.results import DLeDeResult
+from visleak.dlede.results import AuditSummary, DLeDeResult
 from visleak.dlede.settings import (
     FULL,
     ControlSettings,
@@ -23,13 +23,21 @@ from visleak.dlede.settings import (
     Forecast,
     Plan,
 )
-from visleak.dlede.train.controls import prediction_limit
-from visleak.dlede.train.trainer import Outcome, TrainingTask
+from visleak.dlede.train import Outcome, TrainingTask
+from visleak.dlede.train.curves import prediction_limit
 from visleak.errors import UsageError, VisleakError
 
 #: Nothing is hashed: the pictures are blank.
 BARE = ControlSettings(hashes=False)
 PLAN = Plan(repetitions=4)
+
+
+def measured(
+    trainer: Rehearsed, folder: Path, split: Split | None = None, **options: Any
+) -> DLeDeResult:
+    """Run a small split without hashes, four repetitions of the first three steps."""
+    usual: dict[str, Any] = {"plan": PLAN, "controls": BARE}
+    return run(split or split_of(60, 40), trainer, folder, **usual | options)
 
 
 def text(result: DLeDeResult) -> str:
@@ -67,14 +75,14 @@ def recordings(test_groups: list[int], groups: int = 20, each: int = 5) -> Split
 
 
 def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Path) -> None:
-    clean = run(split_of(60, 40), Rehearsed(), tmp_path / "a", plan=PLAN, controls=BARE)
+    clean = measured(Rehearsed(), tmp_path / "a")
     assert clean.judgement.verdict == "clean"
     (metric,) = clean.judgement.metrics
     # .5 -> .55 -> .60: 10 % and 9.09 %, but for a noise of a thousandth
     assert metric.steps[1].increase.value == pytest.approx(0.1, abs=0.002)
     assert metric.steps[2].increase.value == pytest.approx(1 / 11, abs=0.002)
     high = Rehearsed(base=0.95)
-    leaking = run(split_of(60, 40), high, tmp_path / "b", plan=PLAN, controls=BARE)
+    leaking = measured(high, tmp_path / "b")
     # what starts at .95 does not rise by 5 %, leak or not
     assert leaking.judgement.on_means == "leaking"
     assert (leaking.judgement.verdict, leaking.judgement.reason_code) == (
@@ -103,7 +111,7 @@ def test_a_classifier_that_guesses_has_not_learned(base: float, said: str, tmp_p
 
 
 def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Path) -> None:
-    result = run(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, controls=BARE)
+    result = measured(Rehearsed(), tmp_path)
     ten, twenty = result.memory
     assert (ten.step, ten.images, twenty.images) == (10, 4.0, 8.0)
     # a leaked image rises from .5 and the noise of its seed to 1; the others stay where they were
@@ -116,11 +124,10 @@ def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Pat
 def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path: Path) -> None:
     # one frame in five of every recording is tested: all recordings are in training
     said: list[str] = []
-    result = run(
-        recordings([]),
+    result = measured(
         Learner(),
         tmp_path,
-        plan=PLAN,
+        recordings([]),
         controls=ControlSettings(calibrate=3, hashes=False),
         execution=Execution(notify=said.append),
     )
@@ -147,65 +154,39 @@ def test_the_threshold_is_calibrated_on_clean_splits_of_the_same_images(tmp_path
         "clean split 1 of 3: 20 test images of 4 groups, 80 training images of 16 others"
     )
     # a threshold of one's own comes before the calibrated one
-    own = run(
-        recordings([]),
+    own = measured(
         Learner(),
         tmp_path,
-        plan=PLAN,
+        recordings([]),
         decision=DecisionSettings(threshold=0.07),
         controls=ControlSettings(calibrate=3, hashes=False),
     )
     assert own.judgement.threshold == 0.07
 
 
-def test_a_clean_split_of_recordings_is_seldom_called_leaking(tmp_path: Path) -> None:
-    verdicts = [
-        run(
-            recordings([0, 5, 10, 15]),
-            Learner(),
-            tmp_path / str(seed),
-            plan=Plan(repetitions=4, seed=seed),
-            controls=ControlSettings(calibrate=4, hashes=False),
-        ).judgement.verdict
-        for seed in range(3)
-    ]
-    assert "leaking" not in verdicts
-
-
-def test_calibration_needs_groups(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"groups of 100 of 100 images .* give --group /REGEX/"):
-        run(split_of(60, 40), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=3))
-    with pytest.raises(UsageError, match="--calibrate divides the images by whole groups, and all"):
-        run(
-            split_of(60, 40, groups=1),
-            Rehearsed(),
-            tmp_path,
-            controls=ControlSettings(calibrate=3),
-        )
-    with pytest.raises(UsageError, match="--calibrate needs 3 clean splits or more"):
-        run(
-            split_of(60, 40, groups=9),
-            Rehearsed(),
-            tmp_path,
-            controls=ControlSettings(calibrate=2),
-        )
-    with pytest.raises(UsageError, match="--calibrate 4: only 3 different clean splits"):
-        run(
-            split_of(60, 30, groups=3),
-            Rehearsed(),
-            tmp_path,
-            controls=ControlSettings(calibrate=4),
-        )
+@pytest.mark.parametrize(
+    ("sizes", "count", "said"),
+    [
+        ((60, 40, 0, 0), 3, r"groups of 100 of 100 images .* give --group /REGEX/"),
+        ((60, 40, 0, 1), 3, "--calibrate divides the images by whole groups, and all"),
+        ((60, 40, 0, 9), 2, "--calibrate needs 3 clean splits or more"),
+        ((60, 30, 0, 3), 4, "--calibrate 4: only 3 different clean splits"),
+    ],
+)
+def test_calibration_needs_groups(
+    sizes: tuple[int, int, int, int], count: int, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(split_of(*sizes), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=count))
     assert not list(tmp_path.iterdir())
 
 
 def test_clean_splits_that_do_not_rise_tell_nothing(tmp_path: Path) -> None:
     # right from the start: nothing rises, neither here nor on clean splits
-    result = run(
-        recordings([0, 5, 10, 15]),
+    result = measured(
         Learner(base=2.0),
         tmp_path,
-        plan=PLAN,
+        recordings([0, 5, 10, 15]),
         controls=ControlSettings(calibrate=3, hashes=False),
     )
     assert result.calibration is not None
@@ -234,14 +215,14 @@ def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path:
                 del found["map50"]
             return Outcome(found)
 
-    result = run(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, controls=BARE)
+    result = measured(Forgetful(), tmp_path)
     assert result.scores.metrics == ("map50", "f1")
     (failure,) = result.failed
     assert (failure.step, failure.repetition) == (10, 3)
     assert failure.reason == "it has no map50, which the others have"
     assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
     (tmp_path / "mended").touch()
-    again = run(split_of(60, 40), Forgetful(), tmp_path, plan=PLAN, controls=BARE)
+    again = measured(Forgetful(), tmp_path)
     assert (again.failed, again.judgement.repetitions) == ((), 4)
 
 
@@ -256,25 +237,15 @@ def test_f1_never_decides_alone_in_silence(tmp_path: Path) -> None:
 
     said: list[str] = []
     trainer, works = Sparse(decides=("map50", "f1")), Execution(notify=said.append)
-    result = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, execution=works)
+    result = measured(trainer, tmp_path, execution=works)
     assert [each.metric for each in result.judgement.metrics] == ["f1"]
     assert [line for line in said if line.startswith("map50 is missing")]
     alone, partly = result.notes
     assert alone.startswith("map50 is missing")
     assert partly.startswith("map50 is excluded: only 3 of 12")
     asked = DecisionSettings(metrics=("f1",))
-    result = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, decision=asked)
+    result = measured(trainer, tmp_path, decision=asked)
     assert [note for note in result.notes if "missing" in note] == []
-
-
-def test_percent_of_a_trainer_are_no_result(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Percent(Rehearsed):
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            return Outcome({"map50": 48.6, "f1": 51.0})
-
-    with pytest.raises(VisleakError, match=r"map50 must be a share from 0 to 1, got 48\.6"):
-        run(split_of(60, 40), Percent(), tmp_path, plan=PLAN, controls=BARE)
 
 
 def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path: Path) -> None:
@@ -285,13 +256,7 @@ def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path
                 raise RuntimeError("too long")
             return super().train(task, folder)
 
-    result = run(
-        split_of(60, 40),
-        Tired(),
-        tmp_path,
-        plan=PLAN,
-        controls=ControlSettings(convergence=5, hashes=False),
-    )
+    result = measured(Tired(), tmp_path, controls=ControlSettings(convergence=5, hashes=False))
     assert result.judgement.verdict == "clean"
     assert result.convergence is None
     (note,) = result.notes
@@ -310,16 +275,10 @@ def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
             return Outcome({"map50": 0.5 + epochs / 1000 + task.step / 100})
 
     trainer = Slow()
-    result = run(
-        split_of(60, 40),
-        trainer,
-        tmp_path,
-        plan=PLAN,
-        controls=ControlSettings(convergence=5, hashes=False),
-    )
+    result = measured(trainer, tmp_path, controls=ControlSettings(convergence=5, hashes=False))
     assert result.convergence is not None
     assert result.convergence.epochs == (3, 15)
-    rows = [(row["step"], row["usual"], row["longer"]) for row in result.convergence.rows]
+    rows = [(row.step, row.usual, row.longer) for row in result.convergence.rows]
     assert rows == [
         (0, pytest.approx(0.503), pytest.approx(0.515)),
         (20, pytest.approx(0.703), pytest.approx(0.715)),
@@ -340,30 +299,23 @@ def test_convergence_needs_to_know_what_is_usual(tmp_path: Path) -> None:
 def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) -> None:
     said: list[str] = []
     trainer = Rehearsed(told=tmp_path / "told", broken={(10, 2): 2})
-    result = run(
-        split_of(60, 40),
-        trainer,
-        tmp_path,
-        plan=PLAN,
-        controls=BARE,
-        execution=Execution(notify=said.append),
-    )
+    result = measured(trainer, tmp_path, execution=Execution(notify=said.append))
     assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
     assert [(failure.step, failure.repetition) for failure in result.failed] == [(10, 2)]
     assert said[0].startswith(
         "step 10 %, repetition 2 failed twice (RuntimeError: attempt 2 broke); its log: "
     )
     # the same call once more trains what failed, and now it works
-    again = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE)
+    again = measured(trainer, tmp_path)
     assert (again.judgement.repetitions, again.failed) == (4, ())
 
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
-    run(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, controls=BARE)
+    measured(Rehearsed(), tmp_path)
     with pytest.raises(
         UsageError, match="holds training runs with another trainer; choose another"
     ):
-        run(split_of(60, 40), Rehearsed(base=0.7), tmp_path, plan=PLAN, controls=BARE)
+        measured(Rehearsed(base=0.7), tmp_path)
     with pytest.raises(UsageError, match="holds training runs with another split and seed; choose"):
         run(split_of(61, 40), Rehearsed(), tmp_path, plan=replace(PLAN, seed=3), controls=BARE)
     before = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
@@ -376,21 +328,10 @@ def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
 def test_the_cost_is_told_before_and_measured_after(tmp_path: Path) -> None:
     told: list[Forecast] = []
     works = Execution(jobs=2, on_forecast=told.append)
-    run(
-        split_of(60, 40),
-        Rehearsed(lasts=0.05),
-        tmp_path,
-        plan=PLAN,
-        controls=BARE,
-        execution=works,
-    )
+    measured(Rehearsed(lasts=0.05), tmp_path, execution=works)
     (before,) = told
-    assert (before.trainings, before.done, before.training_images, before.test_images) == (
-        12,
-        0,
-        60,
-        40,
-    )
+    assert (before.trainings, before.done) == (12, 0)
+    assert (before.training_images, before.test_images) == (60, 40)
     assert before.seconds is None
     after = forecast(
         split_of(60, 40),
@@ -446,24 +387,13 @@ def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path
     assert len((tmp_path / "told").read_text().splitlines()) <= 2
 
 
-def test_a_trainer_that_learns_nothing_from_its_images_is_no_leak(tmp_path: Path) -> None:
-    @dataclass(frozen=True)
-    class Deaf(Rehearsed):
-        def train(self, task: TrainingTask, folder: Path) -> Outcome:
-            return Outcome({"map50": 0.6, "f1": 0.5 + task.repetition / 100})
-
-    result = run(split_of(60, 40), Deaf(), tmp_path, plan=PLAN, controls=BARE)
-    assert result.judgement.verdict == "undecided"
-    assert "have a mAP@0.5 of 0.6, to the last digit" in text(result)
-
-
 def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Falling(Rehearsed):
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
             return Outcome({"val_loss": 0.5 - task.step / 100 + task.repetition / 1000})
 
-    result = run(split_of(60, 40), Falling(), tmp_path / "a", plan=PLAN, controls=BARE)
+    result = measured(Falling(), tmp_path / "a")
     assert result.scores.lower == {"val_loss"}
     assert result.judgement.verdict == "clean"
     verdict = DecisionSettings(lower=["nope"])
@@ -473,21 +403,12 @@ def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
         run(split_of(60, 40), Falling(), tmp_path / "b", plan=PLAN, decision=verdict)
 
 
-def test_a_folder_without_trainings_is_free_for_another_trainer(tmp_path: Path) -> None:
-    broken = {(step, repetition): 9 for step in (0, 10, 20) for repetition in range(1, 5)}
-    trainer = Rehearsed(broken=broken, told=tmp_path / "told")
-    with pytest.raises(VisleakError, match="the first 3 training runs failed"):
-        run(split_of(60, 40), trainer, tmp_path / "out", plan=PLAN, controls=BARE)
-    found = run(split_of(60, 40), Rehearsed(base=0.6), tmp_path / "out", plan=PLAN, controls=BARE)
-    assert found.trainer == {"name": "rehearsed", "base": 0.6, "epochs": 3}
-
-
 def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
 
-    def audit() -> dict[str, str]:
+    def audit() -> AuditSummary:
         assert not (tmp_path / "told").exists()
-        return {"folder": "audit", "headline": "3 of 40"}
+        return AuditSummary("audit", "3 of 40")
 
     with pytest.raises(UsageError, match="2 or more times"):
         run(
@@ -497,8 +418,8 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
             controls=ControlSettings(convergence=1),
             audit=audit,
         )
-    found = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, audit=audit)
-    assert found.audit == {"folder": "audit", "headline": "3 of 40"}
+    found = measured(trainer, tmp_path, audit=audit)
+    assert found.audit == AuditSummary("audit", "3 of 40")
 
 
 @pytest.mark.parametrize(
@@ -508,8 +429,8 @@ def test_copies_of_five_percent_prove_a_leak(
     copies: int, trained: bool, few: str, tmp_path: Path
 ) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
-    audit = {"folder": "a", "headline": "some of 40", "copies": copies, "images": 40}
-    found = run(split_of(60, 40), trainer, tmp_path, plan=PLAN, controls=BARE, audit=audit)
+    audit = AuditSummary("a", "some of 40", copies, 40)
+    found = measured(trainer, tmp_path, audit=audit)
     assert (tmp_path / "told").exists() == trained
     assert found.proof == ("" if trained else "some of 40")
     assert found.judgement.verdict == ("clean" if trained else "leaking")
@@ -549,7 +470,7 @@ def test_one_step_is_too_few_for_rules_of_two(tmp_path: Path) -> None:
 
 
 def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
-    own = run(split_of(60, 40), Rehearsed(), tmp_path, plan=PLAN, controls=BARE)
+    own = measured(Rehearsed(), tmp_path)
     again: DLeDeResult = judge_scores(own.scores, source="scores.csv")
     assert again.judgement == own.judgement
     assert again.others == own.others

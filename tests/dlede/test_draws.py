@@ -1,15 +1,22 @@
-"""Which images leak: nested, sizes unchanged, the same in every run, fair to every image."""
+"""Which images leak: sizes unchanged, reproducible, fair to every image and class."""
+
+from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toy_splits import split_of
-from visleak.dlede.draw.draws import Sampler, leaked_at
+from visleak.dlede.draw import Draw, Split
+from visleak.dlede.draw.draws import Sampler, class_counts, distribute, leaked_at, stratified_order
 from visleak.dlede.settings import FULL, Plan
-from visleak.dlede.train.trainer import TrainingTask
+from visleak.dlede.train import TrainingTask
 from visleak.errors import UsageError
+from visleak.formats import Boxes
+from visleak.formats.memory import ArrayOpener
+from visleak.records import ImageSet
 
 
 def test_steps_of_the_paper_leak_as_many_images_as_the_paper_says() -> None:
@@ -113,3 +120,220 @@ def test_steps_that_leak_the_same_images_are_refused() -> None:
 def test_a_stratified_draw_without_classes_is_refused() -> None:
     with pytest.raises(UsageError, match="leave out --stratify, or give --label"):
         Sampler(split_of(40, 20), Plan((0, 10, 20), stratified=True))
+
+
+def ends_of(images, parts):
+    """Images up to the end of each part, halves up, in whole numbers."""
+    return [(2 * images * part + parts) // (2 * parts) for part in range(parts + 1)]
+
+
+def deviations(counts, order, parts):
+    """Objects of each class up to the end of each part, less the share of as many images."""
+    ends = ends_of(len(counts), parts)
+    held = np.array([counts[order[:end]].sum(axis=0) for end in ends])
+    return held - np.outer(np.array(ends) / len(counts), counts.sum(axis=0))
+
+
+def one_hot(labels, classes):
+    return np.eye(classes, dtype=np.int64)[labels]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=80), st.integers(1, 30), st.integers(0, 99))
+def test_single_labels_are_less_than_one_from_their_shares(labels, parts, seed):
+    counts = one_hot(labels, 7)
+    order = stratified_order(counts, parts, np.random.default_rng(seed))
+    assert sorted(order) == list(range(len(labels)))
+    assert order.dtype == np.int64
+    assert np.abs(deviations(counts, order, parts)).max() < 1
+    again = stratified_order(counts, parts, np.random.default_rng(seed))
+    assert (again == order).all()
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 12), st.integers(0, 99))
+def test_any_counts_make_a_permutation(images, classes, parts, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(0.7, (images, classes))
+    order = stratified_order(counts, parts, rng)
+    assert sorted(order) == list(range(images))
+
+
+def test_objects_are_far_nearer_to_their_shares_than_in_plain_draws():
+    """Mean squared deviation, in units of a plain draw's: below a tenth of it."""
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(rng.exponential(1, 12) ** 2 * rng.exponential(1, (600, 12)))
+    assert (counts > 0).sum(axis=1).max() > 1
+    ours, plain = (
+        np.mean(
+            [np.square(deviations(counts, draw(seed), 10)).mean(axis=0) for seed in range(10)], 0
+        )
+        for draw in (
+            lambda seed: stratified_order(counts, 10, np.random.default_rng(seed)),
+            lambda seed: np.random.default_rng(seed).permutation(len(counts)),
+        )
+    )
+    frequent = counts.sum(axis=0) >= 50
+    assert frequent.sum() >= 6
+    assert (ours[frequent] < 0.1 * plain[frequent]).all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_rare_class_leaks_as_early_as_late(several):
+    """The one image of a class is in each of five parts in a fifth of all draws.
+
+    Going by the nearest deadline, or by the least deviation, would always put it in the same.
+    """
+    counts = one_hot([0] + [1, 2] * 12, 3)
+    if several:
+        counts = np.where(counts > 0, 1 + np.arange(25)[:, None] % 3, 0)
+        counts[1:, 1:] += np.arange(24)[:, None] % 2
+    parts = np.zeros(5)
+    for seed in range(400):
+        order = stratified_order(counts, 5, np.random.default_rng(seed))
+        parts[int(np.flatnonzero(order == 0)[0]) // 5] += 1
+    # four standard errors of a share of 1/5
+    np.testing.assert_allclose(parts / 400, 0.2, atol=4 * np.sqrt(0.16 / 400))
+
+
+def test_images_of_a_class_are_drawn_alike():
+    """Each is in the first tenth in a tenth of all draws, whatever its row."""
+    counts = one_hot([at % 3 for at in range(30)], 3)
+    first = np.zeros(30)
+    for seed in range(1000):
+        first[stratified_order(counts, 10, np.random.default_rng(seed))[:3]] += 1
+    np.testing.assert_allclose(first / 1000, 0.1, atol=4.5 * np.sqrt(0.09 / 1000))
+
+
+def test_images_that_show_nothing_are_spread_like_a_class():
+    counts = one_hot([0] * 10 + [1] * 10, 2)
+    counts[10:] = 0
+    order = stratified_order(counts, 10, np.random.default_rng(0))
+    assert [sum(at >= 10 for at in order[2 * k : 2 * k + 2]) for k in range(10)] == [1] * 10
+    assert sorted(stratified_order(np.zeros((4, 0), np.int64), 2, np.random.default_rng(0))) == [
+        0, 1, 2, 3,
+    ]  # fmt: skip
+
+
+def test_odd_sizes():
+    assert stratified_order(np.zeros((0, 3), np.int64), 10, np.random.default_rng(0)).size == 0
+    with pytest.raises(ValueError, match="parts must be 1 or more, not 0"):
+        stratified_order(np.ones((3, 1), np.int64), 0, np.random.default_rng(0))
+
+
+@given(st.data())
+def test_sums_are_kept_and_shares_rounded_up_or_down(data):
+    """Whatever the sizes of the parts: nothing in it asks them to be alike."""
+    sizes = np.array(data.draw(st.lists(st.integers(0, 12), min_size=1, max_size=8)), np.int64)
+    whole = int(sizes.sum())
+    inner = data.draw(st.lists(st.integers(0, whole), max_size=8))
+    ends = np.array([0, *sorted(inner), whole], np.int64)
+    held = distribute(sizes, ends, np.random.default_rng(data.draw(st.integers(0, 99))))
+    assert held.shape == (len(sizes), len(ends) - 1)
+    assert (held.sum(axis=1) == sizes).all()
+    assert (held.sum(axis=0) == np.diff(ends)).all()
+    if whole:
+        exact = np.outer(sizes, np.diff(ends)) / whole
+        assert (np.abs(held - exact) < 1).all()
+        assert (np.abs(np.cumsum(held - exact, axis=1)) < 1).all()
+
+
+def test_means_are_the_exact_shares():
+    """No stratum comes early or late by rule; 5 standard errors of a number that is 0 or 1 off."""
+    sizes, ends = np.array([1, 4, 7, 9]), np.array([0, 2, 7, 7, 15, 21])
+    exact = np.outer(sizes, np.diff(ends)) / 21
+    made = [distribute(sizes, ends, np.random.default_rng(seed)) for seed in range(2000)]
+    np.testing.assert_allclose(np.mean(made, axis=0), exact, atol=5 * 0.5 / np.sqrt(2000))
+
+
+def made(name, count, labels=None):
+    ids = pa.array([f"{name}{at}" for at in range(count)], pa.string())
+    return ImageSet(
+        name=name,
+        ids=ids,
+        locators=ids,
+        opener=ArrayOpener(np.zeros((count, 1, 1, 3), np.uint8)),
+        labels=None if labels is None else pa.array(labels, pa.string()),
+    )
+
+
+def boxed(names, shown, crowd=()):
+    """Boxes of images that show some classes each, by number; some rows are crowds."""
+    rows = [(at, label) for at, labels in enumerate(shown) for label in labels]
+    return Boxes(
+        names=names,
+        image=np.array([at for at, _ in rows], np.int64),
+        label=np.array([label for _, label in rows], np.int64),
+        corners=np.tile([0.0, 0.0, 1.0, 1.0], (len(rows), 1)),
+        crowd=np.isin(np.arange(len(rows)), crowd),
+        images=len(shown),
+        relative=True,
+    )
+
+
+def rows(*values):
+    return np.array(values, np.int64)
+
+
+def test_objects_by_hand():
+    names = ("car", "unseen", "van", "bus")
+    train = boxed(names, [[0, 0], [2], [], [0, -1]], crowd=[4])
+    test = boxed(names, [[2, 2, 3], [0]])
+    split = Split(made("train", 4), made("test", 2), train, test)
+    found = class_counts(
+        split,
+        {
+            0: [Draw(rows(0, 1, 2, 3), rows())] * 2,
+            50: [Draw(rows(1, 2, 3), rows(0)), Draw(rows(0, 1, 3), rows(1))],
+        },
+    )
+    assert found.classes == ("car", "van", "bus")  # what nobody shows is left out
+    assert found.test_images == (1, 1, 1)
+    assert found.test_objects == (1, 2, 1)
+    assert found.steps == (0, 50)
+    assert found.images == ((2, 1, 0), ((1 + 3) / 2, (2 + 1) / 2, 0.5))
+    assert found.objects == ((3, 1, 0), ((1 + 4) / 2, (3 + 1) / 2, 0.5))
+
+
+def test_labels_of_whole_images():
+    split = Split(made("train", 4, ["b", "a", None, "b"]), made("test", 3, ["a", "c", None]))
+    draws = {0: [Draw(rows(0, 1, 2, 3), rows())], 100: [Draw(rows(2), rows(0, 1, 2))]}
+    found = class_counts(split, draws)
+    assert found.classes == ("a", "b", "c")
+    assert found.test_images == (1, 0, 1)
+    assert found.images == ((1, 2, 0), (1, 0, 1))
+    assert found.test_objects == found.objects == ()
+
+
+def test_what_is_not_known_is_not_counted():
+    draws = {0: [Draw(rows(0, 1), rows())]}
+    assert class_counts(Split(made("train", 2, ["a", "b"]), made("test", 2)), draws) is None
+    nothing = boxed(("car",), [[], []])
+    split = Split(made("train", 2), made("test", 2), nothing, nothing)
+    assert class_counts(split, draws) is None
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_many_classes_are_all_counted(stratified):
+    """Against counting every draw's images one by one."""
+    rng = np.random.default_rng(0)
+    names = tuple(f"class {at}" for at in range(1500))
+    sides = [
+        boxed(names, [rng.integers(0, 1500, rng.integers(10, 40)) for _ in range(count)])
+        for count in (80, 40)
+    ]
+    split = Split(made("train", 80), made("test", 40), *sides)
+    drawing = Sampler(split, Plan(repetitions=3, stratified=stratified))
+    draws = {step: [drawing.at(step, number) for number in (1, 2, 3)] for step in (0, 10, 20)}
+    found = class_counts(split, draws)
+    counts = [side.counts() for side in sides]
+    there = np.flatnonzero(counts[0].sum(axis=0) + counts[1].sum(axis=0))
+    assert len(there) > 1000
+    assert found.classes == tuple(names[at] for at in there)
+    for at, step in enumerate((0, 10, 20)):
+        trained = [
+            np.concatenate([counts[0][draw.kept], counts[1][draw.leaked]]) for draw in draws[step]
+        ]
+        assert all(len(each) == 80 for each in trained)
+        objects = np.mean([each.sum(axis=0) for each in trained], axis=0)
+        images = np.mean([(each > 0).sum(axis=0) for each in trained], axis=0)
+        np.testing.assert_allclose(found.objects[at], objects[there])
+        np.testing.assert_allclose(found.images[at], images[there])

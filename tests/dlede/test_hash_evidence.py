@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
 from visleak.dlede.hashes import hash_evidence, pair_sheet
-from visleak.dlede.results import HashEvidence, HashPair
-from visleak.documents import as_plain, from_plain
+from visleak.dlede.results import HashPair
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 
@@ -103,23 +102,6 @@ def test_nothing_readable_is_no_evidence_and_no_failure(split: Split) -> None:
     assert not any(found.nearest)
     assert found.alike == ()
     assert hash_evidence(Split(split.train, nothing), workers=1).test == 0
-
-
-def test_evidence_survives_its_file(split: Split) -> None:
-    """Who could not be read included."""
-    found = hash_evidence(split, kept=3, workers=1)
-    assert from_plain(HashEvidence, as_plain(found)) == found
-
-
-def test_progress_tells_of_both_sets(split: Split) -> None:
-    """By name, up to all."""
-    told: dict[str, tuple[int, int]] = {}
-    hash_evidence(split, workers=1, progress=lambda step, *far: told.update({step: far}))
-    assert told == {
-        "hashing test": (25, 25),
-        "hashing train": (40, 40),
-        "comparing hashes": (24, 24),
-    }
 
 
 def test_what_is_refused(split: Split) -> None:

@@ -12,11 +12,10 @@ import paper_curves as paper
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from visleak.dlede.formatting import metric_name
+from visleak.dlede.judge import RULES
 from visleak.dlede.judge.judge import judge
-from visleak.dlede.judge.rules import RULES
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import Judgement
 from visleak.errors import UsageError
@@ -45,16 +44,6 @@ def test_tables_3_and_4_to_the_printed_digit(
     assert [each.metric for each in found.metrics] == ["mAP", "F1"]
     for at, metric in enumerate(curves):
         assert printed(found, at, decimals) == as_printed(increases[metric], decimals)
-
-
-def test_the_misprint_of_table_1_would_not_give_table_3() -> None:
-    wrong = list(paper.CIRRUS["mAP"])
-    wrong[2] = paper.MISPRINT
-    found = judge(paper.published({**paper.CIRRUS, "mAP": tuple(wrong)}))
-    assert printed(found, 0, 1)[2:4] == ["17.8", "0.0"]
-    others = [at for at in range(11) if at not in (2, 3)]
-    right = as_printed(paper.CIRRUS_INCREASES["mAP"], 1)
-    assert [printed(found, 0, 1)[at] for at in others] == [right[at] for at in others]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -96,7 +85,7 @@ def test_leaking_clean_and_undecided() -> None:
     assert (clean.verdict, clean.on_means, clean.more) == ("clean", "clean", None)
     assert clean.clean > 0.99
     open_ = judge(chains(between, between, noise=0.02))
-    assert open_.verdict == "undecided"
+    assert (open_.verdict, open_.reason_code) == ("undecided", "not-certain")
     assert not open_.disagree
 
 
@@ -104,7 +93,7 @@ def test_metrics_that_contradict_each_other_leave_it_undecided() -> None:
     found = judge(chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51)))
     assert [each.verdict for each in found.metrics] == ["clean", "leaking"]
     assert (found.on_means, found.verdict, found.disagree) == ("undecided", "undecided", True)
-    assert found.more is None
+    assert (found.more, found.reason_code) == (None, "metrics-disagree")
     # neither claim is made of all metrics
     assert max(found.leaking, found.clean) < 0.05
     assert judge(chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51)), metrics=["F1"]).verdict == "leaking"
@@ -136,23 +125,6 @@ def test_what_would_not_rise_without_a_leak_either_is_undecided(
         assert metric_name(each.metric) in each.reason
 
 
-def test_60_detectors_that_are_too_good_are_undecided() -> None:
-    for seed in range(60):
-        scores = chains((0.80, 0.82, 0.84), (0.80, 0.82, 0.84), repetitions=10, seed=seed)
-        found = judge(scores, resamples=FEW)
-        assert (found.verdict, found.reason_code) == ("undecided", "score-too-high")
-
-
-def test_one_metric_that_starts_too_high_leaves_it_undecided() -> None:
-    low, steep = (0.5, 0.505, 0.51), (0.5, 0.57, 0.6)
-    for other in (low, steep):
-        found = judge(chains((0.80, 0.805, 0.81), other))
-        assert (found.verdict, found.reason_code) == ("undecided", "score-too-high")
-    # what rises by more than the threshold has learned, however low or high it starts
-    found = judge(chains((0.02, 0.03, 0.04), (0.9, 0.96, 0.99), noise=0.0005))
-    assert (found.verdict, found.reason_code) == ("clean", "")
-
-
 def test_a_calibrated_threshold_allows_for_a_high_start_and_not_for_a_low_one() -> None:
     high = chains((0.80, 0.801, 0.802), (0.80, 0.801, 0.802), noise=0.001)
     assert judge(high, calibrated=True).verdict == "leaking"
@@ -160,14 +132,6 @@ def test_a_calibrated_threshold_allows_for_a_high_start_and_not_for_a_low_one() 
     assert judge(high, threshold=0.02).verdict == "leaking"
     low = chains((0.02, 0.02, 0.02), (0.02, 0.02, 0.02), noise=0.0001)
     assert judge(low, calibrated=True).reason_code == "model-did-not-learn"
-
-
-def test_what_guessing_scores_is_no_learning() -> None:
-    scores = chains((0.5, 0.505, 0.51), (0.5, 0.505, 0.51))
-    assert judge(scores).verdict == "leaking"
-    guessed = judge(scores, chance={"f1": 0.5})
-    assert (guessed.verdict, guessed.reason_code) == ("undecided", "model-did-not-learn")
-    assert [each.verdict for each in guessed.metrics] == ["leaking", "undecided"]
 
 
 def test_an_accuracy_needs_to_know_what_guessing_scores() -> None:
@@ -210,13 +174,6 @@ def test_no_leak_is_told_by_a_metric_of_which_guessing_is_not_known(
         assert judge(scores, calibrated=True, resamples=FEW).verdict == "leaking"
 
 
-def test_the_f1_of_a_detector_is_known_to_begin_at_0() -> None:
-    scores = chains((0.5, 0.505, 0.51), (0.5, 0.505, 0.51))
-    assert judge(scores, metrics=["f1"]).verdict == "leaking"
-    renamed = replace(scores, metrics=("val/mAP50", "val/F1"))
-    assert judge(renamed).verdict == "leaking"
-
-
 def test_repetitions_that_are_all_the_same_are_one() -> None:
     for means in ((0.5, 0.505, 0.51), (0.5, 0.6, 0.7)):
         found = judge(chains(means, means, repetitions=10, noise=0.0))
@@ -255,28 +212,12 @@ def test_repetitions_that_did_not_learn_are_no_sign_of_a_leak(
     assert (found.verdict, found.reason_code) == ("undecided", code)
 
 
-def test_noise_does_not_hide_that_a_model_has_not_learned() -> None:
-    for seed in range(20):
-        scores = chains((0.03, 0.03, 0.03), repetitions=10, noise=0.006, seed=seed)
-        found = judge(scores, resamples=FEW)
-        assert (found.reason_code, found.more) == ("model-did-not-learn", None)
-
-
 def test_scores_that_no_leak_moves_are_undecided() -> None:
     """Repetitions differ by their seeds, and are the same at every step."""
     still = np.broadcast_to(np.array([0.5, 0.51, 0.52])[:, None], (3, 3))
     scores = Scores(("map50", "f1"), (0, 10, 20), (1, 2, 3), np.stack([still, still]))
     found = judge(scores)
     assert (found.verdict, found.reason_code) == ("undecided", "constant-scores")
-
-
-def test_every_undecided_judgement_has_a_code() -> None:
-    noisy = chains((0.5, 0.525, 0.535), (0.5, 0.525, 0.535), noise=0.02)
-    assert judge(noisy).reason_code == "not-certain"
-    both = chains((0.5, 0.57, 0.6), (0.5, 0.505, 0.51))
-    assert judge(both).reason_code == "metrics-disagree"
-    assert judge(chains((0.5, 0.57, 0.6), repetitions=1)).reason_code == "one-repetition"
-    assert judge(chains((0.5, 0.57, 0.6))).reason_code == ""
 
 
 def test_rules_differ_where_only_one_step_rises() -> None:
@@ -307,14 +248,6 @@ def test_chains_that_lack_a_deciding_step_are_left_out_and_counted() -> None:
     assert steps[3].mean.value == pytest.approx(pair[:, 3].mean())
 
 
-def test_a_chain_that_lacks_only_what_does_not_decide_is_complete() -> None:
-    whole = chains((0.5, 0.57, 0.6), (0.5, 0.57, 0.6), (0.5, 0.5, 0.5))
-    torn = whole.values.copy()
-    torn[2, 0] = np.nan
-    found = judge(Scores(whole.metrics, whole.steps, whole.repetitions, torn))
-    assert (found.repetitions, found.left_out) == (6, 0)
-
-
 def test_no_complete_chain_is_said_not_judged() -> None:
     values = np.full((1, 2, 3), np.nan)
     values[0, 0, :2] = 0.5
@@ -339,14 +272,6 @@ def test_a_metric_that_is_nothing_at_first_says_nothing_and_says_why() -> None:
     assert math.isnan(found.metrics[0].steps[1].increase.value)
     # what does not decide may be nothing
     assert judge(scores, metrics=["f1"]).verdict == "clean"
-
-
-def test_t_intervals_are_those_of_scipy() -> None:
-    scores = chains((0.5, 0.57, 0.6), (0.5, 0.57, 0.6))
-    column = scores.of("f1")[:, 1]
-    step = judge(scores, resamples=FEW).metrics[1].steps[1]
-    low, high = stats.t.interval(0.95, 5, loc=column.mean(), scale=stats.sem(column))
-    assert (step.mean.low, step.mean.high) == pytest.approx((low, high))
 
 
 def test_less_is_better() -> None:
@@ -448,9 +373,3 @@ def test_a_higher_threshold_never_turns_leaking_into_clean(curve: Curve, rule: s
             assert two.verdict == "leaking"
         if one.on_means == "leaking":
             assert two.on_means == "leaking"
-
-
-def test_the_same_seed_gives_the_same_judgement() -> None:
-    scores = chains((0.5, 0.525, 0.54), (0.5, 0.525, 0.54))
-    assert judge(scores, seed=4) == judge(scores, seed=4)
-    assert judge(scores, seed=4).leaking != judge(scores, seed=5).leaking

@@ -9,13 +9,13 @@ import pytest
 
 from toy_splits import split_of
 from visleak.dlede.draw.draws import Sampler
+from visleak.dlede.judge import RULES
 from visleak.dlede.judge.certainty import chance_above, chances, draws
 from visleak.dlede.judge.judge import judge
-from visleak.dlede.judge.rules import RULES
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import Judgement
 from visleak.dlede.settings import Plan
-from visleak.dlede.train.trainer import TrainingTask
+from visleak.dlede.train import TrainingTask
 from visleak.dlede.trainers.lookup import Lookup
 
 TRAIN, TEST = 180, 90

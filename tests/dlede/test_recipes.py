@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.dlede.draw.recipes import EXACTLY, RECIPES, divided_by, whole_groups
+from visleak.dlede.draw.recipes import EXACTLY, divided_by, whole_groups
 from visleak.errors import UsageError
 from visleak.formats.memory import ArrayOpener
 from visleak.records import ImageSet
@@ -139,10 +139,6 @@ def test_sets_that_a_recipe_does_not_fit():
         divided_by(numbered(3, ["a", None, "b"]), "groups:.5")
     with pytest.raises(UsageError, match=r"all images of set 's' are of one group; it needs two"):
         divided_by(numbered(3, ["a"] * 3), "groups:.5")
-
-
-def test_the_table_says_how_each_is_written():
-    assert all(recipe.shown.partition(":")[0] == name for name, recipe in RECIPES.items())
 
 
 def nearest(weights, size):

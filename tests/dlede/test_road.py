@@ -1,19 +1,16 @@
-"""The rendered drives of benchmarks/dlede: the same everywhere, and boxes where the objects are."""
+"""The rendered drives of benchmarks/dlede, and the page of their experiment."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-import io
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import visleak
 from visleak.formats import boxes_of
@@ -58,21 +55,6 @@ def test_same_bytes_on_every_machine(road, shown):
     assert hasher.hexdigest() == "20fbcd1b50e2f645"
 
 
-def test_frames_do_not_depend_on_those_before(road, shown):
-    """A frame is a function of its number: workers may render in any order."""
-    recording = road.Recording(road.SEED, NUMBERS[1], 50)
-    other = road.render(recording, 3, *SIZE)
-    again = road.render(recording, 20, *SIZE)
-    assert (again.pixels == shown[1].pixels).all()
-    assert again.boxes == shown[1].boxes
-    assert (other.pixels != again.pixels).any()
-
-
-def test_png_is_read_by_others(road, shown):
-    with Image.open(io.BytesIO(road.png(shown[0].pixels))) as picture:
-        assert (np.asarray(picture) == shown[0].pixels).all()
-
-
 def test_boxes_hold_all_that_is_seen_of_an_object(shown):
     """What nothing hides fills its box from edge to edge; what is hidden in parts lies within."""
     whole = 0
@@ -89,58 +71,6 @@ def test_boxes_hold_all_that_is_seen_of_an_object(shown):
                 whole += 1
                 assert (seen == edges).all()
     assert whole >= 5
-
-
-def test_a_sign_taken_away_changes_the_picture_in_its_box_only(road):
-    """By pixels alone: noise and all else stay, and signs cast no shadow."""
-    width, height = road.SIZE
-    for number, at in ((0, 30), (7, 0), (7, 30)):
-        recording = road.Recording(road.SEED, number, 50)
-        frame = road.render(recording, at, width, height)
-        box, thing = next(
-            (box, thing)
-            for box, thing in zip(frame.boxes, frame.things, strict=True)
-            if road.CLASSES[box.label] == "sign" and box.visible == 1.0
-        )
-        unseen = replace(recording.things[thing], z=-1e3)
-        recording.things = (*recording.things[:thing], unseen, *recording.things[thing + 1 :])
-        other = road.render(recording, at, width, height)
-        rows, columns = np.nonzero((other.pixels != frame.pixels).any(axis=2))
-        assert (columns.min(), columns.max()) == (int(box.left), int(np.ceil(box.right)) - 1)
-        assert (rows.min(), rows.max()) == (int(box.top), int(np.ceil(box.bottom)) - 1)
-
-
-def test_hidden_and_small_objects_are_not_annotated(road, recordings, shown):
-    picture = importlib.import_module("road_picture")
-    left_out = 0
-    for recording, frame in zip(recordings, shown, strict=True):
-        for thing in set(frame.owner.ravel().tolist()) - {-1, *frame.things}:
-            if recording.things[thing].kind not in road.CLASSES:
-                continue
-            left_out += 1
-            rows, columns = np.nonzero(frame.owner == thing)
-            tall, wide = np.ptp(rows) + 1, np.ptp(columns) + 1
-            small = tall < 2 * picture.LEAST_HEIGHT or wide < 2 * picture.LEAST_WIDTH
-            # a large one without a box shows less than a box of what is seen would hold
-            assert small or len(rows) < tall * wide
-    assert left_out > 10
-    assert any(0.4 <= box.visible < 0.9 for frame in shown for box in frame.boxes)
-
-
-def test_neighbours_in_time_are_alike_and_recordings_are_not(road, recordings, shown):
-    """As in real recordings: mean difference in grey levels, noise included."""
-
-    def pixels(frames):
-        return np.array([frame.pixels for frame in frames], np.float64)
-
-    def apart(a, b):
-        return np.abs(a - b).mean(axis=(1, 2, 3))
-
-    first = pixels(shown)
-    after, later = (pixels(road.render(r, at, *SIZE) for r in recordings) for at in (21, 40))
-    others = [apart(first, np.roll(first, n, axis=0)) for n in range(1, len(first))]
-    assert (apart(first, after) < apart(first, later)).all()
-    assert (apart(first, after) < np.min(others, axis=0)).all()
 
 
 def test_data_set_is_read_with_recordings_and_boxes(road, tmp_path):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -197,9 +195,8 @@ def test_the_file_needs_no_torch(model: TrainedEncoder, toy: Path, tmp_path: Pat
 def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
     """To 1e-5, from the picture's file on: preparation, scaling, network and unit length."""
     from visleak.training.networks import built
-    from visleak.training.onnx_file import deviation, write_model
     from visleak.training.plan import Plan
-    from visleak.training.run import Scaling, TrainedNetwork
+    from visleak.training.run import Scaling, TrainedNetwork, deviation, write_model
 
     rng = np.random.default_rng(0)
     for network, side in (("plain-11", 16), ("resnet", 72)):
@@ -231,7 +228,7 @@ def test_vectors_are_those_of_torch(toy: Path, tmp_path: Path) -> None:
 def test_a_file_that_does_not_do_what_torch_does_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from visleak.training import onnx_file
+    from visleak.training import run
     from visleak.training.networks import built
     from visleak.training.plan import Plan
     from visleak.training.run import Scaling, TrainedNetwork
@@ -242,11 +239,11 @@ def test_a_file_that_does_not_do_what_torch_does_is_refused(
             Plan("resnet", 32, 3, 9, 1, 5, 0), scaling, *built("resnet", 3, seed), ()
         )
 
-    other = onnx_file.onnx_bytes(made(1))
-    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda network: other)
+    other = run.onnx_bytes(made(1))
+    monkeypatch.setattr(run, "onnx_bytes", lambda network: other)
     pictures = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
     with pytest.raises(VisleakError, match=r"^the ONNX file's vectors differ from torch's by "):
-        onnx_file.deviation(made(0), pictures, tmp_path)
+        run.deviation(made(0), pictures, tmp_path)
 
 
 # -- the same again ------------------------------------------------------------------------------
@@ -286,32 +283,6 @@ def test_the_checkpoint_of_another_training_is_left_aside(
     assert files(learnt(toy, out, notify=said.append)) == files(model)
     assert len(said) == 1
     assert "is of another training run" in said[0]
-
-
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_bytes(
-    model: TrainedEncoder, toy: Path, tmp_path: Path
-) -> None:
-    """SIGKILL after the first checkpoint, in a process of its own."""
-    out = tmp_path / "model.onnx"
-    command = [
-        *(sys.executable, "-m", "visleak", "train-encoder", str(toy), "-o", str(out)),
-        *("--epochs", "6", "--batch", "24", "--seed", "3", "--threads", "1"),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    end = time.monotonic() + PATIENCE
-    while not checkpoint_path(out).exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert not out.exists()
-    said: list[str] = []
-    again = learnt(toy, out, notify=said.append)
-    assert said[0].startswith("resumed: ")
-    assert files(again) == files(model)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["model.onnx", "model.onnx.json"]
 
 
 class Payload:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from visleak.cli.command import Call, Reply
 from visleak.dlede.settings import (
@@ -36,7 +36,8 @@ from visleak.options import Execution as Workers
 
 if TYPE_CHECKING:
     from visleak.auditing import Audit
-    from visleak.dlede import DLeDeResult, Split
+    from visleak.dlede import DLeDeResult, Split, Trainer
+    from visleak.dlede.results import AuditSummary
     from visleak.records import AnySet
 
 #: Options that ``--scores`` takes; the others concern training runs.
@@ -152,17 +153,12 @@ def dlede(
         call.only_with("--scores", WITH_SCORES)
         return _judge_scores(options.scores, decision, options)
     sources.check()
-    trainer_text = _trainer_of(trained_by, controls, options, call)
-    from visleak.dlede import load_trainer
+    trainer = _trainer(trained_by, controls, execution, options, call)
+    from visleak.dlede import run
     from visleak.pipeline.ray_engine import engine_of
 
-    trainer = load_trainer(
-        trainer_text,
-        device=trained_by.device,
-        threads=trained_by.threads,
-        time_limit=execution.limit,
-    )
     cost: list[Forecast] = []
+    plan = replace(plan, steps=FULL) if options.full_curve else plan
     execution = replace(
         execution,
         engine=engine_of(backend.engine, backend.ray_address),
@@ -170,60 +166,49 @@ def dlede(
         notify=call.note,
         on_forecast=lambda found: _report_cost(found, cost, call),
     )
-    settings: dict[str, Any] = {
-        "plan": replace(plan, steps=FULL) if options.full_curve else plan,
-        "decision": decision,
-        "controls": controls,
-        "execution": execution,
-    }
     split, sets = _opened(sources, columns, call)
     if options.dry_run:
-        from visleak.dlede import forecast
-        from visleak.documents import as_plain
-
-        found = forecast(split, trainer, options.out, **settings)
-        return Reply([forecast_line(found)], as_plain(found) | {"seconds": found.seconds})
+        return _forecast(split, trainer, options, plan, decision, controls, execution)
     call.kept = f"finished training runs are kept in {options.out}; the same command resumes"
     split = _claimed(options, split, sets, listed=sources.recipe is not None)
     given = _given_audit(options, split, call)
     audits: list[Audit] = []
 
-    def summary() -> Any:
-        from visleak.auditing import audit
-        from visleak.dlede.audit import audit_summary
+    def summary() -> AuditSummary | None:
+        from visleak.dlede.protocol import audit_summary
 
         if options.audit == "off":
             return None
-        audits.append(
-            given
-            or audit(
-                split.test,
-                split.train,
-                out=options.out / "audit",
-                **workers.chosen(),
-                progress=call.progress,
-                force=options.force,
-            )
-        )
+        audits.append(given or _audited(split, options, workers, call))
         return audit_summary(audits[0], split, options.out)
 
-    from visleak.dlede import run
-
-    result = run(split, trainer, options.out, audit=summary, force=options.force, **settings)
+    result = run(
+        split,
+        trainer,
+        options.out,
+        plan=plan,
+        decision=decision,
+        controls=controls,
+        execution=execution,
+        audit=summary,
+        force=options.force,
+    )
     reply = _written(result, options, _sheet(options, split, result, call), audits)
     if cost and cost[0].done == cost[0].trainings:
         call.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply
 
 
-def _trainer_of(
-    trained_by: TrainerSettings, controls: ControlSettings, options: DLeDeOptions, call: Call
-) -> str:
-    """Return the text of the trainer.
+def _trainer(
+    trained_by: TrainerSettings,
+    controls: ControlSettings,
+    execution: Execution,
+    options: DLeDeOptions,
+    call: Call,
+) -> Trainer:
+    """Return the trainer; refuse none, and options that exclude or need each other."""
+    from visleak.dlede import load_trainer
 
-    Raises:
-        UsageError: there is none, or options exclude or need each other.
-    """
     if options.full_curve and "steps" in call.given:
         raise UsageError("--full-curve and --steps exclude each other; give one of them")
     if "alpha" in call.given and not controls.calibrate:
@@ -234,7 +219,49 @@ def _trainer_of(
             " ultralytics:MODEL, torch:detector, torch:classifier or lookup; without retraining,"
             " visleak audit finds the pairs"
         )
-    return trained_by.trainer
+    return load_trainer(
+        trained_by.trainer,
+        device=trained_by.device,
+        threads=trained_by.threads,
+        time_limit=execution.limit,
+    )
+
+
+def _forecast(
+    split: Split,
+    trainer: Trainer,
+    options: DLeDeOptions,
+    plan: Plan,
+    decision: DecisionSettings,
+    controls: ControlSettings,
+    execution: Execution,
+) -> Reply:
+    from visleak.dlede import forecast
+    from visleak.documents import as_plain
+
+    found = forecast(
+        split,
+        trainer,
+        options.out,
+        plan=plan,
+        decision=decision,
+        controls=controls,
+        execution=execution,
+    )
+    return Reply([forecast_line(found)], as_plain(found) | {"seconds": found.seconds})
+
+
+def _audited(split: Split, options: DLeDeOptions, workers: Workers, call: Call) -> Audit:
+    from visleak.auditing import audit
+
+    return audit(
+        split.test,
+        split.train,
+        out=options.out / "audit",
+        **workers.chosen(),
+        progress=call.progress,
+        force=options.force,
+    )
 
 
 def _chance(text: str) -> tuple[str, float]:
@@ -247,8 +274,8 @@ def _chance(text: str) -> tuple[str, float]:
 
 def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions) -> Reply:
     from visleak.dlede import judge_scores
-    from visleak.dlede.document.document import folder_of
-    from visleak.dlede.judge.scores_file import read_scores
+    from visleak.dlede.document import folder_of
+    from visleak.dlede.judge.scores import read_scores
     from visleak.dlede.protocol import REQUEST
     from visleak.storage import free_folder
 
@@ -294,8 +321,8 @@ def _opened(sources: Sources, columns: Columns, call: Call) -> tuple[Split, Sequ
 
 def _claimed(options: DLeDeOptions, split: Split, sets: Sequence[AnySet], *, listed: bool) -> Split:
     """Check the output folder; write the parts of a recipe, so that the audit can be opened."""
-    from visleak.dlede.document.document import folder_of
-    from visleak.dlede.draw.split import write_split_tables
+    from visleak.dlede.document import folder_of
+    from visleak.dlede.draw import write_split_tables
     from visleak.dlede.protocol import REQUEST
     from visleak.storage import free_folder, refuse_inputs
 
@@ -312,7 +339,7 @@ def _claimed(options: DLeDeOptions, split: Split, sets: Sequence[AnySet], *, lis
 
 def _given_audit(options: DLeDeOptions, split: Split, call: Call) -> Audit | None:
     from visleak.auditing import Audit
-    from visleak.dlede.audit import check_audit
+    from visleak.dlede.protocol import check_audit
     from visleak.storage import SECTIONS
 
     if options.audit in ("", "off"):
@@ -344,7 +371,7 @@ def _written(
 ) -> Reply:
     """Write a result, also as a section of the audit's report."""
     from visleak.cli.page import show_in_report
-    from visleak.dlede.document.document import folder_of, write
+    from visleak.dlede.document import folder_of, write
     from visleak.reporting import section, terminal
     from visleak.storage import REPORT
 

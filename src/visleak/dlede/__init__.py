@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 from visleak.lazy import on_use
 
 if TYPE_CHECKING:
+    from visleak.dlede.draw import Split, split_of
     from visleak.dlede.draw.recipes import split_by
-    from visleak.dlede.draw.split import Split, split_of
     from visleak.dlede.protocol import forecast, judge_scores, run
     from visleak.dlede.results import DLeDeResult
     from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Plan
-    from visleak.dlede.train.trainer import (
+    from visleak.dlede.train import (
         FunctionTrainer,
         Outcome,
         Trainer,
@@ -28,23 +28,17 @@ if TYPE_CHECKING:
 
 #: Public name -> its module, imported on use: settings are imported by the command line.
 _HOMES: Final = {
-    "ControlSettings": "visleak.dlede.settings",
-    "DLeDeResult": "visleak.dlede.results",
-    "DecisionSettings": "visleak.dlede.settings",
-    "Execution": "visleak.dlede.settings",
-    "FunctionTrainer": "visleak.dlede.train.trainer",
-    "Outcome": "visleak.dlede.train.trainer",
-    "Plan": "visleak.dlede.settings",
-    "Split": "visleak.dlede.draw.split",
-    "Trainer": "visleak.dlede.train.trainer",
-    "TrainingFailed": "visleak.dlede.train.trainer",
-    "TrainingTask": "visleak.dlede.train.trainer",
-    "forecast": "visleak.dlede.protocol",
-    "judge_scores": "visleak.dlede.protocol",
-    "load_trainer": "visleak.dlede.trainers",
-    "run": "visleak.dlede.protocol",
-    "split_by": "visleak.dlede.draw.recipes",
-    "split_of": "visleak.dlede.draw.split",
+    name: f"visleak.dlede.{module}"
+    for module, names in {
+        "draw": ("Split", "split_of"),
+        "draw.recipes": ("split_by",),
+        "protocol": ("forecast", "judge_scores", "run"),
+        "results": ("DLeDeResult",),
+        "settings": ("ControlSettings", "DecisionSettings", "Execution", "Plan"),
+        "train": ("FunctionTrainer", "Outcome", "Trainer", "TrainingFailed", "TrainingTask"),
+        "trainers": ("load_trainer",),
+    }.items()
+    for name in names
 }
 
 __all__ = [

@@ -16,23 +16,13 @@ _ORDER: Final = ("precision", "recall", "map50", "map50_95", "accuracy", "f1")
 
 
 def metric_name(metric: str) -> str:
-    """Return the name of a metric in texts.
-
-    >>> metric_name("map50"), metric_name("mIoU")
-    ('mAP@0.5', 'mIoU')
-    """
+    """Return the name of a metric in texts."""
     return _NAMES.get(metric, metric)
 
 
 def in_order(metrics: Sequence[str], deciding: Sequence[str] = ()) -> list[str]:
     """Return metrics in the order of the paper's tables.
 
-    Args:
-        metrics: their names.
-        deciding: those that decide; they keep their own order, which is that of the headline.
-
-    >>> in_order(("loss", "f1", "precision"))
-    ['precision', 'f1', 'loss']
     >>> in_order(("loss", "f1", "precision"), ("loss", "f1"))
     ['precision', 'loss', 'f1']
     """
@@ -54,11 +44,7 @@ def score(value: float) -> str:
 
 
 def with_deviation(mean: float, deviation: float) -> str:
-    """Format a mean with its standard deviation.
-
-    >>> with_deviation(0.486, 0.0121), with_deviation(0.486, math.nan)
-    ('0.486 ± 0.012', '0.486')
-    """
+    """Format a mean with its standard deviation, without one if it is unknown."""
     text = score(mean)
     return text if UNKNOWN in (text, score(deviation)) else f"{text} ± {score(deviation)}"
 
@@ -73,11 +59,7 @@ def rise(share: float) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """Format the formatted ends of an interval.
-
-    >>> interval("0.400", "0.600"), interval("0.400", "-")
-    ('0.400 to 0.600', '-')
-    """
+    """Join the formatted ends of an interval, which may be unknown."""
     return UNKNOWN if UNKNOWN in (low, high) else f"{low} to {high}"
 
 

@@ -9,7 +9,7 @@ the paper's tables have no odd distance.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,13 +20,14 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from visleak.auditing import workers_for
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
 from visleak.dlede.results import HashEvidence, HashPair
 from visleak.encoders.hashes import phashes, thumbnail
 from visleak.errors import UsageError, VisleakError
 from visleak.images import decode
 from visleak.images.decoding import grey
 from visleak.pipeline.context import Handle, Progress, RunContext, silent
+from visleak.pipeline.encoded_set import problems_of
 from visleak.pipeline.remote import opener_for
 from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Opener, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
@@ -60,16 +61,6 @@ def hash_evidence(
     """Hash all readable images of both sets and compare every test with every training image.
 
     An image whose content is on both sides is a pair at distance 0.
-
-    Args:
-        split: the sets.
-        kept: number of most similar pairs to keep.
-        workers: processes that read and hash; never changes the result.
-        progress: called with the progress.
-
-    Raises:
-        UsageError: ``kept`` is negative.
-        VisleakError: a set holds vectors only.
     """
     if kept < 0:
         raise UsageError(f"kept must be 0 or more pairs; got {kept}")
@@ -114,10 +105,6 @@ def pair_sheet(split: Split, evidence: HashEvidence) -> bytes:
 
     The images are read again. Each test image is shown once, with the training image most similar
     to it.
-
-    Args:
-        split: the sets.
-        evidence: of them.
     """
     first: dict[str, HashPair] = {}
     for pair in evidence.alike:
@@ -144,7 +131,6 @@ def _tile(name: str, pixels: dict[str, Bytes8]) -> Tile:
 
 
 def _pixels(images: ImageSet, ids: Sequence[str]) -> dict[str, Bytes8]:
-    """Return the pixels of those of some images that can be read."""
     wanted = pa.array(sorted(set(ids)), images.ids.type)
     rows = np.flatnonzero(pc.is_in(images.ids, wanted).to_numpy(zero_copy_only=False))
     found: dict[str, Bytes8] = {}
@@ -160,17 +146,11 @@ def _pixels(images: ImageSet, ids: Sequence[str]) -> dict[str, Bytes8]:
 
 @dataclass(frozen=True)
 class Hashes:
-    """The hashes of a set's readable images, in its order.
+    """The hashes of a set's readable images, in its order."""
 
-    Attributes:
-        ids: of the images, Arrow strings (n,).
-        words: ``uint64`` (n,).
-        problems: unreadable images, those of the listing first.
-    """
-
-    ids: pa.StringArray
-    words: Words
-    problems: tuple[Problem, ...]
+    ids: pa.StringArray  # of the images, Arrow strings (n,)
+    words: Words  # (n,)
+    problems: tuple[Problem, ...]  # unreadable images, those of the listing first
 
     def by_id(self) -> tuple[pa.StringArray, Words]:
         """Return ids and hashes sorted by id: of equally similar pairs the first ids count."""
@@ -178,72 +158,43 @@ class Hashes:
         return self.ids.take(order), self.words[order.to_numpy()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """A part of a set for a worker."""
-
-    opener: Handle[Opener]
-    positions: range
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The hashes of a part of a set."""
-
-    rows: Int64
-    words: Words
-    refused: tuple[tuple[int, Unreadable], ...]
-
-
 def hash_all(images: ImageSet, place: RunContext) -> Hashes:
-    """Return the hash of every readable image of a set.
-
-    Raises:
-        VisleakError: the set holds vectors only.
-    """
+    """Return the hash of every readable image of a set."""
     if not images.has_pixels:
         raise VisleakError(
             f"set {images.name!r} holds vectors without images; perceptual hashes need images: name"
             " the images themselves"
         )
-    parts: list[_Part] = []
-    done, step = 0, f"hashing {images.name}"
-    for part in place.each(_hash_part, _tasks(images, place), step):
-        parts.append(part)
-        done += len(part.rows) + len(part.refused)
-        place.progress(step, done, len(images))
-    rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
-    words = np.concatenate([np.empty(0, np.uint64), *(part.words for part in parts)])
-    refused = (_problem(images, *each) for part in parts for each in part.refused)
-    return Hashes(images.ids.take(pa.array(rows)), words, (*images.problems, *refused))
-
-
-def _problem(images: ImageSet, position: int, why: Unreadable) -> Problem:
-    id_, locator = images.ids[position].as_py(), images.locators[position].as_py()
-    return Problem(images.name, id_, locator, why.reason, why.detail)
-
-
-def _tasks(images: ImageSet, place: RunContext) -> Iterator[_Task]:
-    positions = range(len(images))
+    positions, step = range(len(images)), f"hashing {images.name}"
     opener = place.share(opener_for(images, positions, place))
-    for start in range(0, len(images), CHUNK):
-        yield _Task(opener, positions[start : start + CHUNK])
+    tasks = ((opener, positions[start : start + CHUNK]) for start in range(0, len(images), CHUNK))
+    rows, words, refused = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], []
+    for found, hashes, unreadable in place.each(_hash_part, tasks, step):
+        rows.append(found)
+        words.append(hashes)
+        refused += unreadable
+        place.progress(step, sum(map(len, rows)) + len(refused), len(images))
+    ids = images.ids.take(pa.array(np.concatenate(rows)))
+    problems = (*images.problems, *problems_of(images, refused))
+    return Hashes(ids, np.concatenate(words), problems)
 
 
-def _hash_part(task: _Task) -> _Part:
+def _hash_part(
+    task: tuple[Handle[Opener], range],
+) -> tuple[Int64, Words, list[tuple[int, Unreadable]]]:
     """Read, decode and hash a part of a set in a worker; one image is in memory at a time."""
+    opener, positions = task
     rows: list[int] = []
     refused: list[tuple[int, Unreadable]] = []
     thumbnails: list[Image.Image] = []
-    stored = task.opener.load().read(list(task.positions))
-    for position, data in zip(task.positions, stored, strict=True):
+    for position, data in zip(positions, opener.load().read(list(positions)), strict=True):
         image = data if isinstance(data, Unreadable) else grey(data)
         if isinstance(image, Unreadable):
             refused.append((position, image))
-            continue
-        rows.append(position)
-        thumbnails.append(thumbnail(image))
-    return _Part(np.array(rows, np.int64), words_of(phashes(thumbnails)), tuple(refused))
+        else:
+            rows.append(position)
+            thumbnails.append(thumbnail(image))
+    return np.array(rows, np.int64), words_of(phashes(thumbnails)), refused
 
 
 def words_of(bits: Bool) -> Words:
@@ -256,11 +207,7 @@ def words_of(bits: Bool) -> Words:
 
 
 def bits_set(words: Words) -> Int64:
-    """Return the number of bits set in each hash: 32, unless coefficients equal their median.
-
-    >>> bits_set(np.array([0, 5], np.uint64)).tolist()
-    [0, 2]
-    """
+    """Return the number of bits set in each hash: 32, unless coefficients equal their median."""
     return np.asarray((_signs(words) > 0).sum(axis=1, dtype=np.int64))
 
 
@@ -269,28 +216,16 @@ def bits_set(words: Words) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Hamming distances of all test-train pairs.
+    """Hamming distances of all test-train pairs."""
 
-    Attributes:
-        histogram: ``int64`` (65,), number of pairs at each distance.
-        nearest: ``uint8`` (test hashes,), distance of the nearest training hash; 65 if there is no
-            training hash.
-    """
-
-    histogram: Int64
-    nearest: Bytes8
+    histogram: Int64  # (65,), number of pairs at each distance
+    nearest: Bytes8  # (test hashes,), distance of the nearest training hash; 65 of none
 
 
 def distances(
     test: Words, train: Words, *, block: tuple[int, int] = BLOCK, progress: Progress = silent
 ) -> Distances:
-    """Compare all pairs.
-
-    Args:
-        test, train: ``uint64`` hashes (n,) and (m,).
-        block: numbers that are compared at once; never changes the result.
-        progress: called with the number of test hashes that are done.
-    """
+    """Compare all pairs."""
     histogram = np.zeros(BITS + 1, np.int64)
     nearest = np.full(len(test), BITS + 1, np.uint8)
     rows, columns = block
@@ -310,14 +245,6 @@ def nearest_pairs(
     """Return the most similar pairs: least distance first, then test row, then training row.
 
     Compares again only test hashes that can have such a pair, at most twice ``count``.
-
-    Args:
-        test, train: as they were compared; of equal distances the first rows are taken.
-        found: their distances.
-        count: number of pairs, at most.
-
-    Returns:
-        Test rows, training rows and distances, (k,) each.
     """
     count = min(count, int(found.histogram.sum()))
     if not count:

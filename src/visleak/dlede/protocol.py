@@ -9,19 +9,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import pyarrow.compute as pc
 
-from visleak.dlede.audit import audit_line, proof_of, shared_files
+from visleak.auditing import Audit, apply_verdicts
+from visleak.dlede.draw import Split
 from visleak.dlede.draw.draws import class_counts
-from visleak.dlede.draw.split import Split
 from visleak.dlede.hashes import hash_evidence, hash_line
+from visleak.dlede.judge import UNDECIDED, check_steps
 from visleak.dlede.judge.detection_limit import detection_limit
 from visleak.dlede.judge.judge import CALIBRATION_FAILED, judged, judged_by_others, proved
-from visleak.dlede.judge.rules import UNDECIDED, check_steps
 from visleak.dlede.judge.scores import Scores, chance_levels, missing_metrics
-from visleak.dlede.results import Calibration, DLeDeResult, HashEvidence, Judgement
+from visleak.dlede.results import (
+    AuditSummary,
+    Calibration,
+    DLeDeResult,
+    HashEvidence,
+    Judgement,
+    SplitSet,
+)
 from visleak.dlede.settings import (
     ControlSettings,
     DecisionSettings,
@@ -29,21 +37,23 @@ from visleak.dlede.settings import (
     Forecast,
     Plan,
 )
-from visleak.dlede.train.controls import (
+from visleak.dlede.train import Trainer
+from visleak.dlede.train.curves import (
     CALIBRATION,
     LONGER,
     PREPARED,
+    Curve,
+    TrainedCurve,
     calibrate,
     check_convergence,
     control_curves,
+    forecast_of,
     prepared_folder,
+    train_curve,
 )
-from visleak.dlede.train.curves import Curve, TrainedCurve, forecast_of, train_curve
 from visleak.dlede.train.runs import gains_of
-from visleak.dlede.train.trainer import Trainer
 from visleak.documents import digest_of, read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.records import ImageSet
 from visleak.storage import claimed, write_json
 
 #: The file that states which training runs a folder holds.
@@ -59,8 +69,8 @@ _NAMES: Final = {
 #: Folder of the training runs of the curve.
 RUNS: Final = "runs"
 
-#: The summary of an audit as ``DLeDeResult.audit`` holds it, or a function that returns it.
-AuditSource = Mapping[str, Any] | Callable[[], Mapping[str, Any] | None] | None
+#: The summary of an audit, or a function that returns it.
+AuditSource = AuditSummary | Callable[[], AuditSummary | None] | None
 
 
 def run(
@@ -79,7 +89,7 @@ def run(
 
     Each training run is kept in the folder: an interrupted command resumes, and one with more
     steps or repetitions trains only what is missing. The result itself is not written; see
-    :func:`visleak.dlede.document.document.write`.
+    :func:`visleak.dlede.document.write`.
 
     Args:
         split: training and test images.
@@ -111,9 +121,10 @@ def run(
             prepared = trainer.prepare(split, prepared_folder(folder, "split"), execution.progress)
             cost = forecast_of((curve, *extra.curves), prepared, jobs=execution.jobs)
             summary, hashes = _evidence(split, audit, controls, execution, cost)
-            if (proof := proof_of(summary)) and not controls.allow_proved_leak:
+            proof = summary.proof if summary else ""
+            if proof and not controls.allow_proved_leak:
                 return DLeDeResult(
-                    **_about(curve),
+                    *_about(curve),
                     scores=Scores((), plan.steps, (), np.zeros((0, 0, len(plan.steps)))),
                     judgement=proved(plan, decision),
                     hashes=hashes,
@@ -134,7 +145,7 @@ def run(
     judgement = _judgement(scores, decision, calibration)
     by_clean = calibration is not None and judgement.threshold == calibration.threshold
     return DLeDeResult(
-        **_about(curve),
+        *_about(curve),
         scores=scores,
         judgement=judgement,
         others=judged_by_others(scores, decision, judgement.threshold, calibrated=by_clean),
@@ -182,7 +193,7 @@ def judge_scores(
     """Judge training runs made elsewhere.
 
     Args:
-        scores: their metrics, see :func:`visleak.dlede.judge.scores_file.read_scores`.
+        scores: their metrics, see :func:`visleak.dlede.judge.scores.read_scores`.
         decision: how they are judged.
         source: of the scores.
 
@@ -202,11 +213,8 @@ def judge_scores(
     notes = [missing_metrics(scores, decision.metrics)]
     if scores.rescaled:
         notes.append(f"{', '.join(scores.rescaled)}: read as percent, and divided by 100")
-    nothing = {"name": "", "images": 0, "source": ""}
     return DLeDeResult(
-        train=nothing,
-        test=nothing,
-        trainer={"name": "scores", "source": source},
+        *(SplitSet(), SplitSet(), {"name": "scores", "source": source}),
         plan=Plan(steps=scores.steps, repetitions=len(scores.repetitions)),
         scores=scores,
         judgement=judgement,
@@ -216,19 +224,14 @@ def judge_scores(
     )
 
 
-def _about(curve: Curve) -> dict[str, Any]:
-    """Return sets, trainer with the epochs trained, and plan as fields of a result."""
-
-    def about(images: ImageSet) -> dict[str, Any]:
-        return {"name": images.name, "images": len(images), "source": images.source}
-
+def _about(curve: Curve) -> tuple[SplitSet, SplitSet, dict[str, object], Plan]:
+    """Return the sets, the trainer with the epochs trained, and the plan."""
+    train, test = (
+        SplitSet(each.name, len(each), each.source)
+        for each in (curve.split.train, curve.split.test)
+    )
     epochs = {} if curve.epochs is None else {"epochs": curve.epochs}
-    return {
-        "train": about(curve.split.train),
-        "test": about(curve.split.test),
-        "trainer": {**curve.about["trainer"], **epochs},
-        "plan": curve.plan,
-    }
+    return train, test, {**curve.trainer_about, **epochs}, curve.plan
 
 
 def _evidence(
@@ -237,34 +240,31 @@ def _evidence(
     controls: ControlSettings,
     execution: Execution,
     cost: Forecast,
-) -> tuple[Mapping[str, Any] | None, HashEvidence | None]:
+) -> tuple[AuditSummary | None, HashEvidence | None]:
     """Collect evidence before anything is trained; report it unless all runs are finished."""
     summary = (audit() if callable(audit) else audit) or shared_files(split)
     hashes = hash_evidence(split, progress=execution.progress) if controls.hashes else None
     if cost.done < cost.trainings:
         if summary:
-            execution.notify(audit_line(summary))
+            execution.notify(summary.line)
         if hashes is not None:
             execution.notify(hash_line(hashes))
     return summary, hashes
 
 
 def _state_request(folder: Path, curve: Curve, *, force: bool) -> None:
-    """Write which training runs the folder holds.
-
-    Raises:
-        UsageError: it holds others, and ``force`` is not set.
-    """
-    plan, trainer = curve.plan, curve.about["trainer"]
+    """Write which training runs the folder holds; refuse others unless ``force`` drops them."""
+    plan, trainer = curve.plan, curve.trainer_about
     request = {
-        "split": curve.about["split"],
+        "split": curve.split_digest,
         "trainer": digest_of(trainer),
         "seed": plan.seed,
         "nested": plan.nested,
         "stratified": plan.stratified,
         "epochs": plan.epochs,
     }
-    files = trainer.get("files", {})
+    files = trainer.get("files")
+    files = files if isinstance(files, Mapping) else {}
     path = folder / REQUEST
     if path.exists():
         found = read_document(path, KIND, 1, "choose another folder with -o DIR")
@@ -338,3 +338,76 @@ def _judgement(
         more=None,
         reason_code=made.reason_code or CALIBRATION_FAILED,
     )
+
+
+# -- the audit of the split ------------------------------------------------------------------------
+#
+# D-LeDe needs a leak of a large part of the test set to show in the scores
+# (:mod:`visleak.dlede.judge.detection_limit`); an audit proves a smaller one image by image.
+
+
+def check_audit(audit: Audit, split: Split) -> None:
+    """Refuse an audit that did not compare the images of the split."""
+    table = audit.images()
+    compared = {
+        name for each in audit.summary.comparisons for name in (each.query_set, each.reference_set)
+    }
+    seen = [set(table.filter(pc.equal(table["set"], name))["id"].to_pylist()) for name in compared]
+    for images in (split.test, split.train):
+        ids = set(images.ids.to_pylist())
+        # the tables of an audit do not contain unreadable images
+        if not any(found and found <= ids and 2 * len(found) > len(ids) for found in seen):
+            raise UsageError(
+                f"--audit {audit.folder} is of other sets: none of them has the images of"
+                f" {images.name!r}; leave it out to run one"
+            )
+
+
+def audit_summary(audit: Audit, split: Split, output: Path) -> AuditSummary:
+    """Return what a result holds of an audit, people's verdicts included."""
+    if audit.unfinished:
+        raise VisleakError(
+            f"the audit {audit.folder} is unfinished: {audit.unfinished:,} images could not be read"
+            " again; run it again when the source is complete"
+        )
+    judged = apply_verdicts(audit)
+    inside = audit.folder.parent == output
+    folder = audit.folder.name if inside else str(audit.folder)
+    return AuditSummary(folder, judged.headline, *_copies(judged, split))
+
+
+def _copies(audit: Audit, split: Split) -> tuple[int, int] | tuple[()]:
+    """Return how many of the test images have a near or exact copy in training, if it is known.
+
+    An audit may use other names for the sets; then its only comparison counts, if it is of the
+    test images.
+    """
+    compared = audit.summary.comparisons
+    names = (split.test.name, split.train.name)
+    own = [each for each in compared if (each.query_set, each.reference_set) == names]
+    (found, *others) = own or compared
+    table = audit.images()
+    queries = table.filter(pc.equal(table["set"], found.query_set))["id"].to_pylist()
+    rate = found.rates.get("near_or_exact")
+    if others or rate is None or not set(queries) <= set(split.test.ids.to_pylist()):
+        return ()
+    return rate.count, rate.total
+
+
+def shared_files(split: Split) -> AuditSummary | None:
+    """Return a summary of test images that are training files as well; ``None`` if there are none.
+
+    No image is read, and links are followed.
+    """
+    test, train = (
+        [os.path.realpath(each) for each in images.locators.to_pylist() if each]
+        for images in (split.test, split.train)
+    )
+    trained = frozenset(train)
+    # images in memory may have equal names, and are not files
+    shared = sum(file in trained and os.path.exists(file.partition("!")[0]) for file in test)
+    if not shared:
+        return None
+    total = len(split.test)
+    headline = f"{shared:,} of {total:,} test images are the same files as training images"
+    return AuditSummary(None, headline, shared, total)

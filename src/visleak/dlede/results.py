@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.settings import Plan
 from visleak.records import Problem
+
+#: Share of the test images with a near-duplicate or exact copy in training that proves a leak.
+ENOUGH: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,95 +26,50 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class StepScore:
-    """A metric at a step.
+    """A metric at a step."""
 
-    Attributes:
-        step: percent of the test images that leak.
-        trainings: number of training runs.
-        mean: over them, with a t interval.
-        deviation: standard deviation over them (n - 1); NaN of one.
-        increase: relative to the step before, as a share (equation 1: R_i = (C - P) / P); 0 for
-            the first step; positive if the metric improved. Interval by bootstrap over
-            repetitions.
-        above: probability that the increase exceeds the threshold, by that bootstrap; NaN for the
-            first step and with one repetition.
-    """
-
-    step: int
-    trainings: int
-    mean: Estimate
-    deviation: float
-    increase: Estimate
-    above: float
+    step: int  # percent of the test images that leak
+    trainings: int  # number of training runs
+    mean: Estimate  # over them, with a t interval
+    deviation: float  # standard deviation over them (n - 1); NaN of one
+    increase: Estimate  # over the step before, (C - P) / P, a share; 0 for the first step
+    above: float  # probability that the increase exceeds the threshold; NaN if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class MetricJudgement:
-    """The verdict of one metric.
+    """The verdict of one metric."""
 
-    Attributes:
-        metric, lower: its name, and whether lower is better.
-        steps: all steps, in order.
-        statistic: compared with the threshold, a share: at or below it the split counts as
-            leaking.
-        on_means: ``leaking`` or ``clean``: the paper's verdict, on the means alone.
-        leaking: certainty that the statistic is at or below the threshold, by bootstrap; NaN with
-            one repetition.
-        verdict: ``leaking``, ``clean`` or ``undecided``, by the two certainties.
-        clean: certainty that the statistic is above the threshold. For rules that compare several
-            increases both are lower bounds, and may add up to less than 1
-            (:func:`visleak.dlede.judge.certainty.chances`).
-        reason: why the metric cannot decide, in one line; empty if it can.
-        reason_code: the same for programs, see :mod:`visleak.dlede.judge.judge`.
-    """
-
-    metric: str
+    metric: str  # metric, lower: its name, and whether lower is better
     lower: bool
-    steps: tuple[StepScore, ...]
-    statistic: Estimate
-    on_means: str
-    leaking: float
-    verdict: str
-    clean: float = math.nan
-    reason: str = ""
-    reason_code: str = ""
+    steps: tuple[StepScore, ...]  # all steps, in order
+    statistic: Estimate  # compared with the threshold: leaking at or below it
+    on_means: str  # leaking or clean: the paper's verdict, on the means alone
+    leaking: float  # certainty that the statistic is at or below the threshold; NaN of one chain
+    verdict: str  # leaking, clean or undecided, by the two certainties
+    clean: float = math.nan  # that it is above; of several increases both are lower bounds
+    reason: str = ""  # why the metric cannot decide, in one line; empty if it can
+    reason_code: str = ""  # the same for programs, see judge
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict of all metrics by one rule.
+    """The verdict of all metrics by one rule."""
 
-    Attributes:
-        rule: its name.
-        threshold, certainty: shares, such as .05 and .95.
-        decided_by: the steps compared, with the first one, 0.
-        repetitions: number of complete chains.
-        left_out: number of chains that lack a training run of those steps.
-        metrics: one judgement each.
-        on_means: ``leaking`` or ``clean`` if all metrics agree on their means, otherwise
-            ``undecided``: the paper's verdict.
-        leaking, clean: the least certainty of any metric; NaN with one repetition.
-        verdict: ``leaking``, ``clean`` or ``undecided``, by those certainties.
-        disagree: the metrics contradict each other, each with certainty.
-        more: additional repetitions that would probably decide it; ``None`` if it is decided or
-            more would hardly help.
-        reason_code: why it is undecided, see :mod:`visleak.dlede.judge.judge`; empty if decided.
-    """
-
-    rule: str
-    threshold: float
+    rule: str  # its name
+    threshold: float  # threshold, certainty: shares, such as .05 and .95
     certainty: float
-    decided_by: tuple[int, ...]
-    repetitions: int
-    left_out: int
-    metrics: tuple[MetricJudgement, ...]
-    on_means: str
-    leaking: float
+    decided_by: tuple[int, ...]  # the steps compared, with the first one, 0
+    repetitions: int  # number of complete chains
+    left_out: int  # number of chains that lack a training run of those steps
+    metrics: tuple[MetricJudgement, ...]  # one judgement each
+    on_means: str  # the paper's verdict: that of all metrics, undecided if they differ
+    leaking: float  # leaking, clean: the least certainty of any metric; NaN with one repetition
     clean: float
-    verdict: str
-    disagree: bool = False
-    more: int | None = None
-    reason_code: str = ""
+    verdict: str  # leaking, clean or undecided, by those certainties
+    disagree: bool = False  # the metrics contradict each other, each with certainty
+    more: int | None = None  # repetitions that would probably decide it; None if decided
+    reason_code: str = ""  # why it is undecided, see judge; empty if decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +84,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """Images and objects of each class at every step (section 8: class shares drift).
+    """Images and objects of each class at every step (section 8: class shares drift)."""
 
-    Attributes:
-        classes: their names.
-        test_images: number of test images that show each class.
-        test_objects: number of their objects; empty for whole-image labels.
-        steps: percent of the test images that leak.
-        images: (steps, classes): training images that show each class, mean over repetitions.
-        objects: the same for objects; empty for whole-image labels.
-    """
-
-    classes: tuple[str, ...]
-    test_images: tuple[int, ...]
-    test_objects: tuple[int, ...]
-    steps: tuple[int, ...]
-    images: tuple[tuple[float, ...], ...]
-    objects: tuple[tuple[float, ...], ...]
+    classes: tuple[str, ...]  # their names
+    test_images: tuple[int, ...]  # number of test images that show each class
+    test_objects: tuple[int, ...]  # number of their objects; empty for whole-image labels
+    steps: tuple[int, ...]  # percent of the test images that leak
+    images: tuple[tuple[float, ...], ...]  # (steps, classes) of training, mean over repetitions
+    objects: tuple[tuple[float, ...], ...]  # the same for objects; empty for whole-image labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,79 +100,57 @@ class Gain:
 
     Both are relative to step 0 on the same images, in the metric's own unit, over the repetitions;
     positive if the metric improved.
-
-    Attributes:
-        metric: as the trainer names it for single images.
-        step: percent of the test images that leak.
-        images: number of leaked images, mean over repetitions.
-        leaked, others: gain of each, with a t interval over repetitions.
     """
 
-    metric: str
-    step: int
-    images: float
-    leaked: Estimate
+    metric: str  # as the trainer names it for single images
+    step: int  # percent of the test images that leak
+    images: float  # number of leaked images, mean over repetitions
+    leaked: Estimate  # leaked, others: gain of each, with a t interval over repetitions
     others: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The same protocol on leak-free splits of the same images.
+    """The same protocol on leak-free splits of the same images."""
 
-    Attributes:
-        groups: number of groups (recordings, videos, patients).
-        splits: numbers of images and groups of both sets, one entry per split.
-        judgements: of each split, at the user's threshold.
-        alpha: share of such clean splits that would be called leaking, at most.
-        threshold: the statistic of a clean split lies above it with probability 1 - alpha.
-        per_metric: the threshold of each metric alone.
-    """
-
-    groups: int
-    splits: tuple[Mapping[str, int], ...]
-    judgements: tuple[Judgement, ...]
-    alpha: float
-    threshold: float
-    per_metric: Mapping[str, float]
+    groups: int  # number of groups (recordings, videos, patients)
+    splits: tuple[Mapping[str, int], ...]  # numbers of images and groups of both sets
+    judgements: tuple[Judgement, ...]  # of each split, at the user's threshold
+    alpha: float  # share of such clean splits that would be called leaking, at most
+    threshold: float  # the statistic of a clean split lies above it with probability 1 - alpha
+    per_metric: Mapping[str, float]  # the threshold of each metric alone
 
 
 @dataclass(frozen=True, slots=True)
 class DetectionLimit:
-    """The smallest leak for which the verdict is ``leaking``.
+    """The smallest leak for which the verdict is ``leaking``."""
 
-    Attributes:
-        repetitions: for this many.
-        probability: with which such leaks are found, at least.
-        share: of the test images, in hundredths: the smallest leak found with that probability;
-            NaN if there is none, or it is not known.
-        up_to: the largest one; beyond it scores start so high that the verdict is ``undecided``.
-        source: of scores without a leak: ``calibration`` (clean splits of the same images) or
-            ``curve`` (this split, if its scores increase enough); empty if there are none.
-        reason_code: why ``share`` is NaN, see :mod:`visleak.dlede.judge.judge`.
-        assumptions: of the calculation, one line each.
-    """
+    repetitions: int  # for this many
+    probability: float  # with which such leaks are found, at least
+    share: float  # hundredths of the test images: the smallest such leak; NaN if unknown
+    up_to: float  # the largest one; beyond it scores start so high that the verdict is undecided
+    source: str  # of scores without a leak: calibration, curve (of this split), or empty
+    reason_code: str = ""  # why share is NaN, see judge
+    assumptions: tuple[str, ...] = ()  # of the calculation, one line each
 
+
+@dataclass(frozen=True, slots=True)
+class LongerScore:
+    """A metric at a step after the usual and after longer training, means of equal repetitions."""
+
+    step: int
+    metric: str
+    usual: float
+    longer: float
     repetitions: int
-    probability: float
-    share: float
-    up_to: float
-    source: str
-    reason_code: str = ""
-    assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """Whether longer training changes the scores.
+    """Whether longer training changes the scores."""
 
-    Attributes:
-        epochs: usual and longer number of epochs.
-        rows: one per step and metric: ``step``, ``metric``, ``usual``, ``longer`` (means over the
-            same repetitions) and ``repetitions``.
-    """
-
-    epochs: tuple[int, int]
-    rows: tuple[Mapping[str, Any], ...]
+    epochs: tuple[int, int]  # usual and longer number of epochs
+    rows: tuple[LongerScore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,26 +164,52 @@ class HashPair:
 
 @dataclass(frozen=True, slots=True)
 class HashEvidence:
-    """Hamming distances of the perceptual hashes of all train-test pairs (tables 2 and 5).
+    """Hamming distances of the perceptual hashes of all train-test pairs (tables 2 and 5)."""
 
-    Attributes:
-        train, test: number of readable images.
-        unreadable: number of images of both sides that could not be read.
-        histogram: number of pairs at each distance 0..64.
-        nearest: number of test images by the distance of their nearest training image, 0..64.
-        alike: the most similar pairs, by distance, test id, training id.
-        seconds: for hashing, and for comparing.
-        problems: unreadable images with their reasons.
+    train: int  # train, test: number of readable images
+    test: int
+    unreadable: int  # number of images of both sides that could not be read
+    histogram: tuple[int, ...]  # number of pairs at each distance 0..64
+    nearest: tuple[int, ...]  # number of test images by the distance of the nearest, 0..64
+    alike: tuple[HashPair, ...]  # the most similar pairs, by distance, test id, training id
+    seconds: Mapping[str, float] = field(default_factory=dict)  # for hashing, and for comparing
+    problems: tuple[Problem, ...] = ()  # unreadable images with their reasons
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSet:
+    """A set of the split; without a name where only scores are known."""
+
+    name: str = ""
+    images: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class AuditSummary:
+    """What the audit of a split found.
+
+    It is without a folder if the same files are on both sides and there is no audit.
     """
 
-    train: int
-    test: int
-    unreadable: int
-    histogram: tuple[int, ...]
-    nearest: tuple[int, ...]
-    alike: tuple[HashPair, ...]
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    folder: str | None = field(default=None, metadata={"optional": True})
+    headline: str = ""
+    copies: int | None = field(default=None, metadata={"optional": True})  # near or exact copies
+    images: int | None = field(default=None, metadata={"optional": True})  # of the test set
+
+    @property
+    def line(self) -> str:
+        """What was found, for people."""
+        return self.headline if self.folder is None else f"pairs, by the audit: {self.headline}"
+
+    @property
+    def proof(self) -> str:
+        """The proof of a leak as a line; empty if there is none.
+
+        Equal perceptual hashes are not a proof: images without detail have them, too.
+        """
+        copies, images = self.copies or 0, self.images or 0
+        return self.headline if copies and copies >= ENOUGH * images > 0 else ""
 
 
 @dataclass(frozen=True)
@@ -264,7 +217,7 @@ class DLeDeResult:
     """The whole result.
 
     Attributes:
-        train, test: of each set: ``{"name", "images", "source"}``.
+        train, test: the sets.
         trainer: ``{"name", ...}``: its name and everything that changes its results.
         plan: the requested training runs.
         scores: of all training runs with a result.
@@ -275,15 +228,13 @@ class DLeDeResult:
         notes: for the reader, one line each.
         makeup, memory, calibration, detection, convergence, hashes: ``None`` or empty if not
             requested or not known.
-        audit: ``{"folder", "headline", "copies", "images"}`` of the audit of the same split:
-            ``copies`` of its test images have a near-duplicate or exact copy in training. Without
-            ``folder`` if the same files are on both sides and there is no audit; or ``None``.
+        audit: of the same split, or ``None``.
         proof: the proof of a leak because of which nothing was trained; otherwise empty.
     """
 
-    train: Mapping[str, Any]
-    test: Mapping[str, Any]
-    trainer: Mapping[str, Any]
+    train: SplitSet
+    test: SplitSet
+    trainer: Mapping[str, object]
     plan: Plan
     scores: Scores
     judgement: Judgement
@@ -297,7 +248,7 @@ class DLeDeResult:
     detection: DetectionLimit | None = None
     convergence: Convergence | None = None
     hashes: HashEvidence | None = None
-    audit: Mapping[str, Any] | None = None
+    audit: AuditSummary | None = None
     proof: str = ""
 
     @property

@@ -19,7 +19,7 @@ FULL: Final = tuple(range(0, 101, 10))
 #: The threshold of the paper, read off one curve of one data set (section 4).
 THRESHOLD: Final = 0.05
 
-#: Decision rules, see :data:`visleak.dlede.judge.rules.RULES`.
+#: Decision rules, see :data:`visleak.dlede.judge.RULES`.
 RULES: Final = ("both-steps", "any-step", "cumulative")
 
 #: Panels of ``--help``.
@@ -30,9 +30,6 @@ ANALYSES: Final = "Additional analyses"
 
 def parse_steps(text: str) -> tuple[int, ...]:
     """Return the steps of a text; 0 is added.
-
-    Raises:
-        UsageError: they are not whole percents.
 
     >>> parse_steps("10,20")
     (0, 10, 20)
@@ -50,14 +47,7 @@ def parse_steps(text: str) -> tuple[int, ...]:
 class Plan:
     """The training runs of one curve (Babu et al. 2025, section 4).
 
-    Attributes:
-        steps: percent of the test images that are in training, ascending from 0.
-        repetitions: chains of draws; each is trained at every step.
-        nested: a step keeps what leaked before and adds to it; otherwise each step is drawn
-            independently.
-        stratified: draws keep the class proportions.
-        seed: of the draws.
-        epochs: requested from the trainer; ``None`` for the trainer's default.
+    Steps ascend from 0; a repetition is a chain of draws that is trained at every step.
 
     Raises:
         UsageError: a value is out of its range.
@@ -116,24 +106,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The expected cost of a plan.
+    """The expected cost of a plan."""
 
-    Attributes:
-        trainings: number of training runs, controls included.
-        done: of them present on disk.
-        training_images, test_images: that one training run trains and is evaluated on.
-        measured: the seconds are the mean of runs on disk; otherwise the trainer's estimate.
-        seconds_a_training: mean; ``None`` if unknown before the first run has finished.
-        jobs: concurrent training runs.
-    """
-
-    trainings: int
-    done: int
+    trainings: int  # number of training runs, controls included
+    done: int  # of them present on disk
     training_images: int
     test_images: int
-    measured: bool
-    seconds_a_training: float | None
-    jobs: int = 1
+    measured: bool  # the seconds are the mean of runs on disk; otherwise the trainer's estimate
+    seconds_a_training: float | None  # mean; None if unknown before the first run has finished
+    jobs: int = 1  # concurrent training runs
 
     @property
     def seconds(self) -> float | None:
@@ -146,16 +127,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class DecisionSettings(Options):
-    """How scores are judged.
-
-    Attributes:
-        rule: one of :data:`RULES`.
-        threshold: a share; ``None`` for the calibrated one, otherwise the paper's 5 %.
-        certainty: that a verdict requires.
-        metrics: that decide; empty for the trainer's, or the usual ones.
-        lower: metrics for which lower is better.
-        chance: score of random guessing by metric, a share; 0 where it is not given.
-    """
+    """How scores are judged; ``chance`` is the score of random guessing by metric, a share."""
 
     rule: str = option(
         "both-steps",
@@ -209,14 +181,7 @@ class DecisionSettings(Options):
 
 @dataclass(frozen=True)
 class ControlSettings(Options):
-    """Controls and evidence in addition to the curve.
-
-    Attributes:
-        calibrate: number of clean grouped splits on which the threshold is calibrated; 0 for none.
-        alpha: probability that a clean split is called leaking by the calibrated threshold.
-        convergence: factor of the epochs of the convergence check; 0 for none.
-        hashes: whether perceptual hashes of all train-test pairs are compared.
-        allow_proved_leak: train even if the audit proves a leak (:mod:`visleak.dlede.audit`).
+    """Controls and evidence in addition to the curve; 0 for none.
 
     Raises:
         UsageError: a value is out of its range.
@@ -268,8 +233,6 @@ class Execution(Options):
     """Where training runs are executed, and who is notified. Never changes a result.
 
     Attributes:
-        jobs: concurrent training runs on this machine.
-        limit: seconds after which a training run counts as failed.
         engine: :data:`visleak.pipeline.context.Engine` of a cluster; then as many runs execute
             concurrently as it has processors.
         progress: a :class:`visleak.pipeline.context.Progress`.
@@ -298,13 +261,7 @@ class Execution(Options):
 
 @dataclass(frozen=True)
 class TrainerSettings(Options):
-    """The trainer of the command line.
-
-    Attributes:
-        trainer: its text, see :func:`visleak.dlede.trainers.load_trainer`.
-        device: of torch.
-        threads: of torch, per training run.
-    """
+    """The trainer of the command line."""
 
     trainer: str | None = option(
         None,

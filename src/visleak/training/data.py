@@ -24,50 +24,31 @@ from visleak.records import Bool, Bytes8, ImageSet, Int64, Opener, Unreadable
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A part of a set.
+    """A part of a set."""
 
-    Attributes:
-        pixels: of one image after the other, ``uint8`` RGB.
-        sizes: ``int64`` (k, 2): height and width of each, 0 if unreadable.
-        originals: ``int64`` (k, 2): height and width as people see the image, 1 if unreadable.
-        unreadable: positions in the part, with the reasons.
-    """
-
-    pixels: Bytes8
-    sizes: Int64
-    originals: Int64
-    unreadable: tuple[tuple[int, Unreadable], ...]
+    pixels: Bytes8  # of one image after the other, RGB
+    sizes: Int64  # (k, 2): height and width of each, 0 if unreadable
+    originals: Int64  # (k, 2): height and width as people see the image, 1 if unreadable
+    unreadable: tuple[tuple[int, Unreadable], ...]  # positions in the part, with the reasons
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    opener: Handle[Opener]
-    positions: range
-    size_of: Callable[[int, int], tuple[int, int]]
-    resample: int
+#: From height and width of an image to those it is resized to; picklable.
+SizeOf = Callable[[int, int], tuple[int, int]]
 
 
 def decoded(
     images: ImageSet,
     place: RunContext,
-    size_of: Callable[[int, int], tuple[int, int]],
+    size_of: SizeOf,
     *,
     chunk: int,
     resample: int,
 ) -> Iterator[Decoded]:
-    """Yield the images of a set in parts, in its order.
-
-    Args:
-        images: the set.
-        place: where to work.
-        size_of: from height and width of an image to those it is resized to; picklable.
-        chunk: images per part.
-        resample: Pillow's number of the filter.
-    """
+    """Yield the images of a set in parts, in its order."""
     opener, done, step = place.share(images.opener), 0, f"reading {images.name}"
     count = len(images)
     tasks = (
-        _Task(opener, range(at, min(at + chunk, count)), size_of, resample)
+        (opener, range(at, min(at + chunk, count)), size_of, resample)
         for at in range(0, count, chunk)
     )
     for part in place.each(_decode, tasks, step):
@@ -76,19 +57,20 @@ def decoded(
         place.progress(step, done, count)
 
 
-def _decode(task: _Task) -> Decoded:
+def _decode(task: tuple[Handle[Opener], range, SizeOf, int]) -> Decoded:
+    opener, positions, size_of, resample = task
     pixels = [np.empty(0, np.uint8)]
-    sizes = np.zeros((len(task.positions), 2), np.int64)
-    originals = np.ones((len(task.positions), 2), np.int64)
+    sizes = np.zeros((len(positions), 2), np.int64)
+    originals = np.ones((len(positions), 2), np.int64)
     unreadable = []
-    for at, data in enumerate(task.opener.load().read(list(task.positions))):
+    for at, data in enumerate(opener.load().read(list(positions))):
         image = data if isinstance(data, Unreadable) else decode(data)
         if isinstance(image, Unreadable):
             unreadable.append((at, image))
             continue
         originals[at] = image.height, image.width
-        sizes[at] = size = task.size_of(image.height, image.width)
-        pixels.append(PixelPreparation(size, resample=task.resample)(image).reshape(-1))
+        sizes[at] = size = size_of(image.height, image.width)
+        pixels.append(PixelPreparation(size, resample=resample)(image).reshape(-1))
     return Decoded(np.concatenate(pixels), sizes, originals, tuple(unreadable))
 
 
@@ -108,21 +90,13 @@ _BLOCK: Final = 4096
 
 @dataclass(frozen=True)
 class ImageData:
-    """The readable images of a set.
+    """The readable images of a set."""
 
-    Attributes:
-        images: ``uint8`` (n, side, side, 3), memory-mapped.
-        rows: ``int64`` (n,): position of each in its set, ascending.
-        unreadable: number of unreadable images, those of the listing included.
-        labels: Arrow string array (n,) or ``None``; null if unknown.
-        groups: likewise.
-    """
-
-    images: Bytes8
-    rows: Int64
-    unreadable: int
-    labels: pa.StringArray | None
-    groups: pa.StringArray | None
+    images: Bytes8  # (n, side, side, 3), memory-mapped
+    rows: Int64  # (n,): position of each in its set, ascending
+    unreadable: int  # number of unreadable images, those of the listing included
+    labels: pa.StringArray | None  # Arrow string array (n,) or None; null if unknown
+    groups: pa.StringArray | None  # likewise
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -138,34 +112,25 @@ class ImageData:
 
     def twins(self) -> Int64:
         """Return a number for each image that only images of equal pixels share."""
-        digests = [hashlib.blake2b(each.data, digest_size=16).digest() for each in self._each()]
+        digests = [
+            hashlib.blake2b(each.data, digest_size=16).digest()
+            for start in range(0, len(self), _BLOCK)
+            for each in np.ascontiguousarray(self.images[start : start + _BLOCK])
+        ]
         _, number = np.unique(np.array(digests, dtype="V16"), return_inverse=True)
         return np.asarray(number, np.int64)
-
-    def _each(self) -> Iterator[Bytes8]:
-        for start in range(0, len(self), _BLOCK):
-            yield from np.ascontiguousarray(self.images[start : start + _BLOCK])
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of some images of a set.
+    """Sizes of some images of a set."""
 
-    Attributes:
-        short: median length of their short sides in pixels.
-        square: their common side, 0 if they differ or are not square.
-    """
-
-    short: float
-    square: int
+    short: float  # median length of their short sides in pixels
+    square: int  # their common side, 0 if they differ or are not square
 
 
 def sizes_of(images: ImageSet) -> Sizes:
-    """Return the sizes of images spread over a set.
-
-    Raises:
-        VisleakError: none of them can be read.
-    """
+    """Return the sizes of images spread over a set."""
     positions = np.unique(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
     found = []
     for data in images.opener.read(positions.tolist()):
@@ -183,16 +148,7 @@ def sizes_of(images: ImageSet) -> Sizes:
 
 
 def read_images(images: ImageSet, side: int, place: RunContext) -> ImageData:
-    """Decode the images of a set and resize each to a square.
-
-    Args:
-        images: the set.
-        side: of the square, in pixels.
-        place: where to work; the pixels stay in its scratch folder.
-
-    Raises:
-        VisleakError: the disk has no room for the pixels.
-    """
+    """Decode the images of a set and resize each to a square."""
     need, free = len(images) * side * side * 3, shutil.disk_usage(place.scratch).free
     if need > free:
         raise VisleakError(
@@ -233,14 +189,6 @@ def hold_out(classes: Int64, groups: Int64, seed: int) -> Bool:
     Groups are taken in an order drawn with the seed, as long as no class gives more than its
     share. If groups are so large that this yields less than half of the share, groups are taken
     as long as no class gives more than half of its images.
-
-    Args:
-        classes: ``int64`` (n,), counted from 0; all 0 if there are none.
-        groups: ``int64`` (n,): images of one group stay together.
-        seed: of the order.
-
-    Returns:
-        ``bool`` (n,); a class of one group is never held out.
     """
     sizes = np.bincount(classes)
     share = min(SHARE, MOST / max(len(classes), 1))
@@ -270,40 +218,24 @@ FEWEST: Final = 16
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Images that a network is evaluated on.
+    """Images that a network is evaluated on."""
 
-    Attributes:
-        kind: ``test`` or ``held out``.
-        images: ``uint8`` (n, side, side, 3).
-        rows: ``int64`` (k,): those of them that are used.
-        classes: ``int64`` (k,): their classes, or ``None``.
-    """
-
-    kind: str
-    images: Bytes8
-    rows: Int64
-    classes: Int64 | None
+    kind: str  # test or held out
+    images: Bytes8  # (n, side, side, 3)
+    rows: Int64  # (k,): those of them that are used
+    classes: Int64 | None  # (k,): their classes, or None
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a network learns from.
+    """What a network learns from."""
 
-    Attributes:
-        images: ``uint8`` (n, side, side, 3).
-        rows: ``int64`` (k,): those of them that are learned.
-        classes: ``int64`` (k,): their classes; ``None`` if no labels are known.
-        names: of the classes, sorted.
-        by_class: classes are learned; otherwise to distinguish images.
-        evaluation: images to evaluate on afterwards.
-    """
-
-    images: Bytes8
-    rows: Int64
-    classes: Int64 | None
-    names: tuple[str, ...]
-    by_class: bool
-    evaluation: Evaluation
+    images: Bytes8  # (n, side, side, 3)
+    rows: Int64  # (k,): those of them that are learned
+    classes: Int64 | None  # (k,): their classes; None if no labels are known
+    names: tuple[str, ...]  # of the classes, sorted
+    by_class: bool  # classes are learned; otherwise to distinguish images
+    evaluation: Evaluation  # images to evaluate on afterwards
 
 
 def training_data(
@@ -315,18 +247,7 @@ def training_data(
     seed: int,
     notify: Callable[[str], None],
 ) -> TrainingData:
-    """Return what to learn and what to evaluate on.
-
-    Args:
-        images, data: the set and its decoded images.
-        test: the set to evaluate on; without it a part of the other is held out.
-        labels: ``auto`` learns the classes if there are labels, ``none`` never does.
-        seed: of what is held out.
-        notify: called with notes on what is excluded.
-
-    Raises:
-        VisleakError: there are too few images, or all have one label.
-    """
+    """Return what to learn and what to evaluate on."""
     names = _names(data.labels)
     by_class = labels == "auto" and bool(names)
     if by_class and len(names) == 1:
@@ -369,7 +290,6 @@ def _held(data: ImageData, classes: Int64, usable: Bool, by_class: bool, seed: i
 
 
 def _with_classes(evaluation: Evaluation, classes: Int64) -> Evaluation:
-    """Return the evaluation of images whose class is known."""
     rows = evaluation.rows[classes[evaluation.rows] >= 0]
     return Evaluation(evaluation.kind, evaluation.images, rows, classes[rows])
 
@@ -382,7 +302,6 @@ def _of_test(
     by_class: bool,
     notify: Callable[[str], None],
 ) -> Evaluation:
-    """Return the evaluation on a test set."""
     every = np.arange(len(data))
     classes = _numbers(data, names)
     evaluation = Evaluation("test", data.images, every, None)

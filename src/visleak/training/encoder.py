@@ -108,7 +108,8 @@ def train_encoder(
     from visleak.training.loop import deterministic
 
     target = Path(out)
-    _refuse_existing(target, force)
+    for path in (target, target.with_name(f"{target.name}.json")):
+        free_file(path, force=force)
     runs_on = torch_device(device) or "cpu"
     cores = workers_for(len(images), threads)
     folder = working_folder(target)
@@ -124,12 +125,6 @@ def train_encoder(
     return made
 
 
-def _refuse_existing(out: Path, force: bool) -> None:
-    recipe = out.with_name(f"{out.name}.json")
-    for path in (out, recipe):
-        free_file(path, force=force)
-
-
 def _trained(
     images: ImageSet,
     test: ImageSet | None,
@@ -139,10 +134,18 @@ def _trained(
     place: RunContext,
     notify: Callable[[str], None],
 ) -> TrainedEncoder:
-    from visleak.training.onnx_file import deviation, recipe_path, write_model
-    from visleak.training.run import evaluated, scaling_of, train
+    from visleak.training.run import (
+        deviation,
+        evaluated,
+        recipe_path,
+        scaling_of,
+        train,
+        write_model,
+    )
 
-    kind, side = _shape(images, settings)
+    kind, side = settings.network, settings.side or 0
+    if kind == "auto" or not side:
+        kind, side = shape_for(sizes_of(images), settings)
     data = _read(images, side, place, notify)
     tested = None if test is None else (test, _read(test, side, place, notify))
     material = training_data(
@@ -180,13 +183,6 @@ def _trained(
     return TrainedEncoder(out, recipe_path(out), record)
 
 
-def _shape(images: ImageSet, settings: EncoderSettings) -> tuple[str, int]:
-    """Return the network to train, and the side of its input."""
-    if settings.network != "auto" and settings.side:
-        return settings.network, settings.side
-    return shape_for(sizes_of(images), settings)
-
-
 def _read(
     images: ImageSet, side: int, place: RunContext, notify: Callable[[str], None]
 ) -> ImageData:
@@ -204,8 +200,7 @@ def _about(
     material: TrainingData,
     plan: Plan,
     data: str,
-) -> dict[str, Any]:
-    """Return the part of the record that does not depend on the training."""
+) -> dict[str, object]:
     import torch
 
     from visleak.training.networks import described

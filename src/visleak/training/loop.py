@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -51,38 +50,21 @@ def seeded(seed: int) -> Iterator[None]:
 
 @dataclass
 class Loop:
-    """The steps of a training run; its state can be saved and restored between two steps.
+    """The steps of a training run; its state can be saved and restored between two steps."""
 
-    Attributes:
-        optimizer: of torch.
-        epochs: number of passes.
-        batches: from the number of an epoch to the items of each of its steps; all epochs have
-            the same number of steps.
-        rate: learning rate of a step.
-        loss_of: the loss of some items at a step.
-        on_step, on_epoch: called after each.
-        step: number of steps done.
-        running: sum of the losses of the current epoch.
-        losses: mean loss of each finished epoch.
-    """
-
-    optimizer: Any
-    epochs: int
-    batches: Callable[[int], Sequence[Int64]]
-    rate: Callable[[int], float]
-    loss_of: Callable[[Int64, int], Any]
-    on_step: Callable[[], None] = lambda: None
+    optimizer: torch.optim.Optimizer  # of torch
+    epochs: int  # number of passes
+    batches: Callable[[int], Sequence[Int64]]  # items of each step of an epoch, equally many
+    rate: Callable[[int], float]  # learning rate of a step
+    loss_of: Callable[[Int64, int], torch.Tensor]  # the loss of some items at a step
+    on_step: Callable[[], None] = lambda: None  # on_step, on_epoch: called after each
     on_epoch: Callable[[], None] = lambda: None
-    step: int = 0
-    running: float = 0.0
-    losses: list[float] = field(default_factory=list)
+    step: int = 0  # number of steps done
+    running: float = 0.0  # sum of the losses of the current epoch
+    losses: list[float] = field(default_factory=list)  # mean loss of each finished epoch
 
     def run(self) -> list[float]:
-        """Do the remaining steps; return the mean loss of each epoch.
-
-        Raises:
-            Diverged: the loss is not finite.
-        """
+        """Do the remaining steps; return the mean loss of each epoch."""
         while len(self.losses) < self.epochs:
             epoch = len(self.losses)
             batches = self.batches(epoch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
@@ -26,18 +26,13 @@ RESIDUAL: Final = (64, 128, 256, 512)
 class Average(nn.Module):  # type: ignore[misc]
     """The global average pool, from (n, channels, height, width) to (n, channels)."""
 
-    def forward(self, maps: Any) -> Any:
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """Return the mean over the places; its gradient is deterministic on every device."""
         return maps.float().mean((2, 3))
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """Two convolutions with a shortcut (He et al. 2016, figure 2).
-
-    Args:
-        inputs, outputs: channels.
-        stride: of the first convolution.
-    """
+    """Two convolutions with a shortcut (He et al. 2016, figure 2)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -52,18 +47,18 @@ class Block(nn.Module):  # type: ignore[misc]
             nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
         )
 
-    def forward(self, maps: Any) -> Any:
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """Return the maps (n, outputs, height / stride, width / stride)."""
         return torch.relu(self.way(maps) + self.around(maps))
 
 
-def plain_11() -> Any:
+def plain_11() -> nn.Module:
     """Return Plain-11 up to its global average pool, for images of 16 pixels and more.
 
     Each convolution is followed by ReLU, then batch normalisation. Source: Barz & Denzler 2018,
     "Hierarchy-based image embeddings for semantic image retrieval", and its code.
     """
-    layers: list[Any] = []
+    layers: list[nn.Module] = []
     channels = 3
     for layer in PLAIN:
         if isinstance(layer, str):
@@ -74,7 +69,7 @@ def plain_11() -> Any:
     return nn.Sequential(*layers, Average())
 
 
-def resnet() -> Any:
+def resnet() -> nn.Module:
     """Return a residual network of ten layers up to its global average pool.
 
     The stem is two convolutions of 3 x 3 with stride 2, then one block per width.
@@ -90,38 +85,17 @@ def resnet() -> Any:
     return nn.Sequential(*stem, *blocks, Average())
 
 
-def class_head(classes: int) -> Any:
-    """Return the head from vectors (n, 512) to scores (n, classes): Plain-11's last layers."""
-    return nn.Sequential(
-        nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, classes)
-    )
-
-
-def instance_head() -> Any:
-    """Return the head from vectors (n, 512) to compared vectors (n, 128).
-
-    Source: Chen et al. 2020, "A simple framework for contrastive learning", section 4.2.
-    """
-    return nn.Sequential(
-        nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.ReLU(), nn.Linear(WIDTH, 128)
-    )
-
-
 #: Name of a network -> function that returns it.
-BUILDERS: Final[dict[str, Callable[[], Any]]] = {"plain-11": plain_11, "resnet": resnet}
+BUILDERS: Final[dict[str, Callable[[], nn.Module]]] = {"plain-11": plain_11, "resnet": resnet}
 
 
-def built(network: str, classes: int, seed: int) -> tuple[Any, Any]:
-    """Return a network and its head with their initial weights.
-
-    Args:
-        network: one of :data:`BUILDERS`.
-        classes: of the head, 0 for instances.
-        seed: of the weights; the global generator is left as it was.
-    """
+def built(network: str, classes: int, seed: int) -> tuple[nn.Module, nn.Module]:
+    """Return a network and its head with their initial weights."""
     with seeded(seed):
         features = BUILDERS[network]()
-        head = class_head(classes) if classes else instance_head()
+        # Plain-11's last layers, or the projection of Chen et al. 2020, section 4.2
+        between = [nn.ReLU(), nn.BatchNorm1d(WIDTH)][:: 1 if classes else -1]
+        head = nn.Sequential(nn.Linear(WIDTH, WIDTH), *between, nn.Linear(WIDTH, classes or 128))
         for module in (*features.modules(), *head.modules()):
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -134,19 +108,11 @@ def built(network: str, classes: int, seed: int) -> tuple[Any, Any]:
 TEMPERATURE: Final = 0.1
 
 
-def class_loss(scores: Any, classes: Any) -> Any:
-    """Return the mean cross-entropy of scores (n, classes) and class numbers (n,)."""
-    return functional.cross_entropy(scores.float(), classes)
-
-
-def instance_loss(vectors: Any) -> Any:
-    """Return the contrastive loss of two views per image.
+def instance_loss(vectors: torch.Tensor) -> torch.Tensor:
+    """Return the contrastive loss of vectors (2 n, width): views of n images, then other views.
 
     The mean cross-entropy over 2 n views, each of which has to choose its twin among the other
     2 n - 1 by the cosine of their vectors.
-
-    Args:
-        vectors: (2 n, width), views of n images, then other views of them in the same order.
 
     Source: Chen et al. 2020, "A simple framework for contrastive learning of visual
     representations", equation 1 (NT-Xent).
@@ -177,7 +143,7 @@ JITTER: Final = 0.4
 GREY: Final = 0.2
 
 
-def generator(*numbers: int) -> Any:
+def generator(*numbers: int) -> torch.Generator:
     """Return a generator of random numbers that depends on some numbers, and on nothing else."""
     seed = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]
     made = torch.Generator()
@@ -185,15 +151,8 @@ def generator(*numbers: int) -> Any:
     return made
 
 
-def augmented(images: Any, plan: Plan, side: int, draw: Any) -> Any:
-    """Return augmented images, ``float32`` (n, 3, side, side) from 0 to 255.
-
-    Args:
-        images: ``uint8`` tensor (n, plan.side, plan.side, 3), on any device.
-        plan: of the training.
-        side: of the result, in pixels.
-        draw: generator of random numbers.
-    """
+def augmented(images: torch.Tensor, plan: Plan, side: int, draw: torch.Generator) -> torch.Tensor:
+    """Return augmented images, ``float32`` (n, 3, side, side) from 0 to 255."""
     maps = images.permute(0, 3, 1, 2).float()
     if not plan.classes:
         return _jittered(_cropped(maps, side, INSTANCE_AREAS, draw), draw)
@@ -214,7 +173,7 @@ def described(plan: Plan) -> str:
     return f"mirror; shifts of up to {_most(plan.side)} pixels, reflected at the edges"
 
 
-def resized(maps: Any, side: int) -> Any:
+def resized(maps: torch.Tensor, side: int) -> torch.Tensor:
     """Return images (n, 3, side, side), averaged if they become smaller."""
     if maps.shape[-1] == side:
         return maps
@@ -231,11 +190,11 @@ def _most(side: int) -> int:
     return round(side * SHIFT)
 
 
-def _mirrored(count: int, draw: Any) -> Any:
+def _mirrored(count: int, draw: torch.Generator) -> torch.Tensor:
     return torch.rand(count, generator=draw) < 0.5
 
 
-def _shifted(maps: Any, draw: Any) -> Any:
+def _shifted(maps: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     """Mirror half of the images, and shift each, reflecting them at the edges."""
     count, _, height, width = maps.shape
     most = _most(height)
@@ -251,7 +210,9 @@ def _shifted(maps: Any, draw: Any) -> Any:
     )
 
 
-def _cropped(maps: Any, side: int, areas: tuple[float, float], draw: Any) -> Any:
+def _cropped(
+    maps: torch.Tensor, side: int, areas: tuple[float, float], draw: torch.Generator
+) -> torch.Tensor:
     """Crop each image at random and resize it; half of the crops are mirrored."""
     count = len(maps)
     area = areas[0] + (areas[1] - areas[0]) * torch.rand(count, generator=draw)
@@ -267,19 +228,13 @@ def _cropped(maps: Any, side: int, areas: tuple[float, float], draw: Any) -> Any
     return resized(warped(maps, frames, "reflection"), side)
 
 
-def warped(maps: Any, frames: Any, padding: str) -> Any:
-    """Return images resampled by affine maps.
-
-    Args:
-        maps: ``float32`` (n, 3, height, width).
-        frames: ``float32`` (n, 2, 3), from the result to the image, in coordinates from -1 to 1.
-        padding: outside of the image, a mode of ``grid_sample``.
-    """
+def warped(maps: torch.Tensor, frames: torch.Tensor, padding: str) -> torch.Tensor:
+    """Return images resampled by affine maps."""
     grid = functional.affine_grid(frames, list(maps.shape), align_corners=False)
     return functional.grid_sample(maps, grid, padding_mode=padding, align_corners=False)
 
 
-def _jittered(maps: Any, draw: Any) -> Any:
+def _jittered(maps: torch.Tensor, draw: torch.Generator) -> torch.Tensor:
     """Change brightness, contrast and colour of each image; make some of them grey."""
     count = len(maps)
     factors = 1 - JITTER + 2 * JITTER * torch.rand(3, count, generator=draw)

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from visleak.documents import digest_of
 from visleak.training.data import Sizes, TrainingData
@@ -29,30 +29,17 @@ FEWEST_EPOCHS, MOST_EPOCHS = 3, 100
 
 @dataclass(frozen=True)
 class Plan:
-    """A network, and how it is trained.
+    """A network, and how it is trained."""
 
-    Attributes:
-        network: one of :data:`visleak.training.settings.NETWORKS`.
-        side: of the network's square input, in pixels.
-        classes: number of classes; 0 learns to distinguish images instead.
-        images: number of training images.
-        epochs: passes over them.
-        batch: images per step; the rest of an epoch is dropped.
-        seed: of weights, order and changes.
-        schedule: ``short`` has one cycle of the learning rate and begins on smaller images;
-            ``paper`` has warm restarts (:data:`visleak.training.settings.CYCLES`).
-        precision: of convolutions and products; everything else is ``fp32``.
-    """
-
-    network: str
-    side: int
-    classes: int
-    images: int
-    epochs: int
-    batch: int
-    seed: int
-    schedule: str = "short"
-    precision: str = "fp32"
+    network: str  # one of NETWORKS
+    side: int  # of the network's square input, in pixels
+    classes: int  # number of classes; 0 learns to distinguish images instead
+    images: int  # number of training images
+    epochs: int  # passes over them
+    batch: int  # images per step; the rest of an epoch is dropped
+    seed: int  # of weights, order and changes
+    schedule: str = "short"  # one cycle of the rate, smaller images first; or paper: restarts
+    precision: str = "fp32"  # of convolutions and products; everything else is fp32
 
     @property
     def steps_per_epoch(self) -> int:
@@ -110,24 +97,20 @@ class Plan:
         start, stop = self.work[epoch], self.work[epoch + 1]
         return start + (stop - start) * inside // self.steps_per_epoch
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the plan with the constants behind it, as plain values."""
         plain = asdict(self)
+        highest = 0, max(1, round(self.steps * WARM_UP)) - 1  # one of these steps
         plain["pictures"] = plain.pop("images")
         restarts = {"cycles": list(CYCLES)}
         one = {"warm_up": WARM_UP, "small_epochs": SMALL_EPOCHS, "first_side": self.side_at(0)}
         return {
             **plain,
-            "highest_rate": round(max(self.rate(step) for step in self._turns), 6),
+            "highest_rate": round(max(map(self.rate, highest)), 6),
             "momentum": MOMENTUM,
             "weight_decay": WEIGHT_DECAY,
             **(restarts if self.schedule == "paper" else one),
         }
-
-    @property
-    def _turns(self) -> tuple[int, int]:
-        """Two steps, one of which has the highest rate."""
-        return 0, max(1, round(self.steps * WARM_UP)) - 1
 
     def key(self, data: str) -> str:
         """Return the digest of the plan and of its data."""
@@ -144,7 +127,6 @@ def usual_epochs(images: int) -> int:
 
 
 def _cosine(share: float) -> float:
-    """Return the share of the rate after a share of a cycle."""
     return 0.5 * (1 + math.cos(math.pi * share))
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import pickle
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
+from torch import nn
 
+from visleak.encoders.onnx import OnnxEncoder, Recipe
 from visleak.errors import VisleakError
 from visleak.records import Bytes8, Float32, Int64
 from visleak.stats import Rate
-from visleak.storage import replacing
+from visleak.storage import replacing, write_json
 from visleak.training.data import TrainingData
 from visleak.training.loop import Diverged, Loop, deterministic
-from visleak.training.networks import WIDTH, augmented, built, class_loss, generator, instance_loss
+from visleak.training.networks import WIDTH, augmented, built, generator, instance_loss
 from visleak.training.plan import MOMENTUM, WEIGHT_DECAY, Plan
 
 #: Called with the work done and in total, in images of full side.
@@ -39,7 +43,7 @@ class Scaling:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def of(self, maps: Any) -> Any:
+    def of(self, maps: torch.Tensor) -> torch.Tensor:
         """Return the network's input of images (n, 3, h, w) with values from 0 to 255."""
         mean, std = (
             torch.tensor(values, device=maps.device).view(1, 3, 1, 1)
@@ -51,54 +55,31 @@ class Scaling:
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A network that has been trained.
+    """A network that has been trained."""
 
-    Attributes:
-        plan: of the training.
-        scaling: of its input.
-        network: from scaled images to vectors (n, 512), on the CPU or where it was trained.
-        head: from vectors to scores of classes, or to compared vectors.
-        losses: mean loss of each epoch.
-    """
-
-    plan: Plan
-    scaling: Scaling
-    network: Any
-    head: Any
-    losses: tuple[float, ...]
+    plan: Plan  # of the training
+    scaling: Scaling  # of its input
+    network: nn.Module  # from scaled images to vectors (n, 512), on the CPU or where it was trained
+    head: nn.Module  # from vectors to scores of classes, or to compared vectors
+    losses: tuple[float, ...]  # mean loss of each epoch
 
     @property
-    def device(self) -> Any:
+    def device(self) -> torch.device:
         """The device of torch that it is on."""
         return next(self.network.parameters()).device
 
     def vectors(
         self, images: Bytes8, rows: Int64 | None = None, progress: OnProgress | None = None
     ) -> Float32:
-        """Return unit vectors (n, 512) of images.
-
-        Args:
-            images: ``uint8`` (m, side, side, 3); may be memory-mapped.
-            rows: ``int64`` (n,), those of them that are used; by default all.
-            progress: called with the number done.
-        """
+        """Return unit vectors (n, 512) of images."""
         return self._units(images, rows, None, progress)
 
     def views(self, images: Bytes8, rows: Int64, number: int) -> Float32:
-        """Return unit vectors (n, 512) of images augmented as in training.
-
-        Args:
-            images, rows: as for :meth:`vectors`.
-            number: of the random changes.
-        """
+        """Return unit vectors (n, 512) of images augmented as in training."""
         return self._units(images, rows, number, None)
 
     def classes(self, images: Bytes8, rows: Int64, progress: OnProgress | None = None) -> Int64:
-        """Return the predicted class of each image, (n,).
-
-        Args:
-            images, rows, progress: as for :meth:`vectors`.
-        """
+        """Return the predicted class of each image, (n,)."""
         found = np.empty(len(rows), np.int64)
         for part, made in self._vectors(images, rows, None, progress):
             found[part] = self.head(made).argmax(1).cpu().numpy()
@@ -115,7 +96,7 @@ class TrainedNetwork:
 
     def _vectors(
         self, images: Bytes8, rows: Int64, view: int | None, progress: OnProgress | None
-    ) -> Iterator[tuple[slice, Any]]:
+    ) -> Iterator[tuple[slice, torch.Tensor]]:
         """Yield slices of the rows and the network's vectors of their images, (k, 512)."""
         self.network.eval()
         self.head.eval()
@@ -137,10 +118,6 @@ def scaling_of(images: Bytes8, rows: Int64) -> Scaling:
     """Return mean and deviation of the channels of some images, to six decimals.
 
     The sums are of integers, so they do not depend on the order.
-
-    Args:
-        images: ``uint8`` (n, height, width, 3).
-        rows: ``int64`` (k,), those of them that are learned.
     """
     sums, squares, count = np.zeros(3, np.int64), np.zeros(3, np.int64), 0
     for start in range(0, len(rows), BATCH):
@@ -179,14 +156,7 @@ def twin_rate(first: Float32, second: Float32) -> Rate:
 def by_neighbours(
     query: Float32, reference: Float32, classes: Int64, neighbours: int = NEIGHBOURS
 ) -> Int64:
-    """Return the class that the most similar references vote for, each by its similarity.
-
-    Args:
-        query: ``float32`` (n, d), unit rows.
-        reference: ``float32`` (m, d), unit rows.
-        classes: ``int64`` (m,): of the references, counted from 0.
-        neighbours: number that vote.
-    """
+    """Return the class that the most similar references vote for, each by its similarity."""
     count = min(neighbours, len(reference))
     found = np.empty(len(query), np.int64)
     for part, similar in _blocks(query, reference):
@@ -214,17 +184,10 @@ VOTERS: Final = 50_000
 def evaluated(
     network: TrainedNetwork, material: TrainingData, progress: OnProgress
 ) -> dict[str, Rate]:
-    """Evaluate a network on images that it did not learn from.
+    """Evaluate a network on images that it did not learn from; empty if none could be held out.
 
-    Args:
-        network: the network.
-        material: its training data, with the images to evaluate on.
-        progress: called with the number of images done.
-
-    Returns:
-        ``accuracy`` if classes were learned. Otherwise ``views``: how often the other view of an
-        image is the most similar of all; and, if classes are known, the accuracy of the nearest
-        training images. Empty if nothing could be held out.
+    ``accuracy`` if classes were learned. Otherwise ``views``: how often the other view of an image
+    is the most similar of all; and, if classes are known, the accuracy of the nearest images.
     """
     data = material.evaluation
     if not len(data.rows):
@@ -266,23 +229,15 @@ ORDER, CHANGES = 1, 2
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state of a training run between two steps.
+    """The state of a training run between two steps."""
 
-    Attributes:
-        key: of the plan and the data (:meth:`visleak.training.plan.Plan.key`).
-        step: number of steps done.
-        network, head, optimizer: their states, tensors by name.
-        losses: mean loss of each finished epoch.
-        running: sum of the losses of the current epoch.
-    """
-
-    key: str
-    step: int
-    network: dict[str, Any]
-    head: dict[str, Any]
-    optimizer: dict[str, Any]
-    losses: list[float]
-    running: float
+    key: str  # of the plan and the data (key)
+    step: int  # number of steps done
+    network: dict[str, object]  # network, head, optimizer: their states, tensors by name
+    head: dict[str, object]
+    optimizer: dict[str, object]
+    losses: list[float]  # mean loss of each finished epoch
+    running: float  # sum of the losses of the current epoch
 
     def write(self, path: Path) -> None:
         """Write it atomically: after a kill there is this one or the one before."""
@@ -291,11 +246,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """Return the checkpoint in a file, ``None`` if there is none.
-
-    Raises:
-        VisleakError: the file is not a checkpoint. Nothing in it is ever executed.
-    """
+    """Return the checkpoint in a file, ``None`` if there is none."""
     if not path.exists():
         return None
     try:
@@ -335,23 +286,7 @@ def train(
     progress: OnProgress = lambda done, total: None,
     notify: Callable[[str], None] = lambda text: None,
 ) -> TrainedNetwork:
-    """Train a network, resuming from a checkpoint of the same key.
-
-    Args:
-        plan: of the training.
-        images: ``uint8`` (n, side, side, 3); may be memory-mapped.
-        rows: ``int64`` (plan.images,): those to learn from.
-        classes: ``int64`` (plan.images,): their classes, ``None`` for instances.
-        scaling: of the images.
-        key: of the plan and the data.
-        checkpoint: file to resume from, and to write.
-        device: of torch.
-        progress: called with the work done and in total.
-        notify: called with a line on the checkpoint.
-
-    Raises:
-        VisleakError: the checkpoint is damaged or cannot be written, or the training diverged.
-    """
+    """Train a network, resuming from a checkpoint of the same key."""
     network, head = (part.to(device) for part in built(plan.network, plan.classes, plan.seed))
     precision = torch.autocast(
         torch.device(device).type, torch.bfloat16, enabled=plan.precision == "bf16"
@@ -362,7 +297,7 @@ def train(
         starts = range(0, plan.steps_per_epoch * plan.batch, plan.batch)
         return [order[start : start + plan.batch] for start in starts]
 
-    def loss_of(chosen: Int64, step: int) -> Any:
+    def loss_of(chosen: Int64, step: int) -> torch.Tensor:
         side = plan.side_at(step // plan.steps_per_epoch)
         stored = torch.from_numpy(np.asarray(images[rows[chosen]])).to(device)
         draw = generator(plan.seed, CHANGES, step)
@@ -372,7 +307,8 @@ def train(
             made = head(network(scaling.of(maps)))
         if classes is None:
             return instance_loss(made)
-        return class_loss(made, torch.from_numpy(classes[chosen]).to(device))
+        known = torch.from_numpy(classes[chosen]).to(device)
+        return torch.nn.functional.cross_entropy(made.float(), known)
 
     optimizer = torch.optim.SGD(
         [*network.parameters(), *head.parameters()],
@@ -405,9 +341,9 @@ def train(
 
 
 class _Saver:
-    """Saves and restores the state of a loop."""
-
-    def __init__(self, loop: Loop, network: Any, head: Any, key: str, path: Path) -> None:
+    def __init__(
+        self, loop: Loop, network: nn.Module, head: nn.Module, key: str, path: Path
+    ) -> None:
         self._loop, self._key, self._path = loop, key, path
         self._parts = {"network": network, "head": head, "optimizer": loop.optimizer}
         self.saved, self._cost = time.monotonic(), 0.0
@@ -443,3 +379,102 @@ class _Saver:
             raise VisleakError(f"the checkpoint {self._path} cannot be written: {error}") from error
         self.saved = time.monotonic()
         self._cost = self.saved - begun
+
+
+# -- ONNX files ------------------------------------------------------------------------------------
+
+#: Version of ONNX's operators that are used; onnxruntime 1.17 and newer have it.
+OPSET: Final = 17
+
+#: How far a coordinate from onnxruntime may be off torch's.
+TOLERANCE: Final = 1e-5
+
+
+class Unit(nn.Module):  # type: ignore[misc]
+    """A network whose vectors are made unit length."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return unit vectors (n, width)."""
+        return nn.functional.normalize(self.network(pixels), dim=1)
+
+
+def recipe_of(network: TrainedNetwork) -> Recipe:
+    """Return how images are prepared for a network.
+
+    Its vectors have unit length; they are normalised again by the encoder, which detects images
+    without a vector.
+    """
+    side = network.plan.side
+    scaling = network.scaling
+    return Recipe(size=(side, side), mean=scaling.mean, std=scaling.std, input="pixels")
+
+
+def recipe_path(model: Path) -> Path:
+    """Return the path of the JSON of an ONNX file."""
+    return model.with_name(f"{model.name}.json")
+
+
+def onnx_bytes(trained: TrainedNetwork) -> bytes:
+    """Return the network as an ONNX file: from images (n, 3, side, side) to unit vectors."""
+    side = trained.plan.side
+    network = trained.network.to("cpu").eval()
+    file = io.BytesIO()
+    quiet = logging.getLogger("torch.onnx")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), torch.inference_mode():
+            # the exporter that needs no more than torch and writes one file is on its way out
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                Unit(network).eval(),
+                (torch.zeros(2, 3, side, side),),
+                file,
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=["pixels"],
+                output_names=["vectors"],
+                dynamic_axes={"pixels": {0: "pictures"}, "vectors": {0: "pictures"}},
+            )
+    finally:
+        quiet.setLevel(level)
+    return file.getvalue()
+
+
+def write_model(network: TrainedNetwork, out: Path, about: Mapping[str, object]) -> None:
+    """Write the ONNX file and its JSON, the JSON last: without it the file is not used."""
+    made = onnx_bytes(network)
+    recipe = recipe_path(out)
+    try:
+        recipe.unlink(missing_ok=True)
+        with replacing(out) as beside:
+            beside.write_bytes(made)
+        write_json(recipe, {**recipe_of(network).as_dict(), "about": dict(about)})
+    except OSError as error:
+        raise VisleakError(f"{out} cannot be written: {error}") from error
+
+
+def deviation(network: TrainedNetwork, images: Bytes8, folder: Path) -> float | None:
+    """Return the largest difference between onnxruntime's vectors and torch's."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        return None
+    path = folder / "compared.onnx"
+    path.write_bytes(onnx_bytes(network))
+    encoder = OnnxEncoder("compared", path, recipe_of(network), device="cpu")
+    theirs = encoder.forward(list(np.asarray(images)))
+    path.unlink()
+    ours = network.vectors(images)
+    usable = np.isfinite(theirs).all(1)
+    worst = float(np.abs(theirs[usable] - ours[usable]).max(initial=0.0))
+    if worst > TOLERANCE:
+        raise VisleakError(
+            f"the ONNX file's vectors differ from torch's by {worst:.1e}, more than"
+            f" {TOLERANCE:g}: this onnxruntime does not run what this torch exports"
+        )
+    return worst

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from visleak.dlede.draw.split import Draw, Split
-from visleak.dlede.train.trainer import TrainingTask
+from visleak.dlede.draw import Draw, Split
+from visleak.dlede.train import TrainingTask
 from visleak.formats import Boxes
 from visleak.formats.memory import ArrayOpener
 from visleak.records import ImageSet, Opener

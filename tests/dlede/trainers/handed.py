@@ -8,8 +8,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from visleak.dlede.draw.split import Draw, Split
-from visleak.dlede.train.trainer import TrainingTask
+from visleak.dlede.draw import Draw, Split
+from visleak.dlede.train import TrainingTask
 from visleak.formats import Boxes, open_images
 
 #: Width and height of the pictures.

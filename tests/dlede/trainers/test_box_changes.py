@@ -9,10 +9,10 @@ import pytest
 import torch
 from drawn_objects import drawn, drawn_split, set_of
 
-from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.draw import Draw, Split
+from visleak.dlede.trainers.detections import Objects
 from visleak.dlede.trainers.detector import in_pixels, on_canvas, to_originals
-from visleak.dlede.trainers.heatmaps import Objects
-from visleak.dlede.trainers.pixels import GREY, DecodedImages, decode_images
+from visleak.dlede.trainers.networks import GREY, DecodedImages, decode_images
 from visleak.dlede.trainers.torch_networks import LEFT, Augmentation
 from visleak.formats import Boxes
 from visleak.formats.memory import MemoryOpener

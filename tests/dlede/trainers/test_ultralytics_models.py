@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
 import pickle
 import subprocess
 import sys
-import types
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -18,12 +16,11 @@ import numpy as np
 import pytest
 from handed import lesson_of, split_on_disk
 
-from visleak.dlede.draw.split import Split
-from visleak.dlede.train.trainer import Outcome, PreparedTrainer
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, PreparedTrainer
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.ultralytics_process import shares
-from visleak.dlede.trainers.ultralytics_trainer import UltralyticsTrainer, known_model
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.dlede.trainers.ultralytics_trainer import known_model
+from visleak.errors import MissingExtra, UsageError
 from visleak.pipeline.context import silent
 
 MODEL = "ultralytics:yolov8n.yaml?imgsz=64&batch=4"
@@ -102,13 +99,13 @@ import json, sys
 from pathlib import Path
 import numpy as np
 import torch
-from visleak.dlede.trainers import ultralytics_process
+from visleak.dlede.trainers import ultralytics_trainer
 from visleak.errors import VisleakError
 from ultralytics.utils.metrics import ap_per_class, Metric
 
 def look(model):
     try:
-        return ultralytics_process._model({"model": model}).task
+        return ultralytics_trainer._model(model).task
     except VisleakError as error:
         return str(error)
 
@@ -122,7 +119,7 @@ found = rng.random((200, 10)) < np.linspace(.8, .2, 10)
 box = Metric()
 shown, there = rng.integers(0, 3, 200), rng.integers(0, 3, 150)
 box.update(ap_per_class(found, rng.random(200), shown, there)[2:])
-shares, curve = ultralytics_process.shares(box), box.f1_curve.mean(0).tolist()
+shares, curve = ultralytics_trainer.shares(box), box.f1_curve.mean(0).tolist()
 print(json.dumps({"models": list(map(look, sys.argv[1:])), "shares": shares, "curve": curve}))
 """
 
@@ -152,29 +149,10 @@ def test_what_the_library_makes_of_models_and_of_f1(torchvision, ready, split, p
 # -- without it ----------------------------------------------------------------------------------
 
 
-def test_of_nothing_found_all_shares_are_zero():
-    box = types.SimpleNamespace(f1=[], mp=0.0, mr=0.0, map50=0.0, map=0.0)
-    assert set(shares(box).values()) == {0.0}
-
-
 def test_what_is_not_installed_is_told(monkeypatch):
     monkeypatch.setattr("visleak.dlede.trainers.ultralytics_trainer.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra) as caught:
+    with pytest.raises(MissingExtra, match="--trainer ultralytics needs an extra: pip install"):
         load_trainer(MODEL)
-    assert str(caught.value) == (
-        "--trainer ultralytics needs an extra: pip install 'visleak[yolo]'"
-    )
-
-
-def test_a_library_that_cannot_be_imported_is_told_before_anything_is_trained(place, split):
-    # what its process says becomes the error; here it is that the library is not there
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        metadata.version("ultralytics")
-        pytest.skip("ultralytics is installed here")
-    trainer = UltralyticsTrainer("ultralytics:yolov8n.yaml", "yolov8n.yaml")
-    with pytest.raises(VisleakError) as caught:
-        trainer.prepare(split, place / "missing", silent)
-    assert str(caught.value) == "trainer ultralytics needs an extra: pip install 'visleak[yolo]'"
 
 
 @pytest.fixture

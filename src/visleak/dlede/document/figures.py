@@ -10,17 +10,22 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from visleak.dlede.document.text import labelled
 from visleak.dlede.formatting import in_order, metric_name, percent, rise
 from visleak.dlede.hashes import CUTS, PAPER_CUT
-from visleak.dlede.judge.rules import RULES
+from visleak.dlede.judge import RULES
 from visleak.dlede.results import DLeDeResult, MetricJudgement
 from visleak.drawing import as_text, cut, figure_of, saved
+from visleak.records import Float64
 from visleak.reporting import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and marks that differ in print.
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -51,20 +56,18 @@ SPREAD: Final = 50
 
 def figures(result: DLeDeResult) -> tuple[Figure, ...]:
     """Return the figures of a result; those that do not apply have no files."""
-    return (
-        Figure("curve", "Scores by share of leaked test images", curve(result), shown=True),
-        Figure(
-            "increases",
-            "Relative increases by step, and the threshold",
-            increase_bars(result),
-            shown=True,
-        ),
-        Figure("phash", "Similar images by perceptual hash", hash_bars(result), shown=True),
+    drawn = (
+        ("curve", "Scores by share of leaked test images", curve),
+        ("increases", "Relative increases by step, and the threshold", increase_bars),
+        ("phash", "Similar images by perceptual hash", hash_bars),
     )
+    return tuple(Figure(name, title, draw(result), shown=True) for name, title, draw in drawn)
 
 
 @contextmanager
-def _panels(title: str, below: str, heights: Sequence[float]) -> Iterator[tuple[Any, list[Any]]]:
+def _panels(
+    title: str, below: str, heights: Sequence[float]
+) -> Iterator[tuple[Canvas, list[Axes]]]:
     """Give a figure with a title, and its panels from top to bottom."""
     with figure_of((WIDTH, sum(heights) + 0.6)) as figure:
         figure.set_layout_engine("constrained")
@@ -78,12 +81,20 @@ def _panels(title: str, below: str, heights: Sequence[float]) -> Iterator[tuple[
         yield figure, list(axes)
 
 
-def _legend(figure: Any, names: Iterable[str], colours: Iterable[int], *, bars: bool) -> None:
+def _legend(figure: Canvas, names: Iterable[str], colours: Iterable[int], *, bars: bool) -> None:
     from matplotlib.lines import Line2D
 
-    look: dict[str, Any] = {"lw": 0, "ms": 8, "mew": 0} if bars else {"lw": 2, "ms": 5}
+    width, size, edge = (0, 8, 0) if bars else (2, 5, 1)
     handles = [
-        Line2D([], [], color=COLOURS[n], marker="s" if bars else MARKS[n], label=name, **look)
+        Line2D(
+            *([], []),
+            color=COLOURS[n],
+            marker="s" if bars else MARKS[n],
+            label=name,
+            linewidth=width,
+            markersize=size,
+            markeredgewidth=edge,
+        )
         for name, n in zip(
             (as_text(cut(metric_name(m), LONGEST)) for m in names), colours, strict=True
         )
@@ -145,11 +156,11 @@ def _groups(result: DLeDeResult) -> tuple[list[list[str]], int]:
     return groups, len(known) - sum(map(len, groups))
 
 
-def _is_share(values: Any) -> bool:
+def _is_share(values: Float64) -> bool:
     return bool(np.nanmin(values) >= 0.0 and np.nanmax(values) <= 1.0)
 
 
-def _draw_curves(axes: Any, result: DLeDeResult, styles: Mapping[str, int]) -> None:
+def _draw_curves(axes: Axes, result: DLeDeResult, styles: Mapping[str, int]) -> None:
     steps = result.scores.steps
     gap = min(np.diff(steps))
     judged = {each.metric: each for each in result.judgement.metrics}
@@ -209,10 +220,10 @@ def increase_bars(result: DLeDeResult) -> dict[str, bytes]:
             _draw_bars(axes, each, number, len(judged), (low, high))
         for number, (name, value) in enumerate(_thresholds(result).items()):
             axes.axhline(value, color=QUIET, lw=1.3, ls=("--", ":")[number], zorder=4)
-            at = {"xy": (1.0, value), "xycoords": ("axes fraction", "data")}
             axes.annotate(
-                name, **at, xytext=(5, 0), textcoords="offset points", va=("center", "top")[number],
-                fontsize=8, color=QUIET, annotation_clip=False,
+                name, (1.0, value), xycoords=("axes fraction", "data"), xytext=(5, 0),
+                textcoords="offset points", va=("center", "top")[number], fontsize=8,
+                color=QUIET, annotation_clip=False,
             )  # fmt: skip
         names = [f"{before} to {step}" for before, step in pairwise(steps)]
         names = names if len(names) <= SPELT else [f"{step}" for step in steps[1:]]
@@ -248,7 +259,7 @@ def _range(result: DLeDeResult, judged: Sequence[MetricJudgement]) -> tuple[floa
 
 
 def _draw_bars(
-    axes: Any, judged: MetricJudgement, number: int, of: int, drawn: tuple[float, float]
+    axes: Axes, judged: MetricJudgement, number: int, of: int, drawn: tuple[float, float]
 ) -> None:
     """Draw increases with intervals, and numbers if there is room; arrows beyond the axis."""
     wide = 0.72 / of
@@ -309,10 +320,9 @@ def hash_bars(result: DLeDeResult) -> dict[str, bytes]:
         for axes in (upper, lower):
             axes.set_xticks(range(CUTS + 1))
             axes.axvline(PAPER_CUT + 0.5, color=QUIET, lw=1.1, ls="--", zorder=3)
-        at = {"xy": (PAPER_CUT + 0.5, 1.0), "xycoords": ("data", "axes fraction")}
         upper.annotate(
-            "the paper's cut", **at, xytext=(4, -10), textcoords="offset points", fontsize=8,
-            color=QUIET,
+            "the paper's cut", (PAPER_CUT + 0.5, 1.0), xycoords=("data", "axes fraction"),
+            xytext=(4, -10), textcoords="offset points", fontsize=8, color=QUIET,
         )  # fmt: skip
         return saved(figure, "dlede hashes")
 

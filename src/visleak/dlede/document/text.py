@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from visleak.dlede.audit import ENOUGH, audit_line
 from visleak.dlede.formatting import certainty, metric_name, percent, precise_rise, score
 from visleak.dlede.hashes import PAPER_CUT, hash_line
+from visleak.dlede.judge import CLEAN, LEAKING, RULES, UNDECIDED
 from visleak.dlede.judge.judge import (
     IDENTICAL,
     NO_CLEAN_CURVE,
@@ -24,8 +24,8 @@ from visleak.dlede.judge.judge import (
     UNKNOWN_SCALE,
     memorized,
 )
-from visleak.dlede.judge.rules import CLEAN, LEAKING, RULES, UNDECIDED
 from visleak.dlede.results import (
+    ENOUGH,
     Calibration,
     ClassCounts,
     DetectionLimit,
@@ -97,14 +97,10 @@ def _verdict(judged: Judgement) -> str:
     verdict = judged.on_means if single else judged.verdict
     if verdict != UNDECIDED or not (single or judged.disagree):
         return VERDICTS[verdict]
-    by = []
-    for each in (LEAKING, CLEAN):
-        names = [
-            metric_name(metric.metric)
-            for metric in judged.metrics
-            if (metric.on_means if single else metric.verdict) == each
-        ]
-        by += [f"by {listed(names)} {VERDICTS[each]}"] if names else []
+    names: dict[str, list[str]] = {LEAKING: [], CLEAN: [], UNDECIDED: []}
+    for each in judged.metrics:
+        names[each.on_means if single else each.verdict].append(metric_name(each.metric))
+    by = [f"by {listed(names[each])} {VERDICTS[each]}" for each in (LEAKING, CLEAN) if names[each]]
     return f"undecided: the metrics contradict each other, {' and '.join(by)}"
 
 
@@ -287,13 +283,14 @@ def _calibrated(result: DLeDeResult, found: Calibration) -> Iterator[str]:
 
 def _copies(result: DLeDeResult) -> Iterator[str]:
     """Yield what an audit found, first if the scores do not show it."""
-    if not result.audit or result.proof:
+    audit = result.audit
+    if audit is None or result.proof:
         return
-    copies, images = (int(result.audit.get(name, 0)) for name in ("copies", "images"))
+    copies, images = audit.copies or 0, audit.images or 0
     if copies and result.judgement.verdict != LEAKING:
         few = ", too few to show in the scores" if copies < ENOUGH * images else ""
         yield f"but copies of {copies:,} of {images:,} test images are in training{few}"
-    yield audit_line(result.audit)
+    yield audit.line
 
 
 def detection_line(found: DetectionLimit) -> str:
@@ -348,8 +345,7 @@ def about(result: DLeDeResult) -> str:
     if result.is_external:
         source = result.trainer.get("source") or "training runs made elsewhere"
         return f"scores of {source}: {runs} of {len(plan.steps)} steps"
-    train = f"{result.train['images']:,} images of {result.train['name']}"
-    test = f"{result.test['images']:,} images of {result.test['name']}"
+    test, train = (f"{each.images:,} images of {each.name}" for each in (result.test, result.train))
     if result.proof:
         return f"{test} against {train}; {runs} of {len(plan.steps)} steps by {name} were planned"
     how = ("nested" if plan.nested else "independent") + ", stratified" * plan.stratified

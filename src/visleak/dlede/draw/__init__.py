@@ -1,1 +1,259 @@
-"""Splits and draws: which test images leak, and which training images they replace."""
+"""The split under test: two sets, or one set divided by a recipe, with boxes where known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import Boxes, boxes_of, open_images
+from visleak.formats.files import chosen, joined_opener
+from visleak.records import ImageSet, Int64, Unreadable
+from visleak.storage import write_tables
+
+#: Columns of the tables of a recipe's split, and the attributes of image sets that hold them.
+COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "frame": "frames"}
+
+
+@dataclass(frozen=True)
+class Split:
+    """The split under test.
+
+    Attributes:
+        train, test: the sets; their names differ.
+        train_boxes, test_boxes: their annotated objects, with the same classes; ``None`` if the
+            sets have none.
+    """
+
+    train: ImageSet
+    test: ImageSet
+    train_boxes: Boxes | None = None
+    test_boxes: Boxes | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The images of one training run."""
+
+    kept: Int64  # int64, ascending: rows of the original training set that remain
+    leaked: Int64  # int64, ascending: rows of the test set that replace the others
+
+
+def split_of(test: ImageSet, train: ImageSet) -> Split:
+    """Return the split of two sets, their boxes mapped to one list of classes.
+
+    Args:
+        test, train: the sets; with labels or boxes, or neither.
+
+    Raises:
+        UsageError: the sets have one name, or boxes of one do not fit those of the other.
+        VisleakError: a set is empty, or its annotations are damaged.
+    """
+    for images in (test, train):
+        if not len(images):
+            raise VisleakError(f"set {images.name!r} holds no images")
+    if test.name == train.name:
+        raise UsageError(
+            f"both sets are called {test.name!r}; name them: --test NAME=SOURCE --train NAME=SOURCE"
+        )
+    of_test, of_train = boxes_of(test), boxes_of(train)
+    if of_test is None and of_train is None:
+        return Split(train, test)
+    if of_test is None or of_train is None:
+        without, other = (test, train) if of_test is None else (train, test)
+        raise UsageError(
+            f"set {without.name!r} has no boxes, and set {other.name!r} has some; open both with"
+            " their annotations (coco:, yolo: or kitti:), or both without"
+        )
+    if of_test.relative != of_train.relative:
+        shares, pixels = (test, train) if of_test.relative else (train, test)
+        raise UsageError(
+            f"boxes of set {shares.name!r} are shares of the image (YOLO), those of set"
+            f" {pixels.name!r} pixels; give both sets in one format"
+        )
+    names = _class_names(test, of_test.names, train, of_train.names)
+    return Split(train, test, _renamed(of_train, names), _renamed(of_test, names))
+
+
+def _class_names(
+    test: ImageSet, of_test: tuple[str, ...], train: ImageSet, of_train: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the classes of both: the training set's in their order, then the others."""
+    if of_test == of_train:
+        return of_train
+    for images, names in ((test, of_test), (train, of_train)):
+        twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if twice is not None:
+            raise UsageError(
+                f"two classes of set {images.name!r} are called {twice!r}, and the other set has"
+                " other classes, so that they cannot be matched by name; rename one"
+            )
+    return (*of_train, *(name for name in of_test if name not in of_train))
+
+
+def _renamed(boxes: Boxes, names: Sequence[str]) -> Boxes:
+    """Return boxes with another list of classes, which holds all of theirs."""
+    if boxes.names == tuple(names):
+        return boxes
+    # the last place is that of -1: regions of no class
+    place = np.array([*(names.index(name) for name in boxes.names), -1], np.int64)
+    return replace(boxes, names=tuple(names), label=place[boxes.label])
+
+
+def divided(
+    images: ImageSet,
+    boxes: Boxes | None,
+    train: Int64,
+    test: Int64,
+    names: tuple[str, str] = ("train", "test"),
+) -> Split:
+    """Return a split of one set."""
+    parts = tuple(zip((train, test), names, strict=True))
+    of_train, of_test = (chosen(images, rows, name) for rows, name in parts)
+    if boxes is None:
+        return Split(of_train, of_test)
+    return Split(of_train, of_test, *(boxes.taken(rows) for rows, _ in parts))
+
+
+def joined(train: ImageSet, kept: Int64, test: ImageSet, leaked: Int64) -> ImageSet:
+    """Return the training images that remain, then the leaked test images, as one set."""
+    parts = (chosen(train, kept, train.name), chosen(test, leaked, test.name))
+    ids = parts[1].ids
+    prefixed = pc.binary_join_element_wise(test.name, ids, ":")
+    return replace(
+        parts[0],
+        ids=pa.concat_arrays([parts[0].ids, pc.if_else(pc.is_in(ids, train.ids), prefixed, ids)]),
+        locators=pa.concat_arrays([part.locators for part in parts]),
+        opener=joined_opener([part.opener for part in parts], [len(part) for part in parts]),
+        annotated=train.annotated and test.annotated,
+        **{name: _column(parts, name) for name in COLUMNS.values()},
+    )
+
+
+def _column(parts: tuple[ImageSet, ImageSet], name: str) -> Any:
+    """Return a column of both parts; nulls if one has none, ``None`` if neither has any."""
+    columns = [getattr(part, name) for part in parts]
+    known = next((column for column in columns if column is not None), None)
+    if known is None:
+        return None
+    return pa.concat_arrays(
+        [
+            pa.nulls(len(part), known.type) if column is None else column
+            for part, column in zip(parts, columns, strict=True)
+        ]
+    )
+
+
+# -- tables of a recipe's split -------------------------------------------------------------------
+
+
+def write_split_tables(split: Split, folder: Path, *, force: bool = False) -> Split:
+    """Write both parts of a split as tables of paths, and return them opened from there.
+
+    Ids, labels, groups and frames are kept; images are not copied. A split whose images are not
+    files of their own is returned unchanged.
+    """
+    sets = (split.train, split.test)
+    places = [each for images in sets for each in images.locators.to_pylist()]
+    if not all(place is not None and Path(place).is_file() for place in places):
+        return split
+    parts = {folder / f"{images.name}.parquet": images for images in sets}
+    tables = {path: _table(images) for path, images in parts.items()}
+    for path, table in () if force else tables.items():
+        try:
+            same = not path.exists() or pq.read_table(path).equals(table)
+        except (OSError, pa.ArrowException):
+            same = False
+        if not same:
+            raise UsageError(
+                f"{path} is of another split; choose another folder with -o DIR, or --force"
+                " replaces it"
+            )
+    opened = []
+    for path, table in tables.items():
+        try:
+            write_tables(path, table.schema, [table])
+        except OSError as error:
+            raise VisleakError(f"{path} cannot be written: {error}") from error
+        before = parts[path]
+        made = cast(
+            ImageSet, open_images(str(path), name=before.name, dataset=before.dataset, id="id")
+        )
+        opened.append(replace(made, roles=before.roles, annotated=before.annotated))
+    return replace(split, train=opened[0], test=opened[1])
+
+
+def _table(images: ImageSet) -> pa.Table:
+    places = (str(Path(locator).absolute()) for locator in images.locators.to_pylist())
+    columns: dict[str, object] = {"path": pa.array(places, pa.string()), "id": images.ids}
+    for name, kept in COLUMNS.items():
+        column = getattr(images, kept)
+        if column is not None:
+            # numbers would be read as numbers of frames
+            timed = images.timed and name == "frame"
+            columns[name] = column.cast(pa.timestamp("ms", "UTC")) if timed else column
+    return pa.table(columns)
+
+
+# -- digests --------------------------------------------------------------------------------------
+
+
+def split_digest(split: Split) -> str:
+    """Return a digest of the images, their labels and their boxes.
+
+    Files are represented by name, size and modification time, images in memory by their content.
+    """
+    hasher = hashlib.blake2b(digest_size=16)
+    for images in (split.train, split.test):
+        _add_images(hasher, images)
+    for boxes in (split.train_boxes, split.test_boxes):
+        if boxes is None:
+            hasher.update(b"none")
+            continue
+        hasher.update(json.dumps([list(boxes.names), boxes.images, boxes.relative]).encode())
+        for column in (boxes.image, boxes.label, boxes.corners, boxes.crowd):
+            hasher.update(np.ascontiguousarray(column).tobytes())
+    return hasher.hexdigest()
+
+
+def draw_digest(draw: Draw) -> str:
+    """Return a digest of the rows that are trained on."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for rows in (draw.kept, draw.leaked):
+        hasher.update(np.ascontiguousarray(rows, "<i8").tobytes() + b"|")
+    return hasher.hexdigest()
+
+
+def _add_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
+    locators = images.locators.to_pylist()
+    places = [locator and os.path.abspath(locator) for locator in locators]
+    labels = [] if images.labels is None else images.labels.to_pylist()
+    for values in (images.ids.to_pylist(), places, labels):
+        hasher.update(json.dumps(values, ensure_ascii=True).encode())
+    found = 0
+    for file in sorted({locator.partition("!")[0] for locator in locators if locator}):
+        try:
+            status = os.stat(file)
+        except OSError:
+            continue
+        found += 1
+        hasher.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
+    if found:
+        return
+    for image in images.opener.read(range(len(images))):
+        if isinstance(image, Unreadable):
+            hasher.update(b"unreadable")
+        elif isinstance(image, bytes):
+            hasher.update(hashlib.blake2b(image).digest())
+        else:
+            hasher.update(f"{image.shape}".encode() + np.ascontiguousarray(image).tobytes())

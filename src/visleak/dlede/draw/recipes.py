@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.dlede.draw.split import Split, divided, joined
+from visleak.dlede.draw import Split, divided, joined
 from visleak.errors import UsageError
 from visleak.formats import boxes_of
 from visleak.formats.boxes import both
@@ -36,31 +36,16 @@ EXACTLY: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A way to divide a set.
+    """A way to divide a set, which returns its test images."""
 
-    Attributes:
-        shown: its syntax.
-        meaning: one line for the help.
-        rows: from the set and the arguments to its test images.
-        arguments: least and largest number of arguments.
-    """
-
-    shown: str
-    meaning: str
+    shown: str  # its syntax
+    meaning: str  # one line for the help
     rows: Callable[[ImageSet, Sequence[str]], Bool]
-    arguments: tuple[int, int] = (0, 0)
+    arguments: tuple[int, int] = (0, 0)  # least and largest number of them
 
 
 def divided_by(images: ImageSet, text: str) -> Bool:
-    """Return the test images of a set by a recipe; neither none nor all.
-
-    Args:
-        images: the set.
-        text: ``NAME[:ARGUMENT[:ARGUMENT]]``, one of :data:`RECIPES`.
-
-    Raises:
-        UsageError: there is no such recipe, its arguments are wrong, or it does not fit the set.
-    """
+    """Return the test images of a set by a recipe; neither none nor all."""
     name, *arguments = text.split(":")
     recipe = RECIPES.get(name)
     if recipe is None:
@@ -169,14 +154,6 @@ def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[
 
     Their test sets are about as large as that of the split. They train on no more images than the
     split: of more, some are excluded at random.
-
-    Args:
-        split: the split under test; both sets need groups.
-        count: number of splits, :data:`LEAST_CLEAN` or more.
-        seed: of the draws.
-
-    Raises:
-        UsageError: a group is not known, or there are too few groups or splits.
     """
     if count < LEAST_CLEAN:
         raise UsageError(
@@ -220,15 +197,7 @@ def clean_splits(split: Split, count: int, seed: int) -> list[tuple[Split, dict[
 
 
 def groups_of(images: ImageSet, folders: bool = False) -> Int64:
-    """Return the group of each image as a number; groups are numbered as they first appear.
-
-    Args:
-        images: the set.
-        folders: group a set without groups by the first folders of its ids.
-
-    Raises:
-        UsageError: the group of an image is not known.
-    """
+    """Return the group of each image as a number; groups are numbered as they first appear."""
     names: list[str | None]
     if images.groups is not None:
         names = images.groups.to_pylist()
@@ -254,17 +223,6 @@ def whole_groups(groups: npt.ArrayLike, size: int, rng: np.random.Generator) -> 
     taken with the probability that keeps the rest equally probable, unless one of both decisions
     excludes such a number. Of more than :data:`EXACTLY` groups, only the last are searched for the
     closest number.
-
-    Args:
-        groups: (n,), the group of each image; two groups or more.
-        size: requested number of images.
-        rng: random numbers.
-
-    Returns:
-        ``bool`` (n,): the images of the chosen groups; at least one group, and not all.
-
-    Raises:
-        ValueError: there are fewer than two groups.
     """
     _, codes, weights = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
     if len(weights) < 2:

@@ -2,28 +2,20 @@
 
 A chain is one repetition at all steps with all metrics. Means over n chains are drawn again by
 drawing n chains with replacement, as a bootstrap does; then the distance of the drawn means from
-those found is stretched by
+those found is stretched by ``sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n - 1))`` for each draw.
+With few chains the plain bootstrap is far too certain: its spread lacks the first factor, and it
+takes the spread of five numbers for known. Stretched means have the tails of a t distribution.
 
-    sqrt(n / (n - 1)) * sqrt((n - 1) / chi-square(n - 1)),
+Whether an increase is above the threshold is asked of ``excess``, which is linear in the scores, so
+of normal scores the chance is that of a one-sided t test (Fieller 1954; Davison & Hinkley 1997,
+"Bootstrap methods and their application", section 2.4). Where the truth lies on the threshold, a
+verdict that needs a certainty of .95 is then wrong in 4 % of runs on average (5.6 % at most, with
+two repetitions); by the plain bootstrap in up to 51 % (``benchmarks/dlede/null.py``).
 
-for each draw. With few chains the plain bootstrap is far too certain: its spread lacks
-the factor n / (n - 1), and it takes the spread of five numbers for known. The two factors correct
-both: drawn means then have the tails of a t distribution with n - 1 degrees of freedom.
-
-Whether an increase is above the threshold is asked of ``excess``, which is linear in the scores,
-so of normal scores the chance is that of a one-sided t test of the chains' excess (Fieller 1954;
-Davison & Hinkley 1997, "Bootstrap methods and their application", section 2.4, on such pivots).
-Where the truth lies on the threshold, a verdict that needs a certainty of .95 is then wrong in 4 %
-of runs on average, by any rule and with 2 to 10 repetitions (of one increase of normal scores:
-5.6 % at most, with two); by the plain bootstrap in up to 51 %, and in 10 % still with ten
-repetitions (``benchmarks/dlede/null.py``, which also tries other bootstraps).
-
-What several increases, or several metrics, must all say is as certain as the least certain of
-them: a wrong verdict needs one that is wrong (intersection-union test, Berger 1982,
-"Multiparameter hypothesis testing and acceptance sampling"). What one of k increases must say had k
-chances to come about by luck, so of its certainty c there is left c to the power of k (Sidak 1967,
-"Rectangular confidence regions for the means of multivariate normal distributions"). Increases of
-steps that follow each other tend to go against each other, which Sidak does not allow for; by
+What several increases, or several metrics, must all say is as certain as the least certain of them
+(intersection-union test, Berger 1982). What one of k increases must say had k chances to come about
+by luck, so of its certainty c there is left c to the power of k (Sidak 1967). Increases of steps
+that follow each other tend to go against each other, which Sidak does not allow for; by
 Bonferroni's inequality such a verdict is still wrong with a chance of -log c at most, .051 for .95.
 """
 
@@ -37,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri
 
-from visleak.dlede.judge.rules import ROUNDING, Rule, excess, gain
+from visleak.dlede.judge import ROUNDING, Rule, excess, gain
 from visleak.dlede.results import Estimate
 from visleak.records import Float64, Int64
 from visleak.stats.means import t_interval, t_test_power
@@ -52,8 +44,7 @@ _FLOOR: Final = 0.01
 def draws(chains: int, resamples: int, seed: int = 0) -> Float64:
     """Return the weights of chains in the stretched distance of drawn means from those found.
 
-    Returns:
-        (resamples, chains): each row sums to 0; all are 0 for a single chain.
+    (resamples, chains): each row sums to 0; all are 0 for a single chain.
     """
     if chains < 2:
         return np.zeros((resamples, chains))
@@ -64,11 +55,7 @@ def draws(chains: int, resamples: int, seed: int = 0) -> Float64:
 
 
 def in_order(values: Float64) -> Float64:
-    """Return chains in an order that does not depend on how they are numbered.
-
-    Args:
-        values: (metrics, chains, steps).
-    """
+    """Return (metrics, chains, steps) in an order that does not depend on the chains' numbers."""
     keys = np.concatenate(list(values.transpose(0, 2, 1)))
     return values[:, np.lexsort(keys[::-1])]
 
@@ -81,11 +68,7 @@ def distances(values: Float64, weights: Float64) -> Float64:
 def unit(values: Float64) -> float:
     """Return the unit in which scores are known: those that were rounded, or that count images.
 
-    Args:
-        values: all scores of a metric, of any shape.
-
-    Returns:
-        The smallest difference where scores repeat; 0 where none does, as of continuous ones.
+    It is the smallest difference where scores repeat; 0 where none does.
 
     >>> unit(np.array([0.48, 0.50, 0.50, 0.53])).__round__(6), unit(np.array([0.481, 0.502]))
     (0.02, 0.0)
@@ -102,14 +85,6 @@ def margins(values: Float64, pairs: Int64, threshold: float) -> Float64:
     A score that is rounded to a unit u is off by up to u / 2; where scores scatter with a
     deviation s, their mean is off by about exp(-2 (pi s / u)^2) of that (Widrow & Kollar 2008,
     "Quantization noise", chapter 4).
-
-    Args:
-        values: (chains, steps) of one metric.
-        pairs: (increases, 2): places of the steps before and after.
-        threshold: a share.
-
-    Returns:
-        (increases,), in the metric's unit; 0 of continuous scores.
     """
     step = unit(values)
     if not step or len(values) < 2:
@@ -127,17 +102,9 @@ def chance_above(
     weights: Float64,
     margin: float = 0.0,
 ) -> float:
-    """Return the chance that the increase of the means exceeds the threshold.
+    """Return the chance that the increase of the means of the same chains exceeds the threshold.
 
-    Args:
-        before, after: (chains,): scores of the same chains.
-        threshold: a share.
-        lower: less is better.
-        weights: of two chains or more, see :func:`draws`.
-        margin: is added to the excess, in the metric's unit.
-
-    Returns:
-        A share; NaN of one chain, or where the mean before is not above 0.
+    NaN of one chain, or where the mean before is not above 0. ``margin`` is added to the excess.
     """
     if len(before) < 2 or not before.mean() > 0.0:
         return math.nan
@@ -149,29 +116,21 @@ def chance_above(
 def chances(above: Sequence[float], rule: Rule) -> tuple[float, float]:
     """Return how certain it is that a metric is leaking, and that it is clean.
 
-    Args:
-        above: of each increase that the rule compares, the chance that it exceeds the threshold.
-        rule: says whether all of them count, or one.
+    Of each increase that the rule compares, ``above`` is the chance that it exceeds the threshold.
+    Both add up to 1 for one increase, and to 1 at most for more; both are NaN where a chance is.
 
-    Returns:
-        Shares; they add up to 1 where there is one increase, and to 1 at most where there are
-        more. Both are NaN where a chance is.
-
-    >>> from visleak.dlede.judge.rules import RULES
+    >>> from visleak.dlede.judge import RULES
     >>> [round(chance, 3) for chance in chances([0.5, 0.96], RULES["both-steps"])]
     [0.04, 0.922]
     """
     exceeding = np.asarray(above, np.float64)
     if np.isnan(exceeding).any():
         return math.nan, math.nan
+    # that one of several holds, by Sidak
+    at_most, some = (float(each.max() ** len(above)) for each in (1.0 - exceeding, exceeding))
     if rule.every:
-        return float((1.0 - exceeding).min()), _one_of(exceeding)
-    return _one_of(1.0 - exceeding), float(exceeding.min())
-
-
-def _one_of(chance: Float64) -> float:
-    """Return how certain it is that one of several things holds, by Sidak."""
-    return float(chance.max() ** len(chance))
+        return float((1.0 - exceeding).min()), some
+    return at_most, float(exceeding.min())
 
 
 def mean_interval(values: Float64) -> Estimate:
@@ -196,11 +155,6 @@ def statistic_interval(increases: Float64, drawn: Float64, rule: Rule) -> Estima
 
     Its end on the side where one increase is enough is that of Sidak's intervals; so an end
     beyond the threshold says what :func:`chances` says. One increase has its percentile interval.
-
-    Args:
-        increases: (increases,): of the means.
-        drawn: (resamples, increases): of drawn means.
-        rule: makes one number of them.
     """
     value = float(rule.of(increases))
     if math.isnan(value):
@@ -227,17 +181,6 @@ def needed(exceeds: Float64, rule: Rule, certainty: float, off: npt.ArrayLike = 
 
     The excess over the threshold is taken for what it is found to be, in the direction in which
     the means point; the rest is the power of a one-sided t test.
-
-    Args:
-        exceeds: (chains, increases): by how much each chain exceeds the threshold
-            (``increase.excess``) at each increase the rule compares; two chains or more.
-        rule: which of the increases count.
-        certainty: that a verdict needs.
-        off: by how much each excess may be off, see :func:`visleak.dlede.judge.certainty.margins`.
-
-    Returns:
-        1 or more; ``None`` where the means lie on the threshold or so close to it that more
-        than :data:`MOST` repetitions more would be needed.
     """
     chains, increases = exceeds.shape
     means = exceeds.mean(axis=0)
@@ -260,13 +203,6 @@ def spread(exceeds: Sequence[Float64]) -> Float64:
     """Return the median-unbiased standard deviation of chains around the mean of their own split.
 
     The usual one is too small more often than not: of two chains in two of three cases.
-
-    Args:
-        exceeds: of each split (chains, increases); two chains or more.
-
-    Returns:
-        (increases,): the root of the sum of squares over the median of its chi-square
-        distribution.
     """
     squares = sum(((each - each.mean(axis=0)) ** 2).sum(axis=0) for each in exceeds)
     free = sum(len(each) - 1 for each in exceeds)

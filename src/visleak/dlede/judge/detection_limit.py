@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
+from visleak.dlede.judge import CLEAN, ROUNDING, RULES, Rule, excess
 from visleak.dlede.judge.certainty import margins, spread
 from visleak.dlede.judge.judge import (
     DISAGREE,
@@ -30,7 +31,6 @@ from visleak.dlede.judge.judge import (
     highest_start,
     is_share,
 )
-from visleak.dlede.judge.rules import CLEAN, ROUNDING, RULES, Rule, excess
 from visleak.dlede.judge.scores import Scores, chance_of
 from visleak.dlede.results import DetectionLimit, Judgement
 from visleak.records import Float64
@@ -53,53 +53,32 @@ SHARES: Final = np.arange(1, 101) / 100.0
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a curve is judged, and by how many repetitions.
+    """How a curve is judged, and by how many repetitions."""
 
-    Attributes:
-        metrics: names of those that decide.
-        steps: percent of the test images that leak, of all steps that are known.
-        decided_by: the steps that decide.
-        repetitions: complete chains, two or more.
-        rule, threshold, certainty, chance, calibrated: as :func:`visleak.dlede.judge.judge.judge`.
-        lower: metrics of which less is better.
-        margins: by how much an excess may be off (:func:`visleak.dlede.judge.certainty.margins`).
-    """
-
-    metrics: tuple[str, ...]
-    steps: tuple[int, ...]
-    decided_by: tuple[int, ...]
-    repetitions: int
-    rule: Rule
+    metrics: tuple[str, ...]  # names of those that decide
+    steps: tuple[int, ...]  # percent of the test images that leak, of all steps that are known
+    decided_by: tuple[int, ...]  # the steps that decide
+    repetitions: int  # complete chains, two or more
+    rule: Rule  # rule, threshold, certainty, chance, calibrated: as judge
     threshold: float
     certainty: float
-    lower: frozenset[str] = frozenset()
+    lower: frozenset[str] = frozenset()  # metrics of which less is better
     chance: Mapping[str, float] = field(default_factory=dict)
     calibrated: bool = False
-    margins: Mapping[str, float] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)  # see certainty.margins
 
 
 def detection_probability(share: float, clean: Sequence[Float64], protocol: Protocol) -> float:
-    """Return the probability that a split which leaks a share is judged ``leaking``.
+    """Return a lower bound of the probability that a split which leaks a share is ``leaking``.
 
-    Args:
-        share: of the test images that are in training already, 0 to 1.
-        clean: scores of splits without leaks, each (metrics, chains, steps) with two chains or
-            more that have all deciding steps; where there are several, their mean probability is
-            returned.
-        protocol: how they are judged.
-
-    Returns:
-        A lower bound. It assumes that a leak acts as leaks on purpose do; that beyond the last
-        step the score continues in a straight line, up to 1 for shares, and so rather too fast; and
-        that the excess of a repetition over the threshold is normal, with the spread of the splits
-        without leaks. That their means are not known exactly is not allowed for.
+    ``clean`` holds the scores of splits without leaks, each (metrics, chains, steps); of several
+    their mean probability is returned. That their means are not known exactly is not allowed for.
     """
     spreads = _spreads(clean, protocol)
     return float(np.mean([_of_one(share, scores, spreads, protocol) for scores in clean]))
 
 
 def _of_one(share: float, scores: Float64, spreads: Float64, protocol: Protocol) -> float:
-    """Return the probability by one split without leaks."""
     rule, count = protocol.rule, protocol.repetitions
     leaked = np.array(protocol.decided_by) / 100.0
     pairs = rule.pairs(len(leaked))
@@ -120,14 +99,8 @@ def _of_one(share: float, scores: Float64, spreads: Float64, protocol: Protocol)
 def score_at(share: Float64, steps: Sequence[int], values: Float64) -> Float64:
     """Return the mean score where shares of the test images are in training.
 
-    Args:
-        share: (n,), 0 to 1.
-        steps: percent of the test images that leak, ascending from 0.
-        values: (chains, steps) of one metric; NaN unknown.
-
-    Returns:
-        (n,): between the steps by a straight line; beyond the last by that from the first step to
-        the last; not beyond 0 and 1 where all values are shares.
+    Between the steps by a straight line; beyond the last by that from the first step to the last,
+    which is rather too fast; not beyond 0 and 1 where all values, (chains, steps), are shares.
     """
     known = np.isfinite(values).any(axis=0)
     places = np.array(steps, np.float64)[known] / 100.0
@@ -180,12 +153,7 @@ def detection_limit(
 ) -> DetectionLimit:
     """Return how large a leak must be for the verdict to be ``leaking``.
 
-    Args:
-        scores: of the split that was judged.
-        judgement: of it.
-        clean: scores of clean splits of the same images; without them the split itself stands for
-            one where its scores rise enough for that.
-        calibrated, chance: as :func:`visleak.dlede.judge.judge.judge` was told.
+    Without clean splits of the same images, the split stands for one if its scores rise enough.
     """
     count = judgement.repetitions
     unknown = DetectionLimit(count, PROBABILITY, math.nan, math.nan, "")
@@ -199,8 +167,11 @@ def detection_limit(
     if not shown and judgement.on_means != CLEAN:
         return replace(unknown, reason_code=NO_CLEAN_CURVE)
     of = shown or [scores]
-    if not calibrated and (code := _never_leaking(scores, judgement, known)):
-        return replace(unknown, reason_code=code)
+    for each in () if calibrated else judgement.metrics:
+        if each.lower or not is_share(scores.of(each.metric)):
+            return replace(unknown, reason_code=UNKNOWN_SCALE)
+        if each.metric not in known:
+            return replace(unknown, reason_code=UNKNOWN_CHANCE)
     protocol = Protocol(
         metrics=tuple(each.metric for each in judgement.metrics),
         steps=of[0].steps,
@@ -242,32 +213,17 @@ def _margins(scores: Scores, judgement: Judgement) -> dict[str, float]:
     return found
 
 
-def _never_leaking(scores: Scores, judgement: Judgement, chance: Mapping[str, float]) -> str:
-    """Return why no curve by these metrics is ever called ``leaking``; empty where one may be."""
-    for each in judgement.metrics:
-        if each.lower or not is_share(scores.of(each.metric)):
-            return UNKNOWN_SCALE
-        if each.metric not in chance:
-            return UNKNOWN_CHANCE
-    return ""
-
-
 def detection_range(clean: Sequence[Float64], protocol: Protocol) -> tuple[float, float]:
     """Return the smallest and the largest leak that is found with :data:`PROBABILITY`.
 
-    Args:
-        clean, protocol: as :func:`detection_probability`.
-
-    Returns:
-        Shares of the test images, in hundredths: every leak from the first to the second is found
-        at least so probably. Beyond the second, scores start so high that the verdict is
-        ``undecided``. NaN where no leak is.
+    Shares in hundredths: every leak between them is found; beyond the second, scores start too
+    high for a verdict. NaN where no leak is.
     """
     found = [
-        detection_probability(float(share), clean, protocol) >= PROBABILITY for share in SHARES
+        detection_probability(each, clean, protocol) >= PROBABILITY for each in SHARES.tolist()
     ]
     if not any(found):
         return math.nan, math.nan
     first = found.index(True)
-    missed = next((at for at in range(first, len(found)) if not found[at]), len(found))
+    missed = found.index(False, first) if False in found[first:] else len(found)
     return float(SHARES[first]), float(SHARES[missed - 1])

@@ -16,6 +16,17 @@ from typing import Final
 import numpy as np
 
 from visleak.dlede.formatting import metric_name, percent, score
+from visleak.dlede.judge import (
+    CLEAN,
+    LEAKING,
+    ROUNDING,
+    RULES,
+    UNDECIDED,
+    Rule,
+    excess,
+    increase,
+    on_means,
+)
 from visleak.dlede.judge.certainty import (
     FIRST,
     chance_above,
@@ -27,17 +38,6 @@ from visleak.dlede.judge.certainty import (
     mean_interval,
     needed,
     statistic_interval,
-)
-from visleak.dlede.judge.rules import (
-    CLEAN,
-    LEAKING,
-    ROUNDING,
-    RULES,
-    UNDECIDED,
-    Rule,
-    excess,
-    increase,
-    on_means,
 )
 from visleak.dlede.judge.scores import Scores, chance_of, deciding_metrics, deciding_steps
 from visleak.dlede.results import Estimate, Judgement, MetricJudgement, StepScore
@@ -106,24 +106,8 @@ def judge(
     is not known: the verdict is ``undecided``, and ``on_means`` is the paper's.
 
     A metric that hardly rises is ``undecided`` as well, with the reason, if it would not rise
-    without a leak either: the model has not learned, or starts too high.
-
-    Args:
-        scores: of all training runs.
-        rule: one of :data:`visleak.dlede.judge.rules.RULES`.
-        threshold: a share.
-        certainty: that a verdict requires, at least .5 and below 1.
-        metrics: that decide, in any case or by an alias; by default mAP and F1 if there are both,
-            otherwise all. Together they decide if all agree.
-        decided_by: steps that decide, beginning with the first; by default the first three.
-        chance: score of guessing by a metric; 0 if not given.
-        calibrated: the threshold is that of splits without leaks of the same images, so that it
-            allows for a high start.
-        resamples: number of bootstrap resamples.
-        seed: of the resampling.
-
-    Raises:
-        UsageError: an argument is out of its range, or does not exist.
+    without a leak either: the model has not learned, or starts too high. ``chance`` is the score
+    of guessing by a metric; a ``calibrated`` threshold allows for a high start.
 
     Source: Babu et al. 2025, Algorithm 1 and section 4; the certainty is ours.
     """
@@ -195,14 +179,7 @@ def judged_by_others(
 def proved(plan: Plan, decision: DecisionSettings) -> Judgement:
     """Return the judgement of a split with a proved leak: ``leaking``, without scores."""
     return Judgement(
-        rule=decision.rule,
-        threshold=decision.limit,
-        certainty=decision.certainty,
-        decided_by=plan.steps[:3],
-        repetitions=0,
-        left_out=0,
-        metrics=(),
-        on_means=UNDECIDED,
+        *(decision.rule, decision.limit, decision.certainty, plan.steps[:3], 0, 0, (), UNDECIDED),
         leaking=math.nan,
         clean=math.nan,
         verdict=LEAKING,
@@ -214,14 +191,10 @@ def _code(made: Judgement) -> str:
     """Return why a judgement is undecided, as a code; empty where it is not."""
     if made.verdict != UNDECIDED:
         return ""
-    of_metrics = [each.reason_code for each in made.metrics if each.reason_code]
     if not made.metrics:
         return NO_RESULT
-    if of_metrics:
-        return of_metrics[0]
-    if made.repetitions < 2:
-        return ONE_REPETITION
-    return DISAGREE if made.disagree else NOT_CERTAIN
+    alone = ONE_REPETITION if made.repetitions < 2 else DISAGREE if made.disagree else NOT_CERTAIN
+    return next((each.reason_code for each in made.metrics if each.reason_code), alone)
 
 
 def _check(rule: str, threshold: float, certainty: float, resamples: int) -> None:
@@ -236,7 +209,6 @@ def _check(rule: str, threshold: float, certainty: float, resamples: int) -> Non
 
 
 def _together(verdicts: Sequence[str]) -> str:
-    """Return what all say, or that they say different things."""
     return verdicts[0] if len(set(verdicts)) == 1 else UNDECIDED
 
 
@@ -248,18 +220,10 @@ def _judged(
     steps = tuple(_step(judge, scores.steps, values, at, lower) for at in range(values.shape[1]))
     deciding = [scores.steps[column] for column in columns]
     pairs = judge.rule.pairs(len(columns))
-    reason = unusable(metric, deciding, values[:, columns], pairs)
-    if reason is not None:
-        undefined = math.nan if len(values) < 2 else 0.0
+    if reason := _unusable(metric, deciding, values[:, columns], pairs):
+        unknown = math.nan if len(values) < 2 else 0.0
         return MetricJudgement(
-            metric=metric,
-            lower=lower,
-            steps=steps,
-            statistic=Estimate(math.nan),
-            on_means=UNDECIDED,
-            leaking=undefined,
-            verdict=UNDECIDED,
-            clean=undefined,
+            *(metric, lower, steps, Estimate(math.nan), UNDECIDED, unknown, UNDECIDED, unknown),
             reason=reason.words,
             reason_code=reason.code,
         )
@@ -275,6 +239,8 @@ def _judged(
         for sign in (1.0, -1.0)
     )
     leaking, clean = chances(at_most, judge.rule)[0], chances(at_least, judge.rule)[1]
+    # chances of one repetition are NaN, and no NaN is large enough
+    verdict = CLEAN if clean >= judge.certainty else UNDECIDED
     made = MetricJudgement(
         metric=metric,
         lower=lower,
@@ -282,39 +248,42 @@ def _judged(
         statistic=statistic,
         on_means=on_means(statistic.value, judge.threshold),
         leaking=leaking,
-        verdict=_verdict(leaking, clean, judge.certainty),
+        verdict=LEAKING if leaking >= judge.certainty else verdict,
         clean=clean,
     )
     share = is_share(scores.of(metric))
-    reason = _would_not_rise(judge, made, values[:, columns[0]], deciding, share)
-    if reason is not None:
+    if reason := _would_not_rise(judge, made, values[:, columns[0]], deciding, share):
         return _held_back(made, reason)
-    reason = identical(metric, values[:, columns])
-    if reason is not None:
+    if reason := _identical(metric, values[:, columns]):
         return replace(_held_back(made, reason), leaking=math.nan, clean=math.nan)
     return made
 
 
 def _would_not_rise(
-    judge: _Judge,
-    made: MetricJudgement,
-    starts: Float64,
-    deciding: Sequence[int],
-    share: bool,
+    judge: _Judge, made: MetricJudgement, starts: Float64, deciding: Sequence[int], share: bool
 ) -> Reason | None:
-    """Return why a metric would hardly rise without a leak either."""
     small = LEAKING in (made.on_means, made.verdict)
     if not small and (made.verdict == CLEAN or math.isnan(made.leaking)):
         return None
+    metric, undetermined = metric_name(made.metric), small and not judge.calibrated
     if made.lower or not share:
-        return unknown_scale(made.metric) if small and not judge.calibrated else None
+        words = (
+            f"the scale of {metric} is not known (not a share from 0 to 1 of which more is better),"
+            " so a model that has not learned the task, or can hardly get better, cannot be told"
+            " from a leak: decide by another metric (--metric)"
+        )
+        return Reason(UNKNOWN_SCALE, words) if undetermined else None
     chance = judge.chance.get(made.metric)
-    guessed = chance or 0.0
-    reason = not_learned(made.metric, starts, guessed)
+    reason = _not_learned(metric, starts, chance or 0.0)
     if reason is None and not judge.calibrated:
-        reason = too_high(made.metric, starts, deciding, judge.rule, judge.threshold, guessed)
-        if reason is None and small and chance is None:
-            reason = unknown_chance(made.metric)
+        reason = _too_high(metric, starts, deciding, judge, chance or 0.0)
+    if reason is None and undetermined and chance is None:
+        return Reason(
+            UNKNOWN_CHANCE,
+            f"what guessing scores by {metric} is not known, so a model that has not learned the"
+            " task cannot be told from a leak: name it with --chance METRIC=RATE, such as the share"
+            " of the largest class, or 0 of a detector",
+        )
     return reason
 
 
@@ -337,13 +306,6 @@ def _statistic(judge: _Judge, sides: Sequence[tuple[Float64, Float64]], lower: b
     return statistic_interval(found, drawn, judge.rule)
 
 
-def _verdict(leaking: float, clean: float, certainty: float) -> str:
-    # chances of one repetition are NaN, and no NaN is large enough
-    if leaking >= certainty:
-        return LEAKING
-    return CLEAN if clean >= certainty else UNDECIDED
-
-
 def _step(judge: _Judge, steps: Sequence[int], values: Float64, at: int, lower: bool) -> StepScore:
     """Describe one step; its increase is that of the chains which have the step before, too."""
     column = values[:, at]
@@ -351,57 +313,32 @@ def _step(judge: _Judge, steps: Sequence[int], values: Float64, at: int, lower: 
     rise, above = Estimate(0.0), math.nan
     if at:
         both = np.isfinite(values[:, [at - 1, at]]).all(axis=1)
-        before, after = values[both, at - 1], values[both, at]
-        weights = judge.weights(len(before))
-        rise = _statistic(_one(judge), [(before, after)], lower) if both.any() else _NOTHING
-        above = chance_above(before, after, judge.threshold, lower, weights)
-    return StepScore(
-        step=steps[at],
-        trainings=len(there),
-        mean=mean_interval(there),
-        deviation=float(there.std(ddof=1)) if len(there) > 1 else math.nan,
-        increase=rise,
-        above=above,
-    )
-
-
-_NOTHING = Estimate(math.nan)
-
-
-def _one(judge: _Judge) -> _Judge:
-    """Return the judge of a single increase."""
-    return _Judge(RULES["cumulative"], judge.threshold, judge.certainty, judge.weights)
+        sides = values[both, at - 1], values[both, at]
+        single = replace(judge, rule=RULES["cumulative"])
+        rise = _statistic(single, [sides], lower) if both.any() else Estimate(math.nan)
+        above = chance_above(*sides, judge.threshold, lower, judge.weights(len(sides[0])))
+    deviation = float(there.std(ddof=1)) if len(there) > 1 else math.nan
+    return StepScore(steps[at], len(there), mean_interval(there), deviation, rise, above)
 
 
 def _more(
-    judge: _Judge,
-    found: Sequence[MetricJudgement],
-    values: Float64,
-    columns: Int64,
+    judge: _Judge, found: Sequence[MetricJudgement], values: Float64, columns: Int64
 ) -> int | None:
-    """Return how many repetitions would probably give every metric its verdict."""
     chains = int(values.shape[1])
     if any(each.reason for each in found) and chains:
         return None
     if chains < 2:
         return FIRST - chains
-    numbers: list[int] = []
-    for each, of_metric in zip(found, values, strict=True):
+    pairs = columns[judge.rule.pairs(len(columns))]
+    numbers = []
+    for each, scores in zip(found, values, strict=True):
         if each.verdict == UNDECIDED:
-            pairs = columns[judge.rule.pairs(len(columns))]
-            exceeds = np.stack(
-                [
-                    excess(of_metric[:, before], of_metric[:, after], judge.threshold, each.lower)
-                    for before, after in pairs
-                ],
-                axis=1,
-            )
-            off = margins(of_metric, pairs, judge.threshold)
-            more = needed(exceeds, judge.rule, judge.certainty, off)
-            if more is None:
-                return None
-            numbers.append(more)
-    return max(numbers) if numbers else None
+            before, after = scores[:, pairs[:, 0]], scores[:, pairs[:, 1]]
+            exceeds = excess(before, after, judge.threshold, each.lower)
+            off = margins(scores, pairs, judge.threshold)
+            numbers.append(needed(exceeds, judge.rule, judge.certainty, off))
+    known = [number for number in numbers if number is not None]
+    return max(known) if known and len(known) == len(numbers) else None
 
 
 # -- reasons -----------------------------------------------------------------------------------
@@ -409,26 +346,14 @@ def _more(
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a metric cannot decide.
-
-    Attributes:
-        code: for programs.
-        words: one line.
-    """
+    """Why a metric cannot decide: a code for programs, and one line."""
 
     code: str
     words: str
 
 
-def unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -> Reason | None:
-    """Return why the scores of a metric have no meaning, ``None`` where they have one.
-
-    Args:
-        metric: its name.
-        steps: that decide.
-        values: (chains, steps) of complete chains.
-        pairs: (increases, 2): which of the steps are compared.
-    """
+def _unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -> Reason | None:
+    """Return why the scores of complete chains, (chains, steps), have no meaning."""
     if not len(values):
         return Reason(NO_RESULT, "no repetition has a result at every step that decides")
     # all right, always: a score at its ceiling, which is another reason
@@ -444,11 +369,11 @@ def unusable(metric: str, steps: Sequence[int], values: Float64, pairs: Int64) -
     empty = [before for before, _ in pairs if not values[:, before].mean() > 0.0]
     if not empty:
         return None
-    mean = values[:, empty[0]].mean()
     return Reason(
         ZERO,
-        f"{metric_name(metric)} has a mean of {mean:.3g} at {steps[empty[0]]} %, and a relative"
-        " increase needs one above 0; train longer, or decide by another metric",
+        f"{metric_name(metric)} has a mean of {values[:, empty[0]].mean():.3g} at"
+        f" {steps[empty[0]]} %, and a relative increase needs one above 0; train longer, or decide"
+        " by another metric",
     )
 
 
@@ -460,67 +385,32 @@ def is_share(values: Float64) -> bool:
 
 
 def bar(chance: float) -> float:
-    """Return the score from which a model counts as one that has learned the task.
-
-    Args:
-        chance: what guessing scores.
-    """
+    """Return the score from which a model counts as one that has learned, by that of guessing."""
     return chance + LEARNED * (1.0 - chance)
 
 
-def not_learned(metric: str, starts: Float64, chance: float) -> Reason | None:
-    """Return that a model scores hardly more than guessing does, ``None`` if it scores more.
-
-    Args:
-        metric: its name.
-        starts: of each repetition, its score without leaks on purpose, a share.
-        chance: what guessing scores.
-    """
+def _not_learned(metric: str, starts: Float64, chance: float) -> Reason | None:
+    """Return that a model scores hardly more than guessing, by the starts of all repetitions."""
     start, few = float(starts.mean()), int((starts < bar(chance)).sum())
-    if start >= bar(chance):
-        if 2 * few < len(starts):
-            return None
+    if start < bar(chance):
         return Reason(
-            SOME_NOT_LEARNED,
-            f"in {few} of {len(starts)} repetitions {metric_name(metric)} is hardly more than the"
-            f" {score(chance)} of guessing without leaks on purpose, and a model that has not"
-            " learned the task gains nothing from leaks: train longer, or another model",
+            NOT_LEARNED,
+            f"{metric} is {score(start)} without leaks on purpose, hardly more than the"
+            f" {score(chance)} of guessing: a model that has not learned the task gains nothing"
+            " from leaks either; train longer, or another model",
         )
+    if 2 * few < len(starts):
+        return None
     return Reason(
-        NOT_LEARNED,
-        f"{metric_name(metric)} is {score(start)} without leaks on purpose, hardly more than the"
-        f" {score(chance)} of guessing: a model that has not learned the task gains nothing from"
-        " leaks either; train longer, or another model",
+        SOME_NOT_LEARNED,
+        f"in {few} of {len(starts)} repetitions {metric} is hardly more than the {score(chance)} of"
+        " guessing without leaks on purpose, and a model that has not learned the task gains"
+        " nothing from leaks: train longer, or another model",
     )
 
 
-def unknown_chance(metric: str) -> Reason:
-    """Return that it is not known what guessing scores."""
-    return Reason(
-        UNKNOWN_CHANCE,
-        f"what guessing scores by {metric_name(metric)} is not known, so a model that has not"
-        " learned the task cannot be told from a leak: name it with --chance METRIC=RATE, such"
-        " as the share of the largest class, or 0 of a detector",
-    )
-
-
-def unknown_scale(metric: str) -> Reason:
-    """Return that it is not known what guessing and a perfect model score."""
-    return Reason(
-        UNKNOWN_SCALE,
-        f"the scale of {metric_name(metric)} is not known (not a share from 0 to 1 of which more is"
-        " better), so a model that has not learned the task, or can hardly get better, cannot be"
-        " told from a leak: decide by another metric (--metric)",
-    )
-
-
-def identical(metric: str, values: Float64) -> Reason | None:
-    """Return that all repetitions score the same at each step, ``None`` if they do not.
-
-    Args:
-        metric: its name.
-        values: (repetitions, steps): of the steps that decide.
-    """
+def _identical(metric: str, values: Float64) -> Reason | None:
+    """Return that all repetitions score the same at each deciding step."""
     # perfect scores have no room to scatter
     if len(values) < 2 or np.ptp(values, axis=0).any() or (values == 1.0).all():
         return None
@@ -537,13 +427,7 @@ def memorized(start: float, steps: Sequence[int], rule: Rule, room: float | None
 
     Where a share p has leaked, such a model scores P + p (1 - P): exactly so of the share of right
     answers, about so of mAP and F1. By both-steps, 10 % and 5 % it exceeds the threshold below a
-    start of P = .667 only.
-
-    Args:
-        start: score without leaks on purpose, above 0 and at most 1.
-        steps: that decide.
-        rule: makes one number of their increases.
-        room: what the score gains where all test images leak; by default 1 - P.
+    start of P = .667 only. ``room`` is the gain where all test images leak, by default 1 - P.
     """
     leaked = np.array(steps) / 100.0
     gained = 1.0 - start if room is None else room
@@ -552,37 +436,23 @@ def memorized(start: float, steps: Sequence[int], rule: Rule, room: float | None
 
 def highest_start(steps: Sequence[int], rule: Rule, threshold: float) -> float:
     """Return the score from which memorizing what leaks does not exceed the threshold."""
-    starts = np.arange(1, 1001) / 1000.0
-    low = [float(start) for start in starts if memorized(start, steps, rule) <= threshold]
-    return min(low, default=1.0)
+    starts = (np.arange(1, 1001) / 1000.0).tolist()
+    return next((each for each in starts if memorized(each, steps, rule) <= threshold), 1.0)
 
 
-def too_high(
-    metric: str,
-    starts: Float64,
-    steps: Sequence[int],
-    rule: Rule,
-    threshold: float,
-    chance: float = 0.0,
+def _too_high(
+    metric: str, starts: Float64, steps: Sequence[int], judge: _Judge, chance: float
 ) -> Reason | None:
-    """Return that a score starts too high to exceed the threshold, ``None`` if it does not.
-
-    Args:
-        metric: its name.
-        starts: of each repetition, its score without leaks on purpose, a share; one that has not
-            learned the task memorizes nothing.
-        steps: that decide.
-        rule, threshold: how they decide.
-        chance: what guessing scores.
-    """
+    """Return that a score starts too high to exceed the threshold."""
     start = float(starts.mean())
+    # a repetition that has not learned the task memorizes nothing
     room = float(np.where(starts < bar(chance), 0.0, 1.0 - starts).mean())
-    most = memorized(start, steps, rule, room)
-    if most > threshold + ROUNDING:
+    most = memorized(start, steps, judge.rule, room)
+    if most > judge.threshold + ROUNDING:
         return None
     return Reason(
         TOO_HIGH,
-        f"{metric_name(metric)} is {score(start)} without leaks on purpose: memorizing what leaks"
-        f" raises it by about {percent(round(most, 3))}, which is not above the threshold of"
-        f" {percent(threshold)}, so that a split without leaks looks the same",
+        f"{metric} is {score(start)} without leaks on purpose: memorizing what leaks raises it by"
+        f" about {percent(round(most, 3))}, which is not above the threshold of"
+        f" {percent(judge.threshold)}, so that a split without leaks looks the same",
     )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import math
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from visleak.errors import UsageError
+from visleak.delimited import opened_table
+from visleak.errors import UsageError, VisleakError
 from visleak.records import Bool, Float64
+from visleak.storage import csv_text
 
 #: Ends of names of metrics for which lower is better.
 LOWER: Final = ("loss", "error", "mae", "mse", "rmse", "nll", "perplexity")
@@ -44,23 +50,14 @@ STEPS: Final = 3
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of every training run.
+    """The scores of every training run."""
 
-    Attributes:
-        metrics: their names.
-        steps: percent of the test images that leak, ascending from 0.
-        repetitions: numbers of the chains, ascending.
-        values: ``float64`` (metrics, repetitions, steps); NaN for missing runs.
-        lower: the metrics for which lower is better.
-        rescaled: metrics that were given in percent, and are shares here.
-    """
-
-    metrics: tuple[str, ...]
-    steps: tuple[int, ...]
-    repetitions: tuple[int, ...]
-    values: Float64
-    lower: frozenset[str] = frozenset()
-    rescaled: tuple[str, ...] = ()
+    metrics: tuple[str, ...]  # their names
+    steps: tuple[int, ...]  # percent of the test images that leak, ascending from 0
+    repetitions: tuple[int, ...]  # numbers of the chains, ascending
+    values: Float64  # (metrics, repetitions, steps); NaN for missing runs
+    lower: frozenset[str] = frozenset()  # the metrics for which lower is better
+    rescaled: tuple[str, ...] = ()  # metrics that were given in percent, and are shares here
 
     def __post_init__(self) -> None:
         shape = (len(self.metrics), len(self.repetitions), len(self.steps))
@@ -99,11 +96,7 @@ def is_share_name(metric: str) -> bool:
 
 
 def is_precision_name(metric: str) -> bool:
-    """Whether a metric is by its name an average precision or recall of a detector.
-
-    >>> [is_precision_name(name) for name in ("mAP@0.5:0.95", "test/AP50", "precision")]
-    [True, True, False]
-    """
+    """Whether a metric is by its name an average precision or recall of a detector."""
     return _PRECISIONS.fullmatch(bare_name(metric)) is not None
 
 
@@ -126,14 +119,7 @@ def plain_name(metric: str) -> str:
 
 
 def lower_is_better(metrics: Sequence[str], requested: Iterable[str] = ()) -> frozenset[str]:
-    """Return the metrics for which lower is better: those requested, and those by their name.
-
-    Raises:
-        UsageError: a requested one does not exist.
-
-    >>> sorted(lower_is_better(["map50", "val_loss", "Error"]))
-    ['Error', 'val_loss']
-    """
+    """Return the metrics for which lower is better: those requested, and those by their name."""
     named = frozenset(requested)
     for name in sorted(named - set(metrics)):
         raise UsageError(
@@ -144,11 +130,7 @@ def lower_is_better(metrics: Sequence[str], requested: Iterable[str] = ()) -> fr
 
 
 def guesses_well(metric: str) -> bool:
-    """Whether guessing may score far above 0 by a metric, as for the accuracy.
-
-    >>> [guesses_well(name) for name in ("Accuracy", "metrics/accuracy_top1", "val_acc", "F1")]
-    [True, True, True, False]
-    """
+    """Whether guessing may score far above 0 by a metric, as for the accuracy."""
     return bare_name(metric).startswith(ACCURACY)
 
 
@@ -162,8 +144,7 @@ def metric_called(available: Sequence[str], name: str) -> str | None:
 
 
 def _known(scores: Scores, name: str) -> str:
-    found = metric_called(scores.metrics, name)
-    if found is None:
+    if (found := metric_called(scores.metrics, name)) is None:
         raise UsageError(
             f"there is no metric {name!r}; the training runs have {', '.join(scores.metrics)}"
         )
@@ -178,16 +159,7 @@ def _is_detected(metric: str) -> bool:
 
 
 def deciding_metrics(scores: Scores, requested: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the metrics that decide, by their names in the scores.
-
-    Args:
-        scores: of the training runs.
-        requested: names or aliases, in any case; empty for mAP and F1 if there are both, otherwise
-            all.
-
-    Raises:
-        UsageError: one of them does not exist, or is named twice.
-    """
+    """Return the metrics that decide, by their names in the scores."""
     if not requested:
         usual = [metric_called(scores.metrics, name) for name in ALIASES]
         return tuple(filter(None, usual)) if all(usual) else scores.metrics
@@ -199,11 +171,7 @@ def deciding_metrics(scores: Scores, requested: Sequence[str] = ()) -> tuple[str
 
 
 def deciding_steps(scores: Scores, requested: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """Return the steps that decide: those requested, or the first three.
-
-    Raises:
-        UsageError: there are fewer than two, one is missing, or they do not begin with the first.
-    """
+    """Return the steps that decide: those requested, or the first three."""
     steps = tuple(scores.steps[:STEPS] if requested is None else requested)
     fits = set(steps) <= set(scores.steps) and list(steps) == sorted(set(steps))
     if len(steps) < 2 or not fits or steps[0] != scores.steps[0]:
@@ -217,12 +185,7 @@ def deciding_steps(scores: Scores, requested: tuple[int, ...] | None = None) -> 
 
 
 def missing_metrics(scores: Scores, requested: Sequence[str]) -> str:
-    """Return a line on the metrics of the paper that a detector lacks; empty if it lacks none.
-
-    Args:
-        scores: of the training runs.
-        requested: metrics that decide by request; then none is missed.
-    """
+    """Return a line on the metrics of the paper that a detector lacks; empty if it lacks none."""
     missing = [name for name in ALIASES if metric_called(scores.metrics, name) is None]
     classifies = any(guesses_well(metric) for metric in scores.metrics)
     detects = any(map(_is_detected, scores.metrics))
@@ -244,9 +207,6 @@ def chance_of(scores: Scores, requested: Mapping[str, float]) -> dict[str, float
 
     It is as requested, and 0 for average precision, which only detectors have, and for precision,
     recall and F1 of the same model.
-
-    Raises:
-        UsageError: a metric does not exist, or its value is not a share below 1.
     """
     for name, value in requested.items():
         if not 0.0 <= value < 1.0:
@@ -263,9 +223,6 @@ def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
     that of the five most frequent, and for the macro F1 one over the number of classes, which no
     constant answer exceeds.
 
-    Args:
-        labels: of the test images; ``None`` or null if unknown.
-
     >>> chance_levels(pa.array(["a", "a", "a", "b"]))
     {'accuracy': 0.75, 'accuracy_top5': 1.0, 'f1': 0.5}
     """
@@ -278,3 +235,199 @@ def chance_levels(labels: pa.StringArray | None) -> dict[str, float]:
         "accuracy_top5": min(1.0, sum(shares[:5])),
         "f1": 1.0 / len(shares),
     }
+
+
+# -- files of scores -------------------------------------------------------------------------------
+
+#: Columns that are not metrics.
+STEP: Final = "step"
+REPETITION: Final = "repetition"
+SECONDS: Final = "seconds"
+
+#: Larger files are not lists of training runs.
+LIMIT: Final = 10 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of the file: its number, and its cells by column."""
+
+    path: Path
+    line: int
+    cells: dict[str, str]
+
+    def fault(self, column: str, words: str) -> VisleakError:
+        return VisleakError(f"{self.path}, line {self.line}, column {_told(column)}: {words}")
+
+    def whole(self, column: str, least: int, most: int | None = None) -> int:
+        """Return a whole number, written with or without a percent sign or a decimal 0."""
+        text = self.cells[column].strip()
+        number = _number(text.removesuffix("%"))
+        top = math.inf if most is None else most
+        if number is None or not least <= number <= top or number != int(number):
+            allowed = f" from {least} to {most}" if most is not None else f", {least} or more"
+            raise self.fault(
+                column, f"must be a whole number{allowed}; got {_told(text) or 'nothing'}"
+            )
+        return int(number)
+
+    def score(self, column: str) -> float:
+        """Return a value as it is written, a hundredth of one with a percent sign; NaN of none."""
+        text = self.cells[column].strip()
+        if not text or text.lower() == "nan":
+            return math.nan
+        number = _number(text.removesuffix("%"))
+        if number is None:
+            raise self.fault(
+                column,
+                f"must be a number such as 0.486 or 48.6%; got {_told(text)}; remove the column"
+                " if it is not a metric",
+            )
+        return number / 100.0 if text.endswith("%") else number
+
+
+def read_scores(path: str | os.PathLike[str], *, lower: Sequence[str] = ()) -> Scores:
+    """Read a file of scores.
+
+    Each row is a training run, or the published mean of several. ``step``: percent of the test
+    images that leak; ``repetition`` numbers the chains, and without it there is one; ``seconds``
+    is not read; all other columns are metrics. Values with a percent sign are read as shares, and
+    so are those above 1 of metrics that are shares by their name; others are taken as they are. An
+    empty cell is a missing run.
+    """
+    file = Path(path)
+    rows = list(_rows(file))
+    header = list(rows[0].cells)
+    metrics = tuple(name for name in header if name not in (STEP, REPETITION, SECONDS))
+    unknown = [name for name in lower if name not in metrics]
+    if unknown:
+        raise UsageError(f"{file} has no metric {unknown[0]!r}; it has {', '.join(metrics)}")
+    found: dict[tuple[int, int], _Row] = {}
+    for row in rows:
+        step = row.whole(STEP, 0, 100)
+        repetition = row.whole(REPETITION, 0) if REPETITION in header else 1
+        other = found.setdefault((repetition, step), row)
+        if other is not row:
+            numbered = REPETITION in header
+            which = f" of repetition {repetition}" if numbered else ""
+            advice = "keep one" if numbered else f"number its repetitions in a column {REPETITION}"
+            raise row.fault(
+                STEP, f"step {step}{which} stands in line {other.line} already; {advice}"
+            )
+    steps = sorted({step for _, step in found})
+    _check_steps(file, steps)
+    repetitions = sorted({repetition for repetition, _ in found})
+    values = np.full((len(metrics), len(repetitions), len(steps)), np.nan)
+    for (repetition, step), row in found.items():
+        place = repetitions.index(repetition), steps.index(step)
+        values[:, *place] = [row.score(metric) for metric in metrics]
+    for name, column in zip(metrics, values, strict=True):
+        if not np.isfinite(column).any():
+            raise VisleakError(f"{file}, column {_told(name)} has no values; remove it")
+    rescaled = tuple(name for name in metrics if _is_percent(name, found.values()))
+    values[[metrics.index(name) for name in rescaled]] /= 100.0
+    less = lower_is_better(metrics, lower)
+    return Scores(metrics, tuple(steps), tuple(repetitions), values, less, rescaled)
+
+
+def _is_percent(metric: str, rows: Iterable[_Row]) -> bool:
+    """Whether a column of a metric that is a share holds percent without a sign."""
+    if not is_share_name(metric):
+        return False
+    known = [(value, row) for row in rows if not math.isnan(value := row.score(metric))]
+    for value, row in known:
+        if not 0.0 <= value <= 100.0:
+            raise row.fault(metric, f"must be a share from 0 to 1 or a percentage; got {value:g}")
+    large = next((each for each in known if each[0] > 1.0), None)
+    small = next((each for each in known if 0.0 < each[0] <= 1.0), None)
+    if large and small:
+        raise large[1].fault(
+            metric,
+            f"{large[0]:g} is a percentage, and {small[0]:g} in line {small[1].line} a share; write"
+            " percentages with a percent sign",
+        )
+    return large is not None
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    header, count = None, 0
+    for line, cells in _lines(path):
+        if header is None:
+            header = _header(path, cells)
+        elif len(cells) != len(header):
+            raise VisleakError(
+                f"{path}, line {line} has {len(cells):,} cells, the header has {len(header):,}"
+            )
+        else:
+            count += 1
+            yield _Row(path, line, dict(zip(header, map(csv_text, cells), strict=True)))
+    if not count:
+        what = "is empty" if header is None else "has no rows below its header"
+        raise VisleakError(
+            f"{path} {what}: a file of scores has a column step, perhaps repetition, and metrics"
+        )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    if not path.is_file():
+        raise UsageError(f"there is no file of scores {path}")
+    if path.stat().st_size > LIMIT:
+        raise VisleakError(f"{path} has more than {LIMIT >> 20} MiB, too much for a list of scores")
+    try:
+        with opened_table(path) as (lines, delimiter):
+            reader = csv.reader(lines, delimiter=delimiter, strict=True)
+            for cells in reader:
+                if any(cell.strip() for cell in cells):
+                    yield reader.line_num, cells
+    except (OSError, ValueError, csv.Error) as error:
+        message = " ".join(str(error).split())[:200]
+        raise VisleakError(f"{path} cannot be read as CSV: {message}") from error
+
+
+def _header(path: Path, cells: Sequence[str]) -> list[str]:
+    names = [csv_text(cell).strip() for cell in cells]
+    known = (STEP, REPETITION, SECONDS)
+    header = [name.lower() if name.lower() in known else name for name in names]
+    name, times = Counter(header).most_common(1)[0]
+    there = ", ".join(map(_told, header[:8]))
+    if times > 1:
+        raise VisleakError(f"{path} has more than one column {_told(name)}; keep one")
+    if "" in header:
+        raise VisleakError(f"{path} has a column without a name; name it or remove it")
+    odd = [name for name in header if not name.isprintable()]
+    if odd:
+        raise VisleakError(f"{path} has a column {_told(odd[0])}; name it by letters in one line")
+    if STEP not in header:
+        mark = "tabs" if path.suffix.lower() == ".tsv" else "commas"
+        raise VisleakError(
+            f"{path} has no column step, the percent of the test images that leak; its columns,"
+            f" parted by {mark}, are {there}"
+        )
+    if not set(header) - set(known):
+        raise VisleakError(f"{path} has no metric beside {there}; add a column such as map50")
+    return header
+
+
+def _check_steps(path: Path, steps: Sequence[int]) -> None:
+    told = ", ".join(map(str, steps))
+    if steps[0] != 0:
+        raise VisleakError(
+            f"{path} has no step 0, the run without leaks on purpose; its steps are {told}"
+        )
+    if len(steps) < 2:
+        raise VisleakError(f"{path} has only step {told}; at least one with leaks is needed, too")
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    # only Python reads 1_0 as 10
+    return number if math.isfinite(number) and "_" not in text else None
+
+
+def _told(text: str) -> str:
+    """Return a text of the file in one line, cut where it is long."""
+    shown = text if len(text) <= 40 else f"{text[:39]}…"
+    return repr(shown) if text else ""

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
+from scipy.special import stdtrit
+
+from visleak.dlede.draw import Draw, Split, draw_digest, split_digest
 from visleak.dlede.draw.draws import Sampler
-from visleak.dlede.draw.split import Draw, Split, draw_digest, split_digest
+from visleak.dlede.draw.recipes import clean_splits
+from visleak.dlede.judge import check_steps
+from visleak.dlede.judge.judge import judged
 from visleak.dlede.judge.scores import Scores, deciding_metrics, missing_metrics
-from visleak.dlede.results import Failure
-from visleak.dlede.settings import DecisionSettings, Execution, Forecast, Plan
+from visleak.dlede.results import Calibration, Convergence, Failure, Judgement, LongerScore
+from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Forecast, Plan
+from visleak.dlede.train import PreparedTrainer, Trainer
 from visleak.dlede.train.execution import Job, SharedContext, known, train_all
 from visleak.dlede.train.runs import Run, RunFiles, scores_of
-from visleak.dlede.train.trainer import PreparedTrainer, Trainer
 from visleak.documents import digest_of
-from visleak.errors import VisleakError
+from visleak.errors import UsageError, VisleakError
+from visleak.records import Float64
 
 #: With this many failures before any success, the cause is common to all runs.
 HOPELESS: Final = 3
@@ -30,42 +39,28 @@ class CurveFailed(VisleakError):
 
 @dataclass(frozen=True)
 class Curve:
-    """The training runs of a plan on a split.
+    """The training runs of a plan on a split."""
 
-    Attributes:
-        split, plan, trainer: see there.
-        folder: of the training runs.
-        sampler: of the draws.
-        about: digest of the split and what changes the trainer's results: part of every key.
-    """
-
-    split: Split
+    split: Split  # split, plan, trainer: see there
     plan: Plan
     trainer: Trainer
-    folder: Path
-    sampler: Sampler
-    about: Mapping[str, Any]
+    folder: Path  # of the training runs
+    sampler: Sampler  # of the draws
+    split_digest: str
+    trainer_about: Mapping[str, object]  # its name, and what changes its results
 
     @classmethod
     def of(cls, split: Split, plan: Plan, trainer: Trainer, folder: Path) -> Curve:
-        """Return the curve whose training runs are in a folder.
-
-        Raises:
-            UsageError: the split is too small for the plan.
-        """
-        about = {
-            "split": split_digest(split),
-            "trainer": {"name": trainer.name, **trainer.about()},
-        }
-        return cls(split, plan, trainer, folder, Sampler(split, plan), about)
+        """Return the curve whose training runs are in a folder."""
+        about = {"name": trainer.name, **trainer.about()}
+        sampler = Sampler(split, plan)
+        return cls(split, plan, trainer, folder, sampler, split_digest(split), about)
 
     @property
     def epochs(self) -> int | None:
         """Epochs of a training run, ``None`` if neither plan nor trainer states them."""
-        if self.plan.epochs is not None:
-            return self.plan.epochs
-        stated = self.about["trainer"].get("epochs")
-        return stated if isinstance(stated, int) else None
+        stated = self.trainer_about.get("epochs")
+        return self.plan.epochs or (stated if isinstance(stated, int) else None)
 
     def draws(self) -> dict[int, list[Draw]]:
         """Return the draws of each step, one per repetition."""
@@ -80,10 +75,15 @@ class Curve:
         So all runs of a chain start from the same weights and random numbers.
         """
         draw = self.sampler.at(step, repetition)
-        own = {"draw": draw_digest(draw), "seed": repetition, "epochs": self.plan.epochs}
+        key = {
+            "split": self.split_digest,
+            "trainer": self.trainer_about,
+            "draw": draw_digest(draw),
+            "seed": repetition,
+            "epochs": self.plan.epochs,
+        }
         files = RunFiles(self.folder, step, repetition)
-        key = digest_of({**self.about, **own})
-        return Job(files, draw, repetition, self.plan.epochs, key)
+        return Job(files, draw, repetition, self.plan.epochs, digest_of(key))
 
     @cached_property
     def jobs(self) -> list[Job]:
@@ -123,17 +123,7 @@ def train_curve(
     *,
     partial: bool = False,
 ) -> TrainedCurve:
-    """Carry out the training runs of a curve that are missing.
-
-    Args:
-        curve, prepared, decision, execution: see there.
-        partial: accept a curve in which no chain has all deciding steps.
-
-    Raises:
-        UsageError: a metric that is to decide is missing; the first run shows which there are.
-        CurveFailed: no training run has a result, or no chain has all deciding steps.
-        VisleakError: the disk refuses.
-    """
+    """Carry out the training runs of a curve that are missing."""
     curve.folder.mkdir(parents=True, exist_ok=True)
     lower = (*curve.trainer.lower, *decision.lower)
 
@@ -151,16 +141,26 @@ def train_curve(
                     execution.notify(line)
         if failure is not None:
             failed.append(failure)
-            _refuse_hopeless(runs, failed, len(curve.jobs))
+            if not runs and len(failed) >= min(HOPELESS, len(curve.jobs)):
+                first = failed[0]
+                raise CurveFailed(
+                    f"the first {len(failed)} training runs failed, each twice; that of step"
+                    f" {first.step} %, repetition {first.repetition}: {first.reason}; its log:"
+                    f" {first.log}"
+                )
     runs, incomplete = _comparable(runs, curve.folder)
     failed = sorted([*failed, *incomplete], key=lambda each: (each.repetition, each.step))
     runs.sort(key=lambda each: (each.repetition, each.step))
     for failure in failed:
         execution.notify(failure_line(failure))
-    trained = TrainedCurve(curve, tuple(runs), tuple(failed), scores(runs))
-    if not partial:
-        _refuse_incomplete(trained)
-    return trained
+    trained, steps = scores(runs), curve.plan.steps[:3]
+    if not partial and not trained.complete(steps).any():
+        raise CurveFailed(
+            f"no repetition has all the steps {', '.join(map(str, steps))} %: {len(failed)} of"
+            f" {len(curve.jobs)} training runs failed, the first because {failed[0].reason}; its"
+            f" log: {failed[0].log}"
+        )
+    return TrainedCurve(curve, tuple(runs), tuple(failed), trained)
 
 
 def failure_line(failure: Failure) -> str:
@@ -191,38 +191,8 @@ def _comparable(runs: list[Run], folder: Path) -> tuple[list[Run], list[Failure]
     return kept, failed
 
 
-def _refuse_hopeless(runs: Sequence[Run], failed: Sequence[Failure], planned: int) -> None:
-    """Stop if every training run fails."""
-    if runs or len(failed) < min(HOPELESS, planned):
-        return
-    first = failed[0]
-    raise CurveFailed(
-        f"the first {len(failed)} training runs failed, each twice; that of step {first.step} %,"
-        f" repetition {first.repetition}: {first.reason}; its log: {first.log}"
-    )
-
-
-def _refuse_incomplete(trained: TrainedCurve) -> None:
-    """Refuse a curve in which no chain has all deciding steps."""
-    steps = trained.curve.plan.steps[:3]
-    if not trained.scores.complete(steps).any():
-        first = trained.failed[0]
-        raise CurveFailed(
-            f"no repetition has all the steps {', '.join(map(str, steps))} %:"
-            f" {len(trained.failed)} of {len(trained.curve.jobs)} training runs failed, the first"
-            f" because {first.reason}; its log: {first.log}"
-        )
-
-
 def forecast_of(curves: Sequence[Curve], prepared: PreparedTrainer, *, jobs: int = 1) -> Forecast:
-    """Return the expected cost of the training runs of all curves.
-
-    Args:
-        curves: the first is that under test.
-        prepared: the trainer; its method ``seconds(images, epochs)``, if it has one, is used while
-            no training run is on disk.
-        jobs: concurrent training runs.
-    """
+    """Return the expected cost of the training runs of all curves."""
     first = curves[0]
     found = [run for curve in curves for run in curve.finished()]
     images = len(first.split.train)
@@ -234,3 +204,179 @@ def forecast_of(curves: Sequence[Curve], prepared: PreparedTrainer, *, jobs: int
     planned = sum(len(curve.plan.steps) * curve.plan.repetitions for curve in curves)
     tested = len(first.split.test)
     return Forecast(planned, len(found), images, tested, bool(found), each, jobs)
+
+
+# -- control curves --------------------------------------------------------------------------------
+#
+# The 5 % of the paper were read off one data set. Images of one group (a recording, a patient) leak
+# into each other; those of different groups do not, as far as the groups show. So a split by whole
+# groups shows the increase of a clean split of the same images, and several show its variation. The
+# paper trained 100 epochs at every step, and 500 at most of them once, which moved scores by less
+# than .01 (section 8). A failed control is reported, and does not affect the curve.
+
+#: Folders of the training runs on clean splits, of the longer ones, and of files that the runs of
+#: a split share, which are removed at the end.
+CALIBRATION: Final = "calibration"
+LONGER: Final = "longer"
+PREPARED: Final = ".prepared"
+
+#: Distance between the seeds of the clean splits' draws.
+SEED_DISTANCE: Final = 1_000_003
+
+
+@dataclass(frozen=True)
+class ControlCurves:
+    """The control curves."""
+
+    clean: tuple[tuple[Curve, dict[str, int]], ...]  # on clean splits, with the sizes of each
+    longer: Curve | None  # of the convergence check, or None
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """All of them."""
+        clean = tuple(curve for curve, _ in self.clean)
+        return clean if self.longer is None else (*clean, self.longer)
+
+
+def control_curves(
+    curve: Curve, decision: DecisionSettings, controls: ControlSettings
+) -> ControlCurves:
+    """Plan the control curves, and refuse settings that would only fail after all training runs."""
+    if curve.plan.epochs is not None and not getattr(curve.trainer, "takes_epochs", True):
+        raise UsageError(
+            "--epochs: the command has no placeholder for it; put {epochs} where it takes them"
+        )
+    deciding = curve.plan.steps[:3]
+    check_steps(decision.rule, deciding)
+    longer = _longer(curve, controls.convergence, deciding) if controls.convergence else None
+    clean = []
+    if controls.calibrate:
+        drawn = clean_splits(curve.split, controls.calibrate, curve.plan.seed)
+        for number, (split, sizes) in enumerate(drawn, 1):
+            # with one seed all splits would leak the images at the same positions
+            seed = curve.plan.seed + number * SEED_DISTANCE
+            plan = replace(curve.plan, steps=deciding, seed=seed)
+            folder = curve.folder.parent / CALIBRATION / f"split-{number:02d}"
+            clean.append((Curve.of(split, plan, curve.trainer, folder), sizes))
+    return ControlCurves(tuple(clean), longer)
+
+
+def _longer(curve: Curve, factor: int, deciding: Sequence[int]) -> Curve:
+    """Return the first chain at its first and last deciding step, with more epochs."""
+    if curve.epochs is None:
+        raise UsageError(
+            "--check-convergence needs the usual number of epochs, which is not known: give"
+            " --epochs N, and {epochs} in the command"
+        )
+    steps = (deciding[0], deciding[-1])
+    plan = replace(curve.plan, steps=steps, repetitions=1, epochs=curve.epochs * factor)
+    return replace(curve, plan=plan, folder=curve.folder.parent / LONGER)
+
+
+def prepared_folder(folder: Path, name: str) -> Path:
+    """Return an empty folder for the files that the training runs of a split share."""
+    path = folder / PREPARED / name
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
+
+
+def calibrate(
+    curves: ControlCurves,
+    decision: DecisionSettings,
+    controls: ControlSettings,
+    execution: Execution,
+) -> tuple[Calibration | None, list[Scores], list[str]]:
+    """Train on clean splits of the same images, and derive the threshold."""
+    judgements, sizes, scores = [], [], []
+    notes: list[str] = []
+    for number, (curve, size) in enumerate(curves.clean, 1):
+        execution.notify(
+            f"clean split {number} of {controls.calibrate}: {size['test_images']:,} test images of"
+            f" {size['test_groups']:,} groups, {size['training_images']:,} training images of"
+            f" {size['training_groups']:,} others"
+        )
+        try:
+            folder = prepared_folder(curve.folder.parents[1], "clean")
+            prepared = curve.trainer.prepare(curve.split, folder, execution.progress)
+            trained = train_curve(curve, prepared, decision, execution)
+        except CurveFailed as error:
+            notes.append(f"clean split {number} is excluded: {error}")
+            continue
+        notes += [f"clean split {number}: {failure_line(each)}" for each in trained.failed]
+        judgements.append(judged(trained.scores, decision))
+        sizes.append(size)
+        scores.append(trained.scores)
+    if not judgements:
+        return None, scores, notes
+    groups = sizes[0]["test_groups"] + sizes[0]["training_groups"]
+    return calibration_of(judgements, sizes, groups=groups, alpha=controls.alpha), scores, notes
+
+
+def calibration_of(
+    judgements: Sequence[Judgement],
+    splits: Sequence[Mapping[str, int]],
+    *,
+    groups: int,
+    alpha: float,
+) -> Calibration:
+    """Return the threshold that the next clean split's statistic is below with probability alpha.
+
+    It is the lower prediction limit of the statistics of the clean splits (Student's t): they
+    differ by their draws and by their recordings, as the next one will. A split leaks if the
+    statistics of all metrics are at or below the threshold, so the largest of them counts.
+
+    Source: Hahn & Meeker 1991, "Statistical intervals", section 4.7.
+    """
+    names = [metric.metric for metric in judgements[0].metrics]
+    found = np.array([[each.statistic.value for each in one.metrics] for one in judgements])
+    columns = zip(names, found.T, strict=True)
+    return Calibration(
+        groups,
+        tuple(splits),
+        tuple(judgements),
+        alpha,
+        prediction_limit(found.max(axis=1), alpha),
+        {name: prediction_limit(column, alpha) for name, column in columns},
+    )
+
+
+def prediction_limit(values: Float64, alpha: float) -> float:
+    """Return what one further value is below with probability alpha; NaN of fewer than two.
+
+    >>> round(prediction_limit(np.array([0.1, 0.12, 0.14]), 0.05), 4)
+    0.0526
+    """
+    count = len(values)
+    if count < 2:
+        return math.nan
+    reach = float(stdtrit(count - 1, 1.0 - alpha)) * math.sqrt(1.0 + 1.0 / count)
+    return float(values.mean() - reach * values.std(ddof=1))
+
+
+def check_convergence(
+    curves: ControlCurves,
+    usual: TrainedCurve,
+    prepared: PreparedTrainer,
+    decision: DecisionSettings,
+    execution: Execution,
+) -> tuple[Convergence | None, list[str]]:
+    """Train longer, and compare; ``None`` if it was not requested or has no result."""
+    if curves.longer is None:
+        return None, []
+    try:
+        longer = train_curve(curves.longer, prepared, decision, execution, partial=True)
+    except CurveFailed as error:
+        return None, [f"the convergence check has no result: {error}"]
+    rows = []
+    for column, step in enumerate(longer.scores.steps):
+        own = usual.scores.steps.index(step)
+        for metric in longer.scores.metrics:
+            if metric in usual.scores.metrics:
+                before = float(usual.scores.of(metric)[0, own])
+                after = float(longer.scores.of(metric)[0, column])
+                if math.isfinite(before + after):
+                    rows.append(LongerScore(step, metric, before, after, 1))
+    epochs = (usual.curve.epochs or 0, curves.longer.plan.epochs or 0)
+    notes = [f"longer training: {failure_line(failure)}" for failure in longer.failed]
+    return Convergence(epochs, tuple(rows)), notes

@@ -21,14 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Generic, TypeVar
 
-from visleak.dlede.draw.split import Draw, Split
+from visleak.dlede.draw import Draw, Split
 from visleak.dlede.results import Failure
 from visleak.dlede.settings import Execution
+from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.train.runs import LOG, Run, RunFiles, read_run, write_run
-from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.errors import VisleakError
 from visleak.pipeline.context import (
     Handle,
@@ -51,29 +52,24 @@ GRACE: Final = 5.0
 #: Processes are started one at a time: the guard around it changes this process.
 _STARTING: Final = threading.Lock()
 
+Common = TypeVar("Common")
+Task = TypeVar("Task")
+Value = TypeVar("Value")
+
 #: A finished run, or the failure of one.
 Ended = tuple[Run | None, Failure | None]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training run to carry out.
+    """One training run to carry out."""
 
-    Attributes:
-        files: of the run.
-        draw: rows that are trained on.
-        seed: of the trainer.
-        epochs: requested, or ``None``.
-        key: of everything that its result depends on.
-        attempt: from 1.
-    """
-
-    files: RunFiles
-    draw: Draw
-    seed: int
-    epochs: int | None
-    key: str
-    attempt: int = 1
+    files: RunFiles  # of the run
+    draw: Draw  # rows that are trained on
+    seed: int  # of the trainer
+    epochs: int | None  # requested, or None
+    key: str  # of everything that its result depends on
+    attempt: int = 1  # from 1
 
     def task(self, split: Split) -> TrainingTask:
         """Return it as the trainer receives it."""
@@ -100,11 +96,7 @@ def known(job: Job) -> Run | None:
 
 
 def train_all(jobs: Sequence[Job], context: SharedContext, execution: Execution) -> Iterator[Ended]:
-    """Yield every training run as it finishes or has failed; those on disk first.
-
-    Raises:
-        VisleakError: the disk refuses, or the trainer cannot be sent to another process.
-    """
+    """Yield every training run as it finishes or has failed; those on disk first."""
     missing = []
     for job in jobs:
         if (run := known(job)) is None:
@@ -158,7 +150,6 @@ def _on_this_machine(
 
 
 def _attempted(job: Job, function: Callable[[Job], Run]) -> Ended:
-    """Carry out a job, a second time if it fails."""
     reason = ""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -171,20 +162,14 @@ def _attempted(job: Job, function: Callable[[Job], Run]) -> Ended:
 
 
 def carry_out(context: SharedContext, job: Job) -> Run:
-    """Carry out one training run and write its files.
-
-    Raises:
-        TrainingFailed: it has no result; its log holds the details.
-        VisleakError: the disk refuses.
-    """
-    files = job.files
-    folder = files.clear()
-    begun = time.perf_counter()
-    outcome = _trained(context, job, folder)
-    seconds = round(time.perf_counter() - begun, 3)
+    """Carry out one training run and write its files."""
+    files, begun = job.files, time.perf_counter()
+    outcome = _trained(context, job, files.clear())
     metrics = {name: float(value) for name, value in outcome.metrics.items()}
-    about = dict(outcome.about)
-    run = Run(files.step, files.repetition, job.key, metrics, about, seconds, job.attempt)
+    seconds = round(time.perf_counter() - begun, 3)
+    run = Run(
+        *(files.step, files.repetition, job.key, metrics, dict(outcome.about), seconds, job.attempt)
+    )
     write_run(files, run, outcome.images, context.split.test, job.draw)
     return run
 
@@ -209,40 +194,25 @@ def _trained(context: SharedContext, job: Job, folder: Path) -> Outcome:
 
 
 def sendable(common: object) -> bytes:
-    """Return a value as the process of a slot can read it.
-
-    Raises:
-        VisleakError: it cannot be sent to another process.
-    """
+    """Return a value as the process of a slot can read it."""
     file = io.BytesIO()
     send_to(file, common, "use jobs=1, which trains in this process")
     return file.getvalue()
 
 
-class Slot:
-    """Carries out one task at a time in a process that is started when first needed.
-
-    Args:
-        function: importable by its name; called with the common value and the task.
-        common: what :func:`sendable` returned for the value that all tasks share.
-        limit: seconds after which a task counts as failed, ``None`` for no limit.
-    """
+class Slot(Generic[Common, Task, Value]):
+    """Carries out one task at a time in a process that is started when first needed."""
 
     def __init__(
-        self, function: Callable[[Any, Any], Any], common: bytes, limit: float | None = None
+        self, function: Callable[[Common, Task], Value], common: bytes, limit: float | None = None
     ) -> None:
         self._function, self._common, self._limit = function, common, limit
-        self._process: Any = None
+        self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._closed = False
 
-    def carry_out(self, task: object) -> Any:
-        """Return the function's value for a task.
-
-        Raises:
-            TrainingFailed: the process died, or the time limit is reached.
-            Exception: whatever the function raised.
-        """
+    def carry_out(self, task: Task) -> Value:
+        """Return the function's value for a task."""
         pipe = self._started()
         try:
             pipe.send(task)
@@ -254,7 +224,8 @@ class Slot:
             raise TrainingFailed(f"its process {self._exit()}") from error
         if failed:
             raise value
-        return value
+        result: Value = value
+        return result
 
     def close(self) -> None:
         """End the process, whatever its state."""
@@ -283,25 +254,24 @@ class Slot:
 
     def _exit(self) -> str:
         """Return how the process ended, and release it."""
-        process = self._process
-        process.join(GRACE)
-        code = process.exitcode
-        self._end()
-        return (
-            f"was ended by {signal_name(-code)}" if (code or 0) < 0 else f"ended with code {code}"
-        )
+        code = self._end(terminate=False) or 0
+        return f"was ended by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
 
-    def _end(self) -> None:
+    def _end(self, terminate: bool = True) -> int | None:
         process, pipe = self._process, self._pipe
         self._process = self._pipe = None
         if process is None or pipe is None:
-            return
+            return None
+        if not terminate:
+            process.join(GRACE)
+        code = process.exitcode
         process.terminate()
         process.join(GRACE)
         if process.is_alive():
             process.kill()
             process.join()
         pipe.close()
+        return code
 
 
 def signal_name(number: int) -> str:
@@ -317,7 +287,7 @@ def signal_name(number: int) -> str:
     return name + (", most likely for lack of memory" if number == signal.SIGKILL else "")
 
 
-def _serve(pipe: Connection, function: Callable[[Any, Any], Any]) -> None:
+def _serve(pipe: Connection, function: Callable[[object, object], object]) -> None:
     """Carry out the tasks from a pipe, until it is closed."""
     init_worker()
     # sent by the process that started the command, never by a user
@@ -341,14 +311,6 @@ def _serve(pipe: Connection, function: Callable[[Any, Any], Any]) -> None:
 # -- on a cluster ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _RemoteJob:
-    """A job for a worker of a cluster."""
-
-    context: Handle[SharedContext]
-    job: Job
-
-
 def _on_cluster(
     jobs: Sequence[Job], context: SharedContext, execution: Execution
 ) -> Iterator[Ended]:
@@ -360,23 +322,20 @@ def _on_cluster(
         workers = execution.engine(Path(scratch), execution.jobs)
         try:
             handle = workers.share(context)
-            remote = [_RemoteJob(handle, job) for job in jobs]
+            remote = [(handle, job) for job in jobs]
             yield from workers.each(carry_out_remotely, remote, network=True)
         finally:
             workers.close()
 
 
-def carry_out_remotely(remote: _RemoteJob) -> Ended:
-    """Carry out a job in a worker of a cluster, which writes its files to a shared disk.
-
-    Raises:
-        VisleakError: this node does not see the folder.
-    """
-    folder = remote.job.files.folder
+def carry_out_remotely(remote: tuple[Handle[SharedContext], Job]) -> Ended:
+    """Carry out a job in a worker of a cluster, which writes its files to a shared disk."""
+    handle, job = remote
+    folder = job.files.folder
     if not folder.is_dir():
         raise VisleakError(
             f"node {socket.gethostname()} does not see {folder}; choose a folder with -o DIR on a"
             " disk that every node sees"
         )
-    context: SharedContext = remote.context.load()
-    return _attempted(remote.job, lambda job: carry_out(context, job))
+    context = handle.load()
+    return _attempted(job, lambda job: carry_out(context, job))

@@ -11,16 +11,16 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from visleak.dlede.draw.split import Draw
+from visleak.dlede.draw import Draw
 from visleak.dlede.judge.scores import Scores, lower_is_better
 from visleak.dlede.results import Estimate, Gain
-from visleak.dlede.train.trainer import Outcome, TrainingFailed
+from visleak.dlede.train import Outcome, TrainingFailed
 from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import VisleakError
 from visleak.records import Bool, Float64, ImageSet
@@ -42,37 +42,23 @@ ImageValues = tuple[Bool, Mapping[str, Float64]]
 
 @dataclass(frozen=True)
 class Run:
-    """A training run with a result.
+    """A training run with a result."""
 
-    Attributes:
-        step: percent of the test images that leaked.
-        repetition: number of its chain.
-        key: of everything that its result depends on.
-        metrics, about: of its outcome.
-        seconds: duration, evaluation included.
-        attempts: 1, or 2 if it failed once.
-    """
-
-    step: int
-    repetition: int
-    key: str
-    metrics: Mapping[str, float]
-    about: Mapping[str, Any]
-    seconds: float
-    attempts: int = 1
+    step: int  # percent of the test images that leaked
+    repetition: int  # number of its chain
+    key: str  # of everything that its result depends on
+    metrics: Mapping[str, float]  # metrics, about: of its outcome
+    about: Mapping[str, object]
+    seconds: float  # duration, evaluation included
+    attempts: int = 1  # 1, or 2 if it failed once
 
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The files of one training run.
+    """The files of one training run."""
 
-    Attributes:
-        folder: of all runs, ``runs``.
-        step, repetition: of this one.
-    """
-
-    folder: Path
-    step: int
+    folder: Path  # of all runs, runs
+    step: int  # step, repetition: of this one
     repetition: int
 
     @property
@@ -100,11 +86,7 @@ class RunFiles:
         return step / f"repetition-{self.repetition:02d}{suffix}"
 
     def clear(self) -> Path:
-        """Return the working folder, empty.
-
-        Raises:
-            VisleakError: it cannot be created.
-        """
+        """Return the working folder, empty."""
         try:
             if self.work.exists():
                 shutil.rmtree(self.work)
@@ -127,18 +109,7 @@ class RunFiles:
 def write_run(
     files: RunFiles, run: Run, images: Mapping[str, Float64], test: ImageSet, draw: Draw
 ) -> None:
-    """Write the files of a run, its result last, and remove its working folder.
-
-    Args:
-        files, run: see there.
-        images: values of single test images by metric; may be empty.
-        test: the test set.
-        draw: of the run.
-
-    Raises:
-        TrainingFailed: there is not one value per test image.
-        VisleakError: the disk refuses.
-    """
+    """Write the files of a run, its result last, and remove its working folder."""
     try:
         files.images.unlink(missing_ok=True)
         if images:
@@ -154,7 +125,7 @@ def write_run(
 def _write_images(path: Path, images: Mapping[str, Float64], test: ImageSet, draw: Draw) -> None:
     leaked = np.zeros(len(test), np.bool_)
     leaked[draw.leaked] = True
-    columns: dict[str, Any] = {"id": test.ids, "leaked": pa.array(leaked)}
+    columns: dict[str, object] = {"id": test.ids, "leaked": pa.array(leaked)}
     for name, values in images.items():
         if len(values) != len(test):
             raise TrainingFailed(
@@ -167,11 +138,7 @@ def _write_images(path: Path, images: Mapping[str, Float64], test: ImageSet, dra
 
 
 def read_run(files: RunFiles) -> Run | None:
-    """Return a finished training run, ``None`` if there is none.
-
-    Raises:
-        VisleakError: its file is damaged, or a newer visleak wrote it.
-    """
+    """Return a finished training run, ``None`` if there is none."""
     if not files.result.is_file():
         return None
     hint = "delete it to train again"
@@ -188,9 +155,6 @@ def read_images(files: RunFiles) -> ImageValues:
     """Return which test images leaked, (n,), and the values of each metric, (n,); NaN unknown.
 
     Both are empty if the trainer provides no values of single images.
-
-    Raises:
-        VisleakError: the file is damaged.
     """
     if not files.images.is_file():
         return np.zeros(0, np.bool_), {}
@@ -214,13 +178,7 @@ def scores_of(
     repetitions: Sequence[int],
     lower: Iterable[str] = (),
 ) -> Scores:
-    """Return the metrics that all runs have, as one array; NaN for missing runs.
-
-    Args:
-        runs: the training runs.
-        steps, repetitions: of the plan.
-        lower: metrics for which lower is better.
-    """
+    """Return the metrics that all runs have, as one array; NaN for missing runs."""
     names = list(runs[0].metrics) if runs else []
     shared = [name for name in names if all(name in run.metrics for run in runs)]
     values = np.full((len(shared), len(repetitions), len(steps)), np.nan)
@@ -238,14 +196,6 @@ def gains_of(runs: Sequence[Run], folder: Path, lower: frozenset[str]) -> tuple[
     The paper's curves rise because leaked images are memorized, because similar ones are
     recognized better, or because the training set has changed; this separates the first from the
     others: each test image is compared with itself at step 0, where it had not leaked.
-
-    Args:
-        runs: the training runs.
-        folder: of the training runs.
-        lower: metrics for which lower is better.
-
-    Returns:
-        One entry per metric and step above 0; empty without values of single images.
     """
     known: dict[tuple[int, int], ImageValues] = {}
     for run in runs:

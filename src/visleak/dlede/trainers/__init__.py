@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from visleak.dlede.train.trainer import Trainer
+from visleak.dlede.train import Trainer
 from visleak.errors import UsageError
 
 #: Name before the colon -> function that makes a trainer of a :class:`TrainerRequest`.
@@ -21,21 +21,13 @@ TRAINERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TrainerRequest:
-    """What the command line says of a trainer.
+    """What the command line says of a trainer."""
 
-    Attributes:
-        name: before the colon.
-        argument: after it, or empty.
-        device: of torch: ``auto``, ``cpu``, ``cuda:0`` ...
-        threads: of torch, for one training.
-        time_limit: seconds after which a training run counts as failed, or ``None``.
-    """
-
-    name: str
-    argument: str = ""
-    device: str = "auto"
-    threads: int = 1
-    time_limit: float | None = None
+    name: str  # before the colon
+    argument: str = ""  # after it, or empty
+    device: str = "auto"  # of torch: auto, cpu, cuda:0 ..
+    threads: int = 1  # of torch, for one training
+    time_limit: float | None = None  # seconds after which a training run counts as failed, or None
 
     @property
     def text(self) -> str:

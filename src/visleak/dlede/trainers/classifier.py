@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from visleak.dlede.draw.split import Split
-from visleak.dlede.train.trainer import Outcome, TrainingTask
-from visleak.dlede.trainers.networks import ImageBatches, LossOf, Options
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, TrainingTask
+from visleak.dlede.trainers.networks import DecodedImages, LossOf, Options
 from visleak.errors import UsageError, VisleakError
 from visleak.records import ImageSet, Int64
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 
 class Classifier:
@@ -57,7 +61,7 @@ class Classifier:
                 f" {class_names(split)[foreign[0]]!r}: they are only correct if such images leak"
             )
 
-    def network(self, split: Split, width: int) -> Any:
+    def network(self, split: Split, width: int) -> nn.Module:
         """Return the network for the labels of both sets."""
         from visleak.dlede.trainers.torch_networks import LabelNetwork
 
@@ -67,42 +71,42 @@ class Classifier:
         """Return the images that have a label."""
         return np.flatnonzero(_task_labels(task) >= 0).astype(np.int64)
 
-    def loss(self, network: Any, task: TrainingTask, usable: Int64, data: ImageBatches) -> LossOf:
+    def loss(
+        self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
+    ) -> LossOf:
         """Return the cross-entropy of augmented images."""
         import torch
         from torch.nn import functional
 
         from visleak.dlede.trainers.torch_networks import Augmentation
 
-        images, content = data.images, data.images.mapped()
+        content = images.mapped()
         rows, classes = images.rows(task.draw)[usable], _task_labels(task)[usable]
 
-        def loss_of(chosen: Int64, random: np.random.Generator) -> Any:
+        def loss_of(chosen: Int64, random: np.random.Generator) -> torch.Tensor:
             changes = Augmentation.drawn(len(chosen), random)
             pixels = images.on_canvas(content, rows[chosen])
-            logits = network(changes.of_pixels(pixels, data.device))
-            answers = torch.from_numpy(classes[chosen]).to(data.device)
+            logits = network(changes.of_pixels(pixels, images.device))
+            answers = torch.from_numpy(classes[chosen]).to(images.device)
             return functional.cross_entropy(logits, answers)
 
         return loss_of
 
-    def predict(self, network: Any, rows: Int64, data: ImageBatches) -> tuple[Int64, Int64]:
-        """Return rows, and the predicted class of each."""
+    def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> Int64:
+        """Return the predicted class of each image."""
         import torch
 
         found = [np.empty(0, np.int64)]
-        for _, maps in data.tensors(rows):
+        for _, maps in images.tensors(rows):
             with torch.inference_mode():
                 found.append(network(maps).argmax(1).cpu().numpy())
-        return rows, np.concatenate(found)
+        return np.concatenate(found)
 
-    def evaluate(
-        self, predictions: tuple[Int64, Int64], split: Split, data: ImageBatches
-    ) -> Outcome:
+    def evaluate(self, network: nn.Module, split: Split, images: DecodedImages) -> Outcome:
         """Return the metrics over the labelled test images; an unreadable one counts as wrong."""
         true = _numbers(split.test, split)
-        predicted = np.full(len(true), -1, np.int64)
-        predicted[predictions[0] - data.images.train] = predictions[1]
+        predicted, rows = np.full(len(true), -1, np.int64), images.readable_test
+        predicted[rows - images.train] = self.predict(network, rows, images)
         known = true >= 0
         right = np.where(known, (true == predicted).astype(np.float64), np.nan)
         return Outcome(label_metrics(true[known], predicted[known]), {"accuracy": right})
@@ -127,20 +131,22 @@ def _task_labels(task: TrainingTask) -> Int64:
     return np.concatenate([train[task.draw.kept], test[task.draw.leaked]])
 
 
-def label_metrics(true: Int64, predicted: Int64) -> Mapping[str, float]:
-    """Return ``accuracy`` and ``f1``, in [0, 1], higher is better.
+def label_metrics(
+    true: Int64, predicted: Int64, *, predicted_classes: bool = False
+) -> Mapping[str, float]:
+    """Return ``accuracy`` and ``f1`` of classes (n,); -1 for none predicted.
 
-    F1 is the mean over the classes that occur (macro), 2 TP / (predicted + true) each.
+    F1 is the mean over the classes that occur (macro), or are predicted as well, of
+    2 TP / (predicted + true).
 
-    Args:
-        true: ``int64`` (n,): class of each image, n > 0.
-        predicted: ``int64`` (n,): its predicted class; -1 for none.
+    >>> label_metrics(np.array([0, 0, 1]), np.array([0, 1, 1]))["f1"]
+    0.6666666666666666
     """
     classes = int(max(true.max(), predicted.max())) + 1
     right = true == predicted
     found = np.bincount(true[right], minlength=classes)
     count = np.bincount(true, minlength=classes)
     guessed = np.bincount(predicted[predicted >= 0], minlength=classes)
-    known = count > 0
+    known = count + (guessed if predicted_classes else 0) > 0
     f1 = 2 * found[known] / (guessed + count)[known]
     return {"accuracy": float(right.mean()), "f1": float(f1.mean())}

@@ -2,32 +2,9 @@
 
 Placeholders, of which only those that the template names are written:
 
-- ``{train}``, ``{test}``: text files, one absolute image path a line, as the data set has them;
-- ``{data}``: a YOLO ``data.yaml`` (``train``, ``val``, ``nc``, ``names``), whose images are links
-  with label files next to them, whatever layout the boxes came in;
-- ``{train_folder}``, ``{test_folder}``: the same links as folders, ``images`` and ``labels``;
-- ``{train_json}``, ``{test_json}``: COCO annotation files with absolute paths;
-- ``{seed}``, ``{epochs}`` (100 unless ``--epochs`` says otherwise, as in the paper), ``{step}``,
-  ``{repetition}``;
-- ``{out}``: the json to be written, see :func:`visleak.dlede.trainers.metrics_files.read_json`;
-- ``{folder}``: the training's own folder, in which YOLO's ``results.txt`` or ``results.csv`` is
-  searched if no ``{out}`` was written. It is removed after a success.
-
-The program runs in the folder and with the environment of visleak; what it prints is its log.
-Files that the command names are part of the key of every training; what these load is not.
-
-YOLOv7 (WongKinYiu/yolov7), from its own folder, trained as in the paper; its ``train.py`` has no
-seed to set, so that repetitions differ by the images alone, and it does not evaluate but at the
-end with ``--notest``::
-
-    --trainer "command:python train.py --data {data} --epochs {epochs} --project {folder} --name run
-               --weights '' --cfg cfg/training/yolov7.yaml --hyp data/hyp.scratch.p5.yaml
-               --img-size 640 640 --batch-size 16 --device 0 --notest --nosave"
-
-YOLOv5 (ultralytics/yolov5)::
-
-    --trainer "command:python train.py --data {data} --epochs {epochs} --seed {seed} --patience 0
-               --project {folder} --name run --weights '' --cfg yolov5s.yaml --noval --nosave"
+``docs/dlede.md`` lists them, with command lines of YOLOv5 and YOLOv7. The program runs in the
+folder and with the environment of visleak; what it prints is its log. Files that the command names
+are part of the key of every training run; what these load is not.
 """
 
 from __future__ import annotations
@@ -40,21 +17,20 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.train.runs import LOG
-from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
 from visleak.dlede.trainers.handover import (
     ImageSizes,
     check_boxes,
     check_folder,
     check_split,
-    evaluation_side,
     files_of,
     rows_by_name,
-    training_side,
+    side_of,
     write_coco,
     write_links,
     write_list,
@@ -73,15 +49,10 @@ WITH_LABELS: Final = ("data", "train_folder", "test_folder")
 
 @dataclass(frozen=True)
 class CommandTrainer:
-    """Trains by a command; see the module.
+    """Trains by a command; see the module."""
 
-    Attributes:
-        template: the command.
-        time_limit: time limit of a training run in seconds, or ``None``.
-    """
-
-    template: Template
-    time_limit: float | None = None
+    template: Template  # the command
+    time_limit: float | None = None  # time limit of a training run in seconds, or None
     name: str = "command"
     decides: tuple[str, ...] = ("map50", "f1", "accuracy")
     lower: tuple[str, ...] = ()
@@ -91,27 +62,22 @@ class CommandTrainer:
         """Whether the command has a placeholder for the epochs."""
         return "epochs" in self.template.names
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return the template, digests of the files it names, and the default of ``{epochs}``.
 
         So an edited program trains again.
-
-        Raises:
-            VisleakError: a file cannot be read.
         """
-        about: dict[str, Any] = {"command": self.template.text}
+        about: dict[str, object] = {"command": self.template.text}
         files = {name: _digest(path) for name, path in sorted(self.template.files().items())}
         about |= {"files": files} if files else {}
         return about | ({"epochs": EPOCHS} if self.takes_epochs else {})
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
-        """Check that the program exists and that the split can be written as files.
-
-        Raises:
-            UsageError: the program is not found.
-            VisleakError: the images are not files, or lack boxes that are needed.
-        """
-        _check_program(self.template.words[0])
+        """Check that the program exists and that the split can be written as files."""
+        word = self.template.words[0]
+        if not PLACEHOLDER.search(word) and shutil.which(word) is None:
+            place = "here" if os.sep in word else "on the PATH"
+            raise UsageError(f"--trainer command: there is no program {word!r} {place}")
         check_split(split)
         template = self.template
         needy = next((name for name in WITH_BOXES if name in template.names), None)
@@ -136,32 +102,16 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _check_program(word: str) -> None:
-    if not PLACEHOLDER.search(word) and shutil.which(word) is None:
-        place = "here" if os.sep in word else "on the PATH"
-        raise UsageError(f"--trainer command: there is no program {word!r} {place}")
-
-
 @dataclass(frozen=True)
 class PreparedCommand:
-    """A command prepared for a split.
+    """A command prepared for a split."""
 
-    Attributes:
-        template: the command.
-        sizes: of the images, if they are needed.
-        time_limit: time limit of a training run in seconds, or ``None``.
-    """
-
-    template: Template
-    sizes: ImageSizes | None
-    time_limit: float | None
+    template: Template  # the command
+    sizes: ImageSizes | None  # of the images, if they are needed
+    time_limit: float | None  # time limit of a training run in seconds, or None
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
-        """Run the command and read what it left.
-
-        Raises:
-            TrainingFailed: it did not end well, or left no result.
-        """
+        """Run the command and read what it left."""
         if task.epochs is not None and "epochs" not in self.template.names:
             raise TrainingFailed(
                 f"{task.epochs} epochs are requested, and the command has no placeholder"
@@ -170,25 +120,16 @@ class PreparedCommand:
         folder = Path(os.path.abspath(folder))
         words = self.template.filled(TaskFiles(task, folder, self.sizes))
         carry_out(words, folder / LOG, limit=self.time_limit)
-        return self._result(task, folder)
-
-    def _result(self, task: TrainingTask, folder: Path) -> Outcome:
-        out = folder / OUT
-        names = self.template.names
-        if "out" in names and out.is_file():
+        if "out" in self.template.names and (folder / OUT).is_file():
             rows = rows_by_name(folder / GIVEN, task.test)
-            return read_json(out, rows, len(task.test))
-        if "folder" in names:
+            return read_json(folder / OUT, rows, len(task.test))
+        if "folder" in self.template.names:
             return read_yolo(folder, apart=GIVEN)
         raise TrainingFailed("it ended well and left no result: it has not written {out}")
 
 
 def command_trainer(request: TrainerRequest) -> CommandTrainer:
-    """Return the trainer of ``command:'TEMPLATE'``.
-
-    Raises:
-        UsageError: the template cannot work; one line.
-    """
+    """Return the trainer of ``command:'TEMPLATE'``."""
     return CommandTrainer(Template.of(request.argument), request.time_limit)
 
 
@@ -211,31 +152,16 @@ RESULT: Final = ("out", "folder")
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """What placeholders are filled from.
-
-    Attributes:
-        task: the training.
-        folder: its own.
-        sizes: of the images, if they are needed.
-    """
+    """What placeholders are filled from."""
 
     task: TrainingTask
-    folder: Path
-    sizes: ImageSizes | None
+    folder: Path  # of the training run
+    sizes: ImageSizes | None  # of the images, if they are needed
 
     @property
     def given(self) -> Path:
         """The folder of its inputs."""
         return self.folder / GIVEN
-
-    def coco(self, which: str) -> Path:
-        """Write a side's COCO file."""
-        side = training_side if which == "train" else evaluation_side
-        return write_coco(self.given / f"{which}.json", side(self.task, self.sizes))
-
-    def links(self, which: str) -> Path:
-        """Write a side's folder of links."""
-        return write_links(self.given, self.task, self.sizes, which)
 
 
 #: What parts the names of files in a word, as in ``--cfg=a.yaml,b.yaml`` or ``-c 'python a.py'``.
@@ -252,27 +178,19 @@ FILLED: Final[Mapping[str, Callable[[TaskFiles], object]]] = {
     "repetition": lambda h: h.task.repetition,
     "folder": lambda h: h.folder,
     "data": lambda h: write_yolo(h.given, h.task, h.sizes),
-    "train_json": lambda h: h.coco("train"),
-    "test_json": lambda h: h.coco("test"),
-    "train_folder": lambda h: h.links("train"),
-    "test_folder": lambda h: h.links("test"),
+    "train_json": lambda h: write_coco(h.given / "train.json", side_of(h.task, h.sizes, "train")),
+    "test_json": lambda h: write_coco(h.given / "test.json", side_of(h.task, h.sizes, "test")),
+    "train_folder": lambda h: write_links(h.given, h.task, h.sizes, "train"),
+    "test_folder": lambda h: write_links(h.given, h.task, h.sizes, "test"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A command line with placeholders.
+    """A command line with placeholders."""
 
-    Attributes:
-        text: as it was written.
-        words: its words, with their placeholders.
-
-    Raises:
-        UsageError: it cannot be run, gets no training images, or cannot return a result.
-    """
-
-    text: str
-    words: tuple[str, ...]
+    text: str  # as it was written
+    words: tuple[str, ...]  # its words, with their placeholders
 
     @classmethod
     def of(cls, text: str) -> Template:

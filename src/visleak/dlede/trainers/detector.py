@@ -9,19 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from visleak.dlede.draw.split import Split
-from visleak.dlede.train.trainer import Outcome, TrainingTask
-from visleak.dlede.trainers.detection_metrics import MOST, Detections, score_detections
-from visleak.dlede.trainers.heatmaps import STRIDE, Objects, targets_of
-from visleak.dlede.trainers.networks import ImageBatches, LossOf, Options
-from visleak.dlede.trainers.pixels import DecodedImages
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, TrainingTask
+from visleak.dlede.trainers.detections import (
+    MOST,
+    STRIDE,
+    Detections,
+    Objects,
+    score_detections,
+    targets_of,
+)
+from visleak.dlede.trainers.networks import DecodedImages, LossOf, Options
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import Boxes
 from visleak.records import Float64, Int64
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 #: Detections with a lower confidence are dropped.
 LEAST: Final = 0.01
@@ -64,7 +73,7 @@ class Detector:
             if names:
                 yield f"{len(names)} of {len(train.names)} classes {text}, such as {names[0]!r}"
 
-    def network(self, split: Split, width: int) -> Any:
+    def network(self, split: Split, width: int) -> nn.Module:
         """Return the network for the classes of the split."""
         from visleak.dlede.trainers.torch_networks import CentreNetwork
 
@@ -74,33 +83,35 @@ class Detector:
         """Return all of them: images without objects are negatives."""
         return np.arange(len(task.draw.kept) + len(task.draw.leaked), dtype=np.int64)
 
-    def loss(self, network: Any, task: TrainingTask, usable: Int64, data: ImageBatches) -> LossOf:
+    def loss(
+        self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
+    ) -> LossOf:
         """Return the loss of augmented images."""
         import torch
 
         from visleak.dlede.trainers.torch_networks import Augmentation, detection_loss
 
-        images, content = data.images, data.images.mapped()
+        content = images.mapped()
         rows = images.rows(task.draw)[usable]
         boxes = _boxes(task.boxes).taken(usable)
         objects = on_canvas(boxes, images, rows)
         shape = images.canvas[0] // STRIDE, images.canvas[1] // STRIDE
 
-        def loss_of(chosen: Int64, random: np.random.Generator) -> Any:
+        def loss_of(chosen: Int64, random: np.random.Generator) -> torch.Tensor:
             changes = Augmentation.drawn(len(chosen), random)
             pixels = images.on_canvas(content, rows[chosen])
             moved = changes.of_objects([objects[each] for each in chosen], images.canvas)
             made = targets_of(moved, len(boxes.names), shape)
             targets = [
-                torch.from_numpy(part).to(data.device)
+                torch.from_numpy(part).to(images.device)
                 for part in (made.heat, made.counted, made.places, made.boxes)
             ]
-            logits, predicted = network(changes.of_pixels(pixels, data.device))
+            logits, predicted = network(changes.of_pixels(pixels, images.device))
             return detection_loss(logits, predicted, *targets)
 
         return loss_of
 
-    def predict(self, network: Any, rows: Int64, data: ImageBatches) -> Detections:
+    def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> Detections:
         """Return the detections in some test images."""
         import torch
 
@@ -108,7 +119,7 @@ class Detector:
 
         image, label = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         score, corners = [np.empty(0)], [np.empty((0, 4))]
-        for mine, maps in data.tensors(rows):
+        for mine, maps in images.tensors(rows):
             with torch.inference_mode():
                 logits, boxes = network(maps)
                 found = peaks(logits, boxes, MOST)
@@ -119,15 +130,14 @@ class Detector:
             score.append(chances[which, place].astype(np.float64))
             corners.append(ends[which, place].astype(np.float64))
         row = np.concatenate(image)
-        whole = to_originals(np.concatenate(corners), data.images, row)
-        return Detections(
-            row - data.images.train, np.concatenate(label), np.concatenate(score), whole
-        )
+        whole = to_originals(np.concatenate(corners), images, row)
+        return Detections(row - images.train, np.concatenate(label), np.concatenate(score), whole)
 
-    def evaluate(self, predictions: Detections, split: Split, data: ImageBatches) -> Outcome:
+    def evaluate(self, network: nn.Module, split: Split, images: DecodedImages) -> Outcome:
         """Return the metrics; nothing is found in unreadable images."""
-        truth = in_pixels(_boxes(split.test_boxes), data.images, data.images.test)
-        scores = score_detections(truth, predictions)
+        found = self.predict(network, images.readable_test, images)
+        truth = in_pixels(_boxes(split.test_boxes), images, images.test)
+        scores = score_detections(truth, found)
         sure = scores.confidence if np.isfinite(scores.confidence) else None
         return Outcome(scores.metrics, {"f1": scores.f1}, {"confidence": sure})
 
@@ -140,16 +150,11 @@ def _boxes(boxes: Boxes | None) -> Boxes:
 
 
 def on_canvas(boxes: Boxes, images: DecodedImages, rows: Int64) -> list[Objects]:
-    """Return the objects of each image in pixels of the canvas, cut off at the edge of the image.
-
-    Args:
-        boxes: of the images.
-        images: as decoded.
-        rows: ``int64`` (boxes.images,): their rows.
-    """
-    size = images.sizes[rows[boxes.image]][:, ::-1]
-    corners = boxes.corners * np.tile(_factor(boxes, images, rows), 2)
-    corners = np.clip(corners, 0, np.tile(size, 2))
+    """Return the objects of each image in pixels of the canvas, cut off at its edge."""
+    mine = rows[boxes.image]
+    size = images.sizes[mine][:, ::-1].astype(np.float64)
+    factor = size if boxes.relative else size / images.originals[mine][:, ::-1]
+    corners = np.clip(boxes.corners * np.tile(factor, 2), 0, np.tile(size, 2))
     whole = np.asarray((corners[:, 2:] > corners[:, :2]).all(axis=1))
     starts = np.searchsorted(boxes.image, np.arange(boxes.images + 1))
     made = []
@@ -168,19 +173,6 @@ def in_pixels(boxes: Boxes, images: DecodedImages, rows: Int64) -> Boxes:
 
 
 def to_originals(corners: Float64, images: DecodedImages, rows: Int64) -> Float64:
-    """Return corners (n, 4) on the canvas as pixels of the originals, cut off at their edges.
-
-    Args:
-        corners: on the canvas.
-        images: as decoded.
-        rows: ``int64`` (n,): the image of each.
-    """
+    """Return corners (n, 4) on the canvas as pixels of the originals, cut off at their edges."""
     size = np.tile(images.originals[rows][:, ::-1], 2)
     return np.clip(corners * size / np.tile(images.sizes[rows][:, ::-1], 2), 0, size)
-
-
-def _factor(boxes: Boxes, images: DecodedImages, rows: Int64) -> Float64:
-    """Return the factors of the corners of each box, horizontally and vertically, (objects, 2)."""
-    mine = rows[boxes.image]
-    size = images.sizes[mine][:, ::-1].astype(np.float64)
-    return size if boxes.relative else size / images.originals[mine][:, ::-1]

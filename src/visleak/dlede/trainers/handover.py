@@ -14,14 +14,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import yaml
 from PIL import Image
 
-from visleak.dlede.draw.split import Split
-from visleak.dlede.train.trainer import TrainingTask
+from visleak.dlede.draw import Split
+from visleak.dlede.train import TrainingTask
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.files import ChosenOpener, FileOpener, JoinedOpener
@@ -45,39 +45,21 @@ class ImageSizes:
 
 @dataclass(frozen=True)
 class Side:
-    """The images of one side of a training run.
+    """The images of one side of a training run."""
 
-    Attributes:
-        files: absolute paths.
-        boxes: their objects, or ``None``.
-        sizes: ``int64`` (n, 2): widths and heights, or ``None`` if not needed.
-    """
-
-    files: list[str]
-    boxes: Boxes | None
-    sizes: Int64 | None
+    files: list[str]  # absolute paths
+    boxes: Boxes | None  # their objects, or None
+    sizes: Int64 | None  # (n, 2): widths and heights, or None if not needed
 
 
 def check_split(split: Split) -> None:
-    """Check that both sets can be written as files.
-
-    Raises:
-        VisleakError: they cannot; one line with what to do.
-    """
+    """Check that both sets can be written as files."""
     check_files(split.train)
     check_files(split.test)
 
 
 def check_boxes(split: Split, what: str) -> None:
-    """See that there are boxes.
-
-    Args:
-        split: the split.
-        what: needs them, for the message.
-
-    Raises:
-        VisleakError: a set has none.
-    """
+    """See that there are boxes."""
     for images, boxes in ((split.train, split.train_boxes), (split.test, split.test_boxes)):
         if boxes is None:
             raise VisleakError(
@@ -90,9 +72,6 @@ def check_folder(folder: Path) -> None:
     """Check that YOLO trainers find the labels of images that are linked in a folder.
 
     They look for ``/labels/`` in place of ``/images/``: YOLOv7 of the first, others of the last.
-
-    Raises:
-        VisleakError: the folder is in one called ``images``.
     """
     if "images" in Path(os.path.abspath(folder)).parts:
         raise VisleakError(
@@ -101,19 +80,16 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def training_side(task: TrainingTask, sizes: ImageSizes | None) -> Side:
-    """Return what a task trains on."""
-    draw = task.draw
+def side_of(task: TrainingTask, sizes: ImageSizes | None, which: str) -> Side:
+    """Return what a task trains on (``train``), or evaluates on (``test``)."""
+    split, draw = task.split, task.draw
+    if which == "test":
+        boxes = split.test_boxes if split.train_boxes is not None else None
+        return Side(files_of(task.test), boxes, None if sizes is None else sizes.test)
     both = None
     if sizes is not None:
         both = np.concatenate([sizes.train[draw.kept], sizes.test[draw.leaked]])
     return Side(files_of(task.train), task.boxes, both)
-
-
-def evaluation_side(task: TrainingTask, sizes: ImageSizes | None) -> Side:
-    """Return what a task evaluates on."""
-    boxes = task.split.test_boxes if task.split.train_boxes is not None else None
-    return Side(files_of(task.test), boxes, None if sizes is None else sizes.test)
 
 
 def write_list(path: Path, files: list[str]) -> Path:
@@ -126,9 +102,6 @@ def write_folder(folder: Path, side: Side) -> list[str]:
     """Write ``images`` (links) and ``labels`` (text files) as YOLO trainers look for them.
 
     Without boxes there is no ``labels``.
-
-    Returns:
-        The absolute paths of the links, in order.
     """
     check_folder(folder)
     folder_of_images = Path(os.path.abspath(folder)) / "images"
@@ -174,7 +147,6 @@ def label_lines(boxes: Boxes, sizes: Int64 | None) -> list[list[str]]:
 
 
 def _shares(boxes: Boxes, sizes: Int64 | None) -> Float64:
-    """Return corners as shares of width and height, (objects, 4)."""
     if boxes.relative:
         return boxes.corners
     if sizes is None:
@@ -182,46 +154,29 @@ def _shares(boxes: Boxes, sizes: Int64 | None) -> Float64:
     return np.asarray(boxes.corners / np.tile(sizes[boxes.image], 2))
 
 
-def write_data(path: Path, train: Path, test: Path, names: tuple[str, ...]) -> Path:
-    """Write a YOLO data set's YAML.
-
-    Args:
-        path: of the YAML.
-        train, test: lists of images; ``test`` becomes ``val``, which YOLO evaluates on.
-        names: of the classes.
-    """
+def write_yolo(folder: Path, task: TrainingTask, sizes: ImageSizes | None) -> Path:
+    """Write both sides as folders of links, and the YAML that names their lists."""
+    for which in ("train", "test"):
+        write_links(folder, task, sizes, which)
+    boxes = task.split.test_boxes
+    names = [] if boxes is None else list(boxes.names)
     content = {
-        "train": os.path.abspath(train),
-        "val": os.path.abspath(test),
+        "train": os.path.abspath(_listed(folder, "train")),
+        "val": os.path.abspath(_listed(folder, "test")),  # YOLO evaluates on it
         "nc": len(names),
-        "names": list(names),
+        "names": names,
     }
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    path = folder / "data.yaml"
     path.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
 
 
-def write_yolo(folder: Path, task: TrainingTask, sizes: ImageSizes | None) -> Path:
-    """Write both sides as folders of links, and the YAML that names them; return its path."""
-    for which in ("train", "test"):
-        write_links(folder, task, sizes, which)
-    boxes = task.split.test_boxes
-    names = () if boxes is None else boxes.names
-    return write_data(
-        folder / "data.yaml", _listed(folder, "train"), _listed(folder, "test"), names
-    )
-
-
 def write_links(folder: Path, task: TrainingTask, sizes: ImageSizes | None, which: str) -> Path:
-    """Write a side, ``train`` or ``test``, as a folder of links with a list of them, once.
-
-    Returns:
-        The folder.
-    """
+    """Write a side, ``train`` or ``test``, as a folder of links with a list of them, once."""
     made = folder / which
     if not made.exists():
-        side = (training_side if which == "train" else evaluation_side)(task, sizes)
-        write_list(_listed(folder, which), write_folder(made, side))
+        write_list(_listed(folder, which), write_folder(made, side_of(task, sizes, which)))
     return made
 
 
@@ -234,9 +189,6 @@ def write_coco(path: Path, side: Side) -> Path:
 
     A crowd that is of no class (KITTI's ``DontCare``) is written once for each class, which is
     how COCO's evaluation lets any detection in it be.
-
-    Raises:
-        ValueError: the side has no boxes or no sizes.
     """
     boxes, sizes = side.boxes, side.sizes
     if boxes is None or sizes is None:
@@ -253,9 +205,9 @@ def write_coco(path: Path, side: Side) -> Path:
     return path
 
 
-def _annotations(boxes: Boxes, sizes: Int64) -> list[dict[str, Any]]:
+def _annotations(boxes: Boxes, sizes: Int64) -> list[dict[str, object]]:
     corners = boxes.corners * np.tile(sizes[boxes.image], 2) if boxes.relative else boxes.corners
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     for at in range(len(boxes.image)):
         left, top, right, bottom = corners[at].tolist()
         own = int(boxes.label[at])
@@ -276,12 +228,7 @@ def _annotations(boxes: Boxes, sizes: Int64) -> list[dict[str, Any]]:
 
 
 def rows_by_name(folder: Path, test: ImageSet) -> dict[str, int]:
-    """Return the row of each test image by its id, by its path, and by its link where it has one.
-
-    Args:
-        folder: of the inputs.
-        test: the images.
-    """
+    """Return the row of each test image by its id, its path, and its link where it has one."""
     listed = _listed(folder, "test")
     links = listed.read_bytes().splitlines() if listed.is_file() else []
     rows = {os.fsdecode(link): row for row, link in enumerate(links)}
@@ -294,11 +241,7 @@ _TURNED: Final = (5, 6, 7, 8)
 
 
 def files_of(images: ImageSet) -> list[str]:
-    """Return the absolute path of each image, as the system names it (``os.fsencode`` it).
-
-    Raises:
-        VisleakError: the images are not files of this machine, such as those of an archive.
-    """
+    """Return the absolute path of each image, as the system names it (``os.fsencode`` it)."""
     names = _names(images.opener, np.arange(len(images)))
     if names is None:
         raise VisleakError(
@@ -329,11 +272,7 @@ def _names(opener: Opener, rows: Int64) -> list[str] | None:
 
 
 def check_files(images: ImageSet) -> None:
-    """Check that the images are existing files that a list can name line by line.
-
-    Raises:
-        VisleakError: they are not; the line names the first.
-    """
+    """Check that the images are existing files that a list can name line by line."""
     files = files_of(images)
     missing = [file for file in files if not os.path.isfile(file)]
     if missing:
@@ -350,18 +289,13 @@ def check_files(images: ImageSet) -> None:
 
 
 def _remove(images: ImageSet, them: str) -> str:
-    """Return how to remove images from a set."""
     if os.path.isdir(images.source):
         return f"remove {them} from the folder {images.source}"
     return f"take {them} from the list"
 
 
 def sizes_of(images: ImageSet, progress: Progress) -> Int64:
-    """Return width and height of each image with EXIF orientation applied, (n, 2).
-
-    Raises:
-        VisleakError: one is not an image.
-    """
+    """Return width and height of each image with EXIF orientation applied, (n, 2)."""
     files = files_of(images)
     sizes = np.zeros((len(files), 2), np.int64)
     for row, file in enumerate(files):

@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import workers_for
-from visleak.dlede.draw.split import Split
-from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
+from visleak.dlede.trainers.classifier import label_metrics
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.records import Encoder, Fingerprints, Float64, ImageSet, Int64
+from visleak.records import Encoder, Fingerprints, ImageSet, Int64
 
 #: Test images that are compared at once; bounds the memory.
 BLOCK: Final = 256
@@ -36,12 +37,7 @@ SIMILARITY: Final = "similarity.npy"
 
 
 def lookup_trainer(request: TrainerRequest) -> LookupTrainer:
-    """Return the trainer of ``lookup`` or ``lookup:ENCODER``, such as ``lookup:phash``.
-
-    Raises:
-        UsageError: there is no such encoder.
-        MissingExtra: it needs a package that is not installed.
-    """
+    """Return the trainer of ``lookup`` or ``lookup:ENCODER``, such as ``lookup:phash``."""
     return LookupTrainer(request.text, load_encoder(request.argument or "builtin"))
 
 
@@ -50,10 +46,6 @@ class LookupTrainer:
 
     Neither the seed nor the number of epochs changes anything: two runs on the same images
     have the same results, and repetitions differ by their draws alone.
-
-    Args:
-        name: how the command line calls it.
-        encoder: makes the fingerprints.
     """
 
     decides = ("accuracy", "f1")
@@ -63,22 +55,12 @@ class LookupTrainer:
         self.name = name
         self._encoder = encoder
 
-    def about(self) -> Mapping[str, Any]:
+    def about(self) -> Mapping[str, object]:
         """Return what its results depend on."""
         return {"encoder": self._encoder.name, "digest": self._encoder.digest}
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
-        """Compare every test image with every image that may be trained on, once.
-
-        Args:
-            split: the split; every image has a label.
-            folder: is given a file of 4 bytes a pair.
-            progress: called with the progress.
-
-        Raises:
-            UsageError: an image has no label.
-            VisleakError: no test image can be read, or the disk refuses.
-        """
+        """Compare every test image with every image that may be trained on, once."""
         truths = [_labels(images) for images in (split.train, split.test)]
         names = pa.concat_arrays(truths).unique().sort()
         codes = [np.asarray(pc.index_in(each, value_set=names), np.int64) for each in truths]
@@ -100,36 +82,20 @@ class LookupTrainer:
 
 @dataclass(frozen=True)
 class Lookup:
-    """All similarities of a split, and the labels.
+    """All similarities of a split, and the labels."""
 
-    Attributes:
-        similarity: ``.npy`` file of ``float32`` (readable test images, readable images of both
-            sets); columns are ordered by id.
-        train_place, test_place: ``int64``, the column of each image of both sets; -1 where it
-            cannot be read.
-        train_label, test_label: ``int64``, the label of each.
-        queries: ``int64``, row in the test set of each row of similarities.
-        notes: lines on images that cannot be read.
-    """
-
-    similarity: Path
-    train_place: Int64
+    similarity: Path  # .npy (readable test images, readable images of both sets by id)
+    train_place: Int64  # column of each image of the set; -1 if unreadable
     test_place: Int64
-    train_label: Int64
+    train_label: Int64  # train_label, test_label: int64, the label of each
     test_label: Int64
-    queries: Int64
-    notes: tuple[str, ...] = ()
+    queries: Int64  # int64, row in the test set of each row of similarities
+    notes: tuple[str, ...] = ()  # lines on images that cannot be read
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Answer every test image with the label of the most similar training image.
 
         Test images that cannot be read are answered wrong.
-
-        Returns:
-            ``accuracy``, and ``f1``: the mean of all classes that are shown or answered.
-
-        Raises:
-            TrainingFailed: none of the images to train on can be read.
         """
         draw = task.draw
         column = np.concatenate([self.train_place[draw.kept], self.test_place[draw.leaked]])
@@ -146,29 +112,10 @@ class Lookup:
             answer[self.queries[start : start + BLOCK]] = label[known[nearest]]
         right = (answer == self.test_label).astype(np.float64)
         return Outcome(
-            metrics={"accuracy": float(right.mean()), "f1": macro_f1(self.test_label, answer)},
+            metrics=label_metrics(self.test_label, answer, predicted_classes=True),
             images={"accuracy": right},
             about={"unreadable": len(self.test_label) - len(self.queries)},
         )
-
-
-def macro_f1(truth: Int64, answer: Int64) -> float:
-    """Return the mean over classes of F1 = 2 right / (shown + answered).
-
-    Args:
-        truth: ``int64`` (n,), the class of each image, from 0.
-        answer: the class that was answered; -1 for none.
-
-    >>> macro_f1(np.array([0, 0, 1]), np.array([0, 1, 1]))
-    0.6666666666666666
-    """
-    classes = int(max(truth.max(), answer.max())) + 1
-    shown = np.bincount(truth, minlength=classes)
-    given = np.bincount(answer[answer >= 0], minlength=classes)
-    right = np.bincount(truth[truth == answer], minlength=classes)
-    seen = shown + given > 0
-    f1: Float64 = 2 * right[seen] / (shown + given)[seen]
-    return float(f1.mean())
 
 
 def _unreadable(prints: Fingerprints, images: ImageSet) -> str:
@@ -183,7 +130,6 @@ def _unreadable(prints: Fingerprints, images: ImageSet) -> str:
 
 
 def _labels(images: ImageSet) -> pa.StringArray:
-    """Return the labels of a set, which every image has."""
     missing = len(images) if images.labels is None else images.labels.null_count
     if images.labels is None or missing:
         raise UsageError(

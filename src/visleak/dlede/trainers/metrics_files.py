@@ -13,12 +13,12 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from visleak.dlede.judge.scores import is_share_name
-from visleak.dlede.train.trainer import Outcome, TrainingFailed
+from visleak.dlede.train import Outcome, TrainingFailed
 from visleak.records import Float64
 
 #: Larger files are not results.
@@ -59,14 +59,6 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
     ``"images": {metric: {image: value}}`` holds values of single images, named by id or path; null
     or no value is unknown. What is not a number, or not finite, or not a metric of ours is left out
     and named in ``Outcome.about``.
-
-    Args:
-        path: the file.
-        rows: row of each test image by name.
-        images: how many test images there are.
-
-    Raises:
-        TrainingFailed: it is not such a JSON; one line.
     """
     content = _content(path)
     metrics, left_out = {}, {}
@@ -75,8 +67,8 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
             continue
         if is_share_name(name):
             metrics[name] = _share(name, value, path)
-        elif _is_number(value):
-            metrics[name] = float(value)
+        elif (number := _finite(value)) is not None:
+            metrics[name] = number
         else:
             left_out[name[:100]] = _kind(value)
     if not metrics:
@@ -84,13 +76,13 @@ def read_json(path: Path, rows: Mapping[str, int], images: int) -> Outcome:
             f"{path.name} has no metric; it needs precision, recall, map50 and f1, or any other"
             ' numbers, such as {"accuracy": 0.9}'
         )
-    about: dict[str, Any] = {"result": path.name}
+    about: dict[str, object] = {"result": path.name}
     if left_out:
         about["left_out"] = left_out
     return Outcome(_with_f1(metrics), _of_images(content.get("images"), rows, images, path), about)
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _content(path: Path) -> dict[str, object]:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
@@ -106,31 +98,32 @@ def _content(path: Path) -> dict[str, Any]:
     return content
 
 
-def _is_number(value: Any) -> bool:
+def _finite(value: object) -> float | None:
+    """Return a number, ``None`` of everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
+        return None
     try:
-        return math.isfinite(value)
+        return float(value) if math.isfinite(value) else None
     except OverflowError:  # a whole number beyond what a float holds
-        return False
+        return None
 
 
-def _kind(value: Any) -> str:
-    """Return the kind of a value that is not a number."""
+def _kind(value: object) -> str:
     if isinstance(value, bool | float) or value is None:
         return json.dumps(value)
     kinds = ((str, "a text"), (list, "a list"), (dict, "an object"))
     return next((name for kind, name in kinds if isinstance(value, kind)), "too large a number")
 
 
-def _share(name: str, value: Any, path: Path) -> float:
-    if not _is_number(value):
+def _share(name: str, value: object, path: Path) -> float:
+    number = _finite(value)
+    if number is None:
         shown = f"{value[:40]!r}, a text" if isinstance(value, str) else _kind(value)
         raise TrainingFailed(f"{path.name}: {name} is {shown}; it must be a number from 0 to 1")
-    if not -1e-6 <= value <= 1 + 1e-6:
-        hint = "; percent are to be divided by 100" if 1 < value <= 100 else ""
-        raise TrainingFailed(f"{path.name}: {name} is {value:g}; it is a share from 0 to 1{hint}")
-    return min(1.0, max(0.0, float(value)))
+    if not -1e-6 <= number <= 1 + 1e-6:
+        hint = "; percent are to be divided by 100" if 1 < number <= 100 else ""
+        raise TrainingFailed(f"{path.name}: {name} is {number:g}; it is a share from 0 to 1{hint}")
+    return min(1.0, max(0.0, number))
 
 
 def _with_f1(metrics: dict[str, float]) -> dict[str, float]:
@@ -140,9 +133,8 @@ def _with_f1(metrics: dict[str, float]) -> dict[str, float]:
 
 
 def _of_images(
-    content: Any, rows: Mapping[str, int], images: int, path: Path
+    content: object, rows: Mapping[str, int], images: int, path: Path
 ) -> dict[str, Float64]:
-    """Return the values of single images, (test images,) a metric."""
     if content is None:
         return {}
     wrong = TrainingFailed(
@@ -161,9 +153,10 @@ def _of_images(
                     f'{path.name}: "images" names {name[:200]!r}, which is neither id nor path of'
                     " a test image"
                 )
-            if not (value is None or isinstance(value, float) or _is_number(value)):
+            number = _finite(value)
+            if number is None and not (value is None or isinstance(value, float)):
                 raise wrong
-            column[rows[name]] = value if value is not None and _is_number(value) else np.nan
+            column[rows[name]] = np.nan if number is None else number
         found[metric] = column
     return found
 
@@ -175,13 +168,6 @@ def read_yolo(folder: Path, apart: str = "") -> Outcome:
     """Read the one ``results.txt`` or ``results.csv`` below a folder: its last epoch.
 
     F1 is that of precision and recall in this row.
-
-    Args:
-        folder: to look in.
-        apart: a folder in it that is not looked into.
-
-    Raises:
-        TrainingFailed: there is none, there are several, or it has no such row.
     """
     found = _yolo_files(folder, apart)
     if not found:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from visleak.dlede.draw.split import Draw, Split
+from visleak.auditing import workers_for
+from visleak.dlede.draw import Draw, Split
+from visleak.dlede.train import Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.train.runs import LOG
-from visleak.dlede.train.trainer import Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
-from visleak.dlede.trainers.pixels import DecodedImages, decode_images
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request, parse
-from visleak.errors import UsageError
-from visleak.pipeline.context import Progress
-from visleak.records import Int64
+from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.context import GrowingColumn, Progress, RunContext
+from visleak.records import Bool, Bytes8, Int64
 from visleak.search.streaming_screen import torch_device
+from visleak.training.data import Decoded, decoded
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 #: Name of a model -> its class, and the libraries that it needs.
 MODELS: Final = {
@@ -50,58 +57,38 @@ WEIGHT_DECAY: Final = 0.01
 WEIGHTS, ORDER, CHANGES = 0, 1, 2
 
 #: The loss of some images, given by their numbers in the task; random changes are drawn.
-LossOf = Callable[[Int64, np.random.Generator], Any]
+LossOf = Callable[[Int64, np.random.Generator], "torch.Tensor"]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a training run depends on in addition to model, images and seed.
+    """What a training run depends on in addition to model, images and seed."""
 
-    Attributes:
-        side: most pixels of an image's long side; longer ones are made smaller.
-        batch: images per step, about: an epoch is divided into steps of nearly the same size.
-        width: channels of the first layer; deeper ones have up to 8 times as many.
-        rate: highest learning rate.
-    """
-
-    side: int
-    batch: int
-    width: int
-    rate: float
+    side: int  # most pixels of an image's long side; longer ones are made smaller
+    batch: int  # images per step, about: an epoch is divided into steps of nearly the same size
+    width: int  # channels of the first layer; deeper ones have up to 8 times as many
+    rate: float  # highest learning rate
 
 
 class Model(Protocol):
-    """A network, and the evaluation of its predictions. Picklable.
+    """A network, and the evaluation of its predictions. Picklable."""
 
-    Attributes:
-        name: after ``torch:``.
-        version: raised whenever the same options would train another network.
-        epochs: default passes over the training images.
-        multiple: sides of the network's input are multiples of it.
-        usual: the default options.
-        decides: the deciding metrics.
-    """
-
-    name: str
-    version: int
-    epochs: int
-    multiple: int
+    name: str  # after ``torch:``
+    version: int  # raised whenever the same options would train another network
+    epochs: int  # default passes over the training images
+    multiple: int  # sides of the network's input are multiples of it
     usual: Options
     decides: tuple[str, ...]
 
     def check(self, split: Split) -> None:
-        """Refuse a split that it cannot learn from, or be evaluated on.
-
-        Raises:
-            VisleakError: one line, with what to do.
-        """
+        """Refuse a split that it cannot learn from, or be evaluated on."""
         ...
 
     def notes(self, split: Split) -> Iterator[str]:
         """Yield notes on a split."""
         ...
 
-    def network(self, split: Split, width: int) -> Any:
+    def network(self, split: Split, width: int) -> nn.Module:
         """Return the network with initial weights from torch's own generator."""
         ...
 
@@ -109,47 +96,23 @@ class Model(Protocol):
         """Return the training images of a task that can be learned from, ascending."""
         ...
 
-    def loss(self, network: Any, task: TrainingTask, usable: Int64, data: ImageBatches) -> LossOf:
+    def loss(
+        self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
+    ) -> LossOf:
         """Return the loss function of the usable images."""
         ...
 
-    def predict(self, network: Any, rows: Int64, data: ImageBatches) -> Any:
+    def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> object:
         """Return the network's predictions for some readable images."""
         ...
 
-    def evaluate(self, predictions: Any, split: Split, data: ImageBatches) -> Outcome:
+    def evaluate(self, network: nn.Module, split: Split, images: DecodedImages) -> Outcome:
         """Return the metrics of the predictions for all readable test images."""
         ...
 
 
-@dataclass(frozen=True)
-class ImageBatches:
-    """Decoded images on a device of torch."""
-
-    images: DecodedImages
-    device: str
-
-    def tensors(self, rows: Int64) -> Iterator[tuple[Int64, Any]]:
-        """Yield rows and their images, ``float32`` (k, 3, height, width) from 0 to 255."""
-        import torch
-
-        content = self.images.mapped()
-        for start in range(0, len(rows), BATCH):
-            mine = rows[start : start + BATCH]
-            pixels = torch.from_numpy(self.images.on_canvas(content, mine)).to(self.device)
-            maps = pixels.permute(0, 3, 1, 2).float()
-            yield mine, maps.contiguous(memory_format=torch.channels_last)
-
-
 class NetworkTrainer:
-    """Trains a model; see :class:`visleak.dlede.train.trainer.Trainer`.
-
-    Args:
-        name: on the command line.
-        model, options: what is trained.
-        device: of torch.
-        threads: of the processor.
-    """
+    """Trains a model; see :class:`visleak.dlede.train.Trainer`."""
 
     lower: Sequence[str] = ()
 
@@ -160,7 +123,7 @@ class NetworkTrainer:
         self.device, self.threads = device, threads
         self.decides: Sequence[str] = model.decides
 
-    def about(self) -> Mapping[str, Any]:
+    def about(self) -> Mapping[str, object]:
         """Return model and options.
 
         Device, threads and torch's version, which only change the rounding, are in each outcome
@@ -171,42 +134,30 @@ class NetworkTrainer:
         return named | asdict(self.options)
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedNetwork:
-        """Decode the images, and time a few steps.
-
-        Raises:
-            VisleakError: the model cannot learn from the split, or no image can be read.
-        """
+        """Decode the images, and time a few steps."""
         self.model.check(split)
-        images = decode_images(split, self.options.side, self.model.multiple, folder, progress)
-        data = ImageBatches(images, self.device)
-        prepared = PreparedNetwork(self.model, self.options, data, self.threads)
+        decoded = decode_images(split, self.options.side, self.model.multiple, folder, progress)
+        images = replace(decoded, device=self.device)
         notes = (*images.notes(), *self.model.notes(split))
-        return replace(prepared.timed(split), notes=notes)
+        return PreparedNetwork(self.model, self.options, images, self.threads, notes).timed(split)
 
 
 @dataclass(frozen=True)
 class PreparedNetwork:
-    """A model prepared for a split; see :class:`visleak.dlede.train.trainer.PreparedTrainer`.
-
-    Attributes:
-        model, options, threads: as of the trainer.
-        data: images of both sets.
-        notes: for the reader of the result.
-        learning, evaluating: seconds per image and epoch, and per test image, as measured.
-    """
+    """A model prepared for a split; see :class:`visleak.dlede.train.PreparedTrainer`."""
 
     model: Model
     options: Options
-    data: ImageBatches
+    images: DecodedImages
     threads: int
-    notes: tuple[str, ...] = ()
-    learning: float = 0.0
-    evaluating: float = 0.0
+    notes: tuple[str, ...] = ()  # for the reader of the result
+    learning: float = 0.0  # measured seconds per image and epoch
+    evaluating: float = 0.0  # per test image
 
     def seconds(self, images: int, epochs: int | None) -> float:
         """Return the estimated time of a training run on a number of images."""
         learning = images * (epochs or self.model.epochs) * self.learning
-        return learning + len(self.data.images.test) * self.evaluating
+        return learning + len(self.images.test) * self.evaluating
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
         """Train and evaluate; unreadable images are listed in the log."""
@@ -214,20 +165,19 @@ class PreparedNetwork:
 
         from visleak.training.loop import deterministic
 
-        images, epochs = self.data.images, task.epochs or self.model.epochs
+        images, epochs = self.images, task.epochs or self.model.epochs
         with _log(folder / LOG) as log, deterministic(self.threads):
             for name, each, why in images.unreadable:
                 log(f"unreadable: {each!r} of set {name!r} ({why})")
             network, loss, count = self._trained(task, epochs, log)
-            predictions = self.model.predict(network, images.test[images.readable_test], self.data)
-            outcome = self.model.evaluate(predictions, task.split, self.data)
+            outcome = self.model.evaluate(network, task.split, images)
             log(", ".join(f"{name} {value:.4f}" for name, value in outcome.metrics.items()))
         about = {
             "epochs": epochs,
             "pictures": count,
             "loss": loss,
             "unreadable": len(images.unreadable),
-            "device": self.data.device,
+            "device": images.device,
             "threads": self.threads,
             "torch": torch.__version__,
         }
@@ -237,52 +187,52 @@ class PreparedNetwork:
         """Return the same with the measured times per image."""
         from visleak.training.loop import deterministic
 
-        images = self.data.images
+        images = self.images
         readable = np.flatnonzero(images.readable[: images.train])
         kept = readable[: self.options.batch].astype(np.int64)
         task = TrainingTask(split, Draw(kept, np.empty(0, np.int64)), 0, 1, 0)
-        test = images.test[images.readable_test][:BATCH]
+        test = images.readable_test[:BATCH]
         with deterministic(self.threads):
-            self._trained(task, 1, _silent)
+            self._trained(task, 1, lambda text: None)
             start = time.perf_counter()
-            network, _, count = self._trained(task, TIMED, _silent)
+            network, _, count = self._trained(task, TIMED, lambda text: None)
             learning = (time.perf_counter() - start) / (TIMED * max(1, count))
-            self.model.predict(network, test, self.data)
+            self.model.predict(network, test, images)
             start = time.perf_counter()
-            self.model.predict(network, test, self.data)
+            self.model.predict(network, test, images)
             evaluating = (time.perf_counter() - start) / len(test)
         return replace(self, learning=learning, evaluating=evaluating)
 
     def _trained(
         self, task: TrainingTask, epochs: int, log: Callable[[str], None]
-    ) -> tuple[Any, float, int]:
+    ) -> tuple[nn.Module, float, int]:
         """Return the trained network for inference, its last loss, and its number of images."""
+        import torch
+
         from visleak.training.loop import Diverged, Loop, seeded
 
-        data, seed = self.data, task.seed
+        images, seed, rate = self.images, task.seed, self.options.rate
         usable = self.model.usable(task)
-        usable = usable[data.images.readable[data.images.rows(task.draw)[usable]]]
+        usable = usable[images.readable[images.rows(task.draw)[usable]]]
         if not len(usable):
             raise TrainingFailed("none of its training images can be learned from")
         with seeded(int(_numbers(seed, WEIGHTS).integers(2**62))):
             network = self.model.network(task.split, self.options.width)
-        network = _moved(network, data.device)
+        network = network.to(device=images.device, memory_format=torch.channels_last)
         network.train()
-        loss_of = self.model.loss(network, task, usable, data)
+        loss_of = self.model.loss(network, task, usable, images)
         steps = max(1, round(len(usable) / self.options.batch))
-
-        def on_epoch() -> None:
-            log(f"epoch {len(loop.losses)} of {epochs}: loss {loop.losses[-1]:.4f}")
-
         loop = Loop(
-            _optimizer(network, self.options.rate),
+            _optimizer(network, rate),
             epochs,
             lambda epoch: np.array_split(
                 _numbers(seed, ORDER, epoch).permutation(len(usable)), steps
             ),
-            lambda step: rate_at(step, steps * epochs, self.options.rate),
+            lambda step: rate_at(step, steps * epochs, rate),
             lambda chosen, step: loss_of(chosen, _numbers(seed, CHANGES, step)),
-            on_epoch=on_epoch,
+        )
+        loop.on_epoch = lambda: log(
+            f"epoch {len(loop.losses)} of {epochs}: loss {loop.losses[-1]:.4f}"
         )
         try:
             losses = loop.run()
@@ -298,13 +248,7 @@ def _numbers(*seed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed))
 
 
-def _moved(network: Any, device: str) -> Any:
-    import torch
-
-    return network.to(device=device, memory_format=torch.channels_last)
-
-
-def _optimizer(network: Any, rate: float) -> Any:
+def _optimizer(network: nn.Module, rate: float) -> torch.optim.Optimizer:
     import torch
 
     weights = [each for each in network.parameters() if each.ndim > 1]
@@ -327,7 +271,6 @@ def rate_at(step: int, steps: int, rate: float) -> float:
 
 @contextmanager
 def _log(path: Path) -> Iterator[Callable[[str], None]]:
-    """Give a function that writes lines with their time to a log."""
     start = time.monotonic()
     with path.open("a", encoding="utf-8") as file:
 
@@ -338,20 +281,11 @@ def _log(path: Path) -> Iterator[Callable[[str], None]]:
         yield log
 
 
-def _silent(text: str) -> None:
-    """Log nothing."""
-
-
 # -- options --------------------------------------------------------------------------------------
 
 
 def torch_trainer(request: TrainerRequest) -> NetworkTrainer:
-    """Return the trainer of a request such as ``torch:detector?side=320``.
-
-    Raises:
-        UsageError: no such model, option, value or device.
-        MissingExtra: torch is not installed.
-    """
+    """Return the trainer of a request such as ``torch:detector?side=320``."""
     parsed = parse(request.argument, "trainer")
     if parsed.name not in MODELS:
         models = " or ".join(f"torch:{name}" for name in MODELS)
@@ -393,3 +327,160 @@ def _rate(request: Request, usual: float) -> float:
     if not 0 < value <= 1:
         raise request.refused("rate", f"a number above 0 and up to 1, such as {usual:g}")
     return value
+
+
+# -- decoded images --------------------------------------------------------------------------------
+
+#: Grey value around an image that is smaller than the canvas.
+GREY: Final = 114
+
+#: Images per task.
+CHUNK: Final = 64
+
+#: Pillow's number of the bilinear filter, which averages when an image becomes smaller.
+BILINEAR: Final = 2
+
+
+@dataclass(frozen=True)
+class DecodedImages:
+    """The decoded images of a split: the training set's rows, then the test set's.
+
+    Unreadable images have a height and a width of 0.
+    """
+
+    path: Path  # of the file: the pixels of one image after the other, RGB
+    starts: Int64  # (n + 1,): where in the file each begins
+    sizes: Int64  # (n, 2): height and width as decoded
+    originals: Int64  # (n, 2): height and width as people see the image
+    canvas: tuple[int, int]  # height and width that hold every image
+    train: int  # number of rows of the training set
+    unreadable: tuple[tuple[str, str, str], ...]  # set, id and reason of each unreadable image
+    device: str = "cpu"  # of torch
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def readable(self) -> Bool:
+        """Which could be read, (n,)."""
+        return np.asarray(self.sizes[:, 0] > 0)
+
+    @property
+    def test(self) -> Int64:
+        """The rows of the test set."""
+        return np.arange(self.train, len(self), dtype=np.int64)
+
+    @property
+    def readable_test(self) -> Int64:
+        """The rows of the test images that could be read."""
+        return self.train + np.flatnonzero(self.readable[self.train :])
+
+    def tensors(self, rows: Int64) -> Iterator[tuple[Int64, torch.Tensor]]:
+        """Yield rows and their images, ``float32`` (k, 3, height, width) from 0 to 255."""
+        import torch
+
+        content = self.mapped()
+        for start in range(0, len(rows), BATCH):
+            mine = rows[start : start + BATCH]
+            pixels = torch.from_numpy(self.on_canvas(content, mine)).to(self.device)
+            maps = pixels.permute(0, 3, 1, 2).float()
+            yield mine, maps.contiguous(memory_format=torch.channels_last)
+
+    def rows(self, draw: Draw) -> Int64:
+        """Return the rows of the training images of a draw, in the task's order."""
+        return np.concatenate([draw.kept, draw.leaked + self.train])
+
+    def mapped(self) -> Bytes8:
+        """Return the file's content, memory-mapped and read-only."""
+        return np.memmap(self.path, np.uint8, mode="r", shape=(int(self.starts[-1]),))
+
+    def on_canvas(self, content: Bytes8, rows: Int64) -> Bytes8:
+        """Return images in the upper left corner of a grey canvas, ``uint8`` (k, h, w, 3)."""
+        made = np.full((len(rows), *self.canvas, 3), GREY, np.uint8)
+        for canvas, row in zip(made, rows, strict=True):
+            height, width = self.sizes[row]
+            pixels = content[self.starts[row] : self.starts[row + 1]]
+            canvas[:height, :width] = pixels.reshape(height, width, 3)
+        return made
+
+    def notes(self) -> Iterator[str]:
+        """Yield a note if images could not be read."""
+        if self.unreadable:
+            name, first, why = self.unreadable[0]
+            yield (
+                f"{len(self.unreadable):,} images could not be read, such as {first!r} of set"
+                f" {name!r} ({why}); they are excluded from training, and nothing is found in those"
+                " of the test set"
+            )
+
+
+def decode_images(
+    split: Split, side: int, multiple: int, folder: Path, progress: Progress
+) -> DecodedImages:
+    """Decode the images of both sets; none is enlarged."""
+    sets = (split.train, split.test)
+    for images in sets:
+        if not images.has_pixels:
+            raise UsageError(
+                f"set {images.name!r} has embeddings without images; give the images themselves"
+            )
+    path, parts = folder / "pictures.rgb", list[Decoded]()
+    size_of = partial(reduced_size, side=side)
+    with (
+        RunContext.at(folder, workers_for(sum(map(len, sets)), None), None, progress) as place,
+        GrowingColumn(path, np.uint8) as column,
+    ):
+        for images in sets:
+            for part in decoded(images, place, size_of, chunk=CHUNK, resample=BILINEAR):
+                _append(column, part.pixels, path)
+                parts.append(part)
+    sizes = np.concatenate([part.sizes for part in parts])
+    train = len(split.train)
+    for images, own in ((split.train, sizes[:train]), (split.test, sizes[train:])):
+        if not own.any():
+            raise VisleakError(
+                f"set {images.name!r}: none of its {len(images):,} images can be read"
+            )
+    height, width = (-(-int(most) // multiple) * multiple for most in sizes.max(axis=0))
+    return DecodedImages(
+        path,
+        np.concatenate([[0], np.cumsum(3 * sizes.prod(axis=1))]),
+        sizes,
+        np.concatenate([part.originals for part in parts]),
+        (height, width),
+        train,
+        tuple(_unreadable(split, parts)),
+    )
+
+
+def _append(column: GrowingColumn[np.uint8], pixels: Bytes8, path: Path) -> None:
+    try:
+        column.append(pixels)
+    except OSError as error:
+        free = shutil.disk_usage(path.parent).free
+        raise VisleakError(
+            f"the decoded images cannot be written to {path.parent} ({error.strerror};"
+            f" {free / 1e9:,.1f} GB are free); take a smaller side=, or write elsewhere"
+        ) from error
+
+
+def _unreadable(split: Split, parts: list[Decoded]) -> Iterator[tuple[str, str, str]]:
+    first, train = 0, len(split.train)
+    for part in parts:
+        for at, why in part.unreadable:
+            images, row = (split.train, first + at)
+            if row >= train:
+                images, row = split.test, row - train
+            reason = why.reason + (f": {why.detail}" if why.detail else "")
+            yield images.name, images.ids[row].as_py(), reason
+        first += len(part.sizes)
+
+
+def reduced_size(height: int, width: int, *, side: int) -> tuple[int, int]:
+    """Return height and width of an image whose long side is at most ``side``.
+
+    >>> reduced_size(375, 1242, side=160), reduced_size(96, 128, side=160)
+    ((48, 160), (96, 128))
+    """
+    scale = min(1.0, side / max(height, width))
+    return max(1, round(height * scale)), max(1, round(width * scale))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from visleak.dlede.train.trainer import TrainingFailed
+from visleak.dlede.train import TrainingFailed
+from visleak.dlede.train.execution import signal_name
 from visleak.dlede.trainers import supervisor
 
 #: Seconds between two checks of a running command.
@@ -37,16 +37,6 @@ def carry_out(
     The working folder is ours, the standard input is empty. On an exception here, such as Ctrl-C,
     at the time limit, and when this process dies, the command and all that it started are asked
     to end, and killed after :data:`supervisor.GRACE` seconds.
-
-    Args:
-        command: program and arguments; no shell reads them.
-        log: file that what it prints is added to, as it comes.
-        limit: seconds that it may take.
-        environment: of the command; ours by default.
-
-    Raises:
-        TrainingFailed: it ended with an exit code or by a signal, or took too long; with the last
-            line it printed.
     """
     with log.open("ab") as printed:
         process = subprocess.Popen(
@@ -63,10 +53,16 @@ def carry_out(
         if process.stdin is not None:
             process.stdin.close()  # the supervisor ends the command, if it still runs
         process.wait()
+    if code == 0:
+        return
     if code is None:
-        raise TrainingFailed(f"it took longer than {limit:g} seconds and was ended{_words(log)}")
-    if code:
-        raise TrainingFailed(f"{_ended(code)}{_words(log)}")
+        ended = f"it took longer than {limit:g} seconds and was ended"
+    elif code > 0:
+        ended = f"the command ended with exit code {code}"
+    else:
+        ended = f"the command was ended by {signal_name(-code)}"
+    last = last_line(log)
+    raise TrainingFailed(f"{ended}; {f'its last line: {last}' if last else 'it printed nothing'}")
 
 
 def _waited(process: subprocess.Popen[bytes], limit: float | None) -> int | None:
@@ -82,22 +78,6 @@ def _waited(process: subprocess.Popen[bytes], limit: float | None) -> int | None
         except subprocess.TimeoutExpired:
             if parent is not None and not parent.is_alive():
                 raise SystemExit("the process that started the training run is gone") from None
-
-
-def _ended(code: int) -> str:
-    if code > 0:
-        return f"the command ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = ", most likely for lack of memory" if -code == signal.SIGKILL else ""
-    return f"the command was ended by {name}{hint}"
-
-
-def _words(log: Path) -> str:
-    last = last_line(log)
-    return f"; its last line: {last}" if last else "; it printed nothing"
 
 
 def last_line(log: Path) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from visleak.dlede.trainers.heatmaps import STRIDE, Objects
-from visleak.dlede.trainers.pixels import GREY
+from visleak.dlede.trainers.detections import STRIDE, Objects
+from visleak.dlede.trainers.networks import GREY
 from visleak.records import Bytes8, Float64
 from visleak.training.networks import Block, warped
 
@@ -20,12 +20,12 @@ from visleak.training.networks import Block, warped
 SPREAD: Final = 60.0
 
 
-def scaled(maps: Any) -> Any:
+def scaled(maps: torch.Tensor) -> torch.Tensor:
     """Return the network's input of pixels from 0 to 255; the canvas around an image is 0."""
     return (maps - GREY) / SPREAD
 
 
-def convolution(inputs: int, outputs: int, side: int, stride: int = 1) -> Any:
+def convolution(inputs: int, outputs: int, side: int, stride: int = 1) -> nn.Module:
     """Return a convolution with its normalisation."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, side, stride, side // 2, bias=False), nn.BatchNorm2d(outputs)
@@ -33,12 +33,7 @@ def convolution(inputs: int, outputs: int, side: int, stride: int = 1) -> Any:
 
 
 class LabelNetwork(nn.Module):  # type: ignore[misc]
-    """A residual network of eight layers (He et al. 2016), one block per width.
-
-    Args:
-        classes: their number.
-        width: channels of the first layer; the blocks have 2, 4 and 8 times as many.
-    """
+    """A residual network of eight layers (He et al. 2016), one block per width."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
@@ -48,7 +43,7 @@ class LabelNetwork(nn.Module):  # type: ignore[misc]
         )
         self.head = nn.Linear(8 * width, classes)
 
-    def forward(self, maps: Any) -> Any:
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
         """Return the logits (n, classes) of pixels (n, 3, height, width) from 0 to 255."""
         # the mean's gradient is deterministic on every device
         return self.head(self.blocks(torch.relu(self.stem(scaled(maps)))).mean((2, 3)))
@@ -65,12 +60,7 @@ PRIOR: Final = 0.1
 
 
 class CentreNetwork(nn.Module):  # type: ignore[misc]
-    """A small residual network down to a sixteenth, then up again to a quarter of the resolution.
-
-    Args:
-        classes: their number.
-        width: channels of the first layer; deeper ones have 2, 4 and 8 times as many.
-    """
+    """A residual network down to a sixteenth, then up again to a quarter of the resolution."""
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
@@ -91,12 +81,8 @@ class CentreNetwork(nn.Module):  # type: ignore[misc]
         prior = float(torch.logit(torch.tensor(PRIOR)))
         nn.init.constant_(self.head.bias[:classes], prior)
 
-    def forward(self, maps: Any) -> tuple[Any, Any]:
-        """Return the logits of the heat maps (n, classes, h, w) and the boxes (n, 4, h, w).
-
-        Args:
-            maps: pixels (n, 3, height, width) from 0 to 255.
-        """
+    def forward(self, maps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the logits of the heat maps (n, classes, h, w) and the boxes (n, 4, h, w)."""
         quarter = self.quarter(self.stem(scaled(maps)))
         eighth = self.eighth(quarter)
         deep = self.from_sixteenth(self.sixteenth(eighth))
@@ -107,15 +93,18 @@ class CentreNetwork(nn.Module):  # type: ignore[misc]
         return found[:, : self.classes], found[:, self.classes :]
 
 
-def detection_loss(logits: Any, boxes: Any, heat: Any, counted: Any, places: Any, true: Any) -> Any:
+def detection_loss(
+    logits: torch.Tensor,
+    boxes: torch.Tensor,
+    heat: torch.Tensor,
+    counted: torch.Tensor,
+    places: torch.Tensor,
+    true: torch.Tensor,
+) -> torch.Tensor:
     """Return the loss of a batch: focal loss of the heat maps, L1 of sizes and offsets.
 
     Equations 1 to 3 of the paper, all sums divided by the number of objects; sizes as logarithms,
     and with the weight of offsets.
-
-    Args:
-        logits, boxes: as the network returns them.
-        heat, counted, places, true: tensors of :class:`visleak.dlede.trainers.heatmaps.Targets`.
     """
     chance, missed = functional.logsigmoid(logits), functional.logsigmoid(-logits)
     sure = chance.exp()
@@ -126,16 +115,13 @@ def detection_loss(logits: Any, boxes: Any, heat: Any, counted: Any, places: Any
     return (focal + (said - true).abs().sum()) / max(1, len(places))
 
 
-def peaks(logits: Any, boxes: Any, most: int) -> tuple[Any, Any, Any]:
+def peaks(
+    logits: torch.Tensor, boxes: torch.Tensor, most: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the best peaks of each image: cells without a neighbour of higher probability.
 
-    Args:
-        logits, boxes: as the network returns them.
-        most: peaks per image.
-
-    Returns:
-        Probabilities (n, most), 0 if an image has no more peaks; classes (n, most); corners
-        (n, most, 4) in pixels of the canvas.
+    Probabilities (n, most), 0 if an image has no more; classes; corners (n, most, 4) in pixels of
+    the canvas.
     """
     rows, columns = logits.shape[2:]
     chances = torch.sigmoid(logits)
@@ -166,17 +152,11 @@ LEFT: Final = 0.3
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random changes of each image of a batch, (images,) each.
+    """Random changes of each image of a batch, (images,) each."""
 
-    Attributes:
-        zoom: factor about the centre of the canvas; negative horizontally if it is mirrored.
-        shift: after it, in shares of the canvas, (images, 2): x and y.
-        light: factor of the pixels.
-    """
-
-    zoom: Float64
-    shift: Float64
-    light: Float64
+    zoom: Float64  # factor about the centre of the canvas; negative horizontally if it is mirrored
+    shift: Float64  # after it, in shares of the canvas, (images, 2): x and y
+    light: Float64  # factor of the pixels
 
     @classmethod
     def drawn(cls, count: int, random: np.random.Generator) -> Augmentation:
@@ -187,13 +167,8 @@ class Augmentation:
         light = random.uniform(1 - LIGHT, 1 + LIGHT, count)
         return cls(np.stack([zoom * mirror, zoom], 1), shift, light)
 
-    def of_pixels(self, pixels: Bytes8, device: str) -> Any:
-        """Return augmented images, ``float32`` (n, 3, height, width) from 0 to 255.
-
-        Args:
-            pixels: ``uint8`` (n, height, width, 3).
-            device: of torch.
-        """
+    def of_pixels(self, pixels: Bytes8, device: str) -> torch.Tensor:
+        """Return augmented images, ``float32`` (n, 3, height, width) from 0 to 255."""
         maps = torch.from_numpy(pixels).to(device).permute(0, 3, 1, 2).float() - GREY
         # from the result to the image, in coordinates from -1 to 1
         frames = np.zeros((len(pixels), 2, 3))
@@ -205,12 +180,7 @@ class Augmentation:
         return changed.contiguous(memory_format=torch.channels_last)
 
     def of_objects(self, images: Sequence[Objects], canvas: tuple[int, int]) -> list[Objects]:
-        """Return the objects after the changes.
-
-        Args:
-            images: the objects of each image.
-            canvas: height and width.
-        """
+        """Return the objects after the changes."""
         size = np.array(canvas[::-1], np.float64)
         made = []
         for objects, zoom, shift in zip(images, self.zoom, self.shift, strict=True):

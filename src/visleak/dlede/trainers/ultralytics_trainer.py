@@ -1,9 +1,9 @@
 """``ultralytics:MODEL[?imgsz=640&batch=16&workers=4]``: the YOLO models of that package.
 
 MODEL is a file of this machine, ``.pt`` or ``.yaml``, or an architecture of the package, such as
-``yolov8n.yaml``, trained from scratch. Nothing is ever fetched. Each training runs in a process of
-its own, offline, and writes into its own folder alone; a ``.pt`` file is read as weights, never
-as code.
+``yolov8n.yaml``, trained from scratch. Nothing is ever fetched. Each training run executes in a
+process of its own, ``python -m`` this module with a JSON file, offline, and writes into its own
+folder alone; a ``.pt`` file is read as weights, never as code.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import hashlib
 import json
 import os
 import re
+import socket
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
-from visleak.dlede.draw.split import Split
+from visleak.dlede.draw import Split
+from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.train.runs import LOG
-from visleak.dlede.train.trainer import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
 from visleak.dlede.trainers.command import EPOCHS, GIVEN, OUT
 from visleak.dlede.trainers.handover import (
@@ -34,43 +36,54 @@ from visleak.dlede.trainers.handover import (
 )
 from visleak.dlede.trainers.metrics_files import read_json
 from visleak.dlede.trainers.subprocesses import carry_out, last_line
+from visleak.encoders.libraries import library, said
 from visleak.encoders.request import parse
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.pipeline.context import Progress
 
-_PROCESS: Final = "visleak.dlede.trainers.ultralytics_process"
+if TYPE_CHECKING:
+    from ultralytics import YOLO
+
+Call = ParamSpec("Call")
+Found = TypeVar("Found")
 
 #: ``yolov8n.yaml`` is the architecture ``yolov8.yaml`` at the scale n.
 _SCALE: Final = re.compile(r"(\d+)[nsmblxtc](?=[-.])")
 
 
 @dataclass(frozen=True)
-class UltralyticsTrainer:
-    """Trains a model of Ultralytics; see the module.
+class Job:
+    """What the process does: inspect a model, or train it if there is data."""
 
-    Attributes:
-        name: on the command line.
-        model: path, or name of an architecture of the package.
-        imgsz: side of the square input in pixels.
-        batch: images per step.
-        workers: processes that read images, on a GPU; augmentation depends on their number.
-        device: of torch, ``auto`` for the library's choice.
-        threads: of torch on the processor.
-        time_limit: time limit of a training run in seconds, or ``None``.
-    """
-
-    name: str
     model: str
-    imgsz: int = 640
+    data: str = ""  # a YOLO data.yaml
+    images: str = ""  # folder of the links to the test images
+    out: str = ""  # the JSON to be written
+    folder: str = ""  # of the training run
+    epochs: int = 0
+    seed: int = 0
+    imgsz: int = 0
+    batch: int = 0
+    workers: int = 0
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class UltralyticsTrainer:
+    """Trains a model of Ultralytics; see the module."""
+
+    name: str  # on the command line
+    model: str  # path, or name of an architecture of the package
+    imgsz: int = 640  # side of the square input in pixels
     batch: int = 16
-    workers: int = 4
+    workers: int = 4  # processes that read images, on a GPU; augmentation depends on their number
     device: str = "auto"
     threads: int = 1
     time_limit: float | None = None
     decides: tuple[str, ...] = ("map50", "f1")
     lower: tuple[str, ...] = ()
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return the options, the content of a model that is a file, and the library's version."""
         file = Path(self.model)
         content = file.read_bytes() if file.is_absolute() else self.model.encode()
@@ -85,11 +98,7 @@ class UltralyticsTrainer:
         }
 
     def prepare(self, split: Split, folder: Path, progress: Progress) -> PreparedTrainer:
-        """See that the library works, that it knows the model, and that there are boxes.
-
-        Raises:
-            VisleakError: one does not hold; one line.
-        """
+        """See that the library works, that it knows the model, and that there are boxes."""
         check_split(split)
         check_boxes(split, self.name)
         check_folder(folder)
@@ -98,7 +107,7 @@ class UltralyticsTrainer:
         log.unlink(missing_ok=True)
         progress(f"looking at {Path(self.model).name}", 0, 1)
         try:
-            _carry_out({"model": self.model}, folder, log, None)
+            _carry_out(Job(self.model), folder, log, None)
         except TrainingFailed as error:
             raise VisleakError(last_line(log) or str(error)) from error
         progress(f"looking at {Path(self.model).name}", 1, 1)
@@ -109,52 +118,40 @@ class UltralyticsTrainer:
 
 @dataclass(frozen=True)
 class PreparedUltralytics:
-    """A model prepared for a split.
-
-    Attributes:
-        trainer: how it is trained.
-        sizes: of the images, if boxes are in pixels.
-    """
+    """A model prepared for a split."""
 
     trainer: UltralyticsTrainer
-    sizes: ImageSizes | None
+    sizes: ImageSizes | None  # of the images, if boxes are in pixels
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
-        """Train and evaluate in a process of its own.
-
-        Raises:
-            TrainingFailed: it came to no result; its log says more.
-        """
+        """Train and evaluate in a process of its own."""
         folder = Path(os.path.abspath(folder))
-        given, trainer = folder / GIVEN, self.trainer
+        given, out, trainer = folder / GIVEN, folder / OUT, self.trainer
         given.mkdir()
-        job = {
-            "model": trainer.model,
-            "data": str(write_yolo(given, task, self.sizes)),
-            "images": str(given / "test" / "images"),
-            "out": str(folder / OUT),
-            "folder": str(folder),
-            "epochs": task.epochs or EPOCHS,
-            "seed": task.seed,
-            "imgsz": trainer.imgsz,
-            "batch": trainer.batch,
-            "workers": trainer.workers,
-            "device": "" if trainer.device == "auto" else trainer.device,
-        }
-        limit = trainer.time_limit
-        _carry_out(job, folder, folder / LOG, limit, threads=trainer.threads)
-        if not (folder / OUT).is_file():
+        job = Job(
+            trainer.model,
+            data=str(write_yolo(given, task, self.sizes)),
+            images=str(given / "test" / "images"),
+            out=str(out),
+            folder=str(folder),
+            epochs=task.epochs or EPOCHS,
+            seed=task.seed,
+            imgsz=trainer.imgsz,
+            batch=trainer.batch,
+            workers=trainer.workers,
+            device="" if trainer.device == "auto" else trainer.device,
+        )
+        _carry_out(job, folder, folder / LOG, trainer.time_limit, threads=trainer.threads)
+        if not out.is_file():
             raise TrainingFailed("it ended well and left no result")
-        outcome = read_json(folder / OUT, rows_by_name(given, task.test), len(task.test))
-        return Outcome(outcome.metrics, outcome.images, {"epochs": job["epochs"]})
+        outcome = read_json(out, rows_by_name(given, task.test), len(task.test))
+        return Outcome(outcome.metrics, outcome.images, {"epochs": job.epochs})
 
 
-def _carry_out(
-    job: dict[str, Any], folder: Path, log: Path, limit: float | None, threads: int = 1
-) -> None:
+def _carry_out(job: Job, folder: Path, log: Path, limit: float | None, threads: int = 1) -> None:
     """Run the process of a job; its settings lie in the folder."""
     path = folder / "job.json"
-    path.write_text(json.dumps(job), encoding="utf-8")
+    path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     added = {
         "YOLO_CONFIG_DIR": str(folder / "settings"),
         "YOLO_OFFLINE": "true",
@@ -167,25 +164,20 @@ def _carry_out(
     }
     (folder / "settings").mkdir(exist_ok=True)
     # -P: a file of the working folder must not take the place of a library
-    command = [sys.executable, "-P", "-m", _PROCESS, str(path)]
+    command = [sys.executable, "-P", "-m", ultralytics_trainer.__module__, str(path)]
     carry_out(command, log, limit=limit, environment={**os.environ, **added})
 
 
 def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:
-    """Return the trainer of ``ultralytics:MODEL``.
-
-    Raises:
-        UsageError: there is no such model, or an option does not exist.
-        MissingExtra: the library is not installed.
-    """
+    """Return the trainer of ``ultralytics:MODEL``."""
     options = parse(request.text, "trainer")
     options.knows("imgsz", "batch", "workers")
     named = options.wanted_argument("FILE.yaml or FILE.pt")
     found = find_spec("ultralytics")
     try:
         version("ultralytics")
-    except PackageNotFoundError as error:
-        raise MissingExtra("yolo", "--trainer ultralytics") from error
+    except PackageNotFoundError:
+        found = None
     if found is None or found.origin is None:
         raise MissingExtra("yolo", "--trainer ultralytics")
     return UltralyticsTrainer(
@@ -201,15 +193,7 @@ def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:
 
 
 def known_model(named: str, package: Path) -> str:
-    """Return the path of a model that is a file here, or the name of an architecture.
-
-    Args:
-        named: by the user.
-        package: folder of the library.
-
-    Raises:
-        UsageError: it is neither; nothing is fetched.
-    """
+    """Return the path of a model that is a file here, or an architecture of the package."""
     if Path(named).suffix not in (".pt", ".yaml", ".yml"):
         raise UsageError(
             f"--trainer ultralytics: a model is a .pt or .yaml file, such as yolov8n.yaml; got"
@@ -225,3 +209,115 @@ def known_model(named: str, package: Path) -> str:
         " Ultralytics, and nothing is fetched; give the path of a .pt file, or an architecture to"
         " train from scratch, such as yolov8n.yaml"
     )
+
+
+# -- the process in which Ultralytics trains ------------------------------------------------------
+
+#: Hosts that processes of one training run reach each other by.
+_HERE: Final = (None, "", "localhost", "127.0.0.1", "::1", socket.gethostname())
+
+#: Confidence from which a box of a single image counts, as where Ultralytics predicts.
+CONFIDENCE: Final = 0.25
+
+
+def main(path: Path) -> int:
+    """Do the job in a file; return the exit code."""
+    job = Job(**json.loads(path.read_text(encoding="utf-8")))
+    # weights, fonts and updates are never fetched
+    socket.getaddrinfo = _only_here(socket.getaddrinfo)
+    try:
+        model = _model(job.model)
+        if job.data:
+            Path(job.out).write_text(json.dumps(_trained(model, job)), encoding="utf-8")
+    except VisleakError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _only_here(known: Callable[Call, Found]) -> Callable[Call, Found]:
+    def found(*args: Call.args, **named: Call.kwargs) -> Found:
+        if (args[0] if args else named["host"]) in _HERE:
+            return known(*args, **named)
+        raise socket.gaierror(socket.EAI_NONAME, "visleak downloads nothing")
+
+    return found
+
+
+def _model(named: str) -> YOLO:
+    """Return a detector; refuse what is damaged or cannot be read without running its code."""
+    ultralytics = library("ultralytics", "yolo", "trainer ultralytics")
+    library("torchvision", "yolo", "trainer ultralytics")
+    # the library writes them into its settings file, which is the training run's own
+    settings = ultralytics.settings
+    settings.update({name: False for name, value in dict(settings).items() if value is True})
+    tasks = library("ultralytics.nn.tasks", "yolo", "trainer ultralytics")
+    safe = getattr(tasks, "SAFE_LOAD", False) and tasks._SafeLoad.SUPPORTED
+    if named.endswith(".pt") and not safe:
+        raise VisleakError(
+            f"{named}: this Ultralytics would run code in it; take a newer one with torch 2.6 or"
+            " later, which read weights alone, or train from scratch with a .yaml"
+        )
+    try:
+        model = ultralytics.YOLO(named)
+    except Exception as error:  # what a damaged file raises is anybody's guess
+        raise VisleakError(f"{named} is not a model of Ultralytics ({said(error)})") from error
+    if model.task != "detect":
+        raise VisleakError(f"{named} is a model for the task {model.task}; take one that detects")
+    return model
+
+
+def _trained(model: YOLO, job: Job) -> dict[str, object]:
+    """Train and evaluate; return the metrics.
+
+    Early stopping is off and only the last epoch is evaluated: to choose another one would be to
+    choose on the test set.
+    """
+    shared = {"data": job.data, "imgsz": job.imgsz, "plots": False, "project": job.folder}
+    shared |= {"exist_ok": True, "device": job.device or None}
+    metrics = model.train(
+        **shared,
+        name="run",
+        epochs=job.epochs,
+        patience=job.epochs + 1,
+        batch=job.batch,
+        workers=job.workers,
+        seed=job.seed,
+        deterministic=True,
+        amp=False,
+        val=False,
+        cache=False,
+    )
+    again = model.val(**shared, name="images", conf=CONFIDENCE, workers=0)
+    single = getattr(again.box, "image_metrics", {})
+    found = {str(Path(job.images) / name): values["f1"] for name, values in single.items()}
+    return {**shares(metrics.box), **({"images": {"f1": found}} if found else {})}
+
+
+class _Validation(Protocol):
+    mp: float
+    mr: float
+    map50: float
+    map: float
+    f1: list[float]
+
+
+def shares(box: _Validation) -> dict[str, float]:
+    """Return the metrics of a validation.
+
+    Precision, recall and F1 are means over classes at the confidence at which the mean of the
+    classes' F1 is greatest: the number that YOLO prints beside its F1 curve. It is not
+    ``2PR/(P+R)`` of the means.
+    """
+    f1 = [float(value) for value in box.f1]
+    return {
+        "precision": float(box.mp),
+        "recall": float(box.mr),
+        "map50": float(box.map50),
+        "map50_95": float(box.map),
+        "f1": sum(f1) / len(f1) if f1 else 0.0,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,10 +1,11 @@
-"""Metrics of detections, by pycocotools."""
+"""What a detector is taught, and the metrics of what it finds, by pycocotools."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from visleak.encoders.libraries import library
 from visleak.formats import Boxes
-from visleak.records import Bool, Float64, Int64
+from visleak.records import Bool, Float32, Float64, Int64
 
 #: Detections of a class that count in one image, as COCO has it: the most confident ones.
 MOST: Final = 100
@@ -20,36 +21,21 @@ MOST: Final = 100
 
 @dataclass(frozen=True)
 class Detections:
-    """The detections in a set of images, one row per detection.
+    """The detections in a set of images, one row per detection."""
 
-    Attributes:
-        image: ``int64`` (detections,): row of the set.
-        label: ``int64`` (detections,): class.
-        score: ``float64`` (detections,): confidence; higher is more certain.
-        corners: ``float64`` (detections, 4): left, top, right, bottom in pixels.
-    """
-
-    image: Int64
-    label: Int64
-    score: Float64
-    corners: Float64
+    image: Int64  # (detections,): row of the set
+    label: Int64  # (detections,): class
+    score: Float64  # (detections,): confidence; higher is more certain
+    corners: Float64  # (detections, 4): left, top, right, bottom in pixels
 
 
 @dataclass(frozen=True)
 class DetectionScores:
-    """The scores of a detector.
+    """The scores of a detector."""
 
-    Attributes:
-        metrics: ``precision``, ``recall``, ``f1``, ``map50``, ``map50_95``; in [0, 1], higher is
-            better.
-        confidence: from which detections count in the first three; infinite without any.
-        f1: ``float64`` (images,): of each image at that confidence, over all of its classes; 1
-            if it has no objects and no detections.
-    """
-
-    metrics: Mapping[str, float]
-    confidence: float
-    f1: Float64
+    metrics: Mapping[str, float]  # precision, recall, f1, map50, map50_95; in [0, 1]
+    confidence: float  # from which detections count in the first three; infinite without any
+    f1: Float64  # (images,) at that confidence; 1 without objects and detections
 
 
 def score_detections(truth: Boxes, found: Detections) -> DetectionScores:
@@ -59,14 +45,6 @@ def score_detections(truth: Boxes, found: Detections) -> DetectionScores:
     Precision, recall and F1 are means over classes at IoU .5, at the one confidence at which the
     mean F1 is highest, as YOLO reports them; a class without detections has a precision
     of 0. A class without test objects counts in none of them.
-
-    Args:
-        truth: the test set's objects, in pixels.
-        found: the detections.
-
-    Raises:
-        MissingExtra: pycocotools is not installed.
-        ValueError: the corners are not in pixels, or no class has an object.
     """
     if truth.relative:
         raise ValueError("detections are compared in pixels")
@@ -89,7 +67,6 @@ def score_detections(truth: Boxes, found: Detections) -> DetectionScores:
 
 
 def _evaluated(truth: Boxes, found: Detections) -> Any:
-    """Return pycocotools' evaluation of objects of all sizes."""
     what = "the evaluation of detections"
     coco = library("pycocotools.coco", "torch", what)
     cocoeval = library("pycocotools.cocoeval", "torch", what)
@@ -110,9 +87,9 @@ def _evaluated(truth: Boxes, found: Detections) -> Any:
     return evaluated
 
 
-def _annotations(truth: Boxes) -> list[dict[str, Any]]:
+def _annotations(truth: Boxes) -> list[dict[str, object]]:
     """Return the objects in COCO's format; a region without a class is a crowd of every class."""
-    made: list[dict[str, Any]] = []
+    made: list[dict[str, object]] = []
     for image, label, corners, crowd in zip(
         truth.image.tolist(), truth.label.tolist(), truth.corners, truth.crowd.tolist(), strict=True
     ):
@@ -122,7 +99,7 @@ def _annotations(truth: Boxes) -> list[dict[str, Any]]:
     return made
 
 
-def _detections(found: Detections) -> list[dict[str, Any]]:
+def _detections(found: Detections) -> list[dict[str, object]]:
     columns = (found.image.tolist(), found.label.tolist(), found.corners, found.score.tolist())
     return [
         _object(number, image, label, corners) | {"score": score}
@@ -130,7 +107,7 @@ def _detections(found: Detections) -> list[dict[str, Any]]:
     ]
 
 
-def _object(number: int, image: int, label: int, corners: Float64) -> dict[str, Any]:
+def _object(number: int, image: int, label: int, corners: Float64) -> dict[str, object]:
     left, top, right, bottom = (float(value) for value in corners)
     width, height = right - left, bottom - top
     return {
@@ -219,3 +196,111 @@ def _each_image(evaluated: Any, matches: _Matches, confidence: float, images: in
         objects[image] += count
     whole = found + objects
     return np.where(whole > 0, 2 * right / np.maximum(whole, 1), 1.0)
+
+
+# -- training targets ------------------------------------------------------------------------------
+#
+# An object is a peak of its class's heat map at the centre of its box; there the maps hold the size
+# of the box and the offset of its centre in the cell. Lengths are in cells. Unlike in the paper,
+# sizes are learned as logarithms: an error counts equally for small and large boxes, as in an IoU.
+
+#: Pixels of a cell's side.
+STRIDE: Final = 4
+
+#: A box whose corners are as far off as the radius overlaps the true one by this IoU or more.
+OVERLAP: Final = 0.7
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The annotated objects of one image on its canvas."""
+
+    label: Int64  # (k,): class, -1 for regions of no class
+    corners: Float64  # (k, 4): left, top, right, bottom in pixels of the canvas
+    crowd: Bool  # (k,): regions that are neither to be found nor wrong
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The training targets of a batch."""
+
+    heat: Float32  # (images, classes, rows, columns), 1 at the centres
+    counted: Bool  # bool, of the same shape: cells whose heat counts
+    places: Int64  # (objects, 3): image, row and column of each centre
+    boxes: Float32  # (objects, 4): offsets in the cell, 0 to 1; log of width and height in cells
+
+
+def radius_of(height: float, width: float, overlap: float = OVERLAP) -> float:
+    """Return how far the corners of a box may be off, whichever way, to overlap by ``overlap``.
+
+    The least of three cases (Law & Deng 2018, "CornerNet", section 3.2): the box is shifted, is
+    too small all around, or is too large all around. Their code takes wrong roots; these are the
+    right ones.
+
+    >>> round(radius_of(10, 10), 3)
+    0.817
+    """
+    area, half = height * width, height + width
+    share = (1 - overlap) / (1 + overlap)
+    shifted = (half - math.sqrt(half**2 - 4 * area * share)) / 2
+    inside = (half - math.sqrt(half**2 - 4 * area * (1 - overlap))) / 4
+    outside = (math.sqrt(half**2 + 4 * area * (1 / overlap - 1)) - half) / 4
+    return min(shifted, inside, outside)
+
+
+def targets_of(images: Sequence[Objects], classes: int, shape: tuple[int, int]) -> Targets:
+    """Return the training targets of some images.
+
+    Of two objects whose centres share a cell, whatever their class, the smaller one's box is
+    taught. Regions of a crowd take the cells they cover out of the heat map of their class, of
+    all classes where they have none; centres of objects stay.
+    """
+    heat = np.zeros((len(images), classes, *shape), np.float32)
+    counted = np.ones(heat.shape, np.bool_)
+    places: dict[tuple[int, int, int], tuple[float, ...]] = {}
+    for number, objects in enumerate(images):
+        cells = objects.corners / STRIDE
+        for region in np.flatnonzero(objects.crowd | (objects.label < 0)):
+            label = objects.label[region]
+            which = slice(None) if label < 0 else slice(label, label + 1)
+            _forget(counted[number, which], cells[region])
+        areas = (cells[:, 2] - cells[:, 0]) * (cells[:, 3] - cells[:, 1])
+        real = np.flatnonzero(~objects.crowd & (objects.label >= 0))
+        for each in real[np.argsort(-areas[real], kind="stable")]:
+            left, top, right, bottom = (float(value) for value in cells[each])
+            across, down = (left + right) / 2, (top + bottom) / 2
+            row = min(int(down), shape[0] - 1)
+            column = min(int(across), shape[1] - 1)
+            width, height = right - left, bottom - top
+            draw(heat[number, objects.label[each]], row, column, radius_of(height, width))
+            sizes = math.log(width), math.log(height)
+            places[number, row, column] = across - column, down - row, *sizes
+    counted |= heat == 1
+    return Targets(
+        heat,
+        counted,
+        np.array(list(places), np.int64).reshape(-1, 3),
+        np.array(list(places.values()), np.float32).reshape(-1, 4),
+    )
+
+
+def draw(plane: Float32, row: int, column: int, radius: float) -> None:
+    """Raise a heat map to a Gaussian about a cell, as far as the whole cells of the radius.
+
+    Its standard deviation is a third of what it covers: (2 r + 1) / 6 cells.
+    """
+    reach = int(radius)
+    deviation = (2 * reach + 1) / 6
+    top, left = max(0, row - reach), max(0, column - reach)
+    window = plane[top : row + reach + 1, left : column + reach + 1]
+    down = np.arange(top, top + window.shape[0]) - row
+    across = np.arange(left, left + window.shape[1]) - column
+    squares = down[:, None] ** 2 + across[None, :] ** 2
+    np.maximum(window, np.exp(-squares / (2 * deviation**2)), out=window, casting="same_kind")
+
+
+def _forget(planes: Bool, cells: Float64) -> None:
+    """Let the cells that a region touches not count."""
+    left, top = np.floor(np.maximum(cells[:2], 0)).astype(np.int64)
+    right, bottom = np.ceil(np.maximum(cells[2:], 0)).astype(np.int64)
+    planes[:, top:bottom, left:right] = False
