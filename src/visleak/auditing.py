@@ -10,9 +10,11 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +24,7 @@ from visleak import pipeline
 from visleak.cache import NO_FOLDER, Cache, default_folder
 from visleak.errors import UsageError, VisleakError, VisleakWarning
 from visleak.formats import open_images
+from visleak.formats.opening import open_split_sides
 from visleak.formats.remote import redacted
 from visleak.formats.sources import resolved
 from visleak.gallery import shrink
@@ -58,6 +61,9 @@ from visleak.storage import (
 )
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.exchange import verdicts_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Below this many images worker processes cost more time than they save.
 WORTH_WORKERS = 400
@@ -144,6 +150,27 @@ class Audit:
             stronger = pa.array(names[: names.index(value) + 1])
             table = table.filter(pc.is_in(table[column], stronger))
         return table
+
+    def leaks(self, grade: str = "near") -> pa.Table:
+        """Return the pairs of different sets that are of a grade *or stronger*."""
+        table = self.pairs(grade=grade)
+        return table.filter(pc.not_equal(table["coverage"], "within"))
+
+    def to_pandas(self, **wanted: str) -> pd.DataFrame:
+        """Return :meth:`pairs` as a data frame of pandas, which must be installed."""
+        return self.pairs(**wanted).to_pandas()
+
+    def __len__(self) -> int:
+        """Return the number of listed pairs."""
+        return len(self.pairs())
+
+    def __bool__(self) -> bool:
+        return True  # also without pairs
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        """Yield the listed pairs, as mappings from column to value."""
+        for batch in self.pairs().to_batches():
+            yield from batch.to_pylist()
 
     def images(self) -> pa.Table:
         """Return the rows of ``images.parquet``."""
@@ -296,12 +323,14 @@ def audit(
     device: str = "cpu",
     force: bool = False,
     command: str | None = None,
+    **options: object,
 ) -> Audit:
     """Compare test images with training images and return the leaks.
 
     Args:
         test: the test side: SOURCE text, a path, an ``ImageSet``, several, or images.
-        train: the training side; without it, ``test`` is compared with itself.
+        train: the training side. Without it, ``test`` is a source with splits (a folder, table or
+            mapping with train and test), as of ``visleak audit DIR``, or is compared with itself.
         settings: of the audit; the defaults suit most users.
         encoder: an encoder object, or an object with a method ``encode``, where
             ``settings.encoder`` does not name one.
@@ -320,6 +349,8 @@ def audit(
             or ``cuda:N``. Never changes the result.
         force: replace another audit in ``out``.
         command: command line to note in the result.
+        options: fields of :class:`visleak.Settings`, such as ``hard=0.9`` or ``near_at=0.7``; they
+            override those of ``settings``.
 
     Returns:
         The audit. If images could not be read again (:attr:`Audit.unfinished`), the same call with
@@ -331,7 +362,7 @@ def audit(
     prepared = prepare(
         test,
         train,
-        settings=settings,
+        settings=_with_options(settings or Settings(), options),
         encoder=encoder,
         encoder_options=encoder_options,
         thresholds=thresholds,
@@ -445,7 +476,9 @@ def prepare(
 ) -> Prepared:
     """Open the sets, the encoder and the thresholds of an audit; arguments as of :func:`audit`."""
     settings = settings or Settings()
-    queries, references = _sets(test, "test"), _sets(train, "train") if train is not None else ()
+    split = open_split_sides(test) if train is None else None
+    queries = _sets(test, "test") if split is None else split.queries
+    references = split.references if split else () if train is None else _sets(train, "train")
     maker = encoder_for(
         (*queries, *references),
         encoder if encoder is not None else settings.encoder,
@@ -487,6 +520,16 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _with_options(settings: Settings, options: Mapping[str, object]) -> Settings:
+    known = [each.name for each in fields(settings)]
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; settings are {', '.join(known)}"
+            raise UsageError(f"audit has no setting {name!r}{hint}")
+    return replace(settings, **options)  # type: ignore[arg-type]
 
 
 def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:

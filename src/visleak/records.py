@@ -246,6 +246,14 @@ class ImageSet:
             )
         self._refuse_duplicate_ids()
 
+    def __repr__(self) -> str:
+        parts = [f"{self.name!r}, {len(self.ids):,} images"]
+        if self.labels is not None:
+            parts.append(f"{len(pc.unique(self.labels.drop_null())):,} labels")
+        if self.source:
+            parts.append(f"from {self.source!r}")
+        return f"ImageSet({', '.join(parts)})"
+
     def _refuse_duplicate_ids(self) -> None:
         counts = pc.value_counts(self.ids)
         repeated = counts.filter(pc.greater(counts.field("counts"), 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,11 @@ def open_glob(request: Request) -> ImageSet:
 def open_list(request: Request) -> ImageSet:
     """List the files named in a text file, one a line, relative to the text file's folder."""
     request.refuse_columns_and_split("the file list")
-    names, folder = read_list(request.place), folder_of(request.place)
+    return listed_files(request, read_list(request.place), folder_of(request.place))
+
+
+def listed_files(request: Request, names: Sequence[str], folder: str) -> ImageSet:
+    """Return the set of some files, which may be remote, relative to a folder."""
     places = remote_places(request, names, folder)
     if places is None:
         root = Path(folder)

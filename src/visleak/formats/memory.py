@@ -18,7 +18,7 @@ import pyarrow as pa
 from PIL import Image
 
 from visleak.errors import UsageError
-from visleak.formats.files import ChosenOpener, file_set
+from visleak.formats.files import ChosenOpener, file_set, read_file
 from visleak.formats.request import Request, writable
 from visleak.images.decoding import QUIET, messages_kept, orientation_of, turned
 from visleak.images.pixels import (
@@ -34,6 +34,10 @@ from visleak.records import Bytes8, ImageSet, Int64, Unreadable
 if TYPE_CHECKING:
     import torch
 
+#: Keys of an item that is a mapping, in order of preference.
+ROW_IMAGES: Final = ("image", "img", "pixel_values", "jpg", "png", "bytes", "path", "file")
+ROW_LABELS: Final = ("label", "labels", "target", "cls", "fine_label")
+
 SLACK: Final = 1e-4  # how far a float of a tensor may lie outside [0, 1] by rounding
 
 
@@ -45,6 +49,8 @@ def open_mapped(source: object, request: Request) -> ImageSet:
     """
     if _is_subset(source):
         return _subset(source, request)
+    if type(source).__name__ == "DataLoader" and hasattr(source, "dataset"):
+        return open_mapped(source.dataset, request)
     files = _files(source)
     if files is not None:
         request.refuse_columns("the data set")
@@ -64,14 +70,17 @@ def open_memory(
 ) -> ImageSet:
     """Make a set of a sequence of images or of (image, label).
 
-    Ids are the row numbers. If the first item is a tuple, every item is asked for its label now.
+    Ids are the row numbers. If the first item is a tuple or a mapping, the labels of all items are
+    read now.
     """
     for option in ("id", "label"):
         if getattr(request, option) is not None:
             raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
     if isinstance(images, Image.Image) or _is_one_image(images):
         raise UsageError("source must be a sequence of images; got one image: put it in a list")
-    known = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if hasattr(images, "__len__") and hasattr(images, "__iter__") and not _indexed(images):
+        images = list(images)
+    known = hasattr(images, "__len__") and _indexed(images)
     if not known or isinstance(images, Mapping | bytes | bytearray):
         raise UsageError(
             "source must be SOURCE text, a path, or a sequence of Pillow images or arrays; got"
@@ -81,10 +90,15 @@ def open_memory(
     if not count:
         request.refuse_empty()
     ids = pa.array(range(count), pa.int64()).cast(pa.string())
-    if targets is None and isinstance(_item(images, 0), tuple):
+    _refuse_strangers(_item(images, 0))
+    if targets is None and isinstance(_item(images, 0), tuple | Mapping):
         targets = [_target(_item(images, row)) for row in range(count)]
     labels = None if targets is None else label_column(targets, names or {})
     return request.image_set(ids, ids, MemoryOpener(images), labels=labels)
+
+
+def _indexed(images: object) -> bool:
+    return hasattr(images, "__getitem__")
 
 
 @dataclass(frozen=True)
@@ -127,6 +141,8 @@ def rgb_of(image: object) -> bytes | Bytes8 | Unreadable:
         return _of_image(image)
     if is_tensor(image):
         image = _of_tensor(image)
+    if isinstance(image, str | os.PathLike):
+        return read_file(os.fspath(image))
     if isinstance(image, bytes | Unreadable):
         return image
     if isinstance(image, np.ndarray):
@@ -175,8 +191,26 @@ def _of_tensor(tensor: torch.Tensor) -> npt.NDArray[np.generic] | Unreadable:
 
 
 def image_in(item: object) -> object:
-    """Return the image of an item, which may be (image, label, ...)."""
+    """Return the image of an item, which may be (image, label, ...) or a mapping with one."""
+    if isinstance(item, Mapping):
+        return next((item[name] for name in ROW_IMAGES if name in item), item)
     return item[0] if isinstance(item, tuple) and item else item
+
+
+def _refuse_strangers(item: object) -> None:
+    """Refuse a sequence whose first item holds no image, instead of listing all as unreadable."""
+    image = image_in(item)
+    known = (Image.Image, np.ndarray, bytes, str, os.PathLike)
+    if item is None or isinstance(image, known) or is_tensor(image):
+        return
+    if isinstance(item, Mapping):
+        seen = f"a mapping with the keys {', '.join(map(str, item)) or '(none)'}"
+    else:
+        seen = f"{type(image).__name__}{' in a tuple' if isinstance(item, tuple) else ''}"
+    raise UsageError(
+        "source: items must be Pillow images, arrays, tensors, encoded bytes, paths, tuples that"
+        f" begin with one of these, or mappings with {', '.join(ROW_IMAGES)}; got {seen}"
+    )
 
 
 def _is_one_image(images: object) -> bool:
@@ -196,6 +230,8 @@ def _item(images: Sequence[object], row: int) -> object:
 
 
 def _target(item: object) -> object:
+    if isinstance(item, Mapping):
+        return next((item[name] for name in ROW_LABELS if name in item), None)
     return item[1] if isinstance(item, tuple) and len(item) > 1 else None
 
 

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -63,9 +63,10 @@ def open_images(
             ``hf:NAME#split``, ``cifar:FOLDER#test``, ``coco:FILE``, ``yolo:data.yaml#val``,
             ``kitti:FOLDER``, or embeddings
             (``emb:FOLDER?encoder=clip``), which make an :class:`EmbeddingSet`; or a list of
-            shards; or a Hugging Face ``Dataset`` or ``IterableDataset``; or a sequence of Pillow
-            images, arrays or tensors, or of (image, label), such as a torchvision data set; or
-            a set, which is returned.
+            shards or of image paths; or a Hugging Face ``Dataset`` or ``IterableDataset``; or a
+            data frame of pandas or polars, or an Arrow table, with a column ``path`` or ``image``;
+            or a sequence of Pillow images, arrays or tensors, of (image, label), or of mappings
+            with ``image`` or ``path``, such as a data set of torch; or a set, which is returned.
         name: name of the set; by default after the source.
         dataset: sets of one dataset leak *intra*, of two *inter*.
         roles: what the set is used for, some of ``benchmark``, ``training``, ``pretraining``.
@@ -88,9 +89,12 @@ def open_images(
         "frame": frame,
     }
     if not isinstance(source, str | os.PathLike):
-        if not _is_list_of_names(source):
+        names = _names_in(source)
+        if not names:
             return _open_object(source, Request("", Path(), name=name or "images", **wanted))
-        source = _union(cast(Sequence[str | os.PathLike[str]], source))
+        if not all(_is_shard(each) for each in names):
+            return _open_paths(names, Request("", Path(), name=name or "images", **wanted))
+        source = "wds:" + "::".join(names)
     text = os.fspath(cast(str, source))
     found = locate(text, plain=not isinstance(source, str))
     request = Request.at(text, found, name=name or derived_name(text), **wanted)
@@ -157,6 +161,35 @@ def layout_of(images: ImageSet) -> Layout:
     return layout
 
 
+def open_split_sides(source: object) -> OpenSides | None:
+    """Open the splits of a source as the sides of an audit; ``None`` where it holds no two.
+
+    Args:
+        source: a folder, table or file of :func:`open_splits`; or a mapping from split to source,
+            such as a ``DatasetDict``.
+    """
+    if isinstance(source, Mapping):
+        opened: dict[str, AnySet] = {}
+        named = {canonical_split(split): content for split, content in source.items()}
+        for name, content in sorted(named.items(), key=lambda item: _rank(item[0])):
+            role = "training" if name == "train" else "benchmark"
+            opened[name] = open_images(content, name=name, dataset="dataset", roles=(role,))
+        return _split_sides(opened) if len(opened) > 1 else None
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = Path(source)
+    finder = _finder("", path) if path.exists() else None
+    if finder is None or len(finder(path)) < 2:
+        return None
+    return _split_sides(open_splits(source))
+
+
+def _split_sides(splits: Mapping[str, AnySet]) -> OpenSides:
+    side = "train" if "train" in splits else "val" if "val" in splits else next(iter(splits))
+    queries = tuple(images for name, images in splits.items() if name != side)
+    return OpenSides(queries, (splits[side],))
+
+
 def open_splits(
     source: str | os.PathLike[str],
     *,
@@ -213,23 +246,30 @@ def open_splits(
     }
 
 
-def _is_list_of_names(source: object) -> bool:
-    return (
-        isinstance(source, list | tuple)
-        and bool(source)
-        and all(isinstance(item, str | os.PathLike) for item in source)
+def _names_in(source: object) -> list[str]:
+    """Return the names of a list of paths; none of another object."""
+    paths = isinstance(source, list | tuple) and all(
+        isinstance(item, str | os.PathLike) for item in source
     )
+    return [os.fspath(item) for item in cast(Sequence[str], source)] if paths else []
 
 
-def _union(shards: Sequence[str | os.PathLike[str]]) -> str:
-    names = [os.fspath(shard) for shard in shards]
-    other = next((name for name in names if not name.partition("?")[0].lower().endswith(TARS)), "")
-    if other:
+def _is_shard(name: str) -> bool:
+    return name.partition("?")[0].lower().endswith(TARS)
+
+
+def _open_paths(names: Sequence[str], request: Request) -> ImageSet:
+    """Open a list of image files, relative to the working folder; ids are the paths as given."""
+    request.refuse_columns_and_split("a list of paths")
+    other = next((name for name in names if _is_shard(name) or os.path.isdir(name)), None)
+    if other is not None:
         raise UsageError(
-            f"a list of names is one of .tar shards; got {redacted(other)!r}: give other sources"
-            " one by one, or a .txt file list"
+            "a list of names must be one of image files, or one of .tar shards; got"
+            f" {redacted(other)!r}: give other sources one by one"
         )
-    return "wds:" + "::".join(names)
+    from visleak.formats.folders import listed_files
+
+    return listed_files(request, names, os.getcwd())
 
 
 def _open_object(source: object, request: Request) -> ImageSet:
@@ -240,8 +280,9 @@ def _open_object(source: object, request: Request) -> ImageSet:
 
         return open_object(source, request)
     from visleak.formats.memory import open_mapped
+    from visleak.formats.rows import is_rows, open_rows
 
-    return open_mapped(source, request)
+    return open_rows(source, request) if is_rows(source) else open_mapped(source, request)
 
 
 def _rank(split: str) -> tuple[int, str]:
@@ -380,12 +421,8 @@ def open_sides(sides: Sides) -> OpenSides:
     _refuse_mixtures(sides)
     columns = asdict(sides.columns)
     if sides.folder:
-        splits = open_splits(sides.folder, **columns)
-        side = "train" if "train" in splits else "val"
-        queries: tuple[AnySet, ...] = tuple(
-            images for name, images in splits.items() if name != side
-        )
-        references: tuple[AnySet, ...] = (splits[side],)
+        opened = _split_sides(open_splits(sides.folder, **columns))
+        queries, references = opened.queries, opened.references
     else:
         queries, references = _open_named(sides, columns)
     for option in ("group", "frame"):

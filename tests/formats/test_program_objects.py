@@ -1,0 +1,114 @@
+"""Tables, rows and lists of paths that a program holds, as a data scientist has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+import visleak
+from visleak.errors import UsageError
+from visleak.formats import open_images
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Four images in the working folder; the last is a copy of the first."""
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for number in range(4):
+        noise = np.random.default_rng(number % 3).integers(0, 256, (6, 6, 3), np.uint8)
+        names.append(f"{number}.png")
+        Image.fromarray(noise).resize((64, 64), Image.Resampling.BICUBIC).save(names[-1])
+    return names
+
+
+def frames(names: list[str]) -> dict[str, object]:
+    """Return one set as every kind of object."""
+    rows = {"path": names, "label": ["a", "b", "c", "a"]}
+    images = [np.asarray(Image.open(name)) for name in names]
+    return {
+        "pandas": pd.DataFrame(rows),
+        "arrow": pa.table(rows),
+        "arrow, bytes": pa.table({**rows, "image": [Path(name).read_bytes() for name in names]}),
+        "pandas, images": pd.DataFrame({"image": images, "label": rows["label"]}),
+        "rows": [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)],
+        "rows, images": [
+            {"image": image, "label": label}
+            for image, label in zip(images, rows["label"], strict=True)
+        ],
+    }
+
+
+KINDS = ("pandas", "arrow", "arrow, bytes", "pandas, images", "rows", "rows, images")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_table_holds_the_same_images(photos: list[str], kind: str) -> None:
+    """Pixels and labels; what is missing in a column is null."""
+    images = open_images(frames(photos)[kind], name="mine")
+    wanted = [np.asarray(Image.open(name)) for name in photos]
+    found = [
+        np.asarray(Image.open(photos[row])) if isinstance(stored, bytes) else stored
+        for row, stored in enumerate(images.opener.read(range(4)))
+    ]
+    assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
+    assert images.labels.to_pylist() == ["a", "b", "c", "a"]
+    assert "4 images" in repr(images)
+
+
+def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos: list[str]) -> None:
+    table = pd.DataFrame({"path": photos, "label": ["a", None, "c", "a"]})
+    result = visleak.audit(table.iloc[:3], table.iloc[3:], cache=None)
+    assert result.leaks()["query"].to_pylist() == ["0.png"]
+    assert list(result.to_pandas(grade="near")["reference"]) == ["3.png"]
+    assert [row["query"] for row in result][0] == "0.png"
+    assert len(result) == len(result.pairs())
+    assert bool(result)
+
+
+def test_a_list_of_paths(photos: list[str]) -> None:
+    images = open_images([Path(name) for name in photos])
+    assert images.ids.to_pylist() == photos
+    with pytest.raises(UsageError, match="one of image files, or one of .tar shards"):
+        open_images([*photos, "a.tar"])
+
+
+def test_splits_are_the_sides_of_an_audit(photos: list[str]) -> None:
+    """A mapping of splits, such as a DatasetDict, and a folder with splits."""
+    found = visleak.audit({"test": photos[:3], "train": photos[3:]}, cache=None)
+    assert found.rate("exact").count == 1
+    for side, names in (("test", photos[:3]), ("train", photos[3:])):
+        Path("data", side).mkdir(parents=True)
+        for name in names:
+            Path(name).rename(Path("data", side, name))
+    result = visleak.audit("data", cache=None)
+    assert str(result.rate("exact")) == str(found.rate("exact"))
+    assert visleak.audit("data/test", cache=None).rate("exact").count == 0
+
+
+def test_settings_are_keywords(photos: list[str]) -> None:
+    result = visleak.audit(photos[:3], photos[3:], cache=None, near_at=0.7, views="none")
+    assert result.summary.settings.near_at == 0.7
+    with pytest.raises(UsageError, match="did you mean near_at"):
+        visleak.audit(photos, near_att=0.7)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (pd.DataFrame({"file": ["a.png"]}), "`path`.*`image`.*file"),
+        ([{"pixels": 1}], "keys pixels"),
+        ([1, 2], "got int"),
+        ([(None, 3), (None, 4)], "NoneType in a tuple"),
+        ({"train": 3}, "got"),
+    ],
+)
+def test_what_is_not_understood_is_refused(source: object, words: str) -> None:
+    """Instead of an audit of nothing."""
+    with pytest.raises(UsageError, match=words):
+        visleak.audit(source, source, cache=None)
