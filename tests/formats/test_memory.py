@@ -107,12 +107,14 @@ def test_what_is_no_picture_has_a_reason():
             None,
         ]
     )
-    assert [f.reason for f in found] == ["corrupt"] * 2 + ["empty"] + ["corrupt"] * 4
+    assert [f.reason for f in found] == [
+        *("corrupt", "corrupt", "empty", "corrupt", "missing", "corrupt", "corrupt")
+    ]
     assert found[0].detail == (
         "expected an array of shape (height, width), (height, width, 3) or"
         " (height, width, 4), got (3, 224, 224)"
     )
-    assert found[4].detail == "expected a Pillow image or an array, got str"
+    assert found[6].detail == "expected a Pillow image or an array, got NoneType"
 
 
 def test_the_orientation_of_an_opened_file_is_applied(put, picture, tmp_path):

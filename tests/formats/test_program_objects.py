@@ -66,7 +66,7 @@ def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos: list[str]) -> No
     result = visleak.audit(table.iloc[:3], table.iloc[3:], cache=None)
     assert result.leaks()["query"].to_pylist() == ["0.png"]
     assert list(result.to_pandas(grade="near")["reference"]) == ["3.png"]
-    assert [row["query"] for row in result][0] == "0.png"
+    assert next(row["query"] for row in result) == "0.png"
     assert len(result) == len(result.pairs())
     assert bool(result)
 
@@ -74,7 +74,7 @@ def test_an_audit_of_a_frame_with_itself_finds_the_copy(photos: list[str]) -> No
 def test_a_list_of_paths(photos: list[str]) -> None:
     images = open_images([Path(name) for name in photos])
     assert images.ids.to_pylist() == photos
-    with pytest.raises(UsageError, match="one of image files, or one of .tar shards"):
+    with pytest.raises(UsageError, match="one of image files"):
         open_images([*photos, "a.tar"])
 
 

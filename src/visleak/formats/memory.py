@@ -90,9 +90,11 @@ def open_memory(
     if not count:
         request.refuse_empty()
     ids = pa.array(range(count), pa.int64()).cast(pa.string())
-    _refuse_strangers(_item(images, 0))
-    if targets is None and isinstance(_item(images, 0), tuple | Mapping):
-        targets = [_target(_item(images, row)) for row in range(count)]
+    if targets is None:
+        first = _item(images, 0)
+        _refuse_strangers(first)
+        if isinstance(first, tuple | Mapping):
+            targets = [_target(_item(images, row)) for row in range(count)]
     labels = None if targets is None else label_column(targets, names or {})
     return request.image_set(ids, ids, MemoryOpener(images), labels=labels)
 
