@@ -38,12 +38,12 @@ from samples import (
     photographs,
 )
 
-from visleak.cache import Cache
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.images import decode
 from visleak.pipeline import RunContext
 from visleak.records import GRADES, ImageSet
+from visleak.storage.cache import Cache
 from visleak.verification import check
 from visleak.verification.exact import is_exact
 

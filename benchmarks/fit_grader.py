@@ -45,9 +45,9 @@ from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
 from tiny_sets import DRAWN, FITTED_SIDES, Reduced, large_drawn, tiny_set
 
-from visleak.cache import Cache, default_folder
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
 from visleak.pipeline import RunContext
+from visleak.storage.cache import Cache, default_folder
 
 TARGET = Path(__file__).parents[1] / "src" / "visleak" / "grading" / "grader.json"
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from visleak.cache import Cache, default_folder, file_in
+from visleak.storage.cache import Cache, default_folder, file_in
 
 WRITER = """
 import sys
 from pathlib import Path
-from visleak.cache import Cache
+from visleak.storage.cache import Cache
 
 folder, me, batches = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 with Cache(folder) as cache:

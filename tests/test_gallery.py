@@ -10,7 +10,8 @@ import skimage.data
 from PIL import Image
 
 from visleak.errors import VisleakError
-from visleak.gallery import (
+from visleak.reporting.contact_sheet import write_card
+from visleak.reporting.gallery import (
     BUDGET,
     FULL_SCALE,
     card,
@@ -20,7 +21,6 @@ from visleak.gallery import (
     shrink,
     thumb,
 )
-from visleak.reporting.contact_sheet import write_card
 
 Pixels = npt.NDArray[np.uint8]
 MIRROR = [-1.0, 0, 1, 0, 1, 0, 0, 0, 1]

@@ -21,41 +21,18 @@ ROOT = Path(visleak.__file__).parent
 LEVELS = (
     ("errors", "lazy"),
     ("records", "options", "quantities"),
-    (
-        "settings",
-        "groups",
-        "stats",
-        "gallery",
-        "drawing",
-        "vectors",
-        "documents",
-        "delimited",
-        "templates",
-        "markup",
-    ),
+    ("settings", "groups", "stats", "vectors", "documents", "templates"),
     ("images", "encoders", "search", "verification", "grading"),
     ("formats",),
     ("storage",),
-    ("cache", "reporting"),
+    ("reporting",),
     ("pipeline",),
     ("verdicts",),
     ("auditing",),
-    ("replacements", "counts", "training"),
+    ("remedy", "counts", "training"),
     (
-        "report",
-        "export",
-        "embedding",
-        "review",
-        "remedy",
-        "diff",
-        "gating",
-        "impact",
-        "robustness",
-        "dlede",
-        "memorization",
-        "study",
-        "doctor",
-        "integrity",
+        *("report", "export", "embedding", "review", "diff", "gating", "impact", "robustness"),
+        *("dlede", "memorization", "study", "doctor", "integrity"),
     ),
     ("cli",),
 )
@@ -200,7 +177,7 @@ def test_dotted_paths_in_tables_lead_somewhere() -> None:
         ("records.py", "import visleak.settings", "visleak.records imports visleak.settings, up"),
         ("images/a.py", "from visleak.search import b", "imports visleak.search.b, sideways"),
         ("pipeline/a.py", "from visleak.auditing import x", "imports visleak.auditing, upwards"),
-        ("cache.py", "from visleak import reporting", "imports visleak.reporting, sideways"),
+        ("counts.py", "from visleak import training", "imports visleak.training, sideways"),
         ("search/b.py", "T = {'a': 'visleak.report.page:f'}", "imports visleak.report.page, up"),
         ("utils.py", "import visleak.errors", "'utils' is no room of the design"),
         ("report/a.py", "def f():\n import visleak.review", "visleak.report.a imports visleak.rev"),
@@ -208,7 +185,7 @@ def test_dotted_paths_in_tables_lead_somewhere() -> None:
 )
 def test_the_check_sees_a_wrong_arrow(tmp_path: Path, file: str, line: str, said: str) -> None:
     root = tmp_path / "visleak"
-    for name in ("cache.py", "reporting.py", "search/b.py", file):
+    for name in ("counts.py", "training.py", "search/b.py", file):
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(line if name == file else "")

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table
+from visleak.reporting.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table
 
 HOSTILE = ("<img src=x onerror=alert(1)>", "a|b", "$x_y$ & 50%", "=cmd()", "two\nlines", "[6pt]*")
 

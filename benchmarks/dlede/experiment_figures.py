@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from visleak.drawing import figure_of, saved
+from visleak.reporting.drawing import figure_of, saved
 
 NAMES = {"sequences": "split by recording (clean)", "random": "split at random (leaking)"}
 COLOURS = {"sequences": "#0072b2", "random": "#d55e00"}

@@ -21,13 +21,11 @@ import pyarrow.compute as pc
 
 import visleak
 from visleak import pipeline
-from visleak.cache import NO_FOLDER, Cache, default_folder
 from visleak.errors import UsageError, VisleakError, VisleakWarning
 from visleak.formats import open_images
 from visleak.formats.opening import open_split_sides
 from visleak.formats.remote import redacted
 from visleak.formats.sources import resolved
-from visleak.gallery import shrink
 from visleak.images import content_digest, decode
 from visleak.pipeline import folder as folders
 from visleak.pipeline.comparison import Thresholds, read_thresholds, thresholds_of
@@ -47,6 +45,7 @@ from visleak.records import (
     Problem,
     Unreadable,
 )
+from visleak.reporting.gallery import shrink
 from visleak.settings import Settings
 from visleak.stats import Rate
 from visleak.storage import (
@@ -59,6 +58,7 @@ from visleak.storage import (
     read_summary,
     read_table,
 )
+from visleak.storage.cache import NO_FOLDER, Cache, default_folder
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.exchange import verdicts_of
 

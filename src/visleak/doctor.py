@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from visleak.auditing import workers_for
-from visleak.cache import STEM, default_folder
 from visleak.quantities import counted, size
 from visleak.reporting import Document, Fact
+from visleak.storage.cache import STEM, default_folder
 
 #: Environment variables that limit threads.
 LIMITS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY")

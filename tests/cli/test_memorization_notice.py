@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from calling import run
 
-from visleak.cache import default_folder
 from visleak.cli.memorization import NOTICE
+from visleak.storage.cache import default_folder
 
 
 @pytest.fixture

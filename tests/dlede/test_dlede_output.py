@@ -17,7 +17,7 @@ from visleak.dlede.document import document, read_result, verdicts, write
 from visleak.dlede.document.figures import figures
 from visleak.dlede.judge.scores import read_scores
 from visleak.dlede.results import DLeDeResult
-from visleak.markup import Grid
+from visleak.reporting.markup import Grid
 
 ALWAYS = {
     "dlede.json", "dlede.md", "dlede.tex", "curve.csv", "increases.csv",

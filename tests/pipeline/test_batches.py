@@ -11,13 +11,13 @@ import pytest
 from networks import Network, picky, whole
 from test_fingerprints import BAD, COUNT, GOOD, HERE, assert_same, image_set, stored
 
-from visleak.cache import Cache
 from visleak.errors import MissingExtra, VisleakError
 from visleak.images import decode
 from visleak.pipeline import batches
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import maker
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.storage.cache import Cache
 
 
 @pytest.fixture

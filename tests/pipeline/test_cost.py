@@ -12,7 +12,6 @@ from networks import Network
 from PIL import Image
 
 from visleak.auditing import audit
-from visleak.cache import Cache
 from visleak.encoders import load_encoder
 from visleak.formats import open_images
 from visleak.pipeline import cost as costs
@@ -20,6 +19,7 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.cost import cost_of
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.settings import Settings
+from visleak.storage.cache import Cache
 
 LOCAL_OFF = Settings(local=False)
 UNVERIFIED = Settings(local=False, verify=False, within=False)

@@ -12,7 +12,6 @@ import pytest
 import working
 from PIL import Image
 
-from visleak.cache import Cache
 from visleak.encoders.builtin import BuiltinEncoder
 from visleak.formats import open_images
 from visleak.images import content_digest
@@ -21,6 +20,7 @@ from visleak.pipeline import fingerprints as step
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import ImageSet, Unreadable
+from visleak.storage.cache import Cache
 
 ENCODER = BuiltinEncoder()
 HERE = str(Path(__file__).parent)

@@ -10,8 +10,8 @@ from PIL import Image
 
 import visleak
 from visleak.auditing import audit
-from visleak.cache import Cache
 from visleak.errors import UsageError
+from visleak.storage.cache import Cache
 
 
 class Thumbnails:

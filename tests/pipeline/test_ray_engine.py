@@ -24,7 +24,6 @@ import pytest
 import working
 
 from visleak.auditing import audit
-from visleak.cache import file_in
 from visleak.encoders import load_encoder
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.formats import open_images
@@ -35,6 +34,7 @@ from visleak.pipeline.streaming import streamed
 from visleak.search.hits import Wanted
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, UNREADABLE
+from visleak.storage.cache import file_in
 from visleak.vectors import unit_rows
 
 HERE = str(Path(__file__).parent)

@@ -13,7 +13,6 @@ from networks import Network
 
 from pickling_executor import PicklingExecutor, pickling_context
 from visleak.auditing import audit
-from visleak.cache import Cache
 from visleak.embedding import encode
 from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
@@ -27,6 +26,7 @@ from visleak.pipeline.streaming import CachedHits, streamed
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Wanted
 from visleak.storage import IMAGES, PAIRS
+from visleak.storage.cache import Cache
 from visleak.vectors import unit_rows
 
 

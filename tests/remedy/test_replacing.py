@@ -20,9 +20,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.images import content_digest
 from visleak.remedy import ReplaceSettings, replace, substitution
+from visleak.remedy.replacements.decisions import Decisions
+from visleak.remedy.replacements.opening import open_selection
 from visleak.remedy.substitution import CIFAIR
-from visleak.replacements.decisions import Decisions
-from visleak.replacements.opening import open_selection
 from visleak.verdicts import Ledger, Verdict
 
 DUPLICATES = ["cat/00.png", "cat/01.png", "cat/02.png", "dog/06.png", "dog/07.png"]

@@ -13,8 +13,8 @@ import pytest
 from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
 
 from visleak.errors import UsageError, VisleakError
-from visleak.gallery import relation
 from visleak.report import build, findings, write_report
+from visleak.reporting.gallery import relation
 from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from visleak.markup import Grid
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown, section, terminal
 from visleak.reporting.contact_sheet import Tile, contact_sheet
+from visleak.reporting.markup import Grid
 
 HOSTILE = "<img src=x> $x_1$ \\input{a} | [a](b) \x1b[31m =cmd()"
 

@@ -7,8 +7,8 @@ import hashlib
 import html
 import re
 
-from visleak.markup import Grid
 from visleak.reporting import Document, Figure, page
+from visleak.reporting.markup import Grid
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202e \udcff"
 

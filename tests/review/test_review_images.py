@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from visleak.errors import VisleakError
-from visleak.gallery import laid_over
 from visleak.images import content_digest
 from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.reporting.gallery import laid_over
 from visleak.review.registry import (
     ADDRESSES,
     LONG,

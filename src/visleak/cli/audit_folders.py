@@ -226,7 +226,7 @@ class Review(Options):
 
 def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
-    from visleak.replacements.settings import GRADE, SelectionSettings
+    from visleak.remedy.replacements.settings import GRADE, SelectionSettings
     from visleak.review import review as serve
     from visleak.verdicts.ledger import PLAIN
 

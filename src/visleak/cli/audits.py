@@ -202,7 +202,7 @@ def _unfinished(result: Audit) -> str:
 
 def _kept(execution: Execution) -> str:
     """Return what an interrupted audit keeps."""
-    from visleak.cache import default_folder
+    from visleak.storage.cache import default_folder
 
     chosen = execution.chosen()["cache"]
     folder = default_folder() if chosen == "default" else chosen

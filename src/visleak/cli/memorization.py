@@ -83,7 +83,7 @@ memorization = typer.Typer(
 
 def say_once() -> None:
     """Print the notice once per user; a file in the cache folder records it."""
-    from visleak.cache import default_folder
+    from visleak.storage.cache import default_folder
 
     folder = default_folder()
     shown = folder / "memorization-notice-1" if folder else None

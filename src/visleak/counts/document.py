@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from visleak.counts.counting import Counts, Review, SetCounts
-from visleak.markup import Grid
 from visleak.quantities import counted
 from visleak.records import ends_of
 from visleak.reporting import Document
+from visleak.reporting.markup import Grid
 
 MOST_DISPUTES = 20  # disputed pairs that are listed, at most
 

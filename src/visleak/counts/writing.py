@@ -8,10 +8,10 @@ from typing import Final
 
 from visleak.counts.counting import Counts, Example, SetCounts, State
 from visleak.errors import UsageError, VisleakError
-from visleak.gallery import ImageLoader, decoded, relation
 from visleak.records import Bytes8, ends_of
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.contact_sheet import write_card
+from visleak.reporting.gallery import ImageLoader, decoded, relation
 from visleak.storage import write_bytes, write_csv, write_json
 
 COUNTS: Final = "counts.json"

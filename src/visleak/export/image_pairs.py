@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.listing import name_text
-from visleak.gallery import relation
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
 from visleak.reporting import Column, Document, Table
 from visleak.reporting.contact_sheet import drawable, write_card
+from visleak.reporting.gallery import relation
 from visleak.stats import chance
 from visleak.storage import free_file, refuse_sets
 

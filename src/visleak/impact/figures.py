@@ -9,9 +9,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.impact.numbers import signed
 from visleak.impact.results import SUBSETS, Effect, Impact, Row
+from visleak.reporting.drawing import as_text, cut, figure_of, saved
 from visleak.stats.estimates import Estimate
 
 if TYPE_CHECKING:

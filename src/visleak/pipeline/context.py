@@ -29,9 +29,9 @@ from typing import IO, Any, Final, Generic, Protocol, Self, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from visleak.cache import Cache
 from visleak.errors import VisleakError, VisleakWarning
 from visleak.storage import SCRATCH_PREFIX, naming
+from visleak.storage.cache import Cache
 
 T = TypeVar("T")
 R = TypeVar("R")

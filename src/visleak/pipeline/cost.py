@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.cache import Cache
 from visleak.encoders.builtin import flat
 from visleak.encoders.local import MOST
 from visleak.formats.files import chosen
@@ -48,6 +47,7 @@ from visleak.records import (
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.settings import Settings
+from visleak.storage.cache import Cache
 from visleak.vectors import unit_rows
 
 #: Images of a set that are read and encoded for timing, and seconds after which no more are.

@@ -16,13 +16,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.cache import Cache
 from visleak.images import DECODING
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, numbered_contents
 from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int64, Pairs
+from visleak.storage.cache import Cache
 from visleak.verification import check, fine_comparison
 from visleak.verification.measures import CHECKS, NOTHING
 

@@ -29,9 +29,9 @@ from types import ModuleType
 from typing import Any, Final, Generic, Self, TypeVar, cast
 
 import visleak
-from visleak.cache import Cache
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.pipeline.context import Engine, Processes, use_one_thread
+from visleak.storage.cache import Cache
 
 T = TypeVar("T")
 R = TypeVar("R")

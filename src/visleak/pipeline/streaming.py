@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow.compute as pc
 
-from visleak.cache import Cache
 from visleak.pipeline.candidates import SAME_COLOUR, pairs_of, side
 from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.embeddings import columns_at, encoded_set, flat_of, problems_of, vectors_at
@@ -27,6 +26,7 @@ from visleak.search.exact import ExactSearch, Scored
 from visleak.search.hits import Wanted
 from visleak.search.streaming import PartitionSearch, stream
 from visleak.search.streaming_hits import LAYOUT, PartitionHits, StreamHits
+from visleak.storage.cache import Cache
 
 #: Raised whenever the hits of a partition could change.
 VERSION = 2

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.formats.sources import resolved
-from visleak.markup import Grid
 from visleak.quantities import counted, size
 from visleak.remedy.manifest import Undo
 from visleak.remedy.removal import ClassChange, Purge, SetPlan
 from visleak.remedy.substitution import ReplacePlan
 from visleak.reporting import Column, Document, Fact, Table
+from visleak.reporting.markup import Grid
 from visleak.storage import AuditSummary
 from visleak.verdicts.level import Level
 

@@ -17,7 +17,7 @@ from visleak.options import (
     option,
     share,
 )
-from visleak.replacements.settings import SelectionSettings
+from visleak.remedy.replacements.settings import SelectionSettings
 
 #: What a result consists of: lists alone, lists and links, lists and copies.
 FORMATS: Final = ("manifest", "link", "copy")

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.gallery import Card, ImageLoader, decoded, drawn, relation
 from visleak.groups import is_word, scale_codes
 from visleak.records import DEGREES, GRADES, Bool, Bytes8, Int64, PairRow, ends_of
+from visleak.reporting.gallery import Card, ImageLoader, decoded, drawn, relation
 from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_table
 from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key

@@ -11,10 +11,10 @@ from typing import Final
 from visleak.counts import Counts, Example, count
 from visleak.counts.writing import classes_figure, types_figure
 from visleak.formats.listing import describe_skipped
-from visleak.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.pipeline import rates
 from visleak.pipeline.recordings import doubt, words
 from visleak.records import DEGREES, GRADES
+from visleak.reporting.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.stats import Rate, percent
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
 from visleak.storage.audit_folder import ComparisonSummary, Rates, RecordingSummary, TotalSummary

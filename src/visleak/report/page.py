@@ -14,7 +14,6 @@ import numpy as np
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from visleak.gallery import ImageLoader, data_uri
 from visleak.pipeline.recordings import words
 from visleak.records import GRADES, Float64
 from visleak.report import findings, model, sections
@@ -22,6 +21,7 @@ from visleak.report.findings import CAP, Findings
 from visleak.report.model import PageSummary
 from visleak.reporting import charts
 from visleak.reporting.charts import Bar
+from visleak.reporting.gallery import ImageLoader, data_uri
 from visleak.stats import chance, percent
 from visleak.storage import REPORT, write_text
 from visleak.storage.audit_folder import RecordingSummary

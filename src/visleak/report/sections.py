@@ -19,7 +19,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-from visleak.gallery import data_uri
+from visleak.reporting.gallery import data_uri
 from visleak.storage import SECTIONS
 
 #: Known sections in the order of the page; others follow by name.

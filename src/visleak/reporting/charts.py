@@ -1,7 +1,7 @@
 """Charts of rates, counts and similarities: bars, matrices and histograms.
 
-All are drawn by matplotlib in the style of :mod:`visleak.drawing`; the same numbers give the same
-bytes, and no two charts of a page have the same ``name``. Layout of the matrix and the bars after
+All are drawn by matplotlib in the style of :mod:`visleak.reporting.drawing`; the same numbers give
+the same bytes, and no two charts of a page have the same ``name``. Layout of the matrix and the bars after
 figures 3 and 4 of Ramos et al. 2025.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.errors import UsageError
+from visleak.reporting.drawing import as_text, cut, figure_of, saved
 from visleak.stats import Rate, percent
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Final
 from PIL import Image, ImageDraw, ImageFont
 
 from visleak.errors import UsageError, VisleakError
-from visleak.gallery import Matrix, difference, enlarge, shrink
 from visleak.records import Bytes8
+from visleak.reporting.gallery import Matrix, difference, enlarge, shrink
 from visleak.storage import write_bytes
 
 #: Side of a tile, spaces and heights in pixels.

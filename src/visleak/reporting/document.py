@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from visleak.drawing import cut
-from visleak.markup import Grid
+from visleak.reporting.drawing import cut
+from visleak.reporting.markup import Grid
 
 #: Rows of a table for people; its file has all.
 LIMIT: Final = 200

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Final
 from markupsafe import Markup
 
 import visleak
-from visleak.gallery import data_uri
-from visleak.markup import Grid, latex_cell, latex_table, markdown_cell, markdown_table, paged
 from visleak.reporting.document import Document
+from visleak.reporting.gallery import data_uri
+from visleak.reporting.markup import (
+    Grid,
+    latex_cell,
+    latex_table,
+    markdown_cell,
+    markdown_table,
+    paged,
+)
 from visleak.templates import environment, plain, policy, visible
 
 if TYPE_CHECKING:

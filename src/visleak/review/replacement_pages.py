@@ -23,12 +23,12 @@ from visleak.errors import UsageError
 from visleak.formats.remote import redacted
 from visleak.pipeline.context import Progress
 from visleak.records import ImageSet, Unreadable
-from visleak.replacements.candidates import Candidate
-from visleak.replacements.decisions import PLAIN, AlreadyDecided, Decision
-from visleak.replacements.opening import open_selection
-from visleak.replacements.pool import class_of
-from visleak.replacements.selection import NotEligible, Selection
-from visleak.replacements.settings import SelectionSettings
+from visleak.remedy.replacements.candidates import Candidate
+from visleak.remedy.replacements.decisions import PLAIN, AlreadyDecided, Decision
+from visleak.remedy.replacements.opening import open_selection
+from visleak.remedy.replacements.pool import class_of
+from visleak.remedy.replacements.selection import NotEligible, Selection
+from visleak.remedy.replacements.settings import SelectionSettings
 from visleak.review.app import image_of
 from visleak.review.pages import Instructions, answer, page, read_instructions
 from visleak.review.registry import ImageRegistry

@@ -14,8 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from visleak.errors import UsageError
-from visleak.gallery import relation
 from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
+from visleak.reporting.gallery import relation
 from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
 from visleak.review.pages import answer, page
 from visleak.review.registry import ImageView

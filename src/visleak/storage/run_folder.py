@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 import pyarrow as pa
 
 import visleak
-from visleak.delimited import write_csv_rows
 from visleak.documents import as_plain, read_document, read_record
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.delimited import write_csv_rows
 from visleak.formats.sources import place_of
 from visleak.records import AnySet
 from visleak.storage.audit_folder import (

@@ -43,8 +43,8 @@ from visleak.dlede.results import (
     MetricJudgement,
     StepScore,
 )
-from visleak.markup import Grid
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
+from visleak.reporting.markup import Grid
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak dlede"

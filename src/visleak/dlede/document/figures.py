@@ -19,9 +19,9 @@ from visleak.dlede.formatting import in_order, metric_name, percent, rise
 from visleak.dlede.hashes import CUTS, PAPER_CUT
 from visleak.dlede.judge import RULES
 from visleak.dlede.results import DLeDeResult, MetricJudgement
-from visleak.drawing import as_text, cut, figure_of, saved
 from visleak.records import Float64
 from visleak.reporting import Figure
+from visleak.reporting.drawing import as_text, cut, figure_of, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.delimited import opened_table
 from visleak.records import Bool, Float64
 from visleak.storage import csv_text
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.documents import as_plain
-from visleak.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.memorization.search.driver import GRADIENT_CALLS, Candidate
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
+from visleak.reporting.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.stats.means import t_interval
 from visleak.storage import File, RunFolder
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.drawing import COLOURS, INK, MARKS, as_text, cut, figure_of, saved, titled
-from visleak.markup import Grid
 from visleak.memorization.benchmark.plan import Scene
 from visleak.memorization.benchmark.records import (
     GENERAL,
@@ -41,6 +39,8 @@ from visleak.memorization.metrics.copying import LIMIT
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.document import LONGEST
+from visleak.reporting.drawing import COLOURS, INK, MARKS, as_text, cut, figure_of, saved, titled
+from visleak.reporting.markup import Grid
 from visleak.storage import File, RunFolder
 
 #: What can be drawn against top-1 similarity, with its heading.

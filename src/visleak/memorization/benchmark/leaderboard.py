@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
-from visleak.markup import Grid, markdown_cell, markdown_table
 from visleak.memorization.benchmark.records import (
     GENERAL,
     TRIGGER,
@@ -23,6 +22,7 @@ from visleak.memorization.benchmark.records import (
     short,
 )
 from visleak.reporting.leaderboard import Entry, Leaderboard, today
+from visleak.reporting.markup import Grid, markdown_cell, markdown_table
 
 #: First line of a leaderboard as Markdown.
 TITLE: Final = "# Mitigation leaderboard"

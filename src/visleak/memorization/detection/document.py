@@ -13,8 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
-from visleak.markup import Grid
 from visleak.memorization.detection.records import (
     LABELS,
     NOISE,
@@ -30,6 +28,8 @@ from visleak.memorization.detection.records import (
 )
 from visleak.memorization.scores import Scores
 from visleak.reporting import Column, Document, Figure, Table, markdown
+from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
+from visleak.reporting.markup import Grid
 from visleak.stats import percent
 from visleak.stats.ranking import roc_points
 from visleak.storage import File

@@ -33,7 +33,6 @@ from visleak.encoders import ENCODERS, load_encoder
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
-from visleak.gallery import shrink
 from visleak.grading import grade, load_grader
 from visleak.memorization.comparison import COLOURS, TINY, in_place, is_tiny
 from visleak.memorization.comparison import VERSION as TINY_VERSION
@@ -53,6 +52,7 @@ from visleak.records import (
     Int64,
     Pairs,
 )
+from visleak.reporting.gallery import shrink
 from visleak.search.exact import ExactSearch
 from visleak.verification import check
 

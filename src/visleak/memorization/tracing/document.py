@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from visleak.drawing import cut
 from visleak.memorization.recall import recall_line, recall_of
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.document import LONGEST
+from visleak.reporting.drawing import cut
 from visleak.stats import Rate, chance, percent
 from visleak.storage import File, RunFolder
 

@@ -19,9 +19,9 @@ import numpy as np
 
 import visleak
 from visleak.auditing import Audit
-from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
+from visleak.formats.delimited import opened_table
 from visleak.groups import chained, components, numbered
 from visleak.memorization.comparison import edges, is_tiny, same_layout, standing_out
 from visleak.memorization.intervals import group_interval

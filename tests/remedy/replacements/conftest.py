@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from planted_pool import audited, plant, traps
-from visleak.replacements.opening import open_selection
-from visleak.replacements.selection import Selection
-from visleak.replacements.settings import SelectionSettings
+from visleak.remedy.replacements.opening import open_selection
+from visleak.remedy.replacements.selection import Selection
+from visleak.remedy.replacements.settings import SelectionSettings
 
 
 @pytest.fixture(scope="session")

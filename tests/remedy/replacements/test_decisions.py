@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.replacements.decisions import FILE, PLAIN, AlreadyDecided, Decision, Decisions
+from visleak.remedy.replacements.decisions import FILE, PLAIN, AlreadyDecided, Decision, Decisions
 from visleak.storage import csv_text
 
 
@@ -132,7 +132,7 @@ def test_many_threads_at_once(tmp_path):
 
 RACER = """
 import sys, pathlib
-from visleak.replacements.decisions import Decision, Decisions, AlreadyDecided
+from visleak.remedy.replacements.decisions import Decision, Decisions, AlreadyDecided
 who, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 known = {f"d-p{n}" for n in range(30)}
 with Decisions(folder) as ours:
@@ -172,8 +172,8 @@ def test_several_processes_at_once(tmp_path):
 
 KILLED = """
 import os, pathlib, signal, sys
-from visleak.replacements import decisions as module
-from visleak.replacements.decisions import Decision, Decisions
+from visleak.remedy.replacements import decisions as module
+from visleak.remedy.replacements.decisions import Decision, Decisions
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 ours = Decisions(pathlib.Path(sys.argv[1]))
 ours.approve(Decision("approved", "a", 0, "b", "test", "t", "p", "", "ada", "person"), ())

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.records import Int64
-from visleak.replacements.candidates import Candidate, Examiner, label_of
-from visleak.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
-from visleak.replacements.duplicates import Duplicate, Duplicates, Leak
-from visleak.replacements.pool import Pool, class_of
+from visleak.remedy.replacements.candidates import Candidate, Examiner, label_of
+from visleak.remedy.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
+from visleak.remedy.replacements.duplicates import Duplicate, Duplicates, Leak
+from visleak.remedy.replacements.pool import Pool, class_of
 
 #: Reviewer of automatic decisions.
 MACHINE: Final = "visleak"
@@ -61,7 +61,7 @@ class ClassCount:
 class Selection:
     """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
-    Made by :func:`visleak.replacements.opening.open_selection`.
+    Made by :func:`visleak.remedy.replacements.opening.open_selection`.
 
     Attributes:
         test_set: name of the set with the duplicates.

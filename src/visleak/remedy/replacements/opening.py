@@ -24,12 +24,12 @@ from visleak.pipeline.context import Progress, RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.run import Comparer
 from visleak.records import EmbeddingSet, Encoder, ImageSet
-from visleak.replacements.candidates import Examiner, Neighbours
-from visleak.replacements.decisions import Decisions
-from visleak.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
-from visleak.replacements.pool import Pool, class_of, make_pool
-from visleak.replacements.selection import Selection
-from visleak.replacements.settings import SelectionSettings
+from visleak.remedy.replacements.candidates import Examiner, Neighbours
+from visleak.remedy.replacements.decisions import Decisions
+from visleak.remedy.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
+from visleak.remedy.replacements.pool import Pool, class_of, make_pool
+from visleak.remedy.replacements.selection import Selection
+from visleak.remedy.replacements.settings import SelectionSettings
 from visleak.settings import Settings
 from visleak.storage import IMAGES, read_table
 from visleak.verdicts import judged_pairs, read_verdicts
