@@ -1,8 +1,8 @@
 """Charts of rates, counts and similarities: bars, matrices and histograms.
 
 All are drawn by matplotlib in the style of :mod:`visleak.reporting.drawing`; the same numbers give
-the same bytes, and no two charts of a page have the same ``name``. Layout of the matrix and the bars after
-figures 3 and 4 of Ramos et al. 2025.
+the same bytes, and no two charts of a page have the same ``name``. Layout of the matrix and the
+bars after figures 3 and 4 of Ramos et al. 2025.
 """
 
 from __future__ import annotations
