@@ -226,7 +226,7 @@ def test_a_list_of_shards(shards, blobs):
     (shards / "list.txt").write_text("00000.tar\n00002.tar\n")
     images = open_images(shards / "list.txt")
     assert list(images.opener.read(range(8))) == blobs[:4] + blobs[8:]
-    with pytest.raises(UsageError, match=r"a list of names is one of \.tar shards; got '.*a\.png'"):
+    with pytest.raises(UsageError, match="one of image files"):
         open_images([paths[0], "a.png"])
 
 

@@ -44,7 +44,11 @@ def planted(seed, queries=30, references=90, width=GRID_WIDTH, make=grid_view, v
 
 
 ways = st.fixed_dictionaries(
-    {"query_block": st.integers(1, 70), "reference_block": st.integers(1, 70)}
+    {
+        "query_block": st.integers(1, 70),
+        "reference_block": st.integers(1, 70),
+        "queries": st.sampled_from([1, 8, 30, 1000]),
+    }
 )
 questions = st.builds(
     Wanted,

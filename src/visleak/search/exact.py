@@ -26,6 +26,8 @@ VIEW_MARGIN: Final = 1e-5
 CHUNK: Final = 512  # pairs rescored at a time; only bounds memory
 QUERY_BLOCK: Final = 256
 REFERENCE_BLOCK: Final = 1024
+#: Queries that the references are streamed past at a time; only bounds memory.
+QUERIES: Final = 16_384
 #: Blocks only select, this much below what is asked for; rounding stays under a tenth of it.
 MARGIN: Final = 1e-5
 #: Coordinates kept for the bound, as a share of the width, by whether the best are asked for:
@@ -159,26 +161,33 @@ class ExactSearch:
         query_block: int = QUERY_BLOCK,
         reference_block: int = REFERENCE_BLOCK,
         progress: Callable[[int], None] | None = None,
+        queries: int = QUERIES,
     ) -> None:
         self._query_block = query_block
+        self._held = max(1, queries // query_block) * query_block
         self._reference_block = reference_block
         self._progress = progress or (lambda done: None)
 
     def find(self, sides: Sides, wanted: Wanted, *, workers: int = 1) -> Hits:
         """Return the wanted pairs; see :class:`visleak.search.hits.Search`."""
-        starts = range(0, len(sides.query), self._query_block)
-        if not starts or not len(sides.reference):
+        count = len(sides.reference)
+        block, held = self._query_block, self._held
+        passes = range(0, len(sides.query), held)
+        if not passes or not count:
             return no_hits(len(sides.query))
+        found: list[tuple[int, Scored, Int64]] = []
         # one BLAS thread each: the worker threads share the cores among themselves
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
             kernel = _kernel(sides, wanted)
-            blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
-            for part in self._references(sides, kernel, pool):
-                list(pool.map(lambda b: b.compare(part), blocks))  # noqa: B023
-                self._progress(part.start + len(part.rows))
-            results = list(pool.map(_QueryBlock.finish, blocks))
-        parts = [(b.start, *result) for b, result in zip(blocks, results, strict=True)]
-        return joined(parts, sides.order)
+            for number, first in enumerate(passes):
+                starts = range(first, min(first + held, len(sides.query)), block)
+                blocks = list(pool.map(lambda a: self._block(sides, kernel, wanted, a), starts))
+                for part in self._references(sides, kernel, pool):
+                    list(pool.map(lambda b: b.compare(part), blocks))  # noqa: B023
+                    self._progress((number * count + part.start + len(part.rows)) // len(passes))
+                results = pool.map(_QueryBlock.finish, blocks)
+                found += [(b.start, *own) for b, own in zip(blocks, results, strict=True)]
+        return joined(found, sides.order)
 
     def _references(
         self, sides: Sides, kernel: Kernel, pool: ThreadPoolExecutor
