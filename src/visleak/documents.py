@@ -40,7 +40,7 @@ class _Plain(Protocol):
 
 def read_document(
     path: Path, kind: str, schema: int, hint: str, key: str = "kind"
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the content of a json file of a kind."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -65,7 +65,7 @@ class Call:
 class Reply:
     """What a command has to say."""
 
-    shown: Any = ()  # a Document, or parts for the terminal: lines, texts and tables of rich
+    shown: object = ()  # a Document, or parts for the terminal: lines, texts and tables of rich
     content: Any = None  # what --json prints: plain values, or a JSON file that is printed as it is
     # lines for stderr, before and after the result; a complaint that begins with two blanks
     # continues the one before
@@ -158,7 +158,7 @@ def answer(reply: Reply, *, json: bool) -> None:
         raise typer.Exit(reply.code)
 
 
-def _place(named: tuple[str, tuple[Any, Any, Option]]) -> tuple[int, bool]:
+def _place(named: tuple[str, tuple[object, object, Option]]) -> tuple[int, bool]:
     """Return where an option is listed: by panel, and what all commands have last in its own."""
     name, (_, _, declared) = named
     ranks = {"": 0, SETS: 1, OUTPUT: 3, SPEED: 4}

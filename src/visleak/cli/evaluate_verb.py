@@ -243,7 +243,7 @@ def retrieve(
 
 def _classified(
     run: Callable[..., Classification],
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
     data: Source,
     target: Target,
     call: Call,

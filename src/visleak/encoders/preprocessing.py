@@ -170,7 +170,7 @@ _OPENAI: Final = {
 _HALF: Final = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 _SQUARE: Final = {"height": 224, "width": 224}
 #: Defaults of each kind of processor.
-KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
+KINDS: Final[Mapping[str, Mapping[str, object]]] = {
     "CLIP": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
     "Bit": {**_OPENAI, "size": 224, "crop_size": 224, "resample": 3, "do_center_crop": True},
     "ViT": {**_HALF, "size": _SQUARE, "resample": 2},

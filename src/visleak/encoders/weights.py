@@ -75,7 +75,7 @@ class Found:
     name: str
     path: Path
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, object]:
         """Return ``config.json``.
 
         Raises:

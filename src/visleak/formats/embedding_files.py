@@ -39,7 +39,7 @@ class Manifest:
     encoder: str  # digest of the encoder
     encoder_name: str  # how the command line calls it
     width: int  # number of coordinates
-    thresholds: Mapping[str, Any] | None  # that the encoder came with, or None
+    thresholds: Mapping[str, object] | None  # that the encoder came with, or None
     anonymous: bool  # ids are salted hashes, and nothing else is known of the images
     shards: tuple[int, ...]  # number of vectors in each shard
     # BLAKE2b-128 of each shard's file of vectors; empty where it is not stated

@@ -269,7 +269,7 @@ class _WebStream:
         tag = headers.get("ETag") or headers.get("Last-Modified")
         self.stamp = f"{self.size} {tag}" if tag and not self._beyond else None
 
-    async def _asked(self, url: str, offset: int) -> Any:
+    async def _asked(self, url: str, offset: int) -> object:
         session = await self._fs.set_session()
         headers = {"Accept-Encoding": "identity"}
         if offset:

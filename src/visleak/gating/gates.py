@@ -270,7 +270,7 @@ class Checked:
             f" {self.found.level.words} ({known:,} known from baseline){bound}"
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return plain values."""
         bound = {"gate": self.gate.name, "allowed": self.gate.allowed, "tripped": self.tripped}
         return bound | self.found.as_dict(NAMED)

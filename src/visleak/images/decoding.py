@@ -191,7 +191,7 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 T = TypeVar("T")
 #: Makes something of a loaded and turned image, given its full width and height.
 _Make = Callable[[Image.Image, int, int], T]
-_READERS: dict[Encoding, Any] = {}
+_READERS: dict[Encoding, object] = {}
 
 
 class _Quiet:

@@ -160,7 +160,7 @@ def _objects(evaluated: Any) -> list[tuple[int, int, int]]:
     ]
 
 
-def _best(matches: _Matches, known: Int64, evaluated: Any) -> tuple[float, dict[str, float]]:
+def _best(matches: _Matches, known: Int64, evaluated: object) -> tuple[float, dict[str, float]]:
     """Return the confidence at which the mean F1 is highest, and the means there.
 
     Of several such, the highest.

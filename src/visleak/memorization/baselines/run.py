@@ -425,7 +425,7 @@ def by_fresh_score(
 def _read_attempt(path: Path) -> tuple[str, Attempt] | None:
     if not path.is_file():
         return None
-    content: Mapping[str, Any] = read_document(
+    content: Mapping[str, object] = read_document(
         path, ATTEMPT_KIND, 1, "it is not an attempt of a comparison"
     )
     try:
