@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import visleak
 from visleak.errors import VisleakError
@@ -311,7 +311,7 @@ SCHEMA: Final = 1
 KIND: Final = "visleak study"
 
 
-def as_dict(result: Result) -> dict[str, Any]:
+def as_dict(result: Result) -> dict[str, object]:
     """Return the content of ``study.json``; the same sets and settings give the same bytes."""
     run = result.run
     return {
@@ -341,7 +341,7 @@ def as_dict(result: Result) -> dict[str, Any]:
     }
 
 
-def plan_dict(study: Study, plan: Plan) -> dict[str, Any]:
+def plan_dict(study: Study, plan: Plan) -> dict[str, object]:
     """Return a plan as plain values."""
     return {
         "schema": SCHEMA,
@@ -357,7 +357,7 @@ def plan_dict(study: Study, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _set(run: Run, name: str) -> dict[str, Any]:
+def _set(run: Run, name: str) -> dict[str, object]:
     each, images = run.study.named(name), run.opened.get(name)
     stored: dict[str, SetSummary] = {}
     for audit in run.audits.values():
@@ -378,7 +378,7 @@ def _set(run: Run, name: str) -> dict[str, Any]:
     }
 
 
-def _cell_dict(cell: Cell) -> dict[str, Any]:
+def _cell_dict(cell: Cell) -> dict[str, object]:
     return {
         "query_set": cell.comparison.query,
         "reference_set": cell.comparison.reference,
@@ -391,7 +391,7 @@ def _cell_dict(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _union_dict(union: Union) -> dict[str, Any]:
+def _union_dict(union: Union) -> dict[str, object]:
     return {
         "query_set": union.query,
         "coverage": union.coverage,
@@ -401,11 +401,11 @@ def _union_dict(union: Union) -> dict[str, Any]:
     }
 
 
-def _rates_dict(rates: Rates) -> dict[str, Any]:
+def _rates_dict(rates: Rates) -> dict[str, object]:
     return {name: rate.as_dict() if (rate := rates[name]) else None for name in RATES}
 
 
-def _values_dict(values: Values) -> dict[str, Any]:
+def _values_dict(values: Values) -> dict[str, object]:
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
     }

@@ -139,7 +139,7 @@ def _spent(calls: int, *, complete: bool) -> str:
 
 def _known_result(
     run: RunFolder, key: Mapping[str, object], budget: object, *, force: bool, say: Say | None
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """Return the result that a folder holds already; make room for another where that is allowed.
 
     A search that its budget ended resumes with a larger one.
@@ -166,7 +166,7 @@ def _content(
     task: SearchTask,
     about: Mapping[str, object] | None,
     **more: object,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return run.document(
         headline,
         key=digest_of(key),
@@ -189,7 +189,7 @@ def search_into(
     about: Mapping[str, object] | None = None,
     force: bool = False,
     say: Say | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Search, and write ``search.json``, ``prompts.parquet``, ``prompts.csv``, ``bank.parquet``.
 
     The state of the chains is kept in the folder: an interrupted search resumes, and one that its
@@ -262,7 +262,7 @@ def augment_into(
     about: Mapping[str, object] | None = None,
     force: bool = False,
     say: Say | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Augment triggers, and write ``augment.json``, ``prompts.parquet`` and ``bank.parquet``.
 
     Args:
@@ -349,7 +349,7 @@ def diversify_into(
     seed: int = 0,
     force: bool = False,
     say: Say | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Pick diverse prompts, and write ``diversify.json``, ``prompts.parquet``, ``prompts.csv``.
 
     Args:
