@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.storage import RunFolder
+from visleak.storage import RunFolder, claimed
 
 KIND = "visleak toy count"
 
@@ -121,3 +121,21 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
             RunFolder(tmp_path / "in", KIND).finish({}, {"a": "b"})
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_what_is_refused_leaves_no_folder_behind(tmp_path: Path) -> None:
+    """A new folder goes, one that was there or holds something stays."""
+    old, used = tmp_path / "old", tmp_path / "used"
+    old.mkdir()
+    for folder, name in ((tmp_path / "new", ""), (old, ""), (used, "half.txt")):
+        with pytest.raises(UsageError):
+            _refused(folder, name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old", "used"]
+    assert (used / "half.txt").exists()
+
+
+def _refused(folder: Path, name: str) -> None:
+    with claimed(folder):
+        if name:
+            (folder / name).write_text("kept")
+        raise UsageError("no")

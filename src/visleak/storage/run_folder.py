@@ -171,18 +171,26 @@ def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
         raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
     refuse_inputs(folder, [(images.name, images.source) for images in sets], Path())
     refuse_foreign(folder)
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a")
     except OSError as error:
         raise VisleakError(f"the output folder {folder} cannot be written: {error}") from error
-    with lock:
-        if not try_lock(lock.fileno()):
-            raise VisleakError(
-                f"another run is writing to {folder}; wait for it or choose another -o DIR"
-            )
-        remove_leftovers(folder)
-        yield
+    try:
+        with lock:
+            if not try_lock(lock.fileno()):
+                raise VisleakError(
+                    f"another run is writing to {folder}; wait for it or choose another -o DIR"
+                )
+            remove_leftovers(folder)
+            yield
+    except UsageError:
+        # what was refused leaves no folder behind
+        if new and os.listdir(folder) == [LOCK]:
+            (folder / LOCK).unlink()
+            folder.rmdir()
+        raise
 
 
 def try_lock(handle: int) -> bool:
