@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_type_hints
 
 from visleak.errors import UsageError
 
@@ -59,8 +59,11 @@ class Option:
     positional: bool = False
 
 
+T = TypeVar("T")
+
+
 def option(
-    default: Any,
+    default: T | EllipsisType,
     help: str,
     flags: str = "",
     *,
@@ -71,7 +74,7 @@ def option(
     most: float | None = None,
     parse: Callable[[str], object] | None = None,
     positional: bool = False,
-) -> Any:
+) -> T:
     """Declare a field of settings that is an option; see :class:`Option`.
 
     Args:
@@ -86,11 +89,12 @@ def option(
     )  # fmt: skip
     if isinstance(default, EllipsisType):
         # by keyword, so that it may follow fields that have defaults
-        return dataclasses.field(kw_only=True, metadata={_KEY: declared})
+        required: T = dataclasses.field(kw_only=True, metadata={_KEY: declared})
+        return required
     return dataclasses.field(default=default, metadata={_KEY: declared})
 
 
-def argument(default: Any, help: str, *, metavar: str) -> Any:
+def argument(default: T | EllipsisType, help: str, *, metavar: str) -> T:
     """Declare a field of settings that is a positional argument."""
     return option(default, help, metavar=metavar, positional=True)
 
@@ -182,17 +186,17 @@ class Options:
         check(self)
 
 
-def id_column(panel: str = SETS) -> Any:
+def id_column(panel: str = SETS) -> str | None:
     """Declare the option for the column with the ids."""
     return option(None, "Column with the ids.", metavar="COLUMN", panel=panel)
 
 
-def label_column(panel: str = SETS) -> Any:
+def label_column(panel: str = SETS) -> str | None:
     """Declare the option for the column with the labels."""
     return option(None, "Column with the labels.", metavar="COLUMN", panel=panel)
 
 
-def group_column(panel: str = SETS) -> Any:
+def group_column(panel: str = SETS) -> str | None:
     """Declare the option for the column with the groups."""
     return option(
         None,

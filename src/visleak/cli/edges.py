@@ -83,7 +83,7 @@ def handled() -> Iterator[Interrupts]:
     before = [signal.signal(number, interrupts.handle) for number in taken]
     hook = sys.unraisablehook
 
-    def unraisable(what: Any) -> None:
+    def unraisable(what: sys.UnraisableHookArgs) -> None:
         if isinstance(what.exc_value, KeyboardInterrupt):
             interrupts.raise_again()
         else:

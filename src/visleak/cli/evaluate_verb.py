@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -273,7 +273,7 @@ def _opened(
     return images
 
 
-def _reply(document: Document, content: Mapping[str, Any], target: Target) -> Reply:
+def _reply(document: Document, content: Mapping[str, object], target: Target) -> Reply:
     from visleak.reporting import terminal
 
     command = f"next: visleak impact AUDIT_DIR --predictions {shlex.quote(str(target.out))}"

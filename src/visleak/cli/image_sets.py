@@ -158,7 +158,7 @@ def find(options: Find, execution: Execution, call: Call) -> Reply:
     )
 
 
-def _conditions(default: str) -> Any:
+def _conditions(default: str) -> str:
     return option(
         default,
         "Changes applied to images: paper (the 19 of Ramos et al.), beyond, all, or names such as"
@@ -168,7 +168,7 @@ def _conditions(default: str) -> Any:
     )
 
 
-def _queries(default: int) -> Any:
+def _queries(default: int) -> int:
     return option(
         default,
         "Images that are changed, drawn with the seed; 0 takes all.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from visleak.cli.edges import note
 from visleak.errors import VisleakError
@@ -65,7 +65,9 @@ def write_page(result: Audit, *, private: bool, progress: Progress) -> None:
     progress("writing the report", 1, 1)
 
 
-def show_in_report(audit: Audit, name: str, content: Mapping[str, Any], *, private: bool) -> None:
+def show_in_report(
+    audit: Audit, name: str, content: Mapping[str, object], *, private: bool
+) -> None:
     """Write a section, and the audit's page with it; a page without images stays so."""
     from visleak.report import is_private, write_report
     from visleak.storage import SECTIONS, write_json

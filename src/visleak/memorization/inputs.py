@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.settings import BUDGET, CLUSTERS, IMAGES, JUDGES, PROMPTS, SEARCH, WORDS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS: Final = ".csv, .tsv, .txt, .jsonl, .json, .parquet or .pickle"
 
 
-def column_option(file: str = "FILE") -> Any:
+def column_option(file: str = "FILE") -> str | None:
     """Return an option for the column of the prompts in a file."""
     return option(
         None,
@@ -33,14 +33,14 @@ def column_option(file: str = "FILE") -> Any:
     )
 
 
-def similarity_option(help: str, panel: str) -> Any:
+def similarity_option(help: str, panel: str) -> str:
     """Return an option for the similarity of generated images."""
     choices = "sscd:FILE (MemBench), pixels (correlation at 32 x 32), or another encoder."
     text = f"{help}: builtin (fingerprint, confirmed by verification), {choices}"
     return option("builtin", text, metavar="SIMILARITY", panel=panel)
 
 
-def workers_option() -> Any:
+def workers_option() -> int | None:
     """Return an option for the worker processes of a command without a cache."""
     return option(None, "Worker processes.", metavar="N", panel=SPEED, least=1)
 

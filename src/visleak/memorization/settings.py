@@ -278,11 +278,11 @@ _PRESET: Final = (
 )
 
 
-def _iterations(default: int) -> Any:
+def _iterations(default: int) -> int:
     return option(default, "Moves of a chain.", metavar="N", least=1)
 
 
-def _candidates() -> Any:
+def _candidates() -> int:
     return option(
         200,
         "Words that are tried at a position, the most probable.",
@@ -292,7 +292,7 @@ def _candidates() -> Any:
     )
 
 
-def _temperature(default: float) -> Any:
+def _temperature(default: float) -> float:
     return option(
         default,
         "Temperature of the draw among them, softmax(D / K): lower is greedier. On the scale of D"
