@@ -12,7 +12,8 @@ Makes each set in a temporary folder and runs ``visleak audit`` on it with an em
 
 Seconds, the peak memory of all processes and every count are compared with what is known from the
 construction. ``scene=0.02`` makes a set of a fiftieth of the size; by default all sets are made at
-full size. Time and memory have bars at full size only, for they do not grow evenly.
+full size. Where sets are named, the others keep the figures they have. Time and memory have bars at
+full size only, for they do not grow evenly.
 """
 
 from __future__ import annotations
@@ -178,8 +179,8 @@ FLOODS = {
 }
 
 
-def measure(name: str, part: float) -> tuple[dict[str, Any], list[Bar]]:
-    """Audit one set; return figures and bars."""
+def measure(name: str, part: float) -> dict[str, Any]:
+    """Audit one set; return figures."""
     flood = FLOODS[name]
     count = int(flood.images * part)
     with tempfile.TemporaryDirectory(prefix="floods-") as temporary:
@@ -206,7 +207,7 @@ def measure(name: str, part: float) -> tuple[dict[str, Any], list[Bar]]:
         total = pq.read_table(folder / "out" / "images.parquet", columns=["pairs_total"])
         similar = int(np.nan_to_num(total["pairs_total"].to_numpy()).sum())
     own = summary["comparisons"][0]
-    found = {
+    return {
         "images": count,
         "share_of_full_size": part,
         "seconds": round(seconds, 1),
@@ -223,24 +224,31 @@ def measure(name: str, part: float) -> tuple[dict[str, Any], list[Bar]]:
         "pairs_true": flood.pairs(count),
         "timings": summary["timings"],
     }
+
+
+def bars_of(name: str, found: dict[str, Any]) -> list[Bar]:
+    """Return the bars of a set."""
+    flood, count = FLOODS[name], found["images"]
     bars = [
-        Bar(f"{name}: rows per image", rows / count, ROWS),
-        Bar(f"{name}: pairs verified per image", verified / count, VERIFIED),
+        Bar(f"{name}: rows per image", found["rows"] / count, ROWS),
+        Bar(f"{name}: pairs verified per image", found["verified_per_image"], VERIFIED),
         *exactly(f"{name}: images that repeat", found["repeating"], found["repeating_true"]),
         *exactly(f"{name}: pairs of copies", found["similar_pairs"], found["pairs_true"]),
     ]
     if flood.tiny:
-        bars.append(Bar(f"{name}: cache per image (bytes)", stored / count, CACHE_BYTES))
+        bars.append(
+            Bar(f"{name}: cache per image (bytes)", found["cache_bytes_per_image"], CACHE_BYTES)
+        )
     if name != "noise":
         bars += exactly(f"{name}: images of the largest group", found["largest_group"], count)
-    if "within" in own and name != "scene":
+    if name not in ("sides", "scene"):
         # of a scene only as many pairs are verified as connect its frames
         bars += exactly(f"{name}: near or exact pairs", found["pairs"], found["pairs_true"])
-    if part == 1:
+    if found["share_of_full_size"] == 1:
         bars.append(Bar(f"{name}: peak memory (MB)", found["peak_mb"], MB))
-    if part == 1 and flood.seconds is not None:
-        bars.append(Bar(f"{name}: seconds", seconds, flood.seconds))
-    return found, bars
+        if flood.seconds is not None:
+            bars.append(Bar(f"{name}: seconds", found["seconds"], flood.seconds))
+    return bars
 
 
 def used_seconds() -> float:
@@ -271,16 +279,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*", metavar="NAME[=SHARE]", help="all by default")
     given = parser.parse_args()
+    known = Path(__file__).with_suffix(".json")
     figures: dict[str, Any] = {}
-    bars: list[Bar] = []
+    if given.sets and known.exists():
+        figures = json.loads(known.read_text("utf-8"))["figures"]
     for asked in given.sets or FLOODS:
         name, _, share = asked.partition("=")
         if name not in FLOODS:
             parser.error(f"a set is one of {', '.join(FLOODS)}; got {name!r}")
-        figures[name], own = measure(name, float(share or 1))
+        figures[name] = measure(name, float(share or 1))
         print(name, json.dumps(figures[name]), flush=True)
-        bars += own
-    write(__file__, bars, figures)
+        write(__file__, [bar for each in figures for bar in bars_of(each, figures[each])], figures)
 
 
 if __name__ == "__main__":
