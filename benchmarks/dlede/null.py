@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from record import Bar, write
 
+from visleak import dlede
 from visleak.dlede.draw import Split
 from visleak.dlede.judge import RULES, excess
 from visleak.dlede.judge.certainty import (
@@ -66,7 +67,7 @@ CONTRASTS = 5
 #: Repetitions of those runs.
 CHAINS = 5
 
-#: DecodedImages of a run: recordings a side, frames of each, side in pixels, classes.
+#: Images of a run: recordings a side, frames of each, side in pixels, classes.
 TRAINED, TESTED, FRAMES, SIDE, CLASSES = 54, 27, 3, 32, 3
 
 #: By how much the three classes differ in colour, of 1; so that half of the new images, and not
@@ -122,22 +123,22 @@ def real_runs() -> dict[str, Any]:
     started = time.perf_counter()
     said: dict[str, list[str]] = {"by recording": [], "at random": []}
     first: dict[str, list[float]] = {}
-    for run in range(RUNS):
+    for number in range(RUNS):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
-            train, test = rendered(folder, run)
-            mixed = list(np.random.default_rng(run).permutation(train + test))
+            train, test = rendered(folder, number)
+            mixed = list(np.random.default_rng(number).permutation(train + test))
             sides = {"by recording": (train, test)}
-            if run < CONTRASTS:
+            if number < CONTRASTS:
                 sides["at random"] = (sorted(mixed[: len(train)]), sorted(mixed[len(train) :]))
             for name, parts in sides.items():
                 sets = [
                     open_images(manifest(folder / f"{name}-{side}.csv", files), name=side)
                     for side, files in zip(("train", "test"), parts, strict=True)
                 ]
-                found = run(
+                found = dlede.run(
                     Split(*sets), trainer, folder / name,
-                    plan=Plan(STEPS, CHAINS, seed=run), decision=DecisionSettings(),
+                    plan=Plan(STEPS, CHAINS, seed=number), decision=DecisionSettings(),
                     controls=ControlSettings(hashes=False),
                 )  # fmt: skip
                 said[name].append(found.judgement.verdict)
