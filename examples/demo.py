@@ -1,6 +1,6 @@
 """Plant leaks of every kind between real photographs, audit them, and count what was found.
 
-Run by ``make demo``. The photographs are regions of the pictures that ship inside the
+Run by ``make demo``. The photographs are regions of the images that ship inside the
 scikit-image package: no download. What was planted is written to ``truth.csv``, which the audit
 never reads; file names say nothing about it.
 """
@@ -54,7 +54,7 @@ CLEAN: Final = 20
 #: Leaks planted of each kind.
 EACH: Final = 3
 
-#: Colour of the blank pictures.
+#: Colour of the blank images.
 BLANK: Final = (40, 44, 52)
 
 TRUTH: Final = "truth.csv"
@@ -92,7 +92,7 @@ class Count:
 
 
 def photographs(count: int) -> list[tuple[str, Image.Image]]:
-    """Return regions of the shipped pictures with their picture's name; no two overlap."""
+    """Return regions of the shipped images with the image's name; no two overlap."""
     rng = np.random.default_rng(SEED)
     waiting = {name: list(_regions(name, *size)) for name, size in PICTURES.items()}
     for regions in waiting.values():
@@ -100,14 +100,14 @@ def photographs(count: int) -> list[tuple[str, Image.Image]]:
     chosen: list[tuple[str, Image.Image]] = []
     while len(chosen) < count:
         if not any(waiting.values()):
-            raise SystemExit(f"the shipped pictures give only {len(chosen)} of {count} regions")
+            raise SystemExit(f"the shipped images give only {len(chosen)} of {count} regions")
         # one of each in turn, so that both sides hold every class
         chosen += [(name, Image.fromarray(left.pop())) for name, left in waiting.items() if left]
     return chosen[:count]
 
 
 def _regions(name: str, width: int, height: int) -> Iterator[Pixels]:
-    """Yield the regions of a picture that show something."""
+    """Yield the regions of an image that show something."""
     picture = getattr(data, name)()
     pixels = np.asarray(picture[0] if isinstance(picture, tuple) else picture, np.uint8)
     for top in range(0, pixels.shape[0] - height + 1, height):
@@ -118,7 +118,7 @@ def _regions(name: str, width: int, height: int) -> Iterator[Pixels]:
                 yield np.ascontiguousarray(region)
 
 
-# -- what people do to pictures ------------------------------------------------------------------
+# -- what people do to images --------------------------------------------------------------------
 
 
 def _jpeg(image: Image.Image, quality: int = 92) -> bytes:
@@ -224,7 +224,7 @@ def build(folder: Path) -> tuple[Planted, ...]:
     planted.append(Planted(REPEAT, repeat, "test", names[0]))
     test["coffee/broken.jpg"] = images[1].raw[:1500]
     train["coffee/notes.jpg"] = b"This is a text that somebody called a picture.\n"
-    # two blank pictures of one colour: alike, yet no sign of a leak
+    # two blank images of one colour: similar, but not a sign of a leak
     test["moon/blank.png"] = _png(Image.new("RGB", (96, 96), BLANK))
     train["moon/blank.png"] = _png(Image.new("RGB", (128, 96), BLANK))
     _write(folder / "train", train)
@@ -315,7 +315,7 @@ def table(counts: Sequence[Count], alarms: Sequence[str]) -> str:
         sum(c.found for c in counts),
     )
     lines.append(f"{total.kind:<34}{total.planted:>8}{total.listed:>8}{total.found:>8}")
-    lines.append("listed: the pair stands in pairs.parquet; found: it is graded near or exact")
+    lines.append("listed: the pair is in pairs.parquet; found: it is graded near or exact")
     lines.append(f"false alarms (graded near or exact, but not planted): {len(alarms)}")
     lines += [f"  {alarm}" for alarm in alarms[:10]]
     return "\n".join(lines)
@@ -340,7 +340,7 @@ def main(folder: Path) -> int:
     summary = json.loads((audit / "audit.json").read_text(encoding="utf-8"))
     print(f"\n{table(*compare(audit, planted))}")
     blank = [f"{s['flat']} in {s['name']}" for s in summary["sets"]]
-    print(f"blank pictures, counted apart: {', '.join(blank)} (1 planted in each)")
+    print(f"blank images, counted apart: {', '.join(blank)} (1 planted in each)")
     print(f"unreadable: {sum(s['unreadable'] for s in summary['sets'])} (2 planted)")
     print(f"label conflicts: {summary['label_conflicts']} (1 planted)")
     print(f"{time.monotonic() - start:.0f} s. Open the report: {(audit / 'report.html').resolve()}")

@@ -2,7 +2,7 @@
 
     python examples/study.py DIR
 
-The photographs are regions of the pictures that ship inside the scikit-image package: no download.
+The photographs are regions of the images that ship inside the scikit-image package: no download.
 Which images leak is known, and what the study finds is printed beside it.
 """
 
@@ -99,7 +99,7 @@ def _jpeg(image: Image.Image, quality: int = 90) -> bytes:
     return file.getvalue()
 
 
-#: Ways to make a leak of an encoded picture.
+#: Ways to make a leak of an encoded image.
 WAYS: Final[tuple[Callable[[bytes], bytes], ...]] = (
     lambda raw: raw,
     lambda raw: _jpeg(Image.open(io.BytesIO(raw)), 40),
