@@ -112,3 +112,14 @@ def test_what_is_not_understood_is_refused(source: object, words: str) -> None:
     """Instead of an audit of nothing."""
     with pytest.raises(UsageError, match=words):
         visleak.audit(source, source, cache=None)
+
+
+@pytest.mark.parametrize(
+    ("splits", "words"),
+    [(("a", "b"), "must be train or val"), (("train", "val", "validation"), "split val twice")],
+)
+def test_a_mapping_of_splits_is_never_guessed(
+    photos: list[str], splits: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        visleak.audit(dict.fromkeys(splits, photos), cache=None)

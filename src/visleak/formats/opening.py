@@ -169,23 +169,34 @@ def open_split_sides(source: object) -> OpenSides | None:
             such as a ``DatasetDict``.
     """
     if isinstance(source, Mapping):
-        opened: dict[str, AnySet] = {}
-        named = {canonical_split(split): content for split, content in source.items()}
-        for name, content in sorted(named.items(), key=lambda item: _rank(item[0])):
-            role = "training" if name == "train" else "benchmark"
-            opened[name] = open_images(content, name=name, dataset="dataset", roles=(role,))
-        return _split_sides(opened) if len(opened) > 1 else None
+        return _mapped_sides(source)
     if not isinstance(source, str | os.PathLike):
         return None
-    path = Path(source)
-    finder = _finder("", path) if path.exists() else None
-    if finder is None or len(finder(path)) < 2:
+    path, sources = _split_sources(os.fspath(source))
+    return _split_sides(_opened_splits(path, sources)) if len(sources) > 1 else None
+
+
+def _mapped_sides(splits: Mapping[str, Sequence[object]]) -> OpenSides | None:
+    """Return the splits that a mapping holds as the sides of an audit."""
+    opened: dict[str, AnySet] = {}
+    for split in sorted(splits, key=lambda name: _rank(canonical_split(name))):
+        name = canonical_split(split)
+        if name in opened:
+            raise UsageError(f"source holds the split {name} twice; give the sets one by one")
+        role = "training" if name == "train" else "benchmark"
+        opened[name] = open_images(splits[split], name=name, dataset="dataset", roles=(role,))
+    if len(opened) < 2:
         return None
-    return _split_sides(open_splits(source))
+    if not {"train", "val"} & opened.keys():
+        raise UsageError(
+            f"source holds the splits {', '.join(opened)}; one must be train or val, which the"
+            " others are compared with"
+        )
+    return _split_sides(opened)
 
 
 def _split_sides(splits: Mapping[str, AnySet]) -> OpenSides:
-    side = "train" if "train" in splits else "val" if "val" in splits else next(iter(splits))
+    side = "train" if "train" in splits else "val"
     queries = tuple(images for name, images in splits.items() if name != side)
     return OpenSides(queries, (splits[side],))
 
@@ -216,12 +227,9 @@ def open_splits(
         UsageError: the source does not exist, or holds fewer than two splits.
     """
     text = os.fspath(source)
-    prefix, rest = ("", text) if Path(text).exists() else split_prefix(text)
-    path = Path(rest)
+    path, sources = _split_sources(text)
     if not path.exists():
         raise UsageError(f"source {text!r} does not exist")
-    finder = _finder(prefix, path)
-    sources = {} if finder is None else finder(path)
     if len(sources) < 2:
         found = f"only {next(iter(sources))}" if sources else "none"
         raise UsageError(
@@ -230,6 +238,22 @@ def open_splits(
             " YOLO data.yaml; or give the sets one by one (--test S --train S), or one to look for"
             " repeats in it (--set S)"
         )
+    return _opened_splits(
+        path, sources, dataset=dataset, id=id, label=label, group=group, frame=frame
+    )
+
+
+def _split_sources(text: str) -> tuple[Path, dict[str, str]]:
+    """Return the path of a source, and the SOURCE of each split that it holds."""
+    prefix, rest = ("", text) if Path(text).exists() else split_prefix(text)
+    path = Path(rest)
+    finder = _finder(prefix, path) if path.exists() else None
+    return path, {} if finder is None else finder(path)
+
+
+def _opened_splits(
+    path: Path, sources: Mapping[str, str], *, dataset: str = "", **columns: str | None
+) -> dict[str, ImageSet]:
     folder = path if path.is_dir() else path.resolve().parent
     return {
         split: open_image_set(
@@ -237,10 +261,7 @@ def open_splits(
             name=split,
             dataset=dataset or folder.resolve().name,
             roles=("training",) if split == "train" else ("benchmark",),
-            id=id,
-            label=label,
-            group=group,
-            frame=frame,
+            **columns,
         )
         for split in sorted(sources, key=_rank)
     }
