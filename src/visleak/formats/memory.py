@@ -19,7 +19,7 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.formats.files import ChosenOpener, file_set, read_file
-from visleak.formats.request import Request, writable
+from visleak.formats.request import IMAGE_COLUMNS, Request, writable
 from visleak.images.decoding import QUIET, messages_kept, orientation_of, turned
 from visleak.images.pixels import (
     correct_modes,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
 #: Keys of an item that is a mapping, in order of preference.
-ROW_IMAGES: Final = ("image", "img", "pixel_values", "jpg", "png", "bytes", "path", "file")
+ROW_IMAGES: Final = (*IMAGE_COLUMNS, "pixel_values", "path", "file")
 ROW_LABELS: Final = ("label", "labels", "target", "cls", "fine_label")
 
 SLACK: Final = 1e-4  # how far a float of a tensor may lie outside [0, 1] by rounding

@@ -26,6 +26,8 @@ SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
+#: Columns that may hold the images, in order of preference.
+IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
 
 
 def writable(text: str) -> str:

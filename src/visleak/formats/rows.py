@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from visleak.errors import UsageError
 from visleak.formats.memory import MemoryOpener
-from visleak.formats.request import Request, describe, wanted_columns
-from visleak.formats.tables import IMAGE_COLUMNS, manifest_set
+from visleak.formats.request import IMAGE_COLUMNS, Request, describe, wanted_columns
+from visleak.formats.tables import manifest_set
 from visleak.records import ImageSet
 
 

@@ -33,6 +33,7 @@ from visleak.formats.remote import (
     stamp_of_file,
 )
 from visleak.formats.request import (
+    IMAGE_COLUMNS,
     Request,
     class_names_of,
     describe,
@@ -59,8 +60,6 @@ from visleak.formats.writing import (
 )
 from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
 
-#: Columns that may hold the images, in order of preference.
-IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
 BATCH_BYTES: Final = 16 << 20  # bytes of images decoded from a row group at a time
 HELD: Final = 128 << 20  # bytes of a row group that are held at once
 
