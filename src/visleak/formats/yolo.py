@@ -98,9 +98,8 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
     """Write the parts as the splits of one data set: ``images/SPLIT``, ``labels/SPLIT``.
 
     Class names and all else of the YAML stay; splits that are not written point to where they
-    are, by paths relative to the YAML, but for those that lie where images come from that are
-    parted now. As ``manifest``, a list of files with their labels, and one of plain paths for
-    training.
+    are, by paths relative to the YAML, except those in a place whose images are now divided among
+    parts. As ``manifest``, a list of files with their labels, and one of plain paths for training.
     """
     contents_ = [_content(part) for part in parts]
     splits = [canonical_split(split_of(part)) for part in parts]
@@ -114,7 +113,7 @@ def write_yolo(parts: Sequence[OutputPart], place: Destination) -> list[OutputSo
             )
     written = [_write_split(part, split, place) for part, split in zip(parts, splits, strict=True)]
     entries = {split: entry for split, (entry, _) in zip(splits, written, strict=True)}
-    merged = _merged(contents_[0], entries, _path(parts[0]), _parted(parts), place)
+    merged = _merged(contents_[0], entries, _path(parts[0]), _divided(parts), place)
     text = yaml.safe_dump(merged, sort_keys=False, allow_unicode=True)
     place.made(DATA).write_text(text, encoding="utf-8")
     return [opened for _, opened in written]
@@ -283,7 +282,7 @@ def _content(part: OutputPart) -> dict[str, object]:
     return first
 
 
-def _parted(parts: Sequence[OutputPart]) -> set[str]:
+def _divided(parts: Sequence[OutputPart]) -> set[str]:
     """Return the splits of the source whose images come into several parts."""
     found = [
         {canonical_split(locate(piece.images.source).split) for piece in part.pieces}
@@ -296,16 +295,15 @@ def _merged(
     content: Mapping[str, object],
     entries: Mapping[str, str],
     path: Path,
-    parted: set[str],
+    divided: set[str],
     place: Destination,
 ) -> dict[str, object]:
     """Return the YAML with new places for the splits that are written.
 
-    A split that lies where one lies that is parted now would hold images of all parts; it is left
-    out.
+    A split in the place of one that is now divided would hold images of all parts; it is left out.
     """
     base, known = yolo_base(path, content), yolo_splits(content)
-    gone = {entry for split in parted for entry in known.get(split, ())}
+    gone = {entry for split in divided for entry in known.get(split, ())}
     merged: dict[str, object] = {}
     for key, value in content.items():
         split = canonical_split(str(key))

@@ -401,7 +401,7 @@ def _header(path: Path, cells: Sequence[str]) -> list[str]:
         mark = "tabs" if path.suffix.lower() == ".tsv" else "commas"
         raise VisleakError(
             f"{path} has no column step, the percent of the test images that leak; its columns,"
-            f" parted by {mark}, are {there}"
+            f" separated by {mark}, are {there}"
         )
     if not set(header) - set(known):
         raise VisleakError(f"{path} has no metric beside {there}; add a column such as map50")

@@ -102,7 +102,7 @@ def _shifts(ids: pa.StringArray) -> Iterator[tuple[str, Int64]]:
 
     The neighbour of an id has its last number plus or minus 1, wherever its row is.
     """
-    keys = [_parted(text) for text in ids.to_pylist()]
+    keys = [_name_parts(text) for text in ids.to_pylist()]
     place = {key: row for row, key in enumerate(keys) if key is not None}
     for step, way in ((1, "lowered"), (-1, "raised")):
         rows = [
@@ -116,10 +116,10 @@ def _shifts(ids: pa.StringArray) -> Iterator[tuple[str, Int64]]:
         yield f"rows are moved {way} by one row", rows_of
 
 
-def _parted(text: str) -> tuple[str, int, str] | None:
+def _name_parts(text: str) -> tuple[str, int, str] | None:
     """Return an id as the text before its last number, the number, and the text after it.
 
-    >>> _parted("a1/img_0042.png"), _parted("none")
+    >>> _name_parts("a1/img_0042.png"), _name_parts("none")
     (('a1/img_', 42, '.png'), None)
     """
     found = re.fullmatch(r"(.*?)([0-9]{1,15})([^0-9]*)", text, re.DOTALL)
@@ -274,8 +274,8 @@ def _counted(ids: pa.StringArray, every: pa.StringArray) -> Iterator[str]:
     absent = pc.invert(pc.is_in(every, value_set=ids)).to_numpy(zero_copy_only=False)
     if len(every) < FEWEST or int(absent.sum()) != 1:
         return
-    lost = _parted(every[int(absent.argmax())].as_py())
-    keys = [key for text in every.to_pylist() if (key := _parted(text)) is not None]
+    lost = _name_parts(every[int(absent.argmax())].as_py())
+    keys = [key for text in every.to_pylist() if (key := _name_parts(text)) is not None]
     numbers = [key[1] for key in keys]
     whole = len(set(numbers)) == len(every) and {key[0] for key in keys} == {keys[0][0]}
     if lost is not None and whole and lost[1] in (min(numbers), max(numbers)):
