@@ -49,6 +49,7 @@ from visleak.reporting.gallery import shrink
 from visleak.settings import Settings
 from visleak.stats import Rate
 from visleak.storage import (
+    AUDIT,
     IMAGES,
     PAIRS,
     UNREADABLE,
@@ -408,6 +409,13 @@ class Prepared:
                 store,
                 self.limits,
             )
+
+    def replaces(self, folder: Path) -> bool:
+        """Whether a folder holds another audit, finished, which a run would replace."""
+        key = folders.key_of(
+            self.queries, self.references, self.encoder, self.settings, self.limits
+        )
+        return (folder / AUDIT).is_file() and (key is None or read_summary(folder).key != key)
 
     def run(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from visleak.auditing import Audit
 
 
 def test_summary_says_what_the_folder_says(dataset: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+    out = tmp_path / "my audits" / "out"
     ran = run("audit", dataset, "-o", out)
     assert (ran.code, ran.err) == (0, "")
     first, *rest = ran.out.splitlines()
@@ -32,14 +33,37 @@ def test_summary_says_what_the_folder_says(dataset: Path, tmp_path: Path) -> Non
     assert str(out / "unreadable.csv") in text
     assert str(out / "report.html") in text
     assert "\x1b" not in ran.out
+    steps = [line.split(None, 1)[-1] for line in ran.out.splitlines()[-3:]]
+    for command in ("next        visleak review", "visleak purge", "visleak split --repair"):
+        assert f"{command} " in ran.out
+    for step in steps[1:]:
+        # as printed they run, and a dry run writes no image
+        line = shlex.split(step if step.startswith("visleak") else f"visleak {step}")[1:]
+        more = ("-o", tmp_path / "plan") if line[0] == "split" else ()
+        assert run(*line, *more).code == 0
     content = json.loads((out / "audit.json").read_text())
-    assert content["command"] == f"visleak audit {dataset} -o {out}"
+    assert content["command"] == f"visleak audit {dataset} -o '{out}'"
     assert "data:image/" in (out / "report.html").read_text()
     # --force runs again and finds the same; --json prints the file and nothing else
     before = (out / "pairs.parquet").read_bytes()
     ran = run("audit", dataset, "-o", out, "--force", "--json")
     assert (ran.code, ran.err, ran.out) == (0, "", (out / "audit.json").read_text())
     assert (out / "pairs.parquet").read_bytes() == before
+
+
+def test_candidates_by_similarity_are_left_out_where_nothing_is_near(
+    dataset: Path, tmp_path: Path
+) -> None:
+    test, out = tmp_path / "test", tmp_path / "out"
+    test.mkdir()
+    for name in ("q0.png", "q1.png"):
+        shutil.copy(dataset / "test" / "thing" / name, test)
+    given = ("audit", "--test", test, "--train", dataset / "train", "-o", out, "--hard", "0.2")
+    shown = run(*given, "--soft", "0.1", "--no-images").out
+    assert Audit(out).rate("hard_or_soft").count
+    assert "near or exact" in shown
+    for text in ("hard or soft", "next"):
+        assert text not in shown
 
 
 def test_a_finished_audit_is_reused(dataset: Path, audited: Path) -> None:

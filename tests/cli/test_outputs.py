@@ -144,3 +144,54 @@ def test_a_document_that_lies_anywhere_makes_no_folder_ours(dataset: Path, tmp_p
     assert run(*given, "--no-verify", "-o", folder / "thresholds.json").code == 0
     check_refused(f"audit {dataset} -o {folder} --force", "that visleak did not write")
     assert (folder / "images.parquet").read_text() == "mine"
+
+
+def test_the_default_output_is_replaced_and_the_previous_result_kept(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate in a workspace that is kept must fail as a gate, not as a wrong command line."""
+    monkeypatch.chdir(tmp_path)
+    gate = ("--fail-on", "near", "--fail-on", "unreadable=20%", "--no-images")
+    assert run("audit", dataset, *gate).code == 3
+    given = tmp_path / "list.csv"
+    given.write_text("TestID,TrainID,Judgment\nthing/copy.png,thing/t0.png,0\n")
+    assert run("verdicts", "visleak-audit", "import", given).code == 0
+    for views in ("none", "mirror"):
+        ran = run("audit", dataset, *gate, "--views", views)
+        assert (ran.code, "kept in visleak-audit.previous" in ran.err) == (3, True)
+    assert run("audit", dataset, *gate, "--views", "mirror").err.startswith("reused: ")
+    previous = Path("visleak-audit.previous")
+    assert Audit(previous).summary.settings.views == "none"
+    assert Audit("visleak-audit").summary.settings.views == "mirror"
+    # verdicts stay with the audit that is worked on
+    assert "thing/copy.png" in (Path("visleak-audit") / "verdicts.csv").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("list.csv", "visleak-audit", "visleak-audit.previous"),
+    ]
+
+
+def test_files_of_others_in_the_default_place_are_refused(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("visleak-audit", "visleak-robustness"):
+        Path(name).mkdir()
+        (Path(name) / "notes.txt").write_text("mine")
+    Path("thresholds.json").write_text("{}")
+    before = tree(tmp_path)
+    check_refused(f"audit {dataset}", "that visleak did not write")
+    check_refused(f"robustness {dataset}/train", "that visleak did not write")
+    check_refused(f"calibrate {dataset}/train --fpr 1e-1", "thresholds.json exists")
+    assert tree(tmp_path) == before
+
+
+def test_a_file_in_the_default_place_is_kept_aside(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ("calibrate", dataset / "train", "--conditions", "jpeg-30", "--no-verify", "--fpr")
+    assert run(*given, "1e-1").code == 0
+    first = Path("thresholds.json").read_bytes()
+    assert "thresholds.previous.json" in run(*given, "2e-1").err
+    assert Path("thresholds.previous.json").read_bytes() == first
+    assert Path("thresholds.json").read_bytes() != first

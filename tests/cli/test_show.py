@@ -10,7 +10,7 @@ from visleak.auditing import Audit
 
 
 def test_all_pairs_of_a_query_best_first(audited: Path) -> None:
-    ran = run("show", audited, "thing/mirrored.png")
+    ran = run("show", audited, "thing/mirrored.png", "--all")
     head, _, names, _, first, *rest = ran.out.rstrip("\n").split("\n")
     assert head == "thing/mirrored.png of test (96 x 96, label thing)"
     assert re.split(r"  +", names) == [
@@ -26,6 +26,17 @@ def test_all_pairs_of_a_query_best_first(audited: Path) -> None:
         if row["query"] == "thing/mirrored.png" or row["reference"] == "thing/mirrored.png"
     ]
     assert 1 + len(rest) == len(mine)
+
+
+def test_different_pairs_are_counted_and_listed_on_request(audited: Path) -> None:
+    table = Audit(audited).pairs().to_pylist()
+    rows = [r for r in table if "thing/mirrored.png" in (r["query"], r["reference"])]
+    different = sum(row["grade"] == "different" for row in rows)
+    assert different
+    shown = run("show", audited, "thing/mirrored.png").out
+    assert not any(line.startswith("different ") for line in shown.splitlines())
+    assert f"{different} pair" in shown
+    assert "--all" in shown
 
 
 def test_pairs_of_a_reference_lead_to_the_queries(audited: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from calling import check_refused, run
 
+from visleak.auditing import Audit
+
 
 @pytest.fixture
 def folder(audited: Path, tmp_path: Path) -> Path:
@@ -24,13 +26,18 @@ def test_counts_before_and_after_review(folder: Path, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert lines[0].startswith("3 of 6 test images (50.00 %, 95 % CI ")
-    assert lines[0].endswith(") have a duplicate (exact or near), in 4 pairs")
+    assert lines[0].endswith(
+        ") have a duplicate (exact or near) in the training images, in 3 pairs"
+    )
+    # the share that the audit reports
+    assert lines[0].partition(" have")[0] == Audit(folder).headline.partition(" have")[0]
+    assert lines[1].endswith("there or within the set, in 4 pairs")
     assert "no verdicts yet" in ran.out
     judge(folder, tmp_path)
     ran = run("stats", folder)
     lines = ran.out.splitlines()
     assert lines[0].startswith("2 of 6 test images")
-    assert lines[0].endswith("in 3 pairs, after review")
+    assert lines[0].endswith("in 2 pairs, after review")
     together = next(line.split() for line in lines if line.startswith("together"))
     # pairs and images after review, then before
     assert together[1:] == ["3", "2", "4", "3"]

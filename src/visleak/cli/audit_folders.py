@@ -68,10 +68,11 @@ class Show(Replaced):
     set_name: str | None = option(
         None, "Set of the image, if several have the id.", "--set", metavar="NAME"
     )
+    different: bool = option(False, "Also list the pairs that are graded different.", "--all")
 
 
 def show(audit: AuditFolder, options: Show) -> Reply:
-    """List every pair of an image, most similar first, with the verdicts of audit_folders."""
+    """List the duplicates of an image, the most certain first, with the verdicts of people."""
     from visleak.export.image_pairs import document, image_pairs
 
     found = image_pairs(audit.folder, **keywords(options))
@@ -356,7 +357,7 @@ class Stats(Printed, Replaced):
 
 
 def stats(audit: AuditFolder, options: Stats) -> Reply:
-    """Count the duplicates by type and class, with and without the verdicts of audit_folders."""
+    """Count the duplicates by type and class, with and without the verdicts of people."""
     from visleak.auditing import Audit
     from visleak.cli.page import reader_for_page
     from visleak.counts import COUNTS, count, documents, write_counts

@@ -96,6 +96,7 @@ def audit(
     from visleak.gating import gates, read_baseline
     from visleak.pipeline.cost import describe
     from visleak.pipeline.ray_engine import engine_of
+    from visleak.storage import AUDIT
 
     wanted = gates.parse_all(options.fail_on)
     if options.config is not None:
@@ -109,6 +110,9 @@ def audit(
         return Reply([describe(cost)], cost.as_dict())
     _show_cost(prepared, options, execution, call)
     call.kept = _kept(execution)
+    force = options.force or (
+        prepared.replaces(options.out) and call.replaces(options.out, AUDIT, force=False)
+    )
     device = str(network.device or "cpu")
     result = prepared.run(
         **execution.chosen(),
@@ -116,7 +120,7 @@ def audit(
         engine=engine_of(backend.engine, backend.ray_address),
         device=device if device == "auto" or device.startswith("cuda") else "cpu",
         progress=call.progress,
-        force=options.force,
+        force=force,
         command=call.line,
     )
     write_page(result, private=options.no_images, progress=call.progress)

@@ -53,6 +53,17 @@ class Call:
         """Print a warning on stderr at once."""
         edges.complain(text)
 
+    def replaces(self, out: Path, result: str = "", *, force: bool) -> bool:
+        """Whether an earlier result may be replaced; one in the default place is kept aside."""
+        from visleak.storage import keep_previous
+
+        if force or "out" in self.given:
+            return force
+        aside = keep_previous(out, result)
+        if aside is not None:
+            self.note(f"the earlier result is kept in {aside}")
+        return aside is not None
+
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing."""
         known = set(allowed)

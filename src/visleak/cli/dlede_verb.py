@@ -151,7 +151,7 @@ def dlede(
     decision = replace(decision, chance=dict(map(_chance, options.chance)))
     if options.scores is not None:
         call.only_with("--scores", WITH_SCORES)
-        return _judge_scores(options.scores, decision, options)
+        return _judge_scores(options.scores, decision, options, call)
     sources.check()
     trainer = _trainer(trained_by, controls, execution, options, call)
     from visleak.dlede import run
@@ -272,16 +272,19 @@ def _chance(text: str) -> tuple[str, float]:
     return name, share(rate)
 
 
-def _judge_scores(file: Path, decision: DecisionSettings, options: DLeDeOptions) -> Reply:
+def _judge_scores(
+    file: Path, decision: DecisionSettings, options: DLeDeOptions, call: Call
+) -> Reply:
     from visleak.dlede import judge_scores
     from visleak.dlede.document import folder_of
     from visleak.dlede.judge.scores import read_scores
     from visleak.dlede.protocol import REQUEST
     from visleak.storage import free_folder
 
-    free_folder(options.out, folder_of(options.out).result.name, force=options.force)
     # a folder with training runs is never replaced by scores
     free_folder(options.out, REQUEST)
+    result = folder_of(options.out).result.name
+    free_folder(options.out, result, force=call.replaces(options.out, result, force=options.force))
     scores = read_scores(file, lower=decision.lower)
     return _written(judge_scores(scores, decision=decision, source=str(file)), options)
 

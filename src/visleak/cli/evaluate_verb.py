@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -215,6 +215,7 @@ def retrieve(
     from visleak.impact.evaluators.retrieve import content, document, retrieve_stored
     from visleak.impact.evaluators.retrieve import retrieve as run
 
+    target = replace(target, force=call.replaces(target.out, force=target.force))
     given = keywords(settings)
     if settings.images is None and settings.texts is None:
         if settings.source is None:
@@ -251,6 +252,7 @@ def _classified(
     """Classify a set and save the predictions."""
     from visleak.impact.evaluators.classification import content, document
 
+    target = replace(target, force=call.replaces(target.out, force=target.force))
     images = _opened(data.source, data.id, data.label, target, call)
     result = run(images, progress=call.progress, **given, **keywords(target))
     return _reply(document(result), content(result), target)

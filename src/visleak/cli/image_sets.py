@@ -235,7 +235,7 @@ def robustness(images: ImageSet, options: Robustness, execution: Execution, call
     from visleak.storage import claimed, free_folder, refuse_inputs
 
     out = options.out
-    free_folder(out, RESULT, force=options.force)
+    free_folder(out, RESULT, force=call.replaces(out, RESULT, force=options.force))
     opened = open_set(images.source)
     refuse_inputs(out, [(opened.name, opened.source)], Path())
     result = measure(
@@ -289,7 +289,7 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
         raise UsageError(
             f"--fpr must be one rate or two, such as 1e-6 or 1e-6,1e-4; got {options.fpr!r}"
         ) from None
-    free_file(options.out, force=options.force)
+    free_file(options.out, force=call.replaces(options.out, force=options.force))
     opened = open_set(images.source)
     refuse_inputs(options.out, [(opened.name, opened.source)], Path())
     result = measure(
@@ -370,7 +370,7 @@ def train_encoder(
             threads=options.threads,
             progress=call.progress,
             notify=call.note,
-            force=options.force,
+            force=call.replaces(options.out, force=options.force),
         )
     except KeyboardInterrupt:
         if checkpoint_path(options.out).exists():

@@ -176,7 +176,8 @@ def impact(
     for audit in audits.values():
         refuse_sets(audit.summary, output.out)
     run = RunFolder(output.out, KIND)
-    free_folder(run.path, run.result.name, force=output.force)
+    force = call.replaces(run.path, run.result.name, force=output.force)
+    free_folder(run.path, run.result.name, force=force)
     results = {
         name: measured(folders[name], own, settings, fair=fair, progress=call.progress)
         for name, (own, fair) in files.items()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from visleak.counts.counting import Counts, Review, SetCounts
 from visleak.quantities import counted
 from visleak.records import ends_of
 from visleak.reporting import Document
 from visleak.reporting.markup import Grid
+from visleak.stats import Rate
 
 MOST_DISPUTES = 20  # disputed pairs that are listed, at most
 
@@ -47,17 +49,27 @@ def _set(counts: Counts, own: SetCounts) -> Document:
         tables.append(_examples(own))
     blank = f"pairs of blank images, excluded: {own.blank:,}"
     notes = (blank,) if own.blank else ()
-    return Document("Duplicates", _headline(counts, own), tables=tuple(tables), notes=notes)
+    first, *others = _headlines(counts, own)
+    return Document("Duplicates", first, tuple(others), tuple(tables), notes=notes)
 
 
-def _headline(counts: Counts, own: SetCounts) -> str:
-    words = counts.grades[0]
-    if len(counts.grades) > 1:
-        words = f"{', '.join(counts.grades[:-1])} or {counts.grades[-1]}"
-    rate = own.share
-    text = str(rate).replace(f"of {rate.total:,}", f"of {rate.total:,} {own.query_set} images", 1)
+def _headlines(counts: Counts, own: SetCounts) -> Iterator[str]:
+    """Yield the share with a training image, which is that of the audit, and with repeats."""
+    words = " or ".join(filter(None, (", ".join(counts.grades[:-1]), counts.grades[-1])))
     after = "" if counts.review is None else ", after review"
-    return f"{text} have a duplicate ({words}), in {own.after.pairs:,} pairs{after}"
+    leaks, within = own.after.leaks, own.after.within
+    if leaks is not None:
+        found = f"{_share(own, leaks.all_images)} have a duplicate ({words}) in the training images"
+        yield f"{found}, in {counted(leaks.all_pairs, 'pair')}{after}"
+    if within is not None and (leaks is None or within.all_pairs):
+        where = "within the set" if leaks is None else "there or within the set"
+        found = f"{_share(own, own.after.images)} have a duplicate ({words}) {where}"
+        yield f"{found}, in {counted(own.after.pairs, 'pair')}{after}"
+
+
+def _share(own: SetCounts, images: int) -> str:
+    rate = Rate.of(images, own.size)
+    return str(rate).replace(f"of {rate.total:,}", f"of {rate.total:,} {own.query_set} images", 1)
 
 
 def _types(counts: Counts, own: SetCounts) -> Grid:

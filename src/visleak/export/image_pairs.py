@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.listing import name_text
+from visleak.quantities import counted
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
 from visleak.reporting import Column, Document, Table
 from visleak.reporting.contact_sheet import drawable, write_card
@@ -29,11 +30,13 @@ class ImagePairs:
         audit: the audit, verdicts of people applied.
         image: row of ``images.parquet``.
         pairs: rows of ``pairs.parquet``, most likely duplicates first.
+        hidden: pairs of grade ``different`` that are left out.
     """
 
     audit: Audit
     image: ImageRow
     pairs: Sequence[PairRow]
+    hidden: int = 0
 
 
 def image_pairs(
@@ -41,15 +44,17 @@ def image_pairs(
     image: str,
     set_name: str | None = None,
     *,
+    different: bool = True,
     out: Path | None = None,
     force: bool = False,
 ) -> ImagePairs:
-    """Return every pair of an image, with what people judged.
+    """Return the pairs of an image, with what people judged.
 
     Args:
         folder: an audit folder.
         image: id of the image.
         set_name: its set; needed if several test sets have the id.
+        different: include pairs of grade ``different`` that no person judged.
         out: draw the best pair to this ``.png`` or ``.jpg``.
         force: replace an existing file.
 
@@ -64,7 +69,9 @@ def image_pairs(
         refuse_sets(audit.summary, out)
     # ids of files whose names are not UTF-8 hold escapes, and such a name may be typed as it is
     row = _image(audit, name_text(image), set_name)
-    found = ImagePairs(audit, row, _pairs(audit, row["set"], row["id"]))
+    pairs = _pairs(audit, row["set"], row["id"])
+    shown = [pair for pair in pairs if different or _worth_showing(pair)]
+    found = ImagePairs(audit, row, shown, hidden=len(pairs) - len(shown))
     if out is not None:
         _draw(found, out)
     return found
@@ -83,9 +90,15 @@ def document(found: ImagePairs) -> Document:
     return Document(
         "Pairs of an image",
         f"{image['id']} of {image['set']} ({size}{label})",
-        lines=() if found.pairs else (_alone(image),),
+        lines=() if found.pairs or found.hidden else (_alone(image),),
         tables=(Table("pairs", columns, [_cells(row, image) for row in found.pairs]),),
+        notes=(_hidden(found),) if found.hidden else (),
     )
+
+
+def _hidden(found: ImagePairs) -> str:
+    nothing = "" if found.pairs else "no duplicate; "
+    return f"{nothing}{counted(found.hidden, 'pair')} graded different; --all lists them"
 
 
 def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
@@ -134,6 +147,10 @@ def _pairs(audit: Audit, name: str, image: str) -> list[PairRow]:
             2.0 if row["similarity"] is None else -row["similarity"],
         ),
     )
+
+
+def _worth_showing(row: PairRow) -> bool:
+    return row["grade"] != GRADES[-1] or row["judged"] is not None
 
 
 def _cells(row: PairRow, image: ImageRow) -> list[str]:

@@ -10,6 +10,7 @@ from visleak.auditing import Audit
 from visleak.formats.listing import describe_skipped
 from visleak.pipeline import rates, recordings
 from visleak.quantities import counted
+from visleak.report.next_steps import next_steps
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
 from visleak.stats import percent
@@ -21,7 +22,7 @@ from visleak.verdicts import read_verdicts
 SHOWN: Final = (
     ("near_or_exact", "near or exact"),
     ("similar_or_closer", "similar or closer"),
-    ("hard_or_soft", "hard or soft"),
+    ("hard_or_soft", "hard or soft (similarity)"),
 )
 #: Groups that are named.
 SOME: Final = 5
@@ -48,10 +49,12 @@ def document(audit: Audit) -> Document:
 
 def _rates(content: AuditSummary) -> Iterator[list[str]]:
     for total in content.totals:
-        name = total.query_set
+        name, graded = total.query_set, total.rates.get("near_or_exact")
         for key, words in SHOWN:
             if (rate := total.rates.get(key)) is None:
                 continue
+            if key == "hard_or_soft" and graded is not None and not graded.count:
+                continue  # unverified candidates of images of which none is near
             interval = f"{percent(rate.low)}-{percent(rate.high)}"
             count = f"{rate.count:,} of {rate.total:,}"
             yield [name, words, count, f"{percent(rate.share)} %", interval]
@@ -141,6 +144,8 @@ def _facts(audit: Audit) -> Iterator[Fact]:
     read = sum(each.readable + each.unreadable for each in content.sets)
     yield Fact("time", f"{seconds:,.1f} s for {counted(read, 'image')}")
     yield Fact("report", str(audit.folder / REPORT), "strong")
+    for number, command in enumerate(next_steps(audit.folder, content)):
+        yield Fact("" if number else "next", command)
 
 
 def _thresholds(found: ThresholdSummary) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import visleak
 from visleak.documents import as_plain, read_document, read_record
@@ -52,6 +53,8 @@ SINGLE: Final = (
 )
 #: Held by the run that writes to a folder; it stays there, and says that the folder is visleak's.
 LOCK: Final = ".visleak.lock"
+#: Endings of files that are changed in place.
+IN_PLACE: Final = (".sqlite", ".sqlite-wal", ".sqlite-shm", ".lock")
 Record = TypeVar("Record")
 #: What a file of a result holds: text, bytes, or a table that becomes Parquet or CSV by the name
 #: of the file; ``None`` and nothing remove the file or the folder of that name.
@@ -93,14 +96,20 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a document of visleak says so."""
+    """Whether a document says that its folder is one of visleak's."""
+    kinds = _kinds(path)
+    return bool(kinds) and kinds.isdisjoint(SINGLE)
+
+
+def _kinds(path: Path) -> set[str]:
+    """Return kind and version of a document of visleak; empty for other files."""
     with suppress(OSError, ValueError, RecursionError):
         content = json.loads(path.read_text("utf-8"))
         if isinstance(content, dict):
             kinds = {str(content[key]) for key in ("kind", "visleak") if key in content}
-            ours = "visleak" in content or any(kind.startswith("visleak") for kind in kinds)
-            return ours and kinds.isdisjoint(SINGLE)
-    return False
+            known = any(kind.startswith("visleak") or kind in SINGLE for kind in kinds)
+            return kinds if "visleak" in content or known else set()
+    return set()
 
 
 def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = False) -> Path:
@@ -116,6 +125,60 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
     if not (path / result).exists():
         refuse_foreign(path)
     return path
+
+
+def keep_previous(path: Path, result: str = "") -> Path | None:
+    """Keep a result of visleak beside itself, as ``NAME.previous``, before it is replaced.
+
+    Files are linked where the system can: all writers replace whole files, so that a link keeps
+    what was there. Databases are changed in place and are copied.
+
+    Args:
+        path: a file, or the folder of a run.
+        result: the file that makes the folder a finished result.
+
+    Returns:
+        Where it is kept; ``None`` where there is no result of visleak.
+    """
+    aside = path.with_name(f"{path.stem}.previous{path.suffix}")
+    if not result:
+        if not _is_result(path):
+            return None
+        if aside.exists() and not _is_result(aside):
+            raise UsageError(f"{aside} is not a file of visleak; move it, or choose -o FILE")
+        aside.unlink(missing_ok=True)
+        _link(path, aside)
+        return aside
+    if not (path / result).is_file():
+        return None
+    refuse_foreign(path)
+    refuse_foreign(aside)
+    beside = aside.with_name(f".{aside.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    ignored = shutil.ignore_patterns(f"{SCRATCH_PREFIX}*", "*.part")
+    shutil.copytree(path, beside, copy_function=_link, ignore=ignored)
+    if aside.exists():
+        shutil.rmtree(aside)
+    beside.rename(aside)
+    return aside
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    """Link a file that is never changed in place; copy others, and where there are no links."""
+    if Path(source).suffix not in IN_PLACE:
+        with suppress(OSError):
+            os.link(source, target)
+            return
+    shutil.copy2(source, target)
+
+
+def _is_result(path: Path) -> bool:
+    """Whether visleak wrote a file, by its content or by the document beside it."""
+    with suppress(OSError, pa.ArrowInvalid):
+        if path.suffix == ".parquet":
+            return b"visleak" in (pq.read_schema(path).metadata or {})
+    about = path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
+    return path.is_file() and bool(_kinds(about))
 
 
 def remove_unfinished(folder: Path) -> None:
