@@ -23,7 +23,7 @@ LEVELS = (
     ("records", "options", "quantities"),
     ("settings", "groups", "stats", "vectors", "documents", "templates"),
     ("images", "encoders", "search", "verification", "grading"),
-    ("formats",),
+    ("formats", "progress"),
     ("storage",),
     ("reporting",),
     ("pipeline",),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from visleak.formats import open_images
     from visleak.gating import assert_no_leak
     from visleak.records import Grade, ImageSet, Pairs
+    from visleak.report import save_report
     from visleak.settings import Settings
 
 __version__ = "0.1.0.dev0"
@@ -35,6 +36,7 @@ __all__ = [
     "audit",
     "load_encoder",
     "open_images",
+    "save_report",
 ]
 
 #: Public name -> module, imported on first use: `import visleak` stays fast.
@@ -50,6 +52,7 @@ _HOMES: Final = {
     "audit": "visleak.auditing",
     "load_encoder": "visleak.encoders",
     "open_images": "visleak.formats",
+    "save_report": "visleak.report",
 }
 
 __getattr__, __dir__ = on_use(__name__, _HOMES)

@@ -6,12 +6,14 @@ import contextlib
 import copy
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +35,7 @@ from visleak.pipeline.context import Engine, Processes, Progress
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.embeddings import encoder_for
 from visleak.pipeline.summary import summarise
+from visleak.progress import Display, Forwarded, Silent, display_for, steps
 from visleak.records import (
     DEGREES,
     GRADES,
@@ -319,7 +322,8 @@ def audit(
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     cache: str | os.PathLike[str] | None = "default",
-    progress: Progress = pipeline.silent,
+    progress: Progress | bool = False,
+    report: bool = False,
     engine: Engine = Processes,
     device: str = "cpu",
     force: bool = False,
@@ -343,7 +347,10 @@ def audit(
             If it holds the same audit, that is returned.
         workers: processes; by default one per core. Never changes the result.
         cache: folder for results that are reused; ``None`` for none.
-        progress: receives how far each step is.
+        progress: ``True`` shows how far each step is (a bar in Jupyter and on a terminal, lines
+            elsewhere); or a function that receives it. The logger ``visleak`` has a record per
+            step in any case.
+        report: write ``report.html`` into the folder, as the command does.
         engine: execution backend, such as :class:`visleak.pipeline.ray_engine.RayEngine`; by
             default processes of this machine. Never changes the result.
         device: where streamed embeddings are compared: ``cpu``, ``auto`` (a GPU if there is one)
@@ -368,16 +375,28 @@ def audit(
         encoder_options=encoder_options,
         thresholds=thresholds,
     )
-    return prepared.run(
-        out=out,
-        workers=workers,
-        cache=cache,
-        progress=progress,
-        engine=engine,
-        device=device,
-        force=force,
-        command=command,
-    )
+    with steps(_display(progress)) as receive:
+        receive.expect([*prepared.stages, *([("writing the report",)] if report else [])])
+        result = prepared.run(
+            out=out,
+            workers=workers,
+            cache=cache,
+            progress=receive,
+            engine=engine,
+            device=device,
+            force=force,
+            command=command,
+        )
+        if report:
+            receive("writing the report", 0, 0)
+            visleak.save_report(result)
+    return result
+
+
+def _display(progress: Progress | bool) -> Display:
+    if progress is True:
+        return display_for(sys.stderr, partial(print, file=sys.stderr))
+    return Silent() if progress is False else Forwarded(progress)
 
 
 @dataclass(frozen=True)
@@ -409,6 +428,11 @@ class Prepared:
                 store,
                 self.limits,
             )
+
+    @property
+    def stages(self) -> list[tuple[str, ...]]:
+        """The stages of a run, as the names of their steps begin."""
+        return pipeline.stages(self.queries, self.references, self.settings)
 
     def replaces(self, folder: Path) -> bool:
         """Whether a folder holds another audit, finished, which a run would replace."""

@@ -12,6 +12,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_type_hints
 
@@ -25,6 +26,7 @@ SETS: Final = "Data"
 METHOD: Final = "Method"
 OUTPUT: Final = "Output"
 SPEED: Final = "Execution (never changes results)"
+MESSAGES: Final = "Messages"
 
 #: Metavariable of an audit folder; a command warns if one is unfinished.
 AUDIT_DIR: Final = "AUDIT_DIR"
@@ -254,6 +256,24 @@ class Backend(Options):
         metavar="auto|HOST:PORT",
         panel=SPEED,
     )
+
+
+@dataclass(frozen=True)
+class Messages(Options, panel=MESSAGES):
+    """What a command reports while it runs; all commands have it."""
+
+    quiet: bool = option(
+        False, "Print the first line of the summary, warnings and errors only.", "--quiet -q"
+    )
+    verbose: bool = option(False, "Print a line for every step.", "--verbose -v")
+    log_file: Path | None = option(
+        None, "Append steps, notes, warnings and errors, with times, to a file.", metavar="FILE"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.quiet and self.verbose:
+            raise UsageError("give either --quiet or --verbose")
 
 
 @dataclass(frozen=True)

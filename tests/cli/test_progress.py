@@ -6,11 +6,15 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from calling import check_refused, refused, run
 
-from visleak.cli.terminal import bars
+import visleak
+from visleak.progress import display_for, steps
 
 
 class Terminal(io.StringIO):
@@ -18,22 +22,47 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that have passed, to be set."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
 @pytest.mark.parametrize(("stream", "term"), [(io.StringIO, "xterm"), (Terminal, "dumb")])
-def test_silence_off_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], term: str
+def test_lines_off_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, stream: type[io.StringIO], term: str, clock: list[float]
 ) -> None:
+    """A short run is silent; a long one has a line per step and one every 30 seconds."""
     monkeypatch.setenv("TERM", term)
-    monkeypatch.setattr(sys, "stderr", stream())
-    with bars() as progress:
-        progress("reading test", 1, 10)
-    assert sys.stderr.getvalue() == ""
+    lines: list[str] = []
+    with steps(display_for(stream(), lines.append)) as progress:
+        progress("listing images", 0, 0)
+        progress.expect([("reading a",), ("reading b",), ("checking", "screening")])
+        progress("reading a", 0, 2_000)
+        assert lines == []
+        for second in range(1, 81):
+            clock[0] = float(second)
+            progress("reading a", 20 * second, 2_000)
+        clock[0] = 81.0
+        progress("screening pairs", 0, 5)
+        progress("screening pairs", 5, 5)
+        progress("writing\x1b[31m", 0, 0)
+    assert lines == [
+        "step 2 of 4: reading a: 200 of 2,000, 20 images/s, 1:30 left",
+        "step 2 of 4: reading a: 800 of 2,000, 20 images/s, 1:00 left",
+        "step 2 of 4: reading a: 1,400 of 2,000, 20 images/s, 30 s left",
+        "step 4 of 4: screening pairs",
+        r"writing\x1b[31m",
+    ]
 
 
 def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with bars() as progress:
+    with steps(display_for(sys.stderr, print)) as progress:
         progress("listing", 0, 0)
         progress("listing", 1, 1)
         progress("reading [red]x\x1b[31m\n", 0, 2_000)
@@ -42,6 +71,54 @@ def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     text = sys.stderr.getvalue()
     assert r"reading [red]x\x1b[31m\n" in text
     assert "500 of 2,000" in text
+
+
+def test_a_bar_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One output per run, renewed; names are escaped."""
+    shown: list[str] = []
+    handle = SimpleNamespace(update=shown.append)
+
+    def display(html: str, display_id: bool) -> SimpleNamespace:
+        shown.append(html)
+        return handle
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    fake = SimpleNamespace(HTML=str, display=display)
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    with steps(display_for(io.StringIO(), print)) as progress:
+        progress("reading <b>", 0, 10)
+        progress("reading <b>", 10, 10)
+    first, last, gone = shown
+    assert "reading &lt;b&gt;" in first
+    assert 'value="10" max="10"' in last
+    assert gone == ""
+
+
+def test_quiet_verbose_and_log_file(dataset: Path, tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    given = ("audit", dataset, "-o", tmp_path / "out", "--no-verify", "--no-images")
+    ran = run(*given, "-q", "--log-file", log)
+    assert (ran.code, ran.err, ran.out.count("\n")) == (0, "", 1)
+    assert ran.out.startswith("4 of 6 test images") or " of 6 test images" in ran.out
+    text = log.read_text()
+    assert f"INFO visleak audit {dataset}" in text
+    assert re.search(r"INFO step 3 of \d: reading test", text)
+    ran = run(*given, "--force", "-v")
+    assert re.search(r"^step 3 of \d: reading test$", ran.err, re.MULTILINE)
+    assert run(*given, "-q").err == ""  # "reused" is a note
+    gone = tmp_path / "none"
+    code, message = refused("audit", gone, "-q", "--log-file", log)
+    assert code == 2
+    assert f"ERROR {message}" in log.read_text()
+    check_refused(f"audit {dataset} -q -v", "either --quiet or --verbose")
+    check_refused(f"audit {dataset} --log-file {tmp_path}", "cannot be written")
+
+
+def test_steps_are_log_records(dataset: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="visleak"):
+        visleak.audit(dataset / "test", dataset / "train", verify=False, cache=None)
+    assert any("reading test" in record.message for record in caplog.records)
 
 
 def test_whole_audit_on_a_terminal(dataset: Path, tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from made_audit import HOSTILE_NAME, Made, Pixels, make_audit
 
 from invoices import audited
 from visleak.auditing import Audit
-from visleak.cli.page import reader_for_page
-from visleak.report import write_report
+from visleak.report import reader_for_page, write_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

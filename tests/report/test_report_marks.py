@@ -11,8 +11,7 @@ import pytest
 
 from invoices import OTHER, audited, covered, difference_box, invoice
 from visleak.auditing import Audit
-from visleak.cli.page import reader_for_page
-from visleak.report import build
+from visleak.report import build, reader_for_page
 
 Boxes = list[tuple[float, float, float, float]]
 

@@ -76,10 +76,10 @@ def quick(**options: object) -> Options:
 
 def with_reports() -> dict[str, object]:
     """Return options that write each audit's report, as the verb does."""
-    from visleak.cli.page import write_page
     from visleak.pipeline.context import silent
+    from visleak.report import renew_report
 
-    return {"finished": lambda audit: write_page(audit, private=True, progress=silent)}
+    return {"finished": lambda audit: renew_report(audit, private=True, progress=silent)}
 
 
 def carried_out(root: Path, text: str, out: str = "out", **options: object) -> Result:

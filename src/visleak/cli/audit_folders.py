@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from visleak.cli.command import Call, Reply, whole
-from visleak.cli.terminal import bars
 from visleak.errors import UsageError
 from visleak.options import (
     AUDIT_DIR,
@@ -43,8 +42,7 @@ class Report(Replaced):
 def report(audit: AuditFolder, options: Report) -> Reply:
     """Write the report of an audit again, including what was added to the folder since."""
     from visleak.auditing import Audit
-    from visleak.cli.page import reader_for_page
-    from visleak.report import write_report
+    from visleak.report import save_report
     from visleak.storage import REPORT, free_file, refuse_sets
 
     opened, out = Audit(audit.folder), options.out
@@ -52,9 +50,7 @@ def report(audit: AuditFolder, options: Report) -> Reply:
     if out is not None and out.absolute() != (audit.folder / REPORT).absolute():
         free_file(out, force=options.force, audit=audit.folder)
         refuse_sets(opened.summary, out)
-    images = None if options.no_images else reader_for_page(opened)
-    path = write_report(audit.folder, out, loader=images, private=options.no_images)
-    return Reply(files=[path])
+    return Reply(files=[save_report(opened, out, private=options.no_images)])
 
 
 @dataclass(frozen=True)
@@ -245,7 +241,7 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
         selection=selection,
         instructions=options.instructions,
         told=call.say,
-        bars=bars,
+        bars=call.steps,
     )
     disputed = f", {agreed.disputed:,} of them disputed" if agreed.disputed else ""
     where = f"; verdicts are in {audit.folder / PLAIN}" if agreed.judged else ""
@@ -359,8 +355,8 @@ class Stats(Printed, Replaced):
 def stats(audit: AuditFolder, options: Stats) -> Reply:
     """Count the duplicates by type and class, with and without the verdicts of people."""
     from visleak.auditing import Audit
-    from visleak.cli.page import reader_for_page
     from visleak.counts import COUNTS, count, documents, write_counts
+    from visleak.report import reader_for_page
     from visleak.storage import claimed, free_folder, refuse_sets
 
     opened, out = Audit(audit.folder), options.out

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from visleak.cli.command import Call, Reply, whole
-from visleak.cli.terminal import bars
 from visleak.errors import UsageError
 from visleak.options import METHOD, OUTPUT, SETS, Backend, Execution, Options, keywords, option
 from visleak.settings import Network, Settings, Sides
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, Prepared
     from visleak.gating import Baseline
     from visleak.gating.gates import Gate
-    from visleak.pipeline.context import Progress
 
 #: Images from which a run is timed beforehand, and seconds from which its cost is shown.
 WORTH_TELLING: Final = 200
@@ -92,10 +89,10 @@ def audit(
 
     Reports how many there are, and writes a folder with every pair, including report.html.
     """
-    from visleak.cli.page import write_page
     from visleak.gating import gates, read_baseline
     from visleak.pipeline.cost import describe
     from visleak.pipeline.ray_engine import engine_of
+    from visleak.report import renew_report
     from visleak.storage import AUDIT
 
     wanted = gates.parse_all(options.fail_on)
@@ -110,6 +107,7 @@ def audit(
         return Reply([describe(cost)], cost.as_dict())
     _show_cost(prepared, options, execution, call)
     call.kept = _kept(execution)
+    call.progress.expect([*prepared.stages, ("writing the report",)])
     force = options.force or (
         prepared.replaces(options.out) and call.replaces(options.out, AUDIT, force=False)
     )
@@ -123,7 +121,7 @@ def audit(
         force=force,
         command=call.line,
     )
-    write_page(result, private=options.no_images, progress=call.progress)
+    renew_report(result, private=options.no_images, progress=call.progress)
     return _reply(result, wanted, known, options, call)
 
 
@@ -239,10 +237,10 @@ def _study(
     call: Call,
 ) -> Reply:
     """Compare the sets of a file."""
-    from visleak.cli.page import write_page
     from visleak.gating import gates
     from visleak.pipeline.ray_engine import engine_of
     from visleak.quantities import counted
+    from visleak.report import renew_report
     from visleak.reporting import terminal
     from visleak.study import Options as StudyOptions
     from visleak.study import read_study, study
@@ -268,15 +266,15 @@ def _study(
     call.kept = f"finished audits are kept in {out}; the same command resumes from there"
 
     def finished(made: Audit) -> None:
-        with _watch(made.folder.name) as progress:
-            write_page(made, private=options.no_images, progress=progress)
+        with call.steps(made.folder.name) as progress:
+            renew_report(made, private=options.no_images, progress=progress)
 
     chosen = StudyOptions(
         **execution.chosen(),
         engine=engine_of(backend.engine, backend.ray_address),
         force=options.force,
         command=call.line,
-        watch=_watch,
+        watch=call.steps,
         finished=finished,
     )
     result = study(asked, out, chosen)
@@ -292,10 +290,3 @@ def _study(
         files=[out / PAGE],
         code=1 if result.failed else 3 if lines else 0,
     )
-
-
-@contextmanager
-def _watch(name: str) -> Iterator[Progress]:
-    """Show how far an audit of a study is; its bars go when it is done."""
-    with bars() as progress:
-        yield lambda step, done, total: progress(f"{name}: {step}", done, total)

@@ -10,7 +10,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -20,14 +20,23 @@ import typer
 from typer.core import TyperCommand
 
 from visleak.cli import edges
-from visleak.cli.terminal import bars
 from visleak.errors import UsageError, VisleakError
-from visleak.options import AUDIT_DIR, OUTPUT, SETS, SPEED, Option, build, leaves
+from visleak.options import (
+    AUDIT_DIR,
+    MESSAGES,
+    OUTPUT,
+    SETS,
+    SPEED,
+    Messages,
+    Option,
+    build,
+    leaves,
+)
+from visleak.progress import Silent, Steps, display_for, steps
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from visleak.pipeline.context import Progress
     from visleak.reporting import Document
 
 
@@ -35,11 +44,19 @@ if TYPE_CHECKING:
 class Call:
     """The call of a command; a parameter of this type is given to commands that have one."""
 
-    progress: Progress  # shows how far each step is
     # names of the fields that stand on the command line, each with its flag
     given: Mapping[str, str] = field(default_factory=dict)
     line: str = ""  # the command line, as it may be pasted into a shell
+    told: Messages = field(default_factory=Messages)  # what is reported meanwhile
+    progress: Steps = field(default_factory=lambda: Steps(Silent()))  # shows how far each step is
     kept: str = ""  # what an interrupted run keeps, for the message; may be set by the command
+
+    @contextmanager
+    def steps(self, name: str = "") -> Iterator[Steps]:
+        """Give what shows how far each step is, on stderr; a name comes before all of them."""
+        display = display_for(sys.stderr, edges.show, verbose=self.told.verbose)
+        with steps(Silent() if self.told.quiet else display, name and f"{name}: ") as progress:
+            yield progress
 
     def say(self, text: str) -> None:
         """Print a line on stdout at once, while a command runs."""
@@ -66,7 +83,7 @@ class Call:
 
     def only_with(self, mode: str, allowed: Iterable[str]) -> None:
         """Refuse all options but some, in a mode where the others mean nothing."""
-        known = set(allowed)
+        known = {*allowed, *(own.name for own, _, _ in leaves(Messages))}
         wrong = [flag for name, flag in self.given.items() if name not in known]
         if wrong:
             raise UsageError(f"{', '.join(wrong)} cannot be used with {mode}; leave it out")
@@ -114,10 +131,9 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
     groups = {name: hint for name, hint in hints.items() if hint is not Call}
     if wrong := [name for name, hint in groups.items() if not is_dataclass(hint)]:
         raise TypeError(f"{function.__name__}: {', '.join(wrong)} must be settings")
-    options = {own.name: (own, hint, declared)
-               for group in groups.values() for own, hint, declared in leaves(group)}  # fmt: skip
-    options = dict(sorted(options.items(), key=_place))
-    if len(options) != sum(1 for group in groups.values() for _ in leaves(group)):
+    every = [leaf for group in (*groups.values(), Messages) for leaf in leaves(group)]
+    options = dict(sorted(((leaf[0].name, leaf) for leaf in every), key=_place))
+    if len(options) != len(every):
         raise TypeError(f"{function.__name__}: two of its settings declare one option")
 
     @wraps(function)
@@ -129,20 +145,15 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
         }
         for name, (own, hint, declared) in options.items():
             values[name] = _value(name, values[name], own.default, hint, declared)
-            if declared.metavar == AUDIT_DIR and values[name] is not None:
-                warn_if_unfinished(values[name])
-        settings = {name: build(group, values) for name, group in groups.items()}
-        with bars() as progress:
-            call = Call(progress, given, _line(context))
+        call = Call(given, _line(context), build(Messages, values))
+        with edges.messages(call.told, call.line):
+            for name, (_, _, declared) in options.items():
+                if declared.metavar == AUDIT_DIR and values[name] is not None:
+                    warn_if_unfinished(values[name])
+            settings = {name: build(group, values) for name, group in groups.items()}
             calls = {name: call for name, hint in hints.items() if hint is Call}
-            try:
-                reply = function(**settings, **calls)
-            except KeyboardInterrupt as error:
-                if not call.kept:
-                    raise
-                word, code = edges.verdict(error)
-                raise edges.Stopped(f"{word}; {call.kept}", code) from error
-        answer(reply, json=bool(values.get("json")))
+            reply = _replied(lambda: function(**settings, **calls), call)
+            answer(reply, json=bool(values.get("json")), quiet=call.told.quiet)
 
     parameters = [_parameter(*each) for each in options.values()]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -151,7 +162,19 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
     return command
 
 
-def answer(reply: Reply, *, json: bool) -> None:
+def _replied(run: Callable[[], Reply], call: Call) -> Reply:
+    """Run a command and show its steps; what an interrupted one keeps is told."""
+    with call.steps() as call.progress:
+        try:
+            return run()
+        except KeyboardInterrupt as error:
+            if not call.kept:
+                raise
+            word, code = edges.verdict(error)
+            raise edges.Stopped(f"{word}; {call.kept}", code) from error
+
+
+def answer(reply: Reply, *, json: bool, quiet: bool = False) -> None:
     """Print what a command has to say, and end with its exit code."""
     for line in reply.notes:
         edges.note(line)
@@ -162,7 +185,8 @@ def answer(reply: Reply, *, json: bool) -> None:
     else:
         from visleak.cli.terminal import rendered, shown
 
-        edges.say(rendered([*shown(reply.shown), *shown(map(str, reply.files))]))
+        parts = [*shown(reply.shown), *shown(map(str, reply.files))]
+        edges.say(rendered(parts[:1] if quiet else parts))
     for line in reply.complaints:
         (edges.note if line.startswith("  ") else edges.complain)(line)
     if reply.code:
@@ -172,7 +196,7 @@ def answer(reply: Reply, *, json: bool) -> None:
 def _place(named: tuple[str, tuple[object, object, Option]]) -> tuple[int, bool]:
     """Return where an option is listed: by panel, and what all commands have last in its own."""
     name, (_, _, declared) = named
-    ranks = {"": 0, SETS: 1, OUTPUT: 3, SPEED: 4}
+    ranks = {"": 0, SETS: 1, OUTPUT: 3, SPEED: 4, MESSAGES: 5}
     return ranks.get(declared.panel, 2), name in ("json", "dry_run", "apply", "force")
 
 

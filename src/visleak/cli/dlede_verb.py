@@ -373,8 +373,8 @@ def _written(
     audits: Sequence[Audit] = (),
 ) -> Reply:
     """Write a result, also as a section of the audit's report."""
-    from visleak.cli.page import show_in_report
     from visleak.dlede.document import folder_of, write
+    from visleak.report import show_in_report
     from visleak.reporting import section, terminal
     from visleak.storage import REPORT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import logging
 import os
 import select
 import signal
@@ -15,13 +16,16 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, Final
 
 import typer
 
 from visleak import templates
-from visleak.errors import VisleakError, VisleakWarning
+from visleak.errors import UsageError, VisleakError, VisleakWarning
+from visleak.options import Messages
+from visleak.progress import logger
 
 # -- signals --------------------------------------------------------------------------------------
 
@@ -218,14 +222,66 @@ class Stopped(VisleakError):
         self.exit_code = code
 
 
+#: Whether notes are left out.
+_quiet: Final = ContextVar("quiet", default=False)
+
+
+class _Notes(logging.Handler):
+    """Shows what the library warns of; what the command line reports itself is shown already."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a record."""
+        if record.name != logger.name:
+            show(record.getMessage())
+
+
+@contextmanager
+def messages(options: Messages, line: str) -> Iterator[None]:
+    """Leave notes out, or write a log, as a command is told."""
+    handlers: list[logging.Handler] = [_Notes(logging.WARNING)]
+    if options.log_file is not None:
+        try:
+            handlers.append(logging.FileHandler(options.log_file, encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(
+                f"--log-file {options.log_file} cannot be written ({error.strerror})"
+            ) from error
+        handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.setLevel(logging.DEBUG)
+    token = _quiet.set(options.quiet)
+    for handler in handlers:
+        logger.addHandler(handler)
+    logger.info("%s", plain(line))
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, typer.Exit):
+            logger.error("%s", plain(verdict(error)[0]))
+        raise
+    finally:
+        for handler in handlers:
+            logger.removeHandler(handler)
+            handler.close()
+        logger.setLevel(logging.NOTSET)
+        _quiet.reset(token)
+
+
 def complain(text: str) -> None:
     """Write one line about this run to stderr."""
+    logger.warning("%s", plain(text))
     print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def note(text: str) -> None:
     """Write a line that is not a warning to stderr."""
-    print(plain(text), file=sys.stderr, flush=True)
+    logger.info("%s", plain(text))
+    show(text)
+
+
+def show(text: str) -> None:
+    """Write a line to stderr that is in the log already, unless it is to be quiet."""
+    if not _quiet.get():
+        print(plain(text), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:

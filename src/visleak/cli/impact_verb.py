@@ -145,7 +145,6 @@ def impact(
     Writes tables, figures and impact.json to a folder, and a section into the report of the audit.
     """
     from visleak.auditing import Audit
-    from visleak.cli.page import show_in_report
     from visleak.impact import impact as measured
     from visleak.impact.document import (
         KIND,
@@ -156,6 +155,7 @@ def impact(
         write_several,
     )
     from visleak.impact.leaderboard import add_to
+    from visleak.report import show_in_report
     from visleak.reporting import section, terminal
     from visleak.storage import RunFolder, free_folder, refuse_sets
 

@@ -595,10 +595,10 @@ def trace(
     to count the verdicts.
     """
     from visleak.auditing import Audit
-    from visleak.cli.page import show_in_report
     from visleak.memorization import tracing
     from visleak.memorization.tracing.document import SECTION, document
     from visleak.memorization.tracing.sources import AUDIT_FOLDER, training_sets
+    from visleak.report import show_in_report
     from visleak.reporting import section
     from visleak.storage import AUDIT, REPORT
 
@@ -748,7 +748,7 @@ def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) ->
 
     if audit is not None:
         from visleak.auditing import Audit
-        from visleak.cli.page import show_in_report
+        from visleak.report import show_in_report
 
         show_in_report(Audit(audit), SECTION, section(document(result, columns=1)), private=False)
     if leaderboard is None:

@@ -104,6 +104,22 @@ def run(
     return _compared(queries, references, comparer, thresholds)
 
 
+def stages(
+    queries: Sequence[AnySet], references: Sequence[AnySet], settings: Settings
+) -> list[tuple[str, ...]]:
+    """Return the stages of a run in their order: how the names of their steps begin."""
+    names = dict.fromkeys(each.name for each in (*queries, *references))
+    found: list[tuple[str, ...]] = []
+    found += [(f"reading {name}", f"streaming {name}") for name in names]
+    found += [(f"comparing {a} with {b}",) for a, b in couples(queries, references, settings)]
+    if settings.local and settings.candidates != "nearest":
+        found.append(("local features of ",))
+    if settings.verify:
+        details = ("screening pairs", "checking pairs", "comparing fine detail")
+        found.append(("decoding images of ", *details))
+    return found
+
+
 def _compared(
     queries: Sequence[AnySet],
     references: Sequence[AnySet],

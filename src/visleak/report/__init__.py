@@ -2,5 +2,12 @@
 
 from visleak.report.document import document
 from visleak.report.page import build, is_private, write_report
+from visleak.report.readable_images import (
+    reader_for_page,
+    renew_report,
+    save_report,
+    show_in_report,
+)
 
-__all__ = ["build", "document", "is_private", "write_report"]
+__all__ = ["build", "document", "is_private", "reader_for_page", "renew_report", "save_report"]
+__all__ += ["show_in_report", "write_report"]
