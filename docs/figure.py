@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 REPORT = Path("demo/audit/report.html")
 PICTURE = Path(__file__).with_name("report.png")
-WIDTH, TOP, GALLERY = 1280, 496, 830
+WIDTH, TOP, GALLERY = 1280, 880, 560
 COLOURS = 256
 
 

@@ -143,6 +143,15 @@ def ends_of(row: PairRow) -> tuple[tuple[str, str], tuple[str, str]]:
     return (row["query_set"], row["query"]), (row["reference_set"], row["reference"])
 
 
+def between(query_set: str, reference_set: str) -> str:
+    """Return how a pair of sets is called.
+
+    >>> between("test", "train"), between("test", "test")
+    ('test → train', 'within test')
+    """
+    return f"within {query_set}" if query_set == reference_set else f"{query_set} → {reference_set}"
+
+
 class ImageRow(TypedDict, total=False):
     """A row of ``images.parquet``, some of its columns."""
 

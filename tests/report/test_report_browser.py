@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +11,12 @@ from typing import Any
 
 import pytest
 from judging import HOSTILE, judge
-from made_audit import HOSTILE_NAME, Made, Pixels, make_audit
+from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made, Pixels, make_audit
 
 from invoices import audited
 from visleak.auditing import Audit
 from visleak.report import reader_for_page, write_report
+from visleak.storage import PAIRS, read_table
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -84,11 +87,19 @@ def until(page: Any, condition: str) -> None:
     pytest.fail(f"never became true: {condition}")
 
 
-def test_filters_narrow_the_gallery(page: Any) -> None:
-    everything = shown(page)
-    assert page.text_content("#count") == f"{len(everything)} of {len(everything)} shown"
+def counted(page: Any) -> tuple[int, int]:
+    """How many pairs meet the filters, and how many of them have images."""
+    pairs, cards = re.findall(r"([\d,]+) of", page.text_content("#count"))
+    return int(pairs.replace(",", "")), int(cards)
+
+
+def test_filters_narrow_the_pairs(page: Any, made: Made) -> None:
+    everything = counted(page)
+    grades = [pair["grade"] for pair in read_table(made.folder, PAIRS).to_pylist()]
+    assert everything == (sum(grade != "different" for grade in grades), 36)
     page.select_option("[name=kind]", "near")
     assert {card["kind"] for card in shown(page)} == {"near"}
+    assert counted(page)[0] == grades.count("near")
     page.select_option("[name=between]", "test → train")
     page.check("[name=conflict]")
     narrowed = shown(page)
@@ -98,9 +109,122 @@ def test_filters_narrow_the_gallery(page: Any) -> None:
         for card in narrowed
     )
     page.click("button[type=reset]")
-    until(page, f"document.querySelector('#count').value.startsWith('{len(everything)} ')")
+    until(page, "document.querySelector('[name=kind]').value === ''")
+    until(page, f"document.querySelector('#count').value.startsWith('{everything[0]} of')")
     page.select_option("[name=label]", "lorry")
     assert {card["label"] for card in shown(page)} == {"lorry"}
+
+
+def rows(page: Any, column: int) -> list[str]:
+    found: list[str] = page.eval_on_selector_all(
+        f"#table tbody td:nth-child({column})", "cells => cells.map(cell => cell.textContent)"
+    )
+    return found
+
+
+def test_table_is_sorted_and_leads_to_the_images(page: Any) -> None:
+    page.select_option("[name=view]", "table")
+    assert not page.is_visible("#cards")
+    assert len(rows(page, 1)) == counted(page)[0]
+    page.click("[data-column=similarity] button")
+    similarity = [float(text) for text in rows(page, 5)]
+    assert similarity == sorted(similarity, reverse=True)
+    page.click("[data-column=query] button")
+    page.click("[data-column=query] button")
+    assert rows(page, 1) == sorted(rows(page, 1), reverse=True)
+    assert page.get_attribute("[data-column=query]", "aria-sort") == "descending"
+    page.click("#table tbody tr:first-child a")
+    until(page, "!document.querySelector('#cards').hidden")
+    assert page.locator(page.evaluate("location.hash")).is_visible()
+
+
+def test_state_is_in_the_address(page: Any, address: str) -> None:
+    page.fill("[name=text]", "img_00")
+    page.select_option("[name=kind]", "near")
+    page.select_option("[name=view]", "table")
+    page.click("[data-column=similarity] button")
+    found, link = rows(page, 1), page.url
+    page.goto("about:blank")
+    page.goto(link)
+    assert rows(page, 1) == found
+    assert page.input_value("[name=kind]") == "near"
+    page.goto("about:blank")
+    page.goto(f"{address}#gallery?kind=nothing&page=99&view=x&conflict=no&text=%3Cimg%3E")
+    assert shown(page) == []
+
+
+def test_pages_hold_a_few_cards_and_links_find_the_others(page: Any, made: Made) -> None:
+    assert len(shown(page)) == 24
+    first = {card["query"] for card in shown(page)}
+    page.click("#pager [data-step='1']")
+    assert len(shown(page)) == 36 - 24
+    assert not first & {card["query"] for card in shown(page)}
+    last = page.evaluate("document.querySelector('#cards > li:not([hidden]):last-of-type').id")
+    page.click("#pager [data-step='-1']")
+    page.evaluate(f"location.hash = '{last}'")
+    until(page, f"!document.getElementById('{last}').hidden")
+
+
+def test_filtered_pairs_are_exported(page: Any, tmp_path: Path) -> None:
+    page.select_option("[name=kind]", "exact")
+    with page.expect_download() as waiting:
+        page.click("#export")
+    waiting.value.save_as(tmp_path / "pairs.csv")
+    with (tmp_path / "pairs.csv").open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert len(found) == counted(page)[0]
+    assert {row["grade"] for row in found} == {"exact"}
+    assert HOSTILE_LABEL in {row["query_label"] for row in found}
+
+
+def test_section_links_land_where_they_point(page: Any) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    bottom = "window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2"
+    for link in page.eval_on_selector_all(".toc a", "links => links.map(a => a.hash)"):
+        page.click(f".toc a[href='{link}']")
+        page.wait_for_timeout(60)
+        top = page.evaluate(f"document.querySelector('{link}').getBoundingClientRect().top")
+        assert 30 <= top <= 90 or page.evaluate(bottom), (link, top)
+
+
+def test_pair_is_enlarged_and_the_query_laid_over_the_reference(page: Any) -> None:
+    """The mirrored query of a pair is turned back when the two images blink."""
+    page.fill("[name=text]", "img_0018")
+    page.click("#cards > li:not([hidden]) .thumbs img")
+    assert page.is_visible("#compare")
+    small = page.locator("#cards > li:not([hidden]) .thumbs img").first.bounding_box()
+    assert page.locator("#stage img").first.bounding_box()["width"] > 2 * small["width"]
+    page.keyboard.press("b")
+    above = "document.querySelector('#stage .pile img:last-child')"
+    matrix = page.evaluate(f"new DOMMatrix({above}.style.transform).toFloat64Array()[0]")
+    assert matrix == pytest.approx(-1)
+    boxes = [page.locator(f"#stage .pile img:nth-child({n})").bounding_box() for n in (1, 2)]
+    assert boxes[0] == pytest.approx(boxes[1], abs=1)
+    until(page, f"{above}.style.visibility === 'hidden'")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#compare")
+    page.click("button[type=reset]")
+    page.click("#strongest li:nth-child(2) img")
+    title = page.text_content("#compare-h")
+    page.keyboard.press("ArrowRight")
+    assert page.text_content("#compare-h") != title
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_no_rule_of_accessibility_is_broken(page: Any, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe-core").Axe()
+    page.set_viewport_size({"width": width, "height": 900})
+    views = ("", "document.querySelector('[name=view]').value = 'table'", OPEN)
+    for view in views if width == 1280 else views[:1]:
+        page.evaluate(view)
+        page.evaluate("document.querySelector('#controls').dispatchEvent(new Event('input'))")
+        found = axe.run(page).response["violations"]
+        broken = [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
+        assert broken == []
+
+
+#: Opens the closer look at a pair.
+OPEN = "document.querySelector('#strongest img').click()"
 
 
 def test_search_looks_for_every_word(page: Any) -> None:
@@ -130,10 +254,11 @@ def test_controls_work_from_the_keyboard(page: Any) -> None:
     page.keyboard.type("img_0012")
     assert len(shown(page)) == 1
     visited = []
-    for _ in range(6):
+    for _ in range(8):
         page.keyboard.press("Tab")
         visited.append(page.evaluate("document.activeElement.name || document.activeElement.type"))
-    assert visited == ["kind", "between", "label", "sort", "conflict", "reset"]
+    assert visited[:7] == ["kind", "between", "label", "sort", "view", "conflict", "reset"]
+    page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     until(page, "document.querySelectorAll('#cards > li:not([hidden])').length > 1")
 
@@ -165,8 +290,6 @@ def test_link_to_a_hidden_card_shows_it(page: Any) -> None:
 def test_page_never_scrolls_sideways(page: Any, width: int, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    # Cards out of sight are not laid out; for this test they have to be.
-    page.evaluate("document.querySelectorAll('#cards > li').forEach(c => c.className = 'x')")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     wide = page.evaluate(
         "[...document.querySelectorAll('main *')].filter(e => !e.closest('.scroll, .panels, svg'))"
@@ -239,7 +362,7 @@ def test_review_is_shown_and_fits(chromium: Any, reviewed: str, width: int) -> N
     wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(wide) == 0
     page.fill("[name=text]", "judged")
-    assert len(shown(page)) == 3
+    assert counted(page)[0] == 3
     found = axe.run(page, context="#review").response["violations"]
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
     assert trouble == []

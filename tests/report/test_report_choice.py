@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from visleak.report.findings import COLUMNS, FLOOR, choose, ledger
+from visleak.report.choice import COLUMNS, FLOOR, choose, ledger
 from visleak.storage import PAIRS_SCHEMA
 
 STORED = [name for name in COLUMNS if name != "machine_grade"]
@@ -20,6 +20,7 @@ PLAIN = {
     "grade": "near",
     "probability": 0.9,
     "query_label": None,
+    "reference_label": None,
     "label_relation": "unknown",
     "coverage": "intra",
 }
@@ -27,7 +28,7 @@ PLAIN = {
 
 def table(*rows: dict[str, object]) -> pa.Table:
     # the machine's own grade, unless a test says that people gave it
-    full = [{**PLAIN, **row} for row in rows]
+    full = [{"reference": f"r{at}", **PLAIN, **row} for at, row in enumerate(rows)]
     full = [{"machine_grade": row["grade"], **row} for row in full]
     return pa.Table.from_pylist(full, SCHEMA)
 

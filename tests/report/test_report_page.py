@@ -14,6 +14,7 @@ from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
 
 from visleak.errors import UsageError, VisleakError
 from visleak.report import build, findings, write_report
+from visleak.report.listing import MOST_BYTES
 from visleak.reporting.gallery import relation
 from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
@@ -110,6 +111,7 @@ def test_policy_allows_exactly_the_pages_own_style_and_script(html: str, page: P
     policy = page.all("meta")[1]["content"] or ""
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+    assert [a.get("type") for a in page.all("script")] == ["application/json", None]
     for kind, tag in (("style-src", "style"), ("script-src", "script")):
         (body,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
@@ -130,12 +132,13 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
         "These thresholds are provisional",
         "99.9th percentile of unrelated pairs",
         "all together",
-        "image-only, inter-dataset",
-        "full, intra-dataset",
+        "image only, another dataset",
+        "image and label, same dataset",
         "3 images could not be read",
+        "Not done: 3 archives",
         "3 archives inside archives were not opened",
         "Classes with most leaks",
-        "also leaks to 2 more",
+        "One of a duplicate group of 4 images",
         "visleak audit --test test --train train --train web=crawl",
         "b2:0123456789abcdef",
         "truncated",
@@ -148,8 +151,113 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
 def test_gallery_states_its_cap(made: Made) -> None:
     total = pq.read_metadata(made.folder / PAIRS).num_rows
     page = Page(build(made.folder, made.pictures, cap=10))
-    assert f"Showing 10 of {total} pairs, most certain first" in page.words
+    assert f"Showing 10 of {total} pairs with images, most certain first" in page.words
     assert len([a for a in page.all("li") if "data-kind" in a]) == 10
+
+
+def listed(html: str) -> list[dict[str, object]]:
+    """The pairs of the table, as the script of the page reads them."""
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html)
+    data = json.loads(text)
+    names = data["names"]
+    return [
+        {
+            name: names[name][value] if name in names else value
+            for name, value in zip(data["columns"], row, strict=True)
+        }
+        for row in data["rows"]
+    ]
+
+
+def test_table_lists_every_pair_above_different(made: Made, html: str, page: Page) -> None:
+    stored = [p for p in read_table(made.folder, PAIRS).to_pylist() if p["grade"] != "different"]
+    found = listed(html)
+    ends = ("query_set", "query", "reference_set", "reference")
+    assert {tuple(row[name] for name in ends) for row in found} == {
+        tuple(pair[name] for name in ends) for pair in stored
+    }
+    leaks = [row["kind"] in ("exact", "near") for row in found]
+    assert leaks == sorted(leaks, reverse=True)
+    ids = {a["id"] for a in page.all("li") if "data-kind" in a}
+    assert {row["card"] for row in found if row["kind"] in ("exact", "near")} <= ids
+
+
+def test_table_has_a_bounded_size(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    pairs = read_table(made.folder, PAIRS)
+    many = pa.concat_tables([pairs.slice(0, 1)] * 40_000)
+    names = pa.array([f"{'long name ' * 12}{n}" for n in range(len(many))])
+    for name in ("query", "reference"):
+        at = PAIRS_SCHEMA.get_field_index(name)
+        many = many.set_column(at, PAIRS_SCHEMA.field(at), names)
+    write_tables(made.folder / PAIRS, PAIRS_SCHEMA, [many])
+    html = build(made.folder)
+    rows = listed(html)
+    assert 1_000 < len(rows) < 20_000
+    assert len(html) < MOST_BYTES + 1_500_000
+    assert f"The table lists the strongest {len(rows):,} of 40,000" in Page(html).words
+
+
+def test_strongest_leaks_come_first(page: Page) -> None:
+    """Before any number: six leaks between sets, near ones among them."""
+    order = [attributes.get("id") for tag, attributes in page.elements if tag == "section"]
+    assert order[:3] == ["strongest", "numbers", "next"]
+    strong = [str(a["data-card"]) for a in page.all("li") if "data-card" in a][:6]
+    cards = {a["id"]: a for a in page.all("li") if "data-kind" in a}
+    assert [cards[name]["data-kind"] for name in strong] == ["exact"] * 3 + ["near"] * 3
+    assert not any(str(cards[name]["data-between"]).startswith("within") for name in strong)
+
+
+def test_address_of_a_pair_is_the_same_in_every_page(fresh: Callable[..., Made]) -> None:
+    made = fresh()
+    few, many = (
+        {(c.row["query"], c.row["reference"]): c.anchor for c in found.cards}
+        for found in (findings.read(made.folder, [], None, cap) for cap in (8, 300))
+    )
+    assert few
+    assert few.items() <= many.items()
+
+
+def test_group_is_one_card_with_its_images(made: Made) -> None:
+    found = findings.read(made.folder, [], made.pictures, 300)
+    (card,) = [card for card in found.cards if card.members]
+    assert card.row["query"] == "cat/img_0001.png"
+    ends = {card.row["reference"], *(each.id for each in card.members)}
+    name = "n01/photo-00001.jpg"
+    assert ends == {name, f"copy_1_{name}", f"copy_2_{name}"}
+    assert card.group_size == 4
+
+
+def test_copies_are_called_identical_and_have_no_black_difference(made: Made) -> None:
+    cards = {c.row["query"]: c for c in findings.read(made.folder, [], made.pictures, 300).cards}
+    copy, mirrored = cards["cat/img_0008.png"].card, cards["cat/img_0014.png"].card
+    assert copy is not None
+    assert copy.difference is None
+    # its grade claims a copy, its pixels do not
+    assert mirrored is not None
+    assert mirrored.difference is not None
+
+
+def test_files_are_linked_from_where_the_page_lies(
+    fresh: Callable[..., Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = fresh()
+    monkeypatch.chdir(tmp_path)
+    name = "javascript:alert(1) #?.png"
+    (tmp_path / name).write_bytes(b"x")
+    images = read_table(made.folder, IMAGES)
+    at = images.schema.get_field_index("locator")
+    locators = pa.array([name] * len(images))
+    write_tables(
+        made.folder / IMAGES,
+        images.schema,
+        [images.set_column(at, images.schema.field(at), locators)],
+    )
+    output = write_report(made.folder, tmp_path / "pages" / "a.html", loader=made.pictures)
+    links = {a["href"] for a in Page(output.read_text("utf-8")).all("a") if "target" in a}
+    assert links == {"../javascript%3Aalert%281%29%20%23%3F.png"}
+    private = Page(build(made.folder, made.pictures, private=True))
+    assert not [a for a in private.all("a") if "target" in a]
 
 
 def test_pictures_are_asked_for_once_a_set(fresh: Callable[..., Made]) -> None:
@@ -176,7 +284,7 @@ def test_page_without_access_to_pictures_says_so(made: Made) -> None:
 
 
 def test_hostile_names_and_labels_are_text(html: str, page: Page) -> None:
-    assert len(page.all("script")) == 1
+    assert len(page.all("script")) == 2
     assert not [a for a in page.all("img") if a["src"] == "x"]
     assert HOSTILE_NAME in page.words
     assert HOSTILE_LABEL in page.words
@@ -194,7 +302,7 @@ def test_characters_that_hide_become_visible(fresh: Callable[..., Made]) -> None
 
 
 def test_conflicts_lead_to_their_cards(page: Page) -> None:
-    links = [a["href"] for a in page.all("a") if (a["href"] or "").startswith("#pair-")]
+    links = [a["href"] for a in page.all("a") if (a.get("aria-label") or "").startswith("Card of")]
     disputed = ["#" + str(a["id"]) for a in page.all("li") if a.get("data-conflict")]
     assert links
     assert sorted(map(str, links)) == sorted(disputed)
@@ -221,9 +329,13 @@ def test_audit_without_a_leak_says_what_that_means(fresh: Callable[..., Made]) -
     assert "near-duplicate or exact copy among" in page.words
     assert "Grades come from comparing the pixels of both images" in page.words
     assert "not proof that there is none" in page.words
-    assert f"the rule of three, 3 / {total}" in page.words
+    upper = 100 * (1 - 0.025 ** (1 / total))
+    assert (
+        f"No leaks found in {total} images of test (95 % upper bound {upper:.2g} %)" in page.words
+    )
     assert "no duplicates found" in page.words
-    assert "Gallery of pairs" not in page.words
+    assert "Next steps" not in page.words
+    assert "data-kind" not in {name for _, attributes in page.elements for name in attributes}
 
 
 def test_unverified_audit_speaks_of_degrees_only(fresh: Callable[..., Made]) -> None:
@@ -290,7 +402,7 @@ def test_audit_within_one_set_only(fresh: Callable[..., Made]) -> None:
     write_json(made.folder / "audit.json", summary)
     page = Page(build(made.folder, made.pictures))
     assert "no rate of leakage to state" in page.words
-    assert "Duplicates within the test side" in page.words
+    assert "Repeats within the test side" in page.words
     assert "No leak was found" not in page.words
 
 
@@ -337,7 +449,7 @@ def test_sections_of_other_steps_are_on_the_page(fresh: Callable[..., Made]) -> 
     assert "Impact <b>" in page.words
     assert "sections/purge.json cannot be shown" in page.words
     assert "Impact <b>" in charts(page)
-    assert len(page.all("script")) == 1
+    assert len(page.all("script")) == 2
 
 
 def test_write_report_writes_where_it_is_told(made: Made, tmp_path: Path, html: str) -> None:

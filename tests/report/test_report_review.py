@@ -68,7 +68,7 @@ def test_page_after_review(made: Made) -> None:
 def test_badges_say_what_is_a_persons(made: Made) -> None:
     changed, disputed = judge(made.folder)
     page = build(made.folder, made.pictures)
-    cards = re.findall(r'<li id="pair-\d+".*?</li>', page, re.DOTALL)
+    cards = re.findall(r'<li id="pair-.*?</article>', page, re.DOTALL)
 
     def of(row: dict[str, object]) -> str:
         return next(c for c in cards if f'data-query="{row["query"]}"' in c)

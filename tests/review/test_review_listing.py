@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
-from visleak.records import GRADES
+from visleak.records import GRADES, between
 from visleak.review.listing import (
     Choice,
     Listing,
-    couple,
     couples,
     describe,
     fixed,
@@ -202,7 +201,7 @@ def meets(row: dict[str, Any], choice: Choice) -> bool:
         return False
     if choice.label and choice.label not in (row["query_label"], row["reference_label"]):
         return False
-    if choice.sets and couple(row["query_set"], row["reference_set"]) != choice.sets:
+    if choice.sets and between(row["query_set"], row["reference_set"]) != choice.sets:
         return False
     return choice.coverage in ("", "within" if row["coverage"] == "within" else "leaks")
 
@@ -227,7 +226,7 @@ def test_filters_and_order_are_those_of_the_slow_way(audit: Any, choice: Choice)
     }[choice.sort]
     expected = sorted((n for n, row in enumerate(rows) if meets(row, choice)), key=rank)
     assert found == expected
-    assert set(couples(listing)) == {couple(r["query_set"], r["reference_set"]) for r in rows}
+    assert set(couples(listing)) == {between(r["query_set"], r["reference_set"]) for r in rows}
     seen = {row[side] for row in rows for side in ("query_label", "reference_label")}
     assert labels(listing) == sorted(seen - {None})
 

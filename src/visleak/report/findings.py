@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -14,187 +17,47 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
-from visleak.groups import is_word, scale_codes
-from visleak.records import DEGREES, GRADES, Bool, Bytes8, Int64, PairRow, ends_of
-from visleak.reporting.gallery import Card, ImageLoader, decoded, drawn, relation
+from visleak.records import Bytes8, PairRow, between, ends_of
+from visleak.report.choice import CAP, COLUMNS, Choice, Ledger, choose, ledger
+from visleak.report.listing import Listing, listed
+from visleak.reporting.gallery import (
+    SMALL,
+    Card,
+    Detail,
+    ImageLoader,
+    Thumb,
+    decoded,
+    drawn,
+    relation,
+    thumb,
+)
 from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_table
 from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
 from visleak.verification.marks import Marks, kind_of, marks
 
-#: Most cards the gallery shows.
-CAP: Final = 300
-#: So many cards each kind of pair gets before the most certain fill the rest.
-FLOOR: Final = 6
-
-#: Columns of the pairs, verdicts applied, that the choice and the counts need.
-COLUMNS: Final = [
-    "query_set",
-    "query",
-    "reference_set",
-    "similarity",
-    "degree",
-    "grade",
-    "probability",
-    "query_label",
-    "label_relation",
-    "coverage",
-    "machine_grade",
-]
-
-
-@dataclass(frozen=True)
-class Ledger:
-    """The pairs of an audit as plain arrays, one row a pair.
-
-    Attributes:
-        key: ``int64``, one number a query image.
-        stratum: ``int64``, one number a kind of pair: sets, grade or degree, conflict or not.
-        order: rows, most certain first.
-    """
-
-    key: Int64
-    stratum: Int64
-    order: Int64
-    leak: Bool
-    within: Bool
-    conflict: Bool
-    shown: Bool
-    verified: bool
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The rows of the gallery, most certain first, and for each how many more its query has."""
-
-    rows: Int64
-    more: Int64
-
-
-def ledger(pairs: pa.Table) -> Ledger:
-    """Turn the columns :data:`COLUMNS` into arrays."""
-    query_set, reference_set = codes(pairs["query_set"]), codes(pairs["reference_set"])
-    grade, degree = (
-        scale_codes(pairs["grade"], GRADES, len(GRADES)),
-        scale_codes(pairs["degree"], DEGREES, len(DEGREES)),
-    )
-    within = is_word(pairs["coverage"], "within")
-    graded = grade < len(GRADES)
-    # people judge some pairs, verification covers all of a comparison
-    machine = scale_codes(pairs["machine_grade"], GRADES, len(GRADES)) < len(GRADES)
-    looked = graded | _looked(combine(query_set, reference_set), machine)
-    of_degree = ~looked & (degree < len(DEGREES))
-    leak = (grade <= GRADES.index("near")) | of_degree
-    conflict = leak & is_word(pairs["label_relation"], "different")
-    probability = pairs["probability"].to_numpy().astype(np.float64)
-    similarity = pairs["similarity"].to_numpy().astype(np.float64)
-    certain = np.where(np.isnan(probability), -1.0, probability)
-    order = np.lexsort((-similarity, degree, grade, -certain))
-    kind = np.where(looked, grade, len(GRADES) + 1 + degree)
-    return Ledger(
-        key=combine(query_set, codes(pairs["query"])),
-        stratum=combine(query_set, reference_set, within, kind, conflict),
-        order=order.astype(np.int64),
-        leak=leak,
-        within=within,
-        conflict=conflict,
-        shown=(grade <= GRADES.index("similar")) | of_degree,
-        verified=bool(graded.any()),
-    )
-
-
-def _looked(couple: Int64, graded: Bool) -> Bool:
-    return np.asarray(np.isin(couple, couple[graded]))
-
-
-def choose(pairs: Ledger, cap: int = CAP) -> Choice:
-    """Choose at most ``cap`` pairs, at most one a query, every kind of pair represented.
-
-    A query is shown by its best pair. Only a kind of leak that no best pair is of, such as a
-    second reference set that always comes second, takes one card from a query of its own. Rare
-    kinds choose first; the rest goes to the most certain pairs. The answer depends on the rows
-    alone.
-    """
-    _, first = np.unique(pairs.key[pairs.order], return_index=True)
-    best = pairs.order[np.sort(first)]
-    picked = _floors(pairs, best, cap)
-    taken = {int(pairs.key[row]) for row in picked}
-    for row in best[pairs.shown[best]]:
-        if len(picked) >= cap:
-            break
-        if int(pairs.key[row]) not in taken:
-            picked.append(int(row))
-    place = np.empty(len(pairs), dtype=np.int64)
-    place[pairs.order] = np.arange(len(pairs))
-    rows = np.array(sorted(picked, key=lambda row: place[row]), dtype=np.int64)
-    return Choice(rows, _more(pairs, rows))
-
-
-def _floors(pairs: Ledger, best: Int64, cap: int) -> list[int]:
-    """Give every kind of pair its first cards, rare kinds first."""
-    strata, sizes = np.unique(pairs.stratum, return_counts=True)
-    floor = max(1, min(FLOOR, cap // (2 * max(1, len(strata)))))
-    behind = set(strata.tolist()) - set(pairs.stratum[best].tolist())
-    orphans = pairs.order[
-        np.isin(pairs.stratum[pairs.order], sorted(behind)) & pairs.leak[pairs.order]
-    ]
-    rows = np.concatenate([orphans, best])
-    rows = rows[np.argsort(pairs.stratum[rows], kind="stable")]
-    starts = np.searchsorted(pairs.stratum[rows], [*strata, strata.max(initial=0) + 1])
-    picked: list[int] = []
-    taken: set[int] = set()
-    for stratum in np.argsort(sizes, kind="stable"):
-        left = 1 if strata[stratum] in behind else floor
-        for row in rows[starts[stratum] : starts[stratum + 1]]:
-            if left == 0 or len(picked) >= cap:
-                break
-            if int(pairs.key[row]) not in taken:
-                taken.add(int(pairs.key[row]))
-                picked.append(int(row))
-                left -= 1
-    return picked
-
-
-def _more(pairs: Ledger, rows: Int64) -> Int64:
-    kind = combine(pairs.key, pairs.within)
-    counted = np.bincount(kind[pairs.leak], minlength=int(kind.max(initial=0)) + 1)
-    return np.asarray(counted[kind[rows]] - pairs.leak[rows], dtype=np.int64)
-
-
-def codes(column: pa.ChunkedArray) -> Int64:
-    """Number the texts of a column; null is 0.
-
-    >>> codes(pa.chunked_array([["b", None, "a", "b"]])).tolist()
-    [1, 0, 2, 1]
-    """
-    encoded = column.combine_chunks().dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    indices = pc.fill_null(pc.cast(encoded.indices, pa.int64()), -1)
-    return np.asarray(indices.to_numpy(zero_copy_only=False), dtype=np.int64) + 1
-
-
-def combine(*columns: npt.NDArray[np.generic]) -> Int64:
-    """Number the distinct rows of several columns.
-
-    >>> combine(np.array([5, 5, 7]), np.array([0, 1, 0])).tolist()
-    [0, 1, 2]
-    """
-    total = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values = column.astype(np.int64)
-        span = int(values.max(initial=0)) + 1
-        total = np.unique(total * span + values, return_inverse=True)[1].astype(np.int64)
-    return total
-
-
 #: Most rows of the table of label conflicts.
 MOST_CONFLICTS: Final = 100
 #: Most classes of the chart.
 MOST_CLASSES: Final = 12
+#: Cards at the top of the page.
+MOST_STRONGEST: Final = 6
+#: Most further images of a duplicate group that are shown, of one card and of all.
+MOST_MEMBERS: Final = 8
+MOST_MEMBERS_OF_ALL: Final = 240
+#: Grades and degrees of leaks, strongest first.
+LEAKS: Final = ("exact", "near", "hard", "soft")
+#: How the strongest leaks are stored: large enough to be judged on the page.
+LARGE: Final = Detail(480, 16_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A further image of the duplicate group of a card."""
+
+    set: str
+    id: str
+    thumb: Thumb | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +68,11 @@ class PairCard:
         row: of the judged pairs, with what each reviewer ``said`` of it.
         anchor: of its card; empty without one.
         conflict: a leak or duplicate whose labels differ: one of them may be wrong.
-        more: other leaks of its query; of a repeat, other repeats.
+        more: other leaks of its group; of a repeat, other repeats.
         card: ``None`` if an image is not available.
         marks: where the content of the two images differs.
+        members: further images of its duplicate group, the first ones; ``left_out`` are not named.
+        files: addresses of the query and of the reference, relative to the page; may be empty.
     """
 
     row: PairRow
@@ -216,6 +81,9 @@ class PairCard:
     more: int = 0
     card: Card | None = None
     marks: Marks = field(default_factory=Marks)
+    members: tuple[Member, ...] = ()
+    left_out: int = 0
+    files: tuple[str, str] = ("", "")
 
     @property
     def kind(self) -> str:
@@ -230,9 +98,7 @@ class PairCard:
     @property
     def between(self) -> str:
         """The two sets, as the filter names them."""
-        if self.within:
-            return f"within {self.row['query_set']}"
-        return f"{self.row['query_set']} → {self.row['reference_set']}"
+        return between(self.row["query_set"], self.row["reference_set"])
 
     @property
     def searched(self) -> str:
@@ -240,7 +106,19 @@ class PairCard:
         row = self.row
         labels = (row["query_label"], row["reference_label"])
         judged = "judged" if row.get("judged") else ""
-        return " ".join(filter(None, (row["query"], row["reference"], *labels, judged))).lower()
+        ids = (row["query"], row["reference"], *(each.id for each in self.members))
+        return " ".join(filter(None, (*ids, *labels, judged))).lower()
+
+    @property
+    def matrix(self) -> str:
+        """How the query lies on the reference, as nine numbers."""
+        found = relation(self.row)
+        return " ".join(f"{value:.5g}" for value in found) if found else ""
+
+    @property
+    def group_size(self) -> int:
+        """How many images the duplicate group has; 2 for a pair alone."""
+        return 2 + len(self.members) + self.left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +127,18 @@ class Findings:
 
     Attributes:
         pairs: number of pairs in ``pairs.parquet``.
+        strongest: the cards at the top of the page, drawn larger.
+        repeats: the strongest pairs of two images of one set.
+        listing: every pair above ``different``, for the table and the filters.
         classes: share of each class's images that leak, worst first; name and rate.
     """
 
     pairs: int
     verified: bool
     cards: tuple[PairCard, ...]
+    strongest: tuple[PairCard, ...]
+    repeats: tuple[PairCard, ...]
+    listing: Listing
     conflicts: tuple[PairCard, ...]
     conflict_total: int
     nearest: tuple[tuple[str, npt.NDArray[np.float64]], ...]
@@ -273,15 +157,23 @@ def read(
     loader: ImageLoader | None,
     cap: int,
     said: Sequence[Verdict] = (),
+    beside: Path | None = None,
 ) -> Findings:
-    """Read the two tables, lay verdicts over them, and choose what to show."""
-    columns = judged_pairs(folder, COLUMNS, said)
+    """Read the two tables, lay verdicts over them, and choose what to show.
+
+    ``beside`` is the folder of the page, from which it links to files; ``None`` for no links.
+    """
+    columns = judged_pairs(folder, [*COLUMNS, "judged"], said)
     pairs = ledger(columns)
     chosen = choose(pairs, cap)
     conflicting = _conflicting(pairs)
     rows = np.concatenate([chosen.rows, conflicting])
     details = _judged_rows(folder, rows, said) if said else _rows(folder / PAIRS, rows)
-    cards = _cards(details[: len(chosen.rows)], pairs, chosen, loader)
+    own = details[: len(chosen.rows)]
+    members = _members(columns, pairs, chosen, own)
+    pixels = _pixels(own, members, loader)
+    files = _files(folder, own, beside) if loader is not None and beside is not None else {}
+    cards = _cards(own, pairs, chosen, pixels, members, files)
     anchors = {int(row): item.anchor for row, item in zip(chosen.rows, cards, strict=True)}
     images = read_table(folder, IMAGES, ["set", "id", "label", "flat", "nearest_similarity"])
     classes, total = _classes(columns, pairs, images, query_sets)
@@ -289,6 +181,9 @@ def read(
         pairs=len(pairs),
         verified=pairs.verified,
         cards=cards,
+        strongest=_redrawn(_strongest(cards), pixels, LARGE),
+        repeats=_redrawn([card for card in cards if card.within], pixels, Detail.of(CAP)),
+        listing=listed(columns, pairs, anchors),
         conflicts=tuple(
             PairCard(_known(detail), anchors.get(int(row), ""))
             for row, detail in zip(conflicting, details[len(chosen.rows) :], strict=True)
@@ -338,26 +233,120 @@ def _conflicting(pairs: Ledger) -> npt.NDArray[np.int64]:
     return ranked[np.sort(first)][:MOST_CONFLICTS]
 
 
+#: Pixels of images by set and id.
+Images = Mapping[tuple[str, str], Bytes8]
+
+
+def _members(
+    columns: pa.Table, pairs: Ledger, chosen: Choice, details: Sequence[PairRow]
+) -> list[tuple[list[tuple[str, str]], int]]:
+    """Return for each card further images of its group, and how many are not named."""
+    places = pairs.members(np.unique(pairs.key[chosen.rows]))
+    found = []
+    for row, detail in zip(chosen.rows, details, strict=True):
+        ends = ends_of(detail)
+        # the two images of the card are in its own group, or the reference is in none
+        first = places[int(pairs.key[row])][: MOST_MEMBERS + 2].tolist()
+        names = [_image_at(columns, place) for place in first]
+        others = [name for name in names if name not in ends]
+        total = len(places[int(pairs.key[row])]) - 1
+        total -= detail["grade"] in LEAKS[:2]
+        found.append((others[: min(MOST_MEMBERS, total)], max(0, total - MOST_MEMBERS)))
+    return found
+
+
+def _image_at(columns: pa.Table, place: int) -> tuple[str, str]:
+    side, row = divmod(place, columns.num_rows)
+    name = ("query", "reference")[side]
+    return columns[f"{name}_set"][row].as_py(), columns[name][row].as_py()
+
+
+def _pixels(
+    details: Sequence[PairRow],
+    members: Sequence[tuple[list[tuple[str, str]], int]],
+    loader: ImageLoader | None,
+) -> Images:
+    """Read the images of all cards, and of their groups as far as there is room."""
+    if loader is None:
+        return {}
+    further = [name for own, _ in members for name in own][:MOST_MEMBERS_OF_ALL]
+    return decoded(details, loader, further)
+
+
 def _cards(
-    details: Sequence[PairRow], pairs: Ledger, chosen: Choice, loader: ImageLoader | None
+    details: Sequence[PairRow],
+    pairs: Ledger,
+    chosen: Choice,
+    pixels: Images,
+    members: Sequence[tuple[list[tuple[str, str]], int]],
+    files: Mapping[tuple[str, str], str],
 ) -> tuple[PairCard, ...]:
-    pixels = decoded(details, loader) if loader else {}
+    detail = Detail.of(len(details))
     return tuple(
         PairCard(
             _known(row),
-            f"pair-{number}",
+            anchor(row),
             bool(pairs.conflict[at]),
             int(more),
-            drawn(row, pixels),
+            drawn(row, pixels, detail),
             _marks(row, pixels),
+            tuple(Member(*name, _small(pixels.get(name))) for name in others),
+            left_out,
+            (files.get(ends_of(row)[0], ""), files.get(ends_of(row)[1], "")),
         )
-        for number, (row, at, more) in enumerate(
-            zip(details, chosen.rows, chosen.more, strict=True), 1
+        for row, at, more, (others, left_out) in zip(
+            details, chosen.rows, chosen.more, members, strict=True
         )
     )
 
 
-def _marks(row: PairRow, pixels: Mapping[tuple[str, str], Bytes8]) -> Marks:
+def _small(pixels: Bytes8 | None) -> Thumb | None:
+    return None if pixels is None else thumb(pixels, SMALL)
+
+
+def _strongest(cards: Sequence[PairCard]) -> list[PairCard]:
+    """Return the strongest leaks; at most half are copies where others are left.
+
+    Copies come first, and would take the place of what has to be seen to be believed.
+    """
+    leaks = [card for card in cards if card.kind in LEAKS and not card.within]
+    copies = [card for card in leaks if card.kind == "exact"]
+    others = [card for card in leaks if card.kind != "exact"]
+    most = max(MOST_STRONGEST // 2, MOST_STRONGEST - len(others))
+    return [*copies[:most], *others]
+
+
+def _redrawn(cards: Sequence[PairCard], pixels: Images, detail: Detail) -> tuple[PairCard, ...]:
+    """Return the first few cards, their images stored at another size."""
+    shown = cards[:MOST_STRONGEST]
+    return tuple(replace(each, card=drawn(each.row, pixels, detail)) for each in shown)
+
+
+def anchor(row: PairRow) -> str:
+    """Return the address of a pair in the page: the same in every page of it.
+
+    >>> anchor({"query_set": "a", "query": "1", "reference_set": "b", "reference": "2"})
+    'pair-6dc4e86a4c8b'
+    """
+    names = "\0".join(name for end in ends_of(row) for name in end)
+    digest = hashlib.blake2b(names.encode("utf-8", "surrogatepass"), digest_size=6)
+    return f"pair-{digest.hexdigest()}"
+
+
+def _files(folder: Path, details: Sequence[PairRow], beside: Path) -> dict[tuple[str, str], str]:
+    """Return the addresses of the images of some pairs that are files, from the page's folder."""
+    ends = {end for row in details for end in ends_of(row)}
+    ids = pa.array(sorted({name for _, name in ends}), pa.string())
+    table = read_table(folder, IMAGES, ["set", "id", "locator"], pc.field("id").isin(ids))
+    found = {}
+    for row in table.to_pylist():
+        path = Path(row["locator"] or "")
+        if (row["set"], row["id"]) in ends and row["locator"] and path.is_file():
+            found[row["set"], row["id"]] = quote(os.path.relpath(path, beside))
+    return found
+
+
+def _marks(row: PairRow, pixels: Images) -> Marks:
     """Return where the images of a row differ; nothing where there is nothing to compare."""
     query, reference = map(pixels.get, ends_of(row))
     kind, matrix = kind_of(row["reason"]), relation(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from visleak.counts.writing import classes_figure, types_figure
 from visleak.formats.listing import describe_skipped
 from visleak.pipeline import rates
 from visleak.pipeline.recordings import doubt, words
-from visleak.records import DEGREES, GRADES
+from visleak.records import DEGREES, GRADES, PairRow
+from visleak.report.next_steps import next_steps
 from visleak.reporting.gallery import Card, ImageLoader, data_uri, decoded, drawn
-from visleak.stats import Rate, percent
+from visleak.stats import Rate
+from visleak.stats.binomial import clopper_pearson_upper
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
 from visleak.storage.audit_folder import ComparisonSummary, Rates, RecordingSummary, TotalSummary
 from visleak.verdicts import Verdict, judged_summary
@@ -38,6 +41,12 @@ KEYS: Final = (
         "Similarity alone reaches the soft threshold, whatever the grade.",
     ),
 )
+#: What the commands after an audit are for.
+PURPOSES: Final = {
+    "review": "Judge the pairs yourself",
+    "purge": "Plan a test set without leaks",
+    "split": "Plan a repaired split",
+}
 #: Columns of the table of exclusive rates.
 EXCLUSIVE: Final = (*GRADES[:3], *DEGREES)
 #: Most unreadable images listed by name.
@@ -65,8 +74,8 @@ class RateRow:
 
     @property
     def scenario(self) -> str:
-        """The scenario in the words of Ramos et al. 2025: modality and coverage."""
-        return f"{self.modality}, {self.coverage}-dataset" if self.coverage else ""
+        """What was available in training, and from where, in plain words."""
+        return plain_words(self.modality, self.coverage) if self.coverage else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,19 @@ class PageSummary:
     def headline(self) -> str:
         """The result in one line."""
         return self.audit.headline or "An audit without a headline"
+
+    @property
+    def title(self) -> str:
+        """The headline of the page: for an audit without leaks with what is still possible."""
+        if not self.clean:
+            return self.headline
+        names = [f"images of {total.query_set}" for total in self.totals]
+        names = names if len(names) > 1 else ["test images"]
+        counts = [
+            f"{rate.total:,} {name} ({upper_bound(rate)})"
+            for name, rate in zip(names, self.deciding, strict=False)
+        ]
+        return f"No leaks found in {'; '.join(counts)}"
 
     @property
     def leaks(self) -> tuple[ComparisonSummary, ...]:
@@ -264,17 +286,47 @@ def read_unreadable(folder: Path) -> Problems:
     )
 
 
-def bound(rate: Rate) -> str:
+def plain_words(modality: str, coverage: str) -> str:
+    """Return a scenario of Ramos et al. 2025 in plain words.
+
+    >>> plain_words("image-only", "inter")
+    'image only, another dataset'
+    """
+    seen = "image and label" if modality == "full" else "image only"
+    return f"{seen}, {'same' if coverage == 'intra' else 'another'} dataset"
+
+
+def upper_bound(rate: Rate) -> str:
     """Return the largest share that is compatible with having found nothing, in words.
 
-    >>> bound(Rate.of(0, 10_000))
-    'up to 0.04 % (95 % Wilson interval; the rule of three, 3 / 10,000, says 0.03 %)'
+    The upper end of the exact two-sided interval (Clopper & Pearson 1934).
+
+    >>> upper_bound(Rate.of(0, 100))
+    '95 % upper bound 3.6 %'
     """
-    three = min(1.0, 3 / rate.total) if rate.total else 1.0
-    return (
-        f"up to {percent(rate.high)} % (95 % Wilson interval; the rule of three,"
-        f" 3 / {rate.total:,}, says {percent(three)} %)"
-    )
+    share = clopper_pearson_upper(rate.count, rate.total, 0.975)
+    return f"95 % upper bound {100 * share:.2g} %"
+
+
+def bound(rate: Rate) -> str:
+    """Return the same bound in a sentence.
+
+    >>> bound(Rate.of(0, 10_000))
+    'up to 0.037 % (95 % upper bound)'
+    """
+    return f"up to {upper_bound(rate).removeprefix('95 % upper bound ')} (95 % upper bound)"
+
+
+def steps(summary: PageSummary, folder: Path) -> tuple[tuple[str, str], ...]:
+    """Return the next commands, and what each is for."""
+    commands = next_steps(folder, summary.audit)
+    return tuple((PURPOSES[command.split()[1]], command) for command in commands)
+
+
+def show_command(folder: Path, row: PairRow) -> str:
+    """Return the command that lists every pair of a query image."""
+    words = ["visleak", "show", str(folder), row["query"], "--set", row["query_set"]]
+    return shlex.join(words)
 
 
 # -- the review ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,8 @@ from markupsafe import Markup, escape
 from visleak.pipeline.recordings import words
 from visleak.records import GRADES, Float64
 from visleak.report import findings, model, sections
-from visleak.report.findings import CAP, Findings
+from visleak.report.choice import CAP
+from visleak.report.findings import Findings
 from visleak.report.model import PageSummary
 from visleak.reporting import charts
 from visleak.reporting.charts import Bar
@@ -30,6 +31,15 @@ from visleak.verdicts import read_verdicts
 
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
+
+#: Columns of the table of pairs: what it is sorted by, heading, whether it is a number.
+TABLE: Final = (
+    ("query", "Query", False),
+    ("reference", "Reference", False),
+    ("kind", "Grade", False),
+    ("probability", "Probability", True),
+    ("similarity", "Similarity", True),
+)
 
 #: How a page that was made without images says so.
 PRIVATE: Final = '<p class="note">This page was made without images'
@@ -50,7 +60,12 @@ class Figure:
 
 
 def build(
-    folder: Path, loader: ImageLoader | None = None, *, private: bool = False, cap: int = CAP
+    folder: Path,
+    loader: ImageLoader | None = None,
+    *,
+    private: bool = False,
+    cap: int = CAP,
+    beside: Path | None = None,
 ) -> str:
     """Return the page of an audit folder as one HTML text; the same folder gives the same text.
 
@@ -61,6 +76,8 @@ def build(
             makes a page without images.
         private: show no pixels at all, and say so; ``images`` is not called.
         cap: most pairs in the gallery.
+        beside: folder of the page, from which it links to the files of images; by default the
+            audit folder.
 
     Raises:
         UsageError: the folder holds no finished audit.
@@ -69,7 +86,7 @@ def build(
     said = read_verdicts(folder)
     shown = None if private else loader
     summary = model.read(folder, said)
-    found = findings.read(folder, summary.query_sets, shown, cap, said)
+    found = findings.read(folder, summary.query_sets, shown, cap, said, beside or folder)
     style = _asset("page.css") + (_asset("review.css") if said else "")
     script = _asset("page.js")
     text = (
@@ -92,6 +109,10 @@ def build(
             script=Markup(script),
             policy=policy(style, script),
             bound=model.bound,
+            columns=TABLE,
+            steps=model.steps(summary, folder),
+            plain=model.plain_words,
+            show_command=partial(model.show_command, folder),
             duplicates=model.duplicates,
             apart=words,
             unbroken=_unbroken,
@@ -120,7 +141,7 @@ def write_report(
         VisleakError: a file of it is missing, damaged or of a newer visleak.
     """
     path = output or folder / REPORT
-    write_text(path, build(folder, loader, private=private))
+    write_text(path, build(folder, loader, private=private, beside=path.parent))
     return path
 
 
@@ -260,11 +281,16 @@ def distances(found: RecordingSummary, name: str) -> dict[str, bytes]:
 def _filters(found: Findings) -> dict[str, list[str]]:
     """Return what the gallery can be filtered by, in the order of the menus."""
     order = [*GRADES, "hard", "soft", "ungraded"]
-    kinds = {card.kind for card in found.cards}
+    listing = found.listing
+    kinds = {card.kind for card in found.cards} | set(listing.names["kind"])
+    labels = {card.row["query_label"] or "" for card in found.cards}
+    between = (*(card.between for card in found.cards), *listing.between)
     return {
-        "kind": sorted(kinds, key=lambda kind: (order.index(kind) if kind in order else 99, kind)),
-        "between": list(dict.fromkeys(card.between for card in found.cards)),
-        "label": sorted({card.row["query_label"] or "" for card in found.cards} - {""}),
+        "kind": sorted(
+            kinds - {""}, key=lambda kind: (order.index(kind) if kind in order else 99, kind)
+        ),
+        "between": list(dict.fromkeys(between)),
+        "label": sorted((labels | set(listing.names["query_label"])) - {""}),
     }
 
 

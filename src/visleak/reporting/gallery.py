@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from visleak.records import VIEWS, Bytes8, PairRow, ends_of
+from visleak.records import GRADES, VIEWS, Bytes8, PairRow, ends_of
 
 Float64 = npt.NDArray[np.float64]
 Matrix = Sequence[float] | npt.NDArray[np.floating] | None
@@ -35,6 +35,12 @@ TINY: Final = 64
 FULL_SCALE: Final = 96
 #: A thumbnail of more bytes than this is stored once more, more coarsely.
 BUDGET: Final = 4_000
+#: Long side of the thumbnail of a further image, in pixels.
+SMALL: Final = 72
+#: Bytes that the images of all cards of a page may take.
+TOTAL: Final = 2_400_000
+#: Two images whose difference stays below this many levels of 255 look identical.
+INVISIBLE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +65,33 @@ class Thumb:
 
 
 @dataclass(frozen=True, slots=True)
+class Detail:
+    """How finely thumbnails are stored: long side in pixels, and bytes of one."""
+
+    side: int
+    budget: int
+
+    @classmethod
+    def of(cls, cards: int) -> Detail:
+        """Return what so many cards have room for: few are stored larger than they are shown.
+
+        >>> Detail.of(12).side, Detail.of(60).side, Detail.of(300).side
+        (640, 480, 160)
+        """
+        room = TOTAL // (2 * max(1, cards))
+        for side, needed in ((640, 24_000), (480, 14_000), (320, 7_000)):
+            if room >= needed:
+                return cls(side, needed)
+        return cls(SIDE, BUDGET)
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
-    """The three thumbnails of a pair."""
+    """The thumbnails of a pair; no difference where there is none to see."""
 
     query: Thumb
     reference: Thumb
-    difference: Thumb
+    difference: Thumb | None
 
 
 def data_uri(data: bytes, mime: str = "image/webp") -> str:
@@ -76,7 +103,15 @@ def data_uri(data: bytes, mime: str = "image/webp") -> str:
     return f"data:{mime};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def card(query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, side: int = SIDE) -> Card:
+def card(
+    query: Bytes8,
+    reference: Bytes8,
+    matrix: Matrix = None,
+    *,
+    side: int = SIDE,
+    detail: Detail | None = None,
+    copies: bool = False,
+) -> Card:
     """Return the card of a pair.
 
     Args:
@@ -86,12 +121,12 @@ def card(query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, side: int =
             y down, the image is [0, 1] x [0, 1]); ``None`` or NaN lays one image straight
             over the other.
         side: long side of the thumbnails in pixels.
+        detail: how finely they are stored; by default as they are shown.
+        copies: leave the difference out if it is invisible.
     """
-    return Card(
-        thumb(query, side=side),
-        thumb(reference, side=side),
-        thumb(difference(query, reference, matrix, side=side), side=side),
-    )
+    same = copies and _same(query, reference, side)
+    gap = None if same else thumb(difference(query, reference, matrix, side=side), side)
+    return Card(thumb(query, side, detail), thumb(reference, side, detail), gap)
 
 
 def relation(row: PairRow) -> list[float] | None:
@@ -114,12 +149,13 @@ def relation(row: PairRow) -> list[float] | None:
     return [float(value) + 0.0 for value in whole.ravel()]
 
 
-def decoded(details: Iterable[PairRow], loader: ImageLoader) -> dict[tuple[str, str], Bytes8]:
-    """Ask for the images of every set once."""
+def decoded(
+    details: Iterable[PairRow], loader: ImageLoader, further: Iterable[tuple[str, str]] = ()
+) -> dict[tuple[str, str], Bytes8]:
+    """Ask for the images of pairs, and further ones by set and id, once per set."""
     wanted: dict[str, set[str]] = {}
-    for row in details:
-        for name, image in ends_of(row):
-            wanted.setdefault(name, set()).add(image)
+    for name, image in (*(end for row in details for end in ends_of(row)), *further):
+        wanted.setdefault(name, set()).add(image)
     return {
         (name, image): pixels
         for name, ids in sorted(wanted.items())
@@ -127,24 +163,28 @@ def decoded(details: Iterable[PairRow], loader: ImageLoader) -> dict[tuple[str, 
     }
 
 
-def drawn(row: PairRow, pixels: Mapping[tuple[str, str], Bytes8]) -> Card | None:
+def drawn(
+    row: PairRow, pixels: Mapping[tuple[str, str], Bytes8], detail: Detail | None = None
+) -> Card | None:
     """Return the card of a row of pairs; ``None`` where one of its images is not at hand."""
     query, reference = map(pixels.get, ends_of(row))
     if query is None or reference is None:
         return None
-    return card(query, reference, relation(row))
+    copies = row["grade"] == GRADES[0]
+    return card(query, reference, relation(row), detail=detail, copies=copies)
 
 
-def thumb(pixels: Bytes8, *, side: int = SIDE) -> Thumb:
-    """Encode an image with its long side near ``side``: small in bytes, crisp where tiny."""
+def thumb(pixels: Bytes8, side: int = SIDE, detail: Detail | None = None) -> Thumb:
+    """Encode an image to be shown with its long side near ``side``: crisp where tiny."""
     height, width = pixels.shape[:2]
     if max(height, width) < min(TINY, side):
         factor = side // max(height, width)
         data, mime = _lossless(pixels)
         return Thumb(data, mime, width * factor, height * factor, crisp=True)
-    small = shrink(pixels, side)
-    data, mime = _lossy(small)
-    return Thumb(data, mime, small.shape[1], small.shape[0], crisp=False)
+    height, width = shrink(pixels, side).shape[:2]
+    stored = detail or Detail(side, BUDGET)
+    data, mime = _lossy(shrink(pixels, stored.side), stored.budget)
+    return Thumb(data, mime, width, height, crisp=False)
 
 
 def shrink(pixels: Bytes8, side: int) -> Bytes8:
@@ -211,6 +251,14 @@ def difference(
     if result.shape[:2] != (rows, columns):
         result = cv2.resize(result, (columns, rows), interpolation=cv2.INTER_NEAREST)
     return np.asarray(result, dtype=np.uint8)
+
+
+def _same(query: Bytes8, reference: Bytes8, side: int) -> bool:
+    """Whether two images are of one size and look identical as they are."""
+    if query.shape != reference.shape:
+        return False
+    gap = cv2.absdiff(shrink(query, side), shrink(reference, side))
+    return int(gap.max(initial=0)) <= INVISIBLE
 
 
 def laid_over(query: Bytes8, reference: Bytes8, matrix: Matrix = None) -> Bytes8:
@@ -317,13 +365,13 @@ def _lossless(pixels: Bytes8) -> tuple[bytes, str]:
     return out.getvalue(), "image/png"
 
 
-def _lossy(pixels: Bytes8) -> tuple[bytes, str]:
+def _lossy(pixels: Bytes8, budget: int) -> tuple[bytes, str]:
     """Encode within the budget where a coarser quality still gets there."""
     kind, data = "WEBP" if _webp() else "JPEG", b""
     for quality in (78, 62, 45):
         out = io.BytesIO()
         Image.fromarray(pixels).save(out, kind, quality=quality)
         data = out.getvalue()
-        if len(data) <= BUDGET:
+        if len(data) <= budget:
             break
     return data, f"image/{kind.lower()}"

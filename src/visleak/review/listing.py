@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import image_rows, is_word, scale_codes
-from visleak.records import GRADES, Bool, ImageRow, Int8, Int64, PairRow
+from visleak.records import GRADES, Bool, ImageRow, Int8, Int64, PairRow, between
 from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 from visleak.verdicts import judged_pairs, pair_key
 from visleak.verdicts.overlay import UNLISTED
@@ -97,11 +97,6 @@ class Choice:
         )
 
 
-def couple(query_set: str, reference_set: str) -> str:
-    """Return how a pair of sets is called."""
-    return f"within {query_set}" if query_set == reference_set else f"{query_set} → {reference_set}"
-
-
 def _set_pairs(listing: Listing) -> Iterator[tuple[str, str]]:
     pairs = listing.pairs.group_by(["query_set", "reference_set"], use_threads=False).aggregate([])
     yield from zip(*(pairs[name].to_pylist() for name in pairs.column_names), strict=True)
@@ -109,7 +104,7 @@ def _set_pairs(listing: Listing) -> Iterator[tuple[str, str]]:
 
 def couples(listing: Listing) -> list[str]:
     """Return the pairs of sets that the list has."""
-    return [couple(*names) for names in _set_pairs(listing)]
+    return [between(*names) for names in _set_pairs(listing)]
 
 
 def labels(listing: Listing) -> list[str]:
@@ -137,7 +132,7 @@ def fixed(listing: Listing, choice: Choice) -> Bool:
     if choice.sets:
         named = np.zeros(len(listing), bool)
         for query_set, reference_set in _set_pairs(listing):
-            if couple(query_set, reference_set) == choice.sets:
+            if between(query_set, reference_set) == choice.sets:
                 own = is_word(listing.pairs["query_set"], query_set)
                 named |= own & is_word(listing.pairs["reference_set"], reference_set)
         keep &= named
