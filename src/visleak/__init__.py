@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from visleak.records import Grade, ImageSet, Pairs
     from visleak.report import save_report
     from visleak.settings import Settings
+    from visleak.two_images import same
 
 __version__ = "0.1.0.dev0"
 
@@ -36,6 +37,7 @@ __all__ = [
     "audit",
     "load_encoder",
     "open_images",
+    "same",
     "save_report",
 ]
 
@@ -52,6 +54,7 @@ _HOMES: Final = {
     "audit": "visleak.auditing",
     "load_encoder": "visleak.encoders",
     "open_images": "visleak.formats",
+    "same": "visleak.two_images",
     "save_report": "visleak.report",
 }
 

@@ -12,7 +12,6 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -23,7 +22,7 @@ import pyarrow.compute as pc
 
 import visleak
 from visleak import pipeline
-from visleak.errors import UsageError, VisleakError, VisleakWarning
+from visleak.errors import UsageError, VisleakError, VisleakWarning, did_you_mean
 from visleak.formats import open_images
 from visleak.formats.opening import open_split_sides
 from visleak.formats.remote import redacted
@@ -558,8 +557,7 @@ def _with_options(settings: Settings, options: Mapping[str, object]) -> Settings
     known = [each.name for each in fields(settings)]
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; settings are {', '.join(known)}"
+            hint = did_you_mean(name, known) or f"; settings are {', '.join(known)}"
             raise UsageError(f"audit has no setting {name!r}{hint}")
     return replace(settings, **options)  # type: ignore[arg-type]
 

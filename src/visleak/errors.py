@@ -6,7 +6,7 @@ what to do, and carries the exit code the command line ends with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -45,6 +45,18 @@ class MissingExtra(VisleakError):
     def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
         # errors travel from workers by pickle, which would pass on the message alone
         return type(self), (self.extra, self._what)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error on a name that is not known: the most similar one, if any.
+
+    >>> did_you_mean("neer", ("exact", "near")), did_you_mean("x", ("exact", "near"))
+    ("; did you mean 'near'?", '')
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def one_line(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_type_hints
 
-from visleak.errors import UsageError
+from visleak.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -142,7 +142,8 @@ def check(settings: DataclassInstance) -> None:
             continue
         if declared.choices and value not in declared.choices:
             allowed = ", ".join(declared.choices)
-            raise UsageError(f"{field.name} must be one of {allowed}; got {value!r}")
+            hint = did_you_mean(str(value), declared.choices)
+            raise UsageError(f"{field.name} must be one of {allowed}; got {value!r}{hint}")
         for each in value if isinstance(value, tuple) else (value,):
             low, high = declared.least, declared.most
             if (low is not None and not each >= low) or (high is not None and not each <= high):

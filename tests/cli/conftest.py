@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (cache / "memorization-notice-1").touch()
     patch.setenv("VISLEAK_CACHE", str(cache))
     patch.setenv("COLUMNS", "80")
+    # on a busy machine a test may take as long as a run that reports its steps
+    patch.setattr("visleak.progress.PATIENCE", math.inf)
     yield
     patch.undo()
 

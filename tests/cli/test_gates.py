@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from calling import MOSTLY_READABLE, refused, run
+from calling import MOSTLY_READABLE, check_refused, refused, run
 
 
 def test_tripped_gates_end_with_three_after_all_is_written(dataset: Path, tmp_path: Path) -> None:
@@ -52,3 +53,19 @@ def test_a_side_without_a_readable_image_is_an_error(
     assert code == 1
     assert f"({gone}): none of its 7 images could be read (7 missing)" in message
     assert not (tmp_path / "out" / "audit.json").exists()
+
+
+def test_results_for_other_tools(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A format replaces what is printed, and no exit code."""
+    shown: list[str] = []
+    monkeypatch.setattr("webbrowser.open", shown.append)
+    given = ("audit", dataset, "-o", tmp_path / "out", "--fail-on", "near", *MOSTLY_READABLE)
+    ran = run(*given, "--format", "sarif", "--open")
+    assert ran.code == 3
+    assert json.loads(ran.out)["version"] == "2.1.0"
+    assert shown == [(tmp_path / "out" / "report.html").as_uri()]
+    assert run(*given, "--format", "junit").out.startswith("<?xml")
+    assert run(*given, "--format", "json").out == (tmp_path / "out" / "audit.json").read_text()
+    check_refused(f"audit {dataset} --format junit", "--format junit reports gates")

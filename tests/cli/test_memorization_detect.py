@@ -142,7 +142,7 @@ def test_what_is_refused(
 def test_a_timestep_that_the_model_was_not_trained_on_is_refused() -> None:
     about = {"train_timesteps": 1000}
     model = SimpleNamespace(device="cpu", prediction="epsilon", about=lambda: about)
-    call = Call(lambda *_: None, {"timestep": "--timestep"})
+    call = Call({"timestep": "--timestep"})
     with pytest.raises(UsageError, match="--timestep must be at most 999 for this model"):
         score_for(model, ScoreSettings(timestep=5000), call)  # type: ignore[arg-type]
     settings = score_for(model, ScoreSettings(timestep=999), call)  # type: ignore[arg-type]

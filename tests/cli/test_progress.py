@@ -36,6 +36,7 @@ def test_lines_off_a_terminal(
 ) -> None:
     """A short run is silent; a long one has a line per step and one every 30 seconds."""
     monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("visleak.progress.PATIENCE", 10.0)
     lines: list[str] = []
     with steps(display_for(stream(), lines.append)) as progress:
         progress("listing images", 0, 0)

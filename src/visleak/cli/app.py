@@ -14,6 +14,7 @@ import typer
 
 from visleak.cli import audit_folders, audits, edges, image_sets, remedies
 from visleak.cli.command import add
+from visleak.cli.defaults import defaults
 from visleak.cli.dlede_verb import dlede
 from visleak.cli.evaluate_verb import evaluate
 from visleak.cli.impact_verb import impact
@@ -42,6 +43,7 @@ add(app, "encode", image_sets.encode, "encode photos/ --encoder clip -o photos-c
 add(app, "report", audit_folders.report)
 add(app, "show", audit_folders.show, "show visleak-audit thing/copy.png -o pair.png")
 add(app, "find", image_sets.find, "find holiday.jpg --against train/")
+add(app, "same", image_sets.same, "same holiday.jpg copy-of-holiday.png")
 add(app, "review", audit_folders.review, "review visleak-audit --candidates nearest")
 add(app, "export", audit_folders.export, "export visleak-audit --format ids -o leaks.txt")
 add(app, "diff", audit_folders.diff, "diff audit-before audit-after -o changes.csv")
@@ -109,6 +111,18 @@ add(app, "check", audit_folders.check_audit, "check visleak-audit --images")
 add(app, "doctor", audit_folders.doctor)
 
 
+@app.command("help")
+def _help(
+    context: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]..")] = None,
+) -> None:
+    """Print the help of a command, as COMMAND --help does."""
+    root = context.find_root()
+    root.command.main(
+        [*(command or ()), "--help"], prog_name="visleak", standalone_mode=False, obj=root.obj
+    )
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         import visleak
@@ -133,4 +147,4 @@ _commands = cache(partial(typer.main.get_command, app))
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line, without the program's name, and return its exit code."""
-    return edges.run(_commands(), arguments)
+    return edges.run(_commands(), arguments, defaults)

@@ -37,6 +37,7 @@ class Report(Replaced):
         None, "The file. Default: report.html of the audit.", "--output -o", metavar="FILE"
     )
     no_images: bool = option(False, "Put no images into the report.")
+    open: bool = option(False, "Open the report in a browser.")
 
 
 def report(audit: AuditFolder, options: Report) -> Reply:
@@ -50,7 +51,8 @@ def report(audit: AuditFolder, options: Report) -> Reply:
     if out is not None and out.absolute() != (audit.folder / REPORT).absolute():
         free_file(out, force=options.force, audit=audit.folder)
         refuse_sets(opened.summary, out)
-    return Reply(files=[save_report(opened, out, private=options.no_images)])
+    path = save_report(opened, out, private=options.no_images)
+    return Reply(files=[path], page=path)
 
 
 @dataclass(frozen=True)

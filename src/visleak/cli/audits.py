@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,7 +24,7 @@ TELL_ABOVE: Final = 5.0
 
 #: Options that the file of a study leaves to the command line.
 OF_STUDIES: Final = (
-    *("config", "dry_run", "out", "json", "force", "fail_on", "no_images"),
+    *("config", "dry_run", "out", "json", "force", "fail_on", "no_images", "open"),
     *("workers", "cache", "engine", "ray_address"),
 )
 
@@ -67,13 +67,26 @@ class AuditOptions(Options):
         panel=OUTPUT,
     )
     no_images: bool = option(False, "Put no images into the report.", panel=OUTPUT)
+    format: str = option(
+        "table",
+        "What is printed: the summary, audit.json (as --json), or the results of --fail-on as"
+        " JUnit, SARIF or annotations of GitHub Actions.",
+        panel=OUTPUT,
+        choices=("table", "json", "junit", "sarif", "github"),
+    )
     json: bool = option(False, "Print audit.json instead of the summary.", panel=OUTPUT)
+    open: bool = option(False, "Open the report in a browser.", panel=OUTPUT)
     dry_run: bool = option(
         False,
         "Print the plan and the estimated cost (images, bytes, time, disk), and exit.",
         panel=OUTPUT,
     )
     force: bool = option(False, "Replace an existing result.", panel=OUTPUT)
+
+    @property
+    def for_gates(self) -> bool:
+        """Whether results of gates are printed in place of the summary."""
+        return self.format not in ("table", "json")
 
 
 def audit(
@@ -99,6 +112,8 @@ def audit(
     if options.config is not None:
         return _study(wanted, options, execution, backend, call)
     gates.check(wanted, verify=settings.verify)
+    if options.for_gates and not wanted:
+        raise UsageError(f"--format {options.format} reports gates: give --fail-on")
     known = read_baseline(options.baseline, options.out) if options.baseline else None
     prepared = _prepared(wanted, sides, settings, options, network, call)
     if options.dry_run:
@@ -162,13 +177,14 @@ def _reply(
 ) -> Reply:
     """Return the summary of an audit, and whether its gates pass."""
     from visleak.formats.opening import FRAME_BOUNDS
-    from visleak.gating import gates
+    from visleak.gating import gate_formats, gates
     from visleak.report import document
-    from visleak.storage import AUDIT, read_summary
+    from visleak.storage import AUDIT, REPORT, read_summary
 
     notes = [f"reused: {options.out} holds this audit, finished; --force runs it again"]
     notes = notes if result.reused else []
-    shown, content = whole(document(result)), result.folder / AUDIT
+    shown: Iterable[object] = () if options.for_gates else whole(document(result))
+    content = result.folder / AUDIT
     if result.unfinished:
         return Reply(shown, content, notes, [_unfinished(result)], code=1)
     bounded = bool(FRAME_BOUNDS & call.given.keys())
@@ -176,6 +192,11 @@ def _reply(
         passed = gates.outcome(wanted, result.folder, known, bounded=bounded)
     except UsageError as error:
         return Reply(shown, content, notes, [str(error)], code=2)
+    raw = (
+        gate_formats.render(options.format, wanted, result.folder, known)
+        if options.for_gates
+        else ""
+    )
     return Reply(
         [*shown, *passed.passed],
         content
@@ -185,6 +206,8 @@ def _reply(
         [*notes, *passed.notes],
         passed.tripped,
         code=3 if passed.tripped else 0,
+        raw=raw,
+        page=result.folder / REPORT,
     )
 
 
@@ -288,5 +311,6 @@ def _study(
         out / RESULT,
         complaints=[*failures(result), *lines],
         files=[out / PAGE],
+        page=out / PAGE,
         code=1 if result.failed else 3 if lines else 0,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
+import webbrowser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, is_dataclass
@@ -101,6 +102,8 @@ class Reply:
     complaints: Sequence[str] = ()
     files: Sequence[Path] = ()  # that were written; listed after the summary
     code: int = 0  # exit code
+    raw: str = ""  # printed as it is, in place of a summary
+    page: Path | None = None  # that --open shows
 
 
 def whole(document: Document) -> Iterator[RenderableType]:
@@ -153,7 +156,10 @@ def derived(function: Callable[..., Reply]) -> Callable[..., None]:
             settings = {name: build(group, values) for name, group in groups.items()}
             calls = {name: call for name, hint in hints.items() if hint is Call}
             reply = _replied(lambda: function(**settings, **calls), call)
-            answer(reply, json=bool(values.get("json")), quiet=call.told.quiet)
+            if values.get("open") and reply.page is not None:
+                webbrowser.open(reply.page.absolute().as_uri())
+            json = values.get("json") or values.get("format") == "json"
+            answer(reply, json=bool(json), quiet=call.told.quiet)
 
     parameters = [_parameter(*each) for each in options.values()]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -178,7 +184,9 @@ def answer(reply: Reply, *, json: bool, quiet: bool = False) -> None:
     """Print what a command has to say, and end with its exit code."""
     for line in reply.notes:
         edges.note(line)
-    if json and isinstance(reply.content, Path):
+    if reply.raw:
+        edges.say(reply.raw)
+    elif json and isinstance(reply.content, Path):
         edges.say_bytes(reply.content.read_bytes())
     elif json:
         edges.say_json(reply.content)

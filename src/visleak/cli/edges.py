@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import FrameType
@@ -269,6 +269,11 @@ def messages(options: Messages, line: str) -> Iterator[None]:
 def complain(text: str) -> None:
     """Write one line about this run to stderr."""
     logger.warning("%s", plain(text))
+    tell(text)
+
+
+def tell(text: str) -> None:
+    """Write a warning or error to stderr that is in the log already."""
     print(f"visleak: {plain(text)}", file=sys.stderr, flush=True)
 
 
@@ -303,8 +308,18 @@ def say_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def run(command: Any, arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit code; every error becomes one line on stderr."""
+def run(
+    command: Any,
+    arguments: Sequence[str],
+    defaults: Callable[[Any], dict[str, Any]] = lambda command: {},
+) -> int:
+    """Run a command line and return its exit code; every error becomes one line on stderr.
+
+    Args:
+        command: the group of all commands.
+        arguments: without the program's name.
+        defaults: returns the defaults of options that the user has set elsewhere.
+    """
     with guarded(), handled() as signals:
         try:
             _refuse_small_space(arguments)
@@ -314,6 +329,7 @@ def run(command: Any, arguments: Sequence[str]) -> int:
                     prog_name="visleak",
                     standalone_mode=False,
                     obj=tuple(arguments),
+                    default_map=defaults(command),
                 )
             # newer typers turn Ctrl-C, and what is like it, into a plain exit code
             if code == INTERRUPTED:
@@ -326,7 +342,7 @@ def run(command: Any, arguments: Sequence[str]) -> int:
             stopped = signals.came is not None and not isinstance(error, Stopped)
             cause = signals.error() if stopped else error
             message, code = verdict(cause, verb=next(iter(arguments), ""))
-            complain(message)
+            tell(message)
             return code
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,33 @@ def find(options: Find, execution: Execution, call: Call) -> Reply:
         complaints=[complaint] if lost else [],
         code=1 if lost else 0,
     )
+
+
+@dataclass(frozen=True)
+class Same(Printed):
+    """Options of ``same``."""
+
+    first: Path = argument(..., "An image.", metavar="A")
+    second: Path = argument(..., "Another one.", metavar="B")
+    grade: str = option(
+        "near",
+        "The weakest grade that counts as the same image.",
+        choices=("exact", "near", "similar"),
+    )
+
+
+def same(options: Same) -> Reply:
+    """Compare two images: grade, probability and reason.
+
+    Exits with 0 if they are the same image, near or exact, and with 3 if they are not.
+    """
+    from visleak.records import GRADES
+    from visleak.two_images import document
+    from visleak.two_images import same as compare
+
+    found = compare(options.first, options.second)
+    reached = found.grade in GRADES[: GRADES.index(options.grade) + 1]
+    return Reply(document(found), asdict(found), code=0 if reached else 3)
 
 
 def _conditions(default: str) -> str:

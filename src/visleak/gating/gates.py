@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.errors import UsageError
+from visleak.errors import UsageError, did_you_mean
 from visleak.formats.opening import both_have
 from visleak.gating.baseline import Baseline
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
@@ -72,7 +72,9 @@ def parse(text: str) -> Gate:
     """
     name, equals, rate = text.partition("=")
     if name not in NAMES:
-        raise UsageError(f"--fail-on must be one of {', '.join(NAMES)}; got {name!r}")
+        raise UsageError(
+            f"--fail-on must be one of {', '.join(NAMES)}; got {name!r}{did_you_mean(name, NAMES)}"
+        )
     if not equals:
         return Gate(name)
     share = share_of(rate)
@@ -187,8 +189,25 @@ def refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
             )
 
 
-def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
-    """Return one line for every gate and query set above what is allowed.
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether a set passes a gate.
+
+    Attributes:
+        gate: the bound.
+        set_name: name of the set.
+        tripped: its rate is above the bound.
+        line: the rate, and what is allowed.
+    """
+
+    gate: Gate
+    set_name: str
+    tripped: bool
+    line: str
+
+
+def judged(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[Judged]:
+    """Yield whether each set passes each gate.
 
     Args:
         gates: the bounds.
@@ -197,17 +216,19 @@ def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
     Raises:
         UsageError: a rate was not measured.
     """
-    lines = []
     for gate in gates:
         other = " (--fail-on unreadable=RATE sets another bound)" if gate == _DEFAULT else ""
-        for where, what, rate in _measured(gate, summary):
-            if gate.trips(rate):
-                lines.append(
-                    f"gate {gate.name}: {rate.count:,} of {rate.total:,} {where}"
-                    f" ({percent(rate.share)} %) {what};"
-                    f" allowed {percent(gate.allowed)} %{other}"
-                )
-    return lines
+        for name, what, rate in _measured(gate, summary):
+            line = (
+                f"gate {gate.name}: {rate.count:,} of {rate.total:,} {name} images"
+                f" ({percent(rate.share)} %) {what}; allowed {percent(gate.allowed)} %{other}"
+            )
+            yield Judged(gate, name, gate.trips(rate), line)
+
+
+def tripped(gates: Iterable[Gate], summary: AuditSummary) -> list[str]:
+    """Return one line for every gate and query set above what is allowed; as :func:`judged`."""
+    return [each.line for each in judged(gates, summary) if each.tripped]
 
 
 def _why(gate: Gate) -> str:
@@ -231,14 +252,14 @@ def _measured(gate: Gate, summary: AuditSummary) -> Iterable[tuple[str, str, Rat
             # of a sample, only the images that were drawn were read
             rate = Rate.of(each.unreadable, each.unreadable + each.readable)
             if rate.total:
-                yield f"{each.name} images", "could not be read", rate
+                yield each.name, "could not be read", rate
         return
     key, what = (RATES | OF_GROUPS)[gate.name]
     for total in summary.totals:
         measured = total.rates.get(key)
         if measured is None:
             raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({_why(gate)})")
-        yield f"{total.query_set} images", f"have {what}", measured
+        yield total.query_set, f"have {what}", measured
 
 
 @dataclass(frozen=True, slots=True)

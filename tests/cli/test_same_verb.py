@@ -1,0 +1,44 @@
+"""``visleak same``: two images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import check_refused, run
+from PIL import Image
+
+import visleak
+
+
+def test_the_grade_is_that_of_the_audit(dataset: Path, audited: Path) -> None:
+    test, train = dataset / "test" / "thing", dataset / "train" / "thing"
+    pairs = visleak.Audit(audited).pairs().to_pylist()
+    for name, other in (("copy.png", "t0.png"), ("mirrored.png", "t1.png"), ("q1.png", "t4.png")):
+        ran = run("same", test / name, train / other, "--json")
+        found = json.loads(ran.out)
+        row = [
+            r for r in pairs if (r["query"], r["reference"]) == (f"thing/{name}", f"thing/{other}")
+        ]
+        grade = row[0]["grade"] if row else "different"
+        assert found["grade"] == grade
+        assert ran.code == (0 if grade in ("exact", "near") else 3)
+    ran = run("same", test / "mirrored.png", train / "t1.png", "--grade", "exact")
+    assert (ran.code, ran.out.startswith("near, mirrored: ")) == (3, True)
+
+
+def test_what_cannot_be_compared(dataset: Path, tmp_path: Path) -> None:
+    image = dataset / "test" / "thing" / "copy.png"
+    check_refused(f"same {image} {tmp_path}/none.png", "is not a file")
+    check_refused(f"same {image} {dataset}/test/thing/text.jpg", "not-an-image", code=1)
+    Image.new("RGB", (64, 64)).save(tmp_path / "blank.png")
+    check_refused(f"same {image} {tmp_path}/blank.png", "blank", code=1)
+
+
+def test_pixels_in_python(natural: dict[str, np.ndarray]) -> None:
+    image = natural["astronaut"][:96, :96]
+    assert visleak.same(image, image[:, ::-1]).grade == "near"
+    with pytest.raises(visleak.VisleakError, match="is not a file"):
+        visleak.same("nowhere.png", image)
