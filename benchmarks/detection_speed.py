@@ -25,8 +25,12 @@ def _screened(part: tuple[Pixels, Pixels, npt.NDArray[np.int8]]) -> int:
 
 def _checked(jobs: Sequence[Job]) -> int:
     cv2.setNumThreads(1)
-    for query, reference, view, shift, enlarged, local in jobs:
-        check.check(query, reference, view, shift, same_size=False, enlarged=enlarged, local=local)
+    check.check_pairs(
+        [
+            check.CheckedPair(query, reference, view, shift, False, enlarged, local)
+            for query, reference, view, shift, enlarged, local in jobs
+        ]
+    )
     return len(jobs)
 
 

@@ -184,7 +184,7 @@ def test_order_workers_and_cache_change_nothing(crowd, tmp_path):
 
 
 def test_a_finished_crowd_is_not_checked_again(crowd, tmp_path, monkeypatch):
-    monkeypatch.setattr(check, "check", None)
+    monkeypatch.setattr(check, "check_pairs", None)
     again = audit(
         crowd.folder.parent / "frames",
         out=tmp_path / "again",

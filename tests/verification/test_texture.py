@@ -6,9 +6,16 @@ import cv2
 import numpy as np
 import pytest
 
-from visleak.verification.texture import FORMS, TEXTURE, shared_texture
+from visleak.verification.texture import FORMS, TEXTURE, Texture
+from visleak.verification.texture import shared_texture as shared_textures
 
 INNER = np.ones((32, 32), np.float32)
+
+
+def shared_texture(pair, inner, *kind):
+    """Return the texture that one pair shares."""
+    found = shared_textures(np.stack(pair).astype(np.float32)[None], inner[None], *kind)
+    return Texture(*(getattr(found, name)[0] for name in Texture.__slots__))
 
 
 def article(seed):

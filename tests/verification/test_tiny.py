@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from visleak.records import VIEWS
+from visleak.verification import tiny as tiny_check
 from visleak.verification.align import shift_matrix, view_matrix
 from visleak.verification.placements import matrix_of, place
 from visleak.verification.screen import seen, thumbnail
-from visleak.verification.tiny import SIDE, check_tiny, compared
+from visleak.verification.tiny import SIDE, TinyPair, compared
 
 STILL = np.eye(3)
 
@@ -22,6 +23,11 @@ def tiny(picture):
 @pytest.fixture(scope="module")
 def photographs(natural):
     return [natural[name] for name in ("astronaut", "chelsea", "coffee", "rocket")]
+
+
+def check_tiny(query, reference, start, view):
+    """Return what is measured on one pair."""
+    return tiny_check.check_tiny([TinyPair(query, reference, start, view)])[0]
 
 
 def crop(picture, left, top, right, bottom):
@@ -171,3 +177,21 @@ def test_a_blank_image_within_another(photographs):
     measures, matrix = check_tiny(blank, tiny(photographs[0]), STILL, STILL)
     assert measures.gradient == 0
     np.testing.assert_array_equal(matrix, STILL)
+
+
+def test_no_pair_depends_on_the_others(photographs):
+    """Every measure of a pair is the same, to the bit, whatever is measured with it."""
+    mirror = view_matrix(VIEWS.index("mirror"))
+    squares = [tiny(picture) for picture in photographs]
+    cropped = [picture[2:28, 3:31].copy() for picture in squares]
+    pairs = [
+        TinyPair(query, reference, start, view)
+        for query in (*squares, *cropped)
+        for reference in squares
+        for start, view in ((STILL, STILL), (mirror, mirror), (shift_matrix(0.1, 0), STILL))
+    ]
+    together = tiny_check.check_tiny(pairs)
+    for pair, (measures, matrix) in zip(pairs[::7], together[::7], strict=True):
+        alone, relation = tiny_check.check_tiny([pair])[0]
+        assert measures == alone
+        assert (matrix == relation).all()

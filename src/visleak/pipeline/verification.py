@@ -73,6 +73,8 @@ SMALL_GATE: Final = 0.29
 SCREEN_CHUNK: Final = 1024
 CHECK_CHUNK: Final = 32
 FINE_CHUNK: Final = 16
+#: Checks that are made at full size where they hold of bounded images.
+FULL_SIZE: Final = [CHECKS.index("exact"), CHECKS.index("identical")]
 
 
 def verify(
@@ -406,22 +408,25 @@ def _check(task: _Task[_CheckInput]) -> Float32:
     given = task.input
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
     with task.images() as (left, right):
+        pairs = []
         for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
             x, y, wider, higher = given.placement[row].tolist()
-            measures, matrix = check.check(
-                left.image(int(query)),
-                right.image(int(reference)),
-                int(given.view[row]),
-                (x, y),
-                enlarged=(wider, higher),
-                same_size=bool(given.same_size[row]),
-                local=bool(given.features[row]),
+            pairs.append(
+                check.CheckedPair(
+                    left.image(int(query)),
+                    right.image(int(reference)),
+                    int(given.view[row]),
+                    (x, y),
+                    same_size=bool(given.same_size[row]),
+                    enlarged=(wider, higher),
+                    local=bool(given.features[row]),
+                )
             )
-            if given.large[row] and measures.exact == 1:
-                exact, identical = _compared_at_full_size(given.stored, given.positions[row])
-                measures = replace(measures, exact=float(exact), identical=float(identical))
+        for row, (measures, matrix) in enumerate(check.check_pairs(pairs)):
             result[row, : len(CHECKS)] = [getattr(measures, name) for name in CHECKS]
             result[row, len(CHECKS) :] = matrix.ravel()
+            if given.large[row] and measures.exact == 1:
+                result[row, FULL_SIZE] = _compared_at_full_size(given.stored, given.positions[row])
     return result
 
 

@@ -83,13 +83,14 @@ def placed(pixels: Float32, matrix: Matrix, side: int) -> Float32:
     return np.asarray(moved, np.float32)
 
 
-def overlap(matrix: Matrix, side: int) -> npt.NDArray[np.float32]:
-    """Return 1 where the moved query covers the reference's (side, side) square, else 0."""
-    (a, b, x), (c, d, y) = inverse(matrix)[:2].tolist()
+def overlaps(matrices: Matrix, side: int) -> npt.NDArray[np.float32]:
+    """Return 1 where moved queries cover their references' squares, else 0, (n, side, side)."""
+    back = np.array([inverse(matrix)[:2] for matrix in matrices])
     centres = (np.arange(side) + 0.5) / side
-    across = (b * centres + x)[:, None] + a * centres
-    down = (d * centres + y)[:, None] + c * centres
-    inside = (across >= 0) & (across <= 1) & (down >= 0) & (down <= 1)
+    coefficients = back[..., None, None]
+    place = coefficients[:, :, 1] * centres[:, None] + coefficients[:, :, 2]
+    place = place + coefficients[:, :, 0] * centres
+    inside = ((place >= 0) & (place <= 1)).all(axis=1)
     return np.asarray(inside, np.float32)
 
 

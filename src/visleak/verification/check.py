@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Final
 
@@ -41,7 +42,7 @@ SMALL: Final = 128
 #: Long side to which images are bounded before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 17
+VERSION: Final = 18
 
 
 def digest() -> bytes:
@@ -68,6 +69,39 @@ def bounded(pixels: Bytes8, side: int = BOUND) -> Bytes8:
     return frame.bounded(pixels, side)
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedPair:
+    """A pair to be checked."""
+
+    # bounded RGB images
+    query: Bytes8
+    reference: Bytes8
+    view: int  # in which the query looked most like the reference
+    # where the screen found the reference's content, in shares of width and height
+    shift: tuple[float, float]
+    same_size: bool  # whether the full images have equal width and height
+    # how much larger the screen found the query's content in the reference, across and down; of
+    # tiny images
+    enlarged: tuple[float, float] = (1.0, 1.0)
+    local: bool = True  # align by local features where correlation does not do
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether both images are compared as tiny ones."""
+        return bool(max(*self.query.shape[:2], *self.reference.shape[:2]) <= TINY)
+
+    @property
+    def start(self) -> Matrix:
+        """The relation that the screen found."""
+        matrix = placements.matrix_of((*self.shift, *self.enlarged))
+        return np.asarray(matrix @ align.view_matrix(self.view))
+
+    @property
+    def inverted(self) -> bool:
+        """Whether the query is compared inverted."""
+        return VIEWS[self.view] == "inverted"
+
+
 def check(
     query: Bytes8,
     reference: Bytes8,
@@ -75,33 +109,51 @@ def check(
     shift: tuple[float, float],
     *,
     same_size: bool,
-    enlarged: tuple[float, float] = (1.0, 1.0),
     local: bool = True,
 ) -> tuple[Measures, Matrix]:
-    """Return what is measured on a pair, and the relation from query to reference.
+    """Return what is measured on one pair, and the relation; see :class:`CheckedPair`."""
+    pair = CheckedPair(query, reference, view, shift, same_size=same_size, local=local)
+    return check_pairs([pair])[0]
 
-    Args:
-        query, reference: bounded RGB images.
-        view: the view in which the query looked most like the reference.
-        shift: where the screen found the reference's content, in shares of width and height.
-        same_size: whether the full images have equal width and height.
-        enlarged: how much larger the screen found the query's content in the reference, across
-            and down; of tiny images.
-        local: align by local features where correlation does not do.
+
+def check_pairs(pairs: Sequence[CheckedPair]) -> list[tuple[Measures, Matrix]]:
+    """Return what is measured on each pair, and the relation from query to reference.
+
+    Tiny images are measured together, which takes half the time; no pair depends on the others.
     """
-    are_tiny = bool(max(*query.shape[:2], *reference.shape[:2]) <= TINY)
-    if same_size and exact.is_exact(query, reference):
-        # whatever the view: a symmetric image may resemble its mirror image more
-        matrix: Matrix = np.eye(3)
-        measures = (tiny if are_tiny else large).compared(query, reference, matrix)
-        identical = float(exact.is_identical(query, reference))
-        measures = replace(measures, exact=1.0, identical=identical)
-    else:
-        start = placements.matrix_of((*shift, *enlarged)) @ align.view_matrix(view)
-        sides, inverted = (query, reference, start), VIEWS[view] == "inverted"
-        if are_tiny:
-            measures, matrix = tiny.check_tiny(*sides, align.view_matrix(view), inverted=inverted)
+    found: dict[int, tuple[Measures, Matrix]] = {}
+    left = []
+    for row, pair in enumerate(pairs):
+        if pair.same_size and exact.is_exact(pair.query, pair.reference):
+            found[row] = _exact(pair)
+        elif pair.is_tiny:
+            left.append(row)
         else:
-            measures, matrix = large.check_large(*sides, inverted=inverted, features=local)
-    ratios = [float(image.shape[1] / image.shape[0]) for image in (query, reference)]
+            sides = pair.query, pair.reference, pair.start
+            found[row] = large.check_large(*sides, inverted=pair.inverted, features=pair.local)
+    tiny_pairs = [
+        tiny.TinyPair(
+            pair.query, pair.reference, pair.start, align.view_matrix(pair.view), pair.inverted
+        )
+        for pair in (pairs[row] for row in left)
+    ]
+    if tiny_pairs:
+        found.update(zip(left, tiny.check_tiny(tiny_pairs), strict=True))
+    return [_with_ratios(*found[row], pair) for row, pair in enumerate(pairs)]
+
+
+def _exact(pair: CheckedPair) -> tuple[Measures, Matrix]:
+    """Return the measures of a pair of exact images.
+
+    Whatever the view: a symmetric image may resemble its mirror image more.
+    """
+    matrix: Matrix = np.eye(3)
+    compared = tiny.compared if pair.is_tiny else large.compared
+    measures = compared(pair.query, pair.reference, matrix)
+    identical = float(exact.is_identical(pair.query, pair.reference))
+    return replace(measures, exact=1.0, identical=identical), matrix
+
+
+def _with_ratios(measures: Measures, matrix: Matrix, pair: CheckedPair) -> tuple[Measures, Matrix]:
+    ratios = [image.shape[1] / image.shape[0] for image in (pair.query, pair.reference)]
     return replace(measures, query_ratio=ratios[0], reference_ratio=ratios[1]), matrix

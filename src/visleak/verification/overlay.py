@@ -1,22 +1,28 @@
-"""What is measured on two tiny images once one lies on the other."""
+"""What is measured on pairs of tiny images once one image of each lies on the other.
+
+Pairs are measured together: an image of 32 x 32 pixels is less work than a call of NumPy. Every
+operation keeps to its pair, so that no measure depends on the other pairs.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from functools import cache
+from itertools import pairwise, repeat
 from typing import Final
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import Float32
+from visleak.records import Bool, Float32, Int64
 from visleak.verification import align, texture
 from visleak.verification.align import Matrix
 from visleak.verification.exact import EXACT_LEVELS
-from visleak.verification.measures import Measures, grey, ratio
+from visleak.verification.measures import Measures
 
+Float64 = npt.NDArray[np.float64]
 #: Tiles along a side in which local agreement is measured.
 TILES: Final = 4
 #: Gradients of this size (grey levels over two pixels) and less are noise: in damped gradients
@@ -29,240 +35,278 @@ BANDS: Final = (0.7, 1.4, 2.8)
 #: Share of the reference below which an overlap is not measured.
 LEAST: Final = 1 / 16
 
-_THREE: Final = np.ones((3, 3), np.uint8)
-#: Rows of the query's and the reference's channels in the moments.
-_OURS, _THEIRS = np.arange(4), np.arange(4, 8)
-
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
-    """The query moved onto the reference."""
+class Overlays:
+    """Queries moved onto their references; each array has a row per pair."""
 
-    # RGB float32 (s, s, 3)
+    # RGB float32 (n, s, s, 3)
     moved: Float32
     reference: Float32
-    grey: tuple[Float32, Float32]  # of both, float32 (s, s)
-    mask: Float32  # 1 where the moved query covers the reference, else 0, (s, s)
+    grey: Float32  # of both, float32 (n, 2, s, s)
+    mask: Float32  # 1 where the moved query covers the reference, else 0, (n, s, s)
     inner: Float32  # the mask without its rim: where both have gradients of their own
-    used: float  # share of the query that lies on the reference, 0..1
-    # sums over 4 x 4 tiles inside the inner mask, float64 (3, 3, 16): of the product of the
+    used: Float64  # share of the query that lies on the reference, 0..1
+    # sums over 4 x 4 tiles inside the inner mask, float64 (n, 3, 3, 16): of the product of the
     # gradients, the energy of the query's and of the reference's; of the gradients as they are,
     # damped, and of their directions alone
-    tiles: npt.NDArray[np.float64]
-    core: float  # correlation of the gradients without the quarter of the tiles that agrees least
-    firm: float  # agreement without the quarter of the tiles that agrees least
+    tiles: Float64
+    # -inf where too little overlaps to be measured
+    core: Float64  # correlation of the gradients without the quarter of the tiles that agrees least
+    firm: Float64  # agreement without the quarter of the tiles that agrees least
 
     @classmethod
-    def of(cls, left: Float32, right: Float32, matrix: Matrix) -> Overlay | None:
-        """Return the overlay of an image on a square; ``None`` where little overlaps."""
-        side = right.shape[0]
-        mask = align.overlap(matrix, side)
-        covered = float(mask.sum()) / mask.size
-        if covered < LEAST:
-            return None
-        moved = align.placed(left, matrix, side)
-        inner = np.asarray(cv2.erode(mask, _THREE), np.float32)
-        greys = grey(moved), grey(right)
-        (a, b), (c, d) = matrix[:2, :2].tolist()
+    def of(cls, left: Iterable[Float32], right: Float32, matrices: Matrix) -> Overlays:
+        """Return the overlays of images on squares (n, s, s, 3) under relations (n, 3, 3)."""
+        side = right.shape[1]
+        moved = np.empty((len(right), side, side, 3), np.float32)
+        for row, (image, matrix) in enumerate(zip(left, matrices, strict=True)):
+            moved[row] = align.placed(image, matrix, side)
+        mask = align.overlaps(matrices, side)
+        covered = mask.mean(axis=(1, 2), dtype=np.float64)
+        inner = _eroded(mask)
+        greys = np.stack([_grey(moved), _grey(right)], axis=1)
         # an affine relation scales all areas equally
-        used = min(1.0, covered / max(abs(a * d - b * c), 1e-6))
-        tiles = _agreements(*greys, inner)
-        core, damped = (_correlation(each[:, _least(each)]) for each in tiles[:2])
+        area = np.abs(np.linalg.det(matrices[:, :2, :2]))
+        used = np.minimum(1.0, covered / np.maximum(area, 1e-6))
+        tiles = _agreements(greys, inner)
+        core, damped = (_correlation(_without_least(tiles[:, kind])) for kind in (0, 1))
         firm = (core + damped) / 2 * _of_share(inner)
-        return cls(moved, right, greys, mask, inner, used, tiles, core, firm)
+        core, firm = (np.where(covered >= LEAST, each, -np.inf) for each in (core, firm))
+        return cls(moved, np.array(right), greys, mask, inner, used, tiles, core, firm)
+
+    def only(self, rows: Int64 | Bool) -> Overlays:
+        """Return some of the overlays."""
+        return Overlays(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    def put(self, rows: Int64, others: Overlays) -> None:
+        """Replace some of the overlays."""
+        for each in fields(self):
+            getattr(self, each.name)[rows] = getattr(others, each.name)
 
     @property
-    def gradient(self) -> float:
+    def gradient(self) -> Float64:
         """Correlation of the gradients, -1..1."""
-        return _correlation(self.tiles[0])
+        return _correlation(self.tiles[:, 0])
 
     @property
-    def agreement(self) -> float:
+    def agreement(self) -> Float64:
         """Mean of the correlations of gradients and damped gradients, less for small overlaps."""
-        return (self.gradient + _correlation(self.tiles[1])) / 2 * _of_share(self.inner)
+        return (self.gradient + _correlation(self.tiles[:, 1])) / 2 * _of_share(self.inner)
 
     @property
-    def directions(self) -> float:
+    def directions(self) -> Float64:
         """How far the directions of gradients agree, upper quartile of the tiles, -1..1.
 
         A silhouette against the sky agrees in the few tiles that its outline crosses; the same
         shot agrees wherever there is any texture.
         """
-        product, ours, theirs = self.tiles[2]
-        tile = self.mask.size / TILES**2
-        agreed = np.sort(product / (np.sqrt(ours * theirs) + DIRECTED * tile))
+        product, ours, theirs = np.moveaxis(self.tiles[:, 2], 1, 0)
+        tile = self.mask.shape[1] ** 2 / TILES**2
+        agreed = np.sort(product / (np.sqrt(ours * theirs) + DIRECTED * tile), axis=1)
         # the quartile of sixteen, by linear interpolation
-        return float(0.75 * agreed[11] + 0.25 * agreed[12])
+        return np.asarray(0.75 * agreed[:, 11] + 0.25 * agreed[:, 12])
 
     @property
-    def agreeing(self) -> Float32:
-        """1 in the tiles that agree most and 0 in the others, (s, s)."""
-        chosen = np.zeros(TILES * TILES, np.float32)
-        chosen[_least(self.tiles[1])] = 1
-        side = self.mask.shape[0] // TILES
-        return np.kron(chosen.reshape(TILES, TILES), np.ones((side, side), np.float32))
+    def agreeing(self) -> Bool:
+        """Which pixels are in the tiles that agree most, (n, s, s)."""
+        chosen = np.zeros((len(self.tiles), TILES * TILES), np.bool_)
+        np.put_along_axis(chosen, _least(self.tiles[:, 1]), True, axis=1)
+        side = self.mask.shape[1] // TILES
+        return chosen.reshape(-1, TILES, TILES).repeat(side, axis=1).repeat(side, axis=2)
 
     @property
-    def bands(self) -> tuple[float, float, float, float]:
+    def bands(self) -> dict[str, Float64]:
         """Correlations of three bands of detail in the tiles that agree, and of the last in all.
 
         The finest band is lost in a reduced or compressed copy, the coarse ones are not; different
         images of one shape agree in the coarse bands at most.
         """
-        levels = [np.stack(self.grey, axis=-1)]
-        levels += [
-            np.asarray(cv2.GaussianBlur(levels[0], (0, 0), blur), np.float32) for blur in BANDS
-        ]
-        found = [0.0] * 4
-        for number in range(len(BANDS)):
-            ours, theirs = np.moveaxis(levels[number] - levels[number + 1], -1, 0) * self.inner
-            sums = _by_tile(np.stack([ours * theirs, ours * ours, theirs * theirs]))
-            found[number] = _correlation(sums[:, _least(sums)])
-            found[3] = _correlation(sums)
-        return found[0], found[1], found[2], found[3]
+        levels = [self.grey, *(texture.blurred(self.grey, blur) for blur in BANDS)]
+        found = {}
+        names = ("fine", "middle", "coarse")
+        for name, (level, coarser) in zip(names, pairwise(levels), strict=True):
+            both = (level - coarser) * self.inner[:, None]
+            product, energy = both[:, :1] * both[:, 1:], both * both
+            sums = _by_tile(np.concatenate([product, energy], axis=1))
+            found[name] = _correlation(_without_least(sums))
+            found["shapes"] = _correlation(sums)
+        return found
 
     @property
-    def detail(self) -> float:
+    def detail(self) -> Float64:
         """Correlation of the second derivatives, -1..1."""
-        a, b = (cv2.Laplacian(image, cv2.CV_32F) * self.inner for image in self.grey)
-        return ratio(float(np.vdot(a, b)), float(np.vdot(a, a)) * float(np.vdot(b, b)))
+        wide = np.pad(self.grey, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect")
+        second = wide[..., :-2, 1:-1] + wide[..., 2:, 1:-1] + wide[..., 1:-1, :-2]
+        second = (second + wide[..., 1:-1, 2:] - 4 * self.grey) * self.inner[:, None]
+        flat = second.reshape(*second.shape[:2], -1)
+        sums = (flat @ flat.swapaxes(1, 2)).astype(np.float64)
+        return _ratio(sums[:, 0, 1], sums[:, 0, 0] * sums[:, 1, 1])
 
 
-def measured(overlay: Overlay, *, inverted: bool = False) -> Measures:
-    """Return the measures of two tiny images; ``inverted``: the query is its own inversion."""
-    mask, side = overlay.mask, overlay.mask.shape[0]
-    pixels = float(mask.sum())
-    mean, moments = _moments(overlay, pixels)
-    product, square_a, square_b = (
-        moments[rows, columns]
-        for rows, columns in ((_OURS, _THEIRS), (_OURS, _OURS), (_THEIRS, _THEIRS))
-    )
-    scale = np.sqrt(square_a * square_b)
+def measured(
+    overlays: Overlays, known: Iterable[Mapping[str, float]] = repeat({})
+) -> list[Measures]:
+    """Return the measures of pairs of tiny images that overlap, with known ones of each pair."""
+    mask, side = overlays.mask, overlays.mask.shape[1]
+    pixels = mask.sum(axis=(1, 2), dtype=np.float64)
+    mean, moments = _moments(overlays, pixels)
+    energies = np.diagonal(moments, axis1=1, axis2=2)
+    product = np.diagonal(moments[:, :4, 4:], axis1=1, axis2=2)
+    scale = np.sqrt(energies[:, :4] * energies[:, 4:])
     correlation = np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
-    gain = float(product[0] / (square_a[0] + pixels))
-    shift = mean[_THEIRS] - gain * mean[_OURS]
-    ours, theirs = overlay.grey
-    difference = (theirs - np.float32(gain) * ours - np.float32(shift[0])) * mask
-    fine, middle, coarse, shapes = overlay.bands
-    return Measures(
-        grey=float(correlation[0]),
-        gradient=overlay.gradient,
-        core=overlay.core,
-        colour=float(correlation[1:].mean()),
-        residual=math.sqrt(float(np.vdot(difference, difference)) / pixels),
-        within=1 - np.count_nonzero(np.abs(difference) >= EXACT_LEVELS) / pixels,
-        patch=_worst_tile(difference, mask),
-        covered=pixels / mask.size,
-        used=overlay.used,
-        gain=gain,
-        offset=float(shift[0]),
-        tint=float(np.abs(shift[1:] - shift[0]).max()),
-        features=0.0,
-        side=float(side),
-        exact=0.0,
-        inverted=float(inverted),
-        agreement=overlay.agreement,
-        directions=overlay.directions,
-        detail=overlay.detail,
-        palette=_explained(moments, pixels),
-        fine=fine,
-        middle=middle,
-        coarse=coarse,
-        shapes=shapes,
-        unlike=_unlike(mean, moments, gain, pixels),
-        contrast=math.sqrt(float(square_b[0]) / pixels),
-        **_texture("texture", overlay, texture.TEXTURE),
-        **_texture("form", overlay, texture.FORMS),
-    )
+    gain = product[:, 0] / (energies[:, 0] + pixels)
+    shift = mean[:, 4:] - gain[:, None] * mean[:, :4]
+    ours, theirs = overlays.grey[:, 0], overlays.grey[:, 1]
+    factor, offset = (each.astype(np.float32)[:, None, None] for each in (gain, shift[:, 0]))
+    difference = (theirs - factor * ours - offset) * mask
+    off = (np.abs(difference) >= EXACT_LEVELS).sum(axis=(1, 2))
+    columns = {
+        "grey": correlation[:, 0],
+        "gradient": overlays.gradient,
+        "core": overlays.core,
+        "colour": correlation[:, 1:].mean(axis=1),
+        "residual": np.sqrt((difference * difference).sum(axis=(1, 2)) / pixels),
+        "within": 1 - off / pixels,
+        "patch": _worst_tile(difference, mask),
+        "covered": pixels / side**2,
+        "used": overlays.used,
+        "gain": gain,
+        "offset": shift[:, 0],
+        "tint": np.abs(shift[:, 1:] - shift[:, :1]).max(axis=1),
+        "agreement": overlays.agreement,
+        "directions": overlays.directions,
+        "detail": overlays.detail,
+        "palette": _explained(moments, pixels),
+        **overlays.bands,
+        "unlike": _unlike(mean, moments, gain, pixels),
+        "contrast": np.sqrt(energies[:, 4] / pixels),
+        **_texture("texture", overlays, texture.TEXTURE),
+        **_texture("form", overlays, texture.FORMS),
+    }
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    found = (dict(zip(columns, row, strict=True)) for row in rows)
+    return [
+        Measures(features=0.0, side=float(side), exact=0.0, **measures, **others)
+        for measures, others in zip(found, known, strict=False)
+    ]
 
 
-def _texture(name: str, overlay: Overlay, kind: tuple[float, float]) -> dict[str, float]:
-    found = texture.shared_texture(overlay.grey, overlay.inner, *kind)
-    return {f"{name}_{key}": getattr(found, key) for key in texture.Texture.__slots__}
+def _texture(name: str, overlays: Overlays, kind: tuple[float, float]) -> dict[str, Float64]:
+    found = texture.shared_texture(overlays.grey, overlays.inner, *kind)
+    return {f"{name}_{each.name}": getattr(found, each.name) for each in fields(found)}
 
 
-def _moments(
-    overlay: Overlay, pixels: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return means (8,) and centred products (8, 8) of grey, red, green, blue of both images.
+def _moments(overlays: Overlays, pixels: Float64) -> tuple[Float64, Float64]:
+    """Return means (n, 8) and centred products (n, 8, 8) of grey, red, green, blue of both images.
 
     The query's come first; sums run over the overlap.
     """
-    weights = overlay.mask.ravel()
-    rows = np.empty((8, weights.size), np.float32)
-    for first, grey_values, square in (
-        (0, overlay.grey[0], overlay.moved),
-        (4, overlay.grey[1], overlay.reference),
-    ):
-        rows[first] = grey_values.ravel()
-        rows[first + 1 : first + 4] = square.reshape(-1, 3).T
-    mean = rows @ weights / np.float32(pixels)
-    rows = (rows - mean[:, None]) * weights
-    return mean.astype(np.float64), (rows @ rows.T).astype(np.float64)
+    weights = overlays.mask.reshape(len(pixels), 1, -1)
+    planes = np.empty((len(pixels), 8, weights.shape[2]), np.float32)
+    for image, square in enumerate((overlays.moved, overlays.reference)):
+        planes[:, 4 * image] = overlays.grey[:, image].reshape(len(pixels), -1)
+        planes[:, 4 * image + 1 : 4 * image + 4] = square.reshape(len(pixels), -1, 3).swapaxes(1, 2)
+    mean = (planes @ weights.swapaxes(1, 2))[..., 0] / pixels.astype(np.float32)[:, None]
+    planes = (planes - mean[..., None]) * weights
+    return mean.astype(np.float64), (planes @ planes.swapaxes(1, 2)).astype(np.float64)
 
 
-def _explained(moments: npt.NDArray[np.float64], pixels: float) -> float:
+def _explained(moments: Float64, pixels: Float64) -> Float64:
     """Return the share of the colours' variance that an affine map of the query's explains."""
     # one grey level of noise keeps the map of an image of one colour from running away
-    square = moments[1:4, 1:4] + pixels * np.eye(3)
-    shared = moments[1:4, 5:8]
-    explained = float(np.vdot(shared, np.linalg.solve(square, shared)))
-    return explained / (float(np.trace(moments[5:8, 5:8])) + pixels)
+    square = moments[:, 1:4, 1:4] + pixels[:, None, None] * np.eye(3)
+    shared = moments[:, 1:4, 5:8]
+    explained = (shared * np.linalg.solve(square, shared)).sum(axis=(1, 2))
+    return np.asarray(explained / (_trace(moments[:, 5:8, 5:8]) + pixels))
 
 
-def _unlike(
-    mean: npt.NDArray[np.float64], moments: npt.NDArray[np.float64], gain: float, pixels: float
-) -> float:
+def _unlike(mean: Float64, moments: Float64, gain: Float64, pixels: Float64) -> Float64:
     """Return the share of the colours' variance that one gain and one offset do not explain."""
-    ours, theirs = np.arange(1, 4), np.arange(5, 8)
-    offset = mean[theirs] - gain * mean[ours]
-    left = np.trace(moments[5:8, 5:8]) + gain**2 * np.trace(moments[1:4, 1:4])
-    left += pixels * ((offset - offset.mean()) ** 2).sum() - 2 * gain * moments[ours, theirs].sum()
-    spread = mean[theirs] - mean[theirs].mean()
-    whole = np.trace(moments[5:8, 5:8]) + pixels * (spread**2).sum()
-    return float(min(1.0, max(0.0, left) / (whole + 3 * pixels)))
+    ours, theirs = _trace(moments[:, 1:4, 1:4]), _trace(moments[:, 5:8, 5:8])
+    offset = mean[:, 5:8] - gain[:, None] * mean[:, 1:4]
+    left = theirs + gain**2 * ours - 2 * gain * _trace(moments[:, 1:4, 5:8])
+    left += pixels * _scatter(offset)
+    whole = theirs + pixels * _scatter(mean[:, 5:8])
+    return np.minimum(1.0, np.maximum(0.0, left) / (whole + 3 * pixels))
 
 
-def _agreements(query: Float32, reference: Float32, inner: Float32) -> npt.NDArray[np.float64]:
-    """Return the sums over tiles of products and energies of gradients, see ``Overlay.tiles``."""
-    across, down = _gradient(np.stack([query, reference]))
-    product = (across[0] * across[1] + down[0] * down[1]) * inner
-    energy = (across * across + down * down) * inner
-    weight = 1 / (np.sqrt(energy) + NOISE)
-    both = weight[0] * weight[1]
-    plain = np.stack([product, energy[0], energy[1]])
-    weights = np.stack([both, weight[0] ** 2, weight[1] ** 2])
-    return _by_tile(np.stack([plain, plain * np.sqrt(weights), plain * weights]))
+def _trace(squares: Float64) -> Float64:
+    return np.asarray(np.trace(squares, axis1=1, axis2=2))
+
+
+def _scatter(values: Float64) -> Float64:
+    """Return the sum of squared differences from the mean of rows (n, k)."""
+    apart = values - values.mean(axis=1, keepdims=True)
+    return np.asarray((apart * apart).sum(axis=1))
+
+
+def _agreements(grey: Float32, inner: Float32) -> Float64:
+    """Return the sums over tiles of products and energies of gradients, see ``Overlays.tiles``."""
+    across, down = _gradient(grey)
+    product = (across[:, 0] * across[:, 1] + down[:, 0] * down[:, 1]) * inner
+    energy = (across * across + down * down) * inner[:, None]
+    weight = 1 / (np.sqrt(energy) + np.float32(NOISE))
+    plain = np.concatenate([product[:, None], energy], axis=1)
+    weights = np.concatenate([weight[:, :1] * weight[:, 1:], weight * weight], axis=1)
+    return _by_tile(np.stack([plain, plain * np.sqrt(weights), plain * weights], axis=1))
 
 
 def _gradient(grey: Float32) -> tuple[Float32, Float32]:
-    """Return central differences across and down of images (n, s, s), edges repeated."""
+    """Return central differences across and down of images (.., s, s), edges repeated."""
     across, down = np.empty_like(grey), np.empty_like(grey)
-    for along, made in ((grey, across), (np.swapaxes(grey, 1, 2), np.swapaxes(down, 1, 2))):
+    for along, made in ((grey, across), (grey.swapaxes(-1, -2), down.swapaxes(-1, -2))):
         np.subtract(along[..., 2:], along[..., :-2], out=made[..., 1:-1])
         np.subtract(along[..., 1], along[..., 0], out=made[..., 0])
         np.subtract(along[..., -1], along[..., -2], out=made[..., -1])
     return across, down
 
 
-def _least(tiles: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the three quarters of the tiles (3, 16) whose two sides differ least."""
-    product, ours, theirs = tiles
-    return np.argsort(ours + theirs - 2 * product, kind="stable")[: TILES * TILES * 3 // 4]
+def _grey(images: Float32) -> Float32:
+    """Return the luminance (n, s, s) of RGB images."""
+    rows = images.reshape(-1, images.shape[2], 3)
+    return np.asarray(cv2.cvtColor(rows, cv2.COLOR_RGB2GRAY), np.float32).reshape(images.shape[:3])
 
 
-def _of_share(inner: Float32) -> float:
-    """Return the factor by which an agreement falls where less is covered."""
-    return math.sqrt(math.sqrt(float(inner.sum()) / inner.size))
+def _eroded(masks: Float32) -> Float32:
+    """Return masks (n, s, s) without the pixels beside one outside; the edge is not outside."""
+    for axis in (1, 2):
+        along, made = masks.swapaxes(axis, 2), masks.copy().swapaxes(axis, 2)
+        np.minimum(made[..., 1:], along[..., :-1], out=made[..., 1:])
+        np.minimum(made[..., :-1], along[..., 1:], out=made[..., :-1])
+        masks = made.swapaxes(axis, 2)
+    return masks
 
 
-def _correlation(tiles: npt.NDArray[np.float64]) -> float:
-    """Return a correlation from sums over tiles: products, energies of either side."""
-    product, ours, theirs = tiles.sum(axis=1).tolist()
-    return ratio(product, ours * theirs)
+def _least(tiles: Float64) -> Int64:
+    """Return the three quarters of the tiles (n, 3, 16) whose two sides differ least."""
+    order = np.argsort(tiles[:, 1] + tiles[:, 2] - 2 * tiles[:, 0], axis=1, kind="stable")
+    return order[:, : TILES * TILES * 3 // 4]
 
 
-def _by_tile(values: Float32) -> npt.NDArray[np.float64]:
+def _without_least(tiles: Float64) -> Float64:
+    """Return tiles (n, 3, 16) without the quarter whose two sides differ most, (n, 3, 12)."""
+    return np.take_along_axis(tiles, _least(tiles)[:, None], axis=2)
+
+
+def _of_share(inner: Float32) -> Float64:
+    """Return the factors by which an agreement falls where less is covered."""
+    return np.asarray(np.sqrt(np.sqrt(inner.mean(axis=(1, 2), dtype=np.float64))))
+
+
+def _correlation(tiles: Float64) -> Float64:
+    """Return correlations from sums over tiles (n, 3, t): products, energies of either side."""
+    sums = tiles.sum(axis=2)
+    return _ratio(sums[:, 0], sums[:, 1] * sums[:, 2])
+
+
+def _ratio(product: Float64, energies: Float64) -> Float64:
+    """Return correlations from their sums; 0 where one side does not vary."""
+    scale = np.sqrt(energies)
+    return np.where(scale > 1e-3, product / np.maximum(scale, 1e-3), 0.0)
+
+
+def _by_tile(values: Float32) -> Float64:
     """Return the sums over 4 x 4 tiles, (.., s, s) to (.., 16)."""
     member = _members(values.shape[-1])
     sums = member @ values @ member.T
@@ -275,8 +319,8 @@ def _members(side: int) -> Float32:
     return np.repeat(np.eye(TILES, dtype=np.float32), side // TILES, axis=1)
 
 
-def _worst_tile(difference: Float32, mask: Float32) -> float:
-    """Return the largest root mean square difference in a tile of 1/16 of the image."""
+def _worst_tile(difference: Float32, mask: Float32) -> Float64:
+    """Return the largest root mean square differences in a tile of 1/16 of the image."""
     squares, counts = _by_tile(difference * difference), _by_tile(mask)
-    tile = difference.size / TILES**2
-    return float(np.sqrt((squares / (counts + tile / 8)).max()))
+    tile = mask.shape[1] ** 2 / TILES**2
+    return np.asarray(np.sqrt((squares / (counts + tile / 8)).max(axis=1)))

@@ -1,4 +1,4 @@
-"""What two aligned tiny images share tile by tile, beyond their edges.
+"""What pairs of aligned tiny images share tile by tile, beyond their edges.
 
 Two trousers, or two chests, agree along their outlines under a suitable relation. Across the
 direction of the strongest edge of a tile they agree only where one is a copy of the other. So the
@@ -9,6 +9,7 @@ correlation of each tile is that of derivatives along its weaker direction (see
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import cv2
@@ -34,75 +35,94 @@ CONTRADICTS: Final = 0.35
 
 @dataclass(frozen=True, slots=True)
 class Texture:
-    """The texture that two images share."""
+    """The texture that pairs of images share, one value per pair."""
 
-    # correlation summed over tiles, in units of its spread if nothing were shared
-    amount: float = 0.0
-    mean: float = 0.0  # mean correlation, weighted by how much texture a tile has, -1..1
-    typical: float = 0.0  # correlation of the tile at the lower two fifths of the weight, -1..1
-    tiles: float = 0.0  # number of tiles with texture of their own, 0..16
-    opposed: float = 0.0  # share of the tiles with contrast that do not correlate, 0..1
+    amount: Float64  # correlation summed over tiles, in units of its spread if nothing were shared
+    mean: Float64  # mean correlation, weighted by how much texture a tile has, -1..1
+    typical: Float64  # correlation of the tile at the lower two fifths of the weight, -1..1
+    tiles: Float64  # number of tiles with texture of their own, 0..16
+    opposed: Float64  # share of the tiles with contrast that do not correlate, 0..1
 
 
-def shared_texture(
-    grey: tuple[Float32, Float32], inner: Float32, blur: float, noise: float
-) -> Texture:
-    """Return the texture that two grey images (s, s) in one frame share."""
-    tensors, share = _tensors(grey, inner, blur)
-    ours, theirs, both = along_weaker(tensors)
+def shared_texture(grey: Float32, inner: Float32, blur: float, noise: float) -> Texture:
+    """Return the texture that grey images of pairs in one frame share.
+
+    Args:
+        grey: of both images, (n, 2, s, s).
+        inner: where both have gradients, (n, s, s).
+        blur, noise: ``TEXTURE`` or ``FORMS``.
+    """
+    tensors, share = _tensors(blurred(grey, blur) if blur else grey, inner)
+    count = len(share)
+    along = along_weaker(tensors.reshape(3, 3, -1))
+    ours, theirs, both = (each.reshape(count, -1) for each in along)
     known = share > COVERED
     correlation = np.where(known, both / np.sqrt((ours + noise) * (theirs + noise)), 0.0)
     fainter = np.minimum(ours, theirs)
     weight = np.where(known, fainter / (fainter + noise), 0.0)
-    total = float(weight.sum())
-    order = np.argsort(correlation, kind="stable")
-    place = int(np.searchsorted(np.cumsum(weight[order]) / (total + 1e-6), TYPICAL))
+    total = weight.sum(axis=1)
+    order = np.argsort(correlation, axis=1, kind="stable")
+    below = np.take_along_axis(weight, order, axis=1).cumsum(axis=1) / (total + 1e-6)[:, None]
+    place = np.minimum((below < TYPICAL).sum(axis=1), TILES * TILES - 1)
+    rows = np.arange(count)
+    product = (weight * correlation).sum(axis=1)
     return Texture(
-        amount=float(weight @ correlation) / float(np.sqrt(weight @ weight + 0.05)),
-        mean=float(weight @ correlation) / (total + 0.3),
-        typical=float(correlation[order][min(place, len(order) - 1)]),
+        amount=product / np.sqrt((weight * weight).sum(axis=1) + 0.05),
+        mean=product / (total + 0.3),
+        typical=correlation[rows, order[rows, place]],
         tiles=total,
         opposed=_opposed(tensors, known, noise),
     )
 
 
-def _tensors(grey: tuple[Float32, Float32], inner: Float32, blur: float) -> tuple[Float64, Float64]:
-    """Return means over tiles of the products of gradients, and the share covered.
+def blurred(planes: Float32, blur: float) -> Float32:
+    """Return grey squares (.., s, s), blurred by so many pixels."""
+    smear = _smear(planes.shape[-1], blur)
+    return np.asarray(smear @ planes @ smear.T, np.float32)
 
-    The products (3, 3, n) are of the query with itself, of the reference with itself and of both:
-    across-across, across-down (symmetrical) and down-down.
+
+@cache
+def _smear(side: int, blur: float) -> Float32:
+    """Return how rows of a blurred image are made of its rows, (side, side)."""
+    rows = cv2.GaussianBlur(np.eye(side, dtype=np.float64), (1, 0), sigmaX=0.1, sigmaY=blur)
+    return np.asarray(rows, np.float32)
+
+
+def _tensors(grey: Float32, inner: Float32) -> tuple[Float64, Float64]:
+    """Return means over tiles of the products of gradients, and the share covered (n, tiles).
+
+    The products (3, 3, n, tiles) are of the query with itself, of the reference with itself and of
+    both: across-across, across-down (symmetrical) and down-down.
     """
-    planes = [cv2.GaussianBlur(each, (0, 0), blur) if blur else each for each in grey]
-    (ax, ay), (bx, by) = (
+    wide = np.pad(grey, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
+    across = wide[..., 1:-1, 2:] - wide[..., 1:-1, :-2]
+    down = wide[..., 2:, 1:-1] - wide[..., :-2, 1:-1]
+    (ax, bx), (ay, by) = np.moveaxis(across, 1, 0), np.moveaxis(down, 1, 0)
+    products = np.stack(
         [
-            cv2.filter2D(plane, -1, kernel, borderType=cv2.BORDER_REPLICATE)
-            for kernel in (_ACROSS, _ACROSS.T)
+            *(ax * ax, ax * ay, ay * ay, bx * bx, bx * by, by * by),
+            *(ax * bx, (ax * by + ay * bx) / 2, ay * by),
         ]
-        for plane in planes
     )
-    products = [
-        *(ax * ax, ax * ay, ay * ay, bx * bx, bx * by, by * by),
-        *(ax * bx, (ax * by + ay * bx) / 2, ay * by),
-    ]
-    side = len(inner) // TILES
-    size = (TILES, TILES)
-    share = cv2.resize(inner, size, interpolation=cv2.INTER_AREA).ravel().astype(np.float64)
-    means = [
-        cv2.resize(product * inner, size, interpolation=cv2.INTER_AREA).ravel()
-        for product in products
-    ]
-    least = 1 / side**2
-    tensors = np.array(means, np.float64) / np.maximum(share, least)
-    return tensors.reshape(3, 3, -1), share
+    side = inner.shape[1] // TILES
+    share, means = _tile_means(inner), _tile_means(products * inner)
+    tensors = means / np.maximum(share, 1 / side**2)
+    return tensors.reshape(3, 3, *share.shape), share
 
 
-_ACROSS: Final = np.array([[-1, 0, 1]], np.float32)
+def _tile_means(planes: Float32) -> Float64:
+    """Return the means over 4 x 4 tiles, (.., s, s) to (.., 16)."""
+    side = planes.shape[-1] // TILES
+    member = np.repeat(np.eye(TILES, dtype=np.float32) / np.float32(side), side, axis=1)
+    means = member @ planes @ member.T
+    return means.reshape(*planes.shape[:-2], -1).astype(np.float64)
 
 
-def _opposed(tensors: Float64, known: npt.NDArray[np.bool_], noise: float) -> float:
+def _opposed(tensors: Float64, known: npt.NDArray[np.bool_], noise: float) -> Float64:
     """Return the share of the tiles with contrast in both images that do not correlate."""
     ours, theirs, both = tensors[:, 0] + tensors[:, 2]
     fainter = np.minimum(ours, theirs)
     weight = np.where(known, fainter / (fainter + 2 * noise), 0.0)
     correlation = both / np.sqrt((ours + noise) * (theirs + noise))
-    return float(weight @ (correlation < CONTRADICTS)) / (float(weight.sum()) + 0.5)
+    contradicts = (weight * (correlation < CONTRADICTS)).sum(axis=1)
+    return np.asarray(contradicts / (weight.sum(axis=1) + 0.5))

@@ -8,18 +8,18 @@ for the same reason the tiles that agree least are left out of the alignment.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import cv2
 import numpy as np
 
-from visleak.records import Bytes8, Float32
+from visleak.records import Bool, Bytes8, Float32, Int64
 from visleak.verification import align
 from visleak.verification.align import Matrix
 from visleak.verification.measures import NOTHING, Measures, grey, square
-from visleak.verification.overlay import Overlay, measured
+from visleak.verification.overlay import Overlays, measured
 
 #: Side of the squares that are compared.
 SIDE: Final = 32
@@ -39,73 +39,128 @@ _STILL: Final = np.eye(3)
 NOTHING_SEEN: Final = replace(NOTHING, side=float(SIDE))
 
 
-def check_tiny(
-    query: Bytes8, reference: Bytes8, start: Matrix, view: Matrix, *, inverted: bool = False
-) -> tuple[Measures, Matrix]:
-    """Return what is measured on a pair of tiny images, and their relation."""
-    query = np.asarray(255 - query) if inverted else query
-    squares = square(query, SIDE), square(reference, SIDE)
-    best = _Fit(Overlay.of(*squares, start), start, view)
-    if not (start == view).all():
-        best = best.better(_Fit(Overlay.of(*squares, view), view, view))
-    for least, steps, blur, masked in REFINEMENTS:
-        if best.overlay is None or best.overlay.firm < least:
-            break
-        relation = _refined(squares, best.overlay if masked else None, best.matrix, steps, blur)
-        if relation is not None:
-            best = best.better(_Fit(Overlay.of(*squares, relation), relation, view))
-    for within in _within(query, reference, view):
-        best = best.better(within, simpler=True)
-    if best.overlay is None:
-        return NOTHING_SEEN, best.matrix
-    viewed = float(inverted or not (best.view == _STILL).all())
-    measures = measured(best.overlay, inverted=inverted)
-    freedom = _freedom(best.matrix @ align.inverse(best.view))
-    return replace(measures, viewed=viewed, **freedom), best.matrix
+@dataclass(frozen=True, slots=True)
+class TinyPair:
+    """A pair of tiny images to be checked."""
+
+    query: Bytes8
+    reference: Bytes8
+    start: Matrix  # unit matrix of the placement that the screen found
+    view: Matrix  # unit matrix of the view
+    inverted: bool = False  # whether the query is compared inverted
+
+
+def check_tiny(pairs: Sequence[TinyPair]) -> list[tuple[Measures, Matrix]]:
+    """Return what is measured on pairs of tiny images, and their relations."""
+    pairs = [
+        replace(each, query=np.asarray(255 - each.query)) if each.inverted else each
+        for each in pairs
+    ]
+    fits = _Fits.of(pairs)
+    moved = np.flatnonzero([not (each.start == each.view).all() for each in pairs])
+    fits.improve(moved, fits.view[moved])
+    fits.refine()
+    for turned in (False, True):
+        fits.cut_out(pairs, turned=turned)
+    result = [(NOTHING_SEEN, matrix) for matrix in fits.matrix]
+    seen = np.flatnonzero(np.isfinite(fits.overlays.firm))
+    free = [_freedom(fits.matrix[row], fits.view[row], pairs[row]) for row in seen]
+    for row, measures in zip(seen, measured(fits.overlays.only(seen), free), strict=True):
+        result[row] = measures, fits.matrix[row]
+    return result
 
 
 def compared(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Measures:
     """Return the measures of two tiny images under a relation."""
-    overlay = Overlay.of(square(query, SIDE), square(reference, SIDE), matrix)
-    return NOTHING_SEEN if overlay is None else measured(overlay)
+    overlays = Overlays.of([square(query, SIDE)], square(reference, SIDE)[None], matrix[None])
+    if not np.isfinite(overlays.firm[0]):
+        return NOTHING_SEEN
+    return measured(overlays)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """A relation, and the overlay under it."""
+@dataclass(slots=True)
+class _Fits:
+    """The relations of pairs that agree best so far, a row per pair; see :func:`check_tiny`."""
 
-    overlay: Overlay | None  # None where little overlaps
-    matrix: Matrix  # unit matrix
-    view: Matrix  # unit matrix of the view that the relation starts from
+    # squares of both images, RGB float32 (n, s, s, 3)
+    query: Float32
+    reference: Float32
+    matrix: Matrix  # unit matrices of the relations (n, 3, 3)
+    view: Matrix  # those of the views that the relations start from
+    overlays: Overlays  # under the relations
 
-    def better(self, other: _Fit, *, simpler: bool = False) -> _Fit:
-        """Return the fit whose overlay agrees better, this one where both do.
+    @classmethod
+    def of(cls, pairs: Sequence[TinyPair]) -> _Fits:
+        """Return the relations that the screen found."""
+        query = np.stack([square(each.query, SIDE) for each in pairs])
+        reference = np.stack([square(each.reference, SIDE) for each in pairs])
+        matrix, view = np.stack([p.start for p in pairs]), np.stack([p.view for p in pairs])
+        return cls(query, reference, matrix, view, Overlays.of(query, reference, matrix))
 
-        Of a simpler fit, which had less freedom, the gradients alone are compared.
+    def improve(self, rows: Int64, matrices: Matrix) -> None:
+        """Replace relations of some pairs by others whose overlays agree better."""
+        if len(rows):
+            others = Overlays.of(self.query[rows], self.reference[rows], matrices)
+            self._keep(rows, others, matrices, others.firm > self.overlays.firm[rows])
+
+    def _keep(self, rows: Int64, others: Overlays, matrices: Matrix, better: Bool) -> None:
+        self.overlays.put(rows[better], others.only(better))
+        self.matrix[rows[better]] = matrices[better]
+
+    def refine(self) -> None:
+        """Refine the relations of pairs that agree enough, step by step."""
+        active: Bool = np.ones(len(self.matrix), np.bool_)
+        planes: dict[float, list[tuple[Float32, Float32] | None]] = {}
+        for least, steps, blur, masked in REFINEMENTS:
+            active &= self.overlays.firm >= least
+            own = planes.setdefault(blur, [None] * len(active))
+            agreeing = self.overlays.agreeing.astype(np.float32) if masked else None
+            found = {}
+            for row in np.flatnonzero(active).tolist():
+                blurred = own[row] = own[row] or self._blurred(row, blur)
+                back = align.inverse(self.matrix[row])
+                mask = None if agreeing is None else align.warp(agreeing[row], back) > 0.5
+                relation = align.refine(*blurred, self.matrix[row], steps, mask)
+                if relation is not None:
+                    found[row] = relation
+            if found:
+                self.improve(np.array(list(found)), np.stack(list(found.values())))
+
+    def _blurred(self, row: int, blur: float) -> tuple[Float32, Float32]:
+        sides = (self.query[row], self.reference[row])
+        query, reference = (align.blurred(grey(each), blur) for each in sides)
+        return query, reference
+
+    def cut_out(self, pairs: Sequence[TinyPair], *, turned: bool) -> None:
+        """Replace relations by the best places of one image within the other, where these agree.
+
+        No pixel is resampled there: a crop stored as it was cut, and an image with a border, equal
+        their original. As the images are, or in the view (``turned``): of a symmetrical image the
+        view of a crop is a matter of chance. There are none where neither image fits into the
+        other, and where the smaller one is blank. These relations had less freedom, so their
+        gradients alone are compared.
         """
-        if self.overlay is None or other.overlay is None:
-            return self if other.overlay is None else other
-        if simpler:
-            return other if other.overlay.core > self.overlay.core else self
-        return other if other.overlay.firm > self.overlay.firm else self
-
-
-def _within(query: Bytes8, reference: Bytes8, view: Matrix) -> Iterator[_Fit]:
-    """Yield the best places of one image within the other at which no pixel is resampled.
-
-    A crop stored as it was cut, and an image with a border, equal their original there. As the
-    images are and in the view: of a symmetrical image the view of a crop is a matter of chance.
-    There are none where neither image fits into the other, and where the smaller one is blank.
-    """
-    if query.shape == reference.shape:
-        return
-    for turn in (view,) if (view == _STILL).all() else (_STILL, view):
-        relation = _cut_out(query, reference, turn)
-        if relation is not None:
-            # both from their own pixels: two interpolations would not give the same values
-            ground = align.placed(reference.astype(np.float32), _STILL, SIDE)
-            overlay = Overlay.of(query.astype(np.float32), ground, relation)
-            yield _Fit(overlay, relation, turn)
+        found = {}
+        for row, pair in enumerate(pairs):
+            still = bool((pair.view == _STILL).all())
+            if pair.query.shape == pair.reference.shape or (still and turned):
+                continue
+            relation = _cut_out(pair.query, pair.reference, pair.view if turned else _STILL)
+            if relation is not None:
+                found[row] = relation
+        if not found:
+            return
+        rows, matrices = np.array(list(found)), np.stack(list(found.values()))
+        # both from their own pixels: two interpolations would not give the same values
+        queries = [pairs[row].query.astype(np.float32) for row in found]
+        grounds = [
+            align.placed(pairs[row].reference.astype(np.float32), _STILL, SIDE) for row in found
+        ]
+        others = Overlays.of(queries, np.stack(grounds), matrices)
+        better = others.core > self.overlays.core[rows]
+        self._keep(rows, others, matrices, better)
+        for row in rows[better].tolist():
+            self.view[row] = pairs[row].view if turned else _STILL
 
 
 def _cut_out(query: Bytes8, reference: Bytes8, view: Matrix) -> Matrix | None:
@@ -138,8 +193,9 @@ def _turned(query: Bytes8, view: Matrix) -> tuple[Bytes8, Matrix]:
     return np.asarray(turned, np.uint8), to_pixels
 
 
-def _freedom(relation: Matrix) -> dict[str, float]:
-    """Return what an affine relation does: ``moved`` and so on of :class:`Measures`."""
+def _freedom(matrix: Matrix, view: Matrix, pair: TinyPair) -> dict[str, float]:
+    """Return what an affine relation does: ``viewed`` and so on of :class:`Measures`."""
+    relation = matrix @ align.inverse(view)
     (a, b, x), (c, d, y) = relation[:2].tolist()
     corners = [(u, v) for u in (0, 1) for v in (0, 1)]
     moves = [abs(a * u + b * v + x - u) + abs(c * u + d * v + y - v) for u, v in corners]
@@ -147,23 +203,10 @@ def _freedom(relation: Matrix) -> dict[str, float]:
     # half the sum of the squared singular values over their product
     half = max(1.0, (a * a + b * b + c * c + d * d) / (2 * area))
     return {
+        "inverted": float(pair.inverted),
+        "viewed": float(pair.inverted or not (view == _STILL).all()),
         "moved": sum(moves) / 8,
         "enlarged": math.log(area) / 2,
         "stretched": math.acosh(half),
         "turned": math.degrees(abs(math.atan2(c - b, a + d))),
     }
-
-
-def _refined(
-    squares: tuple[Float32, Float32],
-    overlay: Overlay | None,
-    relation: Matrix,
-    steps: int,
-    blur: float,
-) -> Matrix | None:
-    """Return the relation near another that correlates best, where an overlay agrees."""
-    query, reference = (align.blurred(grey(each), blur) for each in squares)
-    agreeing = None
-    if overlay is not None:
-        agreeing = align.warp(overlay.agreeing, align.inverse(relation)) > 0.5
-    return align.refine(query, reference, relation, steps, agreeing)
