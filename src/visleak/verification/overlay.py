@@ -21,6 +21,7 @@ from visleak.verification import align, texture
 from visleak.verification.align import Matrix
 from visleak.verification.exact import EXACT_LEVELS
 from visleak.verification.measures import Measures
+from visleak.verification.screen import central_differences
 
 Float64 = npt.NDArray[np.float64]
 #: Tiles along a side in which local agreement is measured.
@@ -243,23 +244,13 @@ def _scatter(values: Float64) -> Float64:
 
 def _agreements(grey: Float32, inner: Float32) -> Float64:
     """Return the sums over tiles of products and energies of gradients, see ``Overlays.tiles``."""
-    across, down = _gradient(grey)
+    across, down = central_differences(grey)
     product = (across[:, 0] * across[:, 1] + down[:, 0] * down[:, 1]) * inner
     energy = (across * across + down * down) * inner[:, None]
     weight = 1 / (np.sqrt(energy) + np.float32(NOISE))
     plain = np.concatenate([product[:, None], energy], axis=1)
     weights = np.concatenate([weight[:, :1] * weight[:, 1:], weight * weight], axis=1)
     return _by_tile(np.stack([plain, plain * np.sqrt(weights), plain * weights], axis=1))
-
-
-def _gradient(grey: Float32) -> tuple[Float32, Float32]:
-    """Return central differences across and down of images (.., s, s), edges repeated."""
-    across, down = np.empty_like(grey), np.empty_like(grey)
-    for along, made in ((grey, across), (grey.swapaxes(-1, -2), down.swapaxes(-1, -2))):
-        np.subtract(along[..., 2:], along[..., :-2], out=made[..., 1:-1])
-        np.subtract(along[..., 1], along[..., 0], out=made[..., 0])
-        np.subtract(along[..., -1], along[..., -2], out=made[..., -1])
-    return across, down
 
 
 def _grey(images: Float32) -> Float32:

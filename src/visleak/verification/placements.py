@@ -49,6 +49,8 @@ FINE_CHANCE: Final = 0.06
 #: Largest integer: 512 products of two of them sum to less than 2**24.
 LEVELS: Final = 127
 
+#: Images whose gradients are computed at a time: they fit into the cache of a core.
+_BATCH: Final = 32
 _INVERSE: Final = (0, 3, 2, 1, 4, 5, 6, 7, 8)
 
 
@@ -70,12 +72,12 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
     # the reference is seen in the inverse view, so that a query is placed once for all views
     cells = _cells(_seen_in(reference, np.asarray(_INVERSE, np.int8)[view]))
     energy = np.square(cells).reshape(len(cells), 2, -1).sum(axis=1)
-    bank = _bank()
+    bank, planes = _bank(), _planes(query[first])
     order = np.argsort(which, kind="stable")
     edges = np.searchsorted(which[order], np.arange(len(first) + 1))
-    for number, row in enumerate(first):
+    for number in range(len(first)):
         rows = order[edges[number] : edges[number + 1]]
-        placed = _placed(query[row], bank)
+        placed = _placed(planes[number], bank)
         norm = np.einsum("kc,kc->k", placed, placed)
         beneath = bank.covers @ energy[rows].T
         value = placed @ cells[rows].T
@@ -178,23 +180,30 @@ def _in_view(placement: tuple[float, float, float, float], view: int) -> tuple[f
     return x - 0.5, y - 0.5, matrix[0, 0], matrix[1, 1]
 
 
-def _placed(thumbnail: Bytes8, bank: _Bank) -> Float32:
-    """Return the gradients of a thumbnail in all placements, integers (k, 512)."""
-    planes = _planes(thumbnail[None])[0]
-    blocks = []
+def _placed(planes: Float32, bank: _Bank) -> Float32:
+    """Return the gradients (2, 32, 32) of a thumbnail in all placements, integers (k, 512)."""
+    placed = np.empty((len(bank.share), 2 * GRID * GRID), np.float32)
+    done = 0
     for down, across in bank.blocks:
-        cells = (down @ planes) @ across.T
-        cells = cells.reshape(2, -1, GRID, len(across) // GRID, GRID)
-        blocks.append(cells.transpose(1, 3, 0, 2, 4).reshape(-1, 2 * GRID * GRID))
-    return np.asarray(np.rint(np.concatenate(blocks) * _to_levels(planes[None])[0]), np.float32)
+        steps = len(down) // GRID, len(across) // GRID
+        part = slice(done, done + steps[0] * steps[1])
+        cells = ((down @ planes) @ across.T).reshape(2, steps[0], GRID, steps[1], GRID)
+        placed[part].reshape(*steps, 2, GRID, GRID)[...] = cells.transpose(1, 3, 0, 2, 4)
+        done = part.stop
+    placed *= _to_levels(planes[None])[0]
+    return np.rint(placed, out=placed)
 
 
 def _cells(thumbnails: Bytes8) -> Float32:
     """Return the gradients of thumbnails on the grid, integers (n, 512)."""
-    planes = _planes(thumbnails)
-    step = SIDE // GRID
-    cells = planes.reshape(len(planes), 2, GRID, step, GRID, step).mean(axis=(3, 5))
-    return np.asarray(np.rint(cells.reshape(len(cells), -1) * _to_levels(planes)), np.float32)
+    cells = np.empty((len(thumbnails), 2, GRID, GRID), np.float32)
+    for start in range(0, len(thumbnails), _BATCH):
+        part = slice(start, start + _BATCH)
+        planes = _planes(thumbnails[part])
+        rows = planes[..., 0::2, :] + planes[..., 1::2, :]
+        np.add(rows[..., 0::2], rows[..., 1::2], out=cells[part])
+        cells[part] *= _to_levels(planes)[..., None, None] / 4
+    return np.rint(cells, out=cells).reshape(len(cells), -1)
 
 
 def _planes(thumbnails: Bytes8) -> Float32:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from visleak.records import Float32
 from visleak.verification.detail import along_weaker
+from visleak.verification.screen import central_differences
 
 Float64 = npt.NDArray[np.float64]
 #: Blur (pixels) of the texture and of the forms, and the energy of gradients that counts as noise,
@@ -94,10 +95,7 @@ def _tensors(grey: Float32, inner: Float32) -> tuple[Float64, Float64]:
     The products (3, 3, n, tiles) are of the query with itself, of the reference with itself and of
     both: across-across, across-down (symmetrical) and down-down.
     """
-    wide = np.pad(grey, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
-    across = wide[..., 1:-1, 2:] - wide[..., 1:-1, :-2]
-    down = wide[..., 2:, 1:-1] - wide[..., :-2, 1:-1]
-    (ax, bx), (ay, by) = np.moveaxis(across, 1, 0), np.moveaxis(down, 1, 0)
+    (ax, bx), (ay, by) = (np.moveaxis(each, 1, 0) for each in central_differences(grey))
     products = np.stack(
         [
             *(ax * ax, ax * ay, ay * ay, bx * bx, bx * by, by * by),
