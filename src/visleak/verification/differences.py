@@ -102,7 +102,7 @@ class _Inks:
     def differing(self, ours: Float32, part: tuple[slice, slice]) -> Float32:
         """Return the share of the energy that differs in a part, with the query given."""
         theirs, inside = self.theirs[part], self.inside[part]
-        energy = _smooth(ours * ours * inside) + _smooth(theirs * theirs * inside)
+        energy = _smooth((ours * ours + theirs * theirs) * inside)
         left = _smooth((ours - theirs) ** 2 * inside)
         return np.asarray(left / (energy + self.noise + 0.02 * self.contrast), np.float32)
 
@@ -187,10 +187,10 @@ def _best_moved(inks: _Inks, part: tuple[slice, slice]) -> Float32 | None:
     theirs = inks.theirs[part]
     top, left = (max(0, cut.start - SEEK) for cut in part)
     wide = inks.ours[top : part[0].stop + SEEK, left : part[1].stop + SEEK]
-    score = np.asarray(cv2.matchTemplate(wide, theirs, cv2.TM_CCORR_NORMED), np.float32)
-    row, column = np.unravel_index(int(score.argmax()), score.shape)
-    down = row + _peak(score[:, column], int(row))
-    across = column + _peak(score[row], int(column))
+    score = cv2.matchTemplate(wide, theirs, cv2.TM_CCORR_NORMED)
+    row, column = divmod(int(score.argmax()), score.shape[1])
+    down = row + _peak(score[:, column].tolist(), row)
+    across = column + _peak(score[row].tolist(), column)
     if max(abs(down - (part[0].start - top)), abs(across - (part[1].start - left))) < 0.05:
         return None
     shift = np.array([[1, 0, -across], [0, 1, -down]], np.float32)
@@ -201,13 +201,13 @@ def _best_moved(inks: _Inks, part: tuple[slice, slice]) -> Float32 | None:
     return np.asarray(moved, np.float32)
 
 
-def _peak(values: npt.NDArray[np.float32], at: int) -> float:
+def _peak(values: list[float], at: int) -> float:
     """Return by how much a parabola's peak lies beside the largest value."""
     if not 0 < at < len(values) - 1:
         return 0.0
-    before, middle, after = (float(value) for value in values[at - 1 : at + 2])
+    before, middle, after = values[at - 1 : at + 2]
     bend = before - 2 * middle + after
-    return float(np.clip((before - after) / (2 * bend), -0.5, 0.5)) if bend < -1e-6 else 0.0
+    return max(-0.5, min(0.5, (before - after) / (2 * bend))) if bend < -1e-6 else 0.0
 
 
 def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differences:

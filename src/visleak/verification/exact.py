@@ -26,6 +26,8 @@ OF_WHOLE: Final = 0.15
 #: shading is not contrast.
 SHADING: Final = 0.1
 
+_THIRDS: Final = np.full((1, 3), 1 / 3, np.float32)
+
 
 def is_exact(query: Bytes8, reference: Bytes8) -> bool:
     """Return whether two images of one size are the same pixels up to re-encoding.
@@ -39,9 +41,10 @@ def is_exact(query: Bytes8, reference: Bytes8) -> bool:
     if cv2.norm(query, reference, cv2.NORM_L1) > EXACT_MEAN * query.size:
         return False
     difference = cv2.absdiff(query, reference)
-    if (difference.max(axis=2) <= EXACT_LEVELS).mean() < EXACT_SHARE:
+    close = cv2.inRange(difference, (0, 0, 0), (EXACT_LEVELS,) * 3)
+    if cv2.countNonZero(close) < EXACT_SHARE * close.size:
         return False
-    squared = (difference.astype(np.float32) ** 2).mean(axis=2)
+    squared = _mean_square(difference.astype(np.float32))
     parts = [_contrast(image) for image in (query, reference)]
     lesser = np.minimum(*parts)
     allowed = ROUNDING**2 + OF_PART**2 * lesser + OF_WHOLE**2 * min(part.mean() for part in parts)
@@ -57,7 +60,12 @@ def _contrast(image: Bytes8) -> npt.NDArray[np.float32]:
     """Return the variance of the details of each part, mean of the channels, levels squared."""
     side = max(3, 2 * round(SHADING * max(image.shape[:2]) / 2) + 1)
     levels = image.astype(np.float32)
-    return _means(((levels - cv2.blur(levels, (side, side))) ** 2).mean(axis=2))
+    return _means(_mean_square(levels - cv2.blur(levels, (side, side))))
+
+
+def _mean_square(levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the mean square (h, w) of three channels; several times as fast as NumPy's mean."""
+    return np.asarray(cv2.transform(cv2.multiply(levels, levels), _THIRDS), np.float32)
 
 
 def _means(plane: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

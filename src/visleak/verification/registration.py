@@ -51,7 +51,12 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
     limit = _limit(reference, mask)
     theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
     best, total, moved = correlation(ours, theirs), np.zeros((6, 2)), query
+    failed = 0
     for shrink in ROUNDS:
+        if shrink == failed:
+            # the same images give the same step
+            continue
+        failed = shrink
         step = _fitted(*(_shrunk(plane, shrink) for plane in (ours, theirs, mask)))
         if step is None or np.abs(total + shrink * step).max() > FARTHEST:
             continue
@@ -61,7 +66,7 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
         found = correlation(details, theirs)
         if found <= best + 1e-4:
             continue
-        total, moved, ours, best = total + step, tried, details, found
+        total, moved, ours, best, failed = total + step, tried, details, found, 0
     return moved
 
 
@@ -186,10 +191,10 @@ def _scores(ours: Float32, theirs: Float32) -> Float32:
 
 def _overlap_energy(windows: Float32, steps: npt.NDArray[np.int64]) -> Float32:
     """Return the energy inside the part of windows that overlaps at each move."""
-    sums = np.pad((windows * windows).cumsum(1).cumsum(2), ((0, 0), (1, 0), (1, 0)))
-    low, high = np.maximum(0, steps), WINDOW + np.minimum(0, steps)
-    down = sums[:, high] - sums[:, low]
-    return np.asarray(down[:, :, high] - down[:, :, low], np.float32)
+    place = np.arange(WINDOW)
+    inside = (place >= np.maximum(0, steps)[:, None]) & (place < WINDOW + steps[:, None])
+    rows = inside.astype(np.float32)
+    return np.asarray(rows @ (windows * windows) @ rows.T, np.float32)
 
 
 def _peak(
