@@ -539,6 +539,16 @@ class Grades:
     def __len__(self) -> int:
         return len(self.grade)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Grades]) -> Grades:
+        """Return the grades of all parts, one after the other; there must be one."""
+        return cls(
+            np.concatenate([each.grade for each in parts]),
+            np.concatenate([each.probability for each in parts]),
+            tuple(reason for each in parts for reason in each.reason),
+            tuple(transform for each in parts for transform in each.transform),
+        )
+
 
 class Encoder(Protocol):
     """Turns images into embeddings: weights, preprocessing, normalisation and thresholds.

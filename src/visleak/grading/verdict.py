@@ -62,12 +62,7 @@ def grade(
         )
         for part in parts
     ]
-    return Grades(
-        np.concatenate([each.grade for each in graded]),
-        np.concatenate([each.probability for each in graded]),
-        tuple(reason for each in graded for reason in each.reason),
-        tuple(transform for each in graded for transform in each.transform),
-    )
+    return Grades.joined(graded)
 
 
 def _some(evidence: Evidence, part: slice) -> Evidence:

@@ -17,13 +17,13 @@ from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade
 from visleak.pipeline.encoded_set import EncodedSet, Side
+from visleak.pipeline.evidence import VerifiedPairs, parts_of
 from visleak.pipeline.selection import Clusters
 from visleak.records import (
     DEGREES,
     GRADES,
     Bool,
     Encoder,
-    Evidence,
     Float32,
     Grades,
     ImageSet,
@@ -35,6 +35,8 @@ from visleak.storage.audit_folder import ChanceSummary
 
 #: Sets are compared by label where they share this much of the smaller vocabulary.
 SHARED: Final = 0.5
+#: Pairs graded at a time.
+PART: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Comparison:
     clusters: Clusters | None = None  # groups of similar images that were verified before the rest
     # the pairs as the built-in fingerprint measures them, until they are graded
     measured: Pairs | None = None
-    evidence: Evidence | None = None  # of the pairs, until they are graded
+    evidence: VerifiedPairs | None = None  # of the pairs, until they are graded
     grades: Grades | None = None  # None where the pairs were not verified
     matrix: Float32 | None = None  # float32 (n, 9), NaN where no relation was fitted
     skipped: Int8 | None = None  # int8 (n,), as in Evidence, or None
@@ -94,19 +96,30 @@ class Comparison:
         """Return the comparison with grades in place of the evidence, if there is any."""
         if self.evidence is None or self.measured is None or grader is None:
             return self
-        grades = grade(
-            self.measured.similarity,
-            self.measured.background,
-            self.evidence,
-            equal_bytes=same_bytes(self.pairs, self.query, self.reference),
-            flat=self.query.fingerprints.flat[self.pairs.query],
-            grader=grader,
-        )
-        # a copy, which does not keep the other columns in memory
-        matrix = np.ascontiguousarray(self.evidence.matrix)
-        skipped = self.evidence.skipped
+        equal_bytes = same_bytes(self.pairs, self.query, self.reference)
+        flat = self.query.fingerprints.flat[self.pairs.query]
+        matrix, graded = np.empty((len(self.pairs), 9), np.float32), []
+        for part in parts_of(max(1, len(self.pairs)), PART):
+            # the evidence on all pairs would take several times the memory of everything else
+            evidence = self.evidence.evidence(part)
+            matrix[part] = evidence.matrix
+            graded.append(
+                grade(
+                    self.measured.similarity[part],
+                    self.measured.background[part],
+                    evidence,
+                    equal_bytes=equal_bytes[part],
+                    flat=flat[part],
+                    grader=grader,
+                )
+            )
         return replace(
-            self, grades=grades, matrix=matrix, skipped=skipped, measured=None, evidence=None
+            self,
+            grades=Grades.joined(graded),
+            matrix=matrix,
+            skipped=self.evidence.skipped_pairs,
+            measured=None,
+            evidence=None,
         )
 
 

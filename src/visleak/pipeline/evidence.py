@@ -23,6 +23,7 @@ from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
 from visleak.records import Bool, Evidence, Float32, Int8, Int64, Pairs
 from visleak.storage.cache import Cache
+from visleak.vectors import forget
 from visleak.verification import check, fine_comparison
 from visleak.verification.measures import CHECKS, NOTHING
 
@@ -47,6 +48,64 @@ _WAYS: Final = 32
 _SCREENS: Final = b"screens "
 
 
+class EvidenceTable:
+    """The evidence on some pairs: the screens of all, and the checks of those that were checked.
+
+    Few candidates are checked, and a check has many columns: they are stored one after the other.
+    What many pairs need lies in a scratch file, whose memory is released after each use.
+    """
+
+    def __init__(self, count: int, context: RunContext) -> None:
+        shapes = (count, SCREEN.stop), (count, CHECKED.stop - CHECKED.start)
+        self._screens, self._checks = (self._rows(shape, context) for shape in shapes)
+        for part in parts_of(count, MEMORY_ROWS):
+            self._screens[part] = np.nan
+        self._place = np.full(count, -1, np.int64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    @staticmethod
+    def _rows(shape: tuple[int, int], context: RunContext) -> Float32:
+        if shape[0] <= MEMORY_ROWS:
+            return np.empty(shape, np.float32)
+        return np.memmap(context.file(".evidence"), np.float32, mode="w+", shape=shape)
+
+    def rows(self, index: Int64) -> Float32:
+        """Return all columns of some pairs, NaN where nothing is known."""
+        table = np.full((len(index), RELATION.stop), np.nan, np.float32)
+        table[:, SCREEN] = self._screens[index]
+        checked = np.flatnonzero(self.checked(index))
+        table[checked, CHECKED] = self._checks[self._place[index[checked]]]
+        self.forget()
+        return table
+
+    def checked(self, index: Int64) -> Bool:
+        """Return which of some pairs were checked."""
+        return np.asarray(self._place[index] >= 0)
+
+    def screens(self, index: Int64) -> Float32:
+        """Return the columns of the screen of some pairs."""
+        return self._screens[index]
+
+    def put_screens(self, index: Int64, screens: Float32) -> None:
+        """Store the columns of the screen of some pairs."""
+        self._screens[index] = screens
+
+    def put_checks(self, index: Int64, checks: Float32) -> None:
+        """Store the columns of a full check of some pairs."""
+        new = index[~self.checked(index)]
+        self._place[new] = np.arange(self._count, self._count + len(new))
+        self._count += len(new)
+        self._checks[self._place[index]] = checks
+
+    def forget(self) -> None:
+        """Release the memory of what lies in scratch files."""
+        forget(self._screens)
+        forget(self._checks)
+
+
 @dataclass(frozen=True, slots=True)
 class DistinctPairs:
     """The distinct pairs of contents of one comparison, and the evidence on them."""
@@ -55,7 +114,7 @@ class DistinctPairs:
     sides: tuple[EncodedSet, EncodedSet]  # the sets of query and reference
     numbers: tuple[Int64, Int64]  # int64: number of the content of each fingerprint of either side
     of: Int64  # int64 (n,): the distinct pair of each pair of the comparison
-    table: Float32  # float32 (distinct, columns): NaN where nothing is known
+    table: EvidenceTable  # of the distinct pairs
     equal: Bool  # pairs of equal bytes, which need no check
     # pairs of clusters that were verified, and those that are near or exact
     tried: Bool
@@ -92,21 +151,39 @@ class DistinctPairs:
         if clusters is not None and len(clusters.keys):
             keys = keys_of(distinct, np.arange(len(distinct)), sides, by_way=False)
             at, tried = clusters.find(keys)
-            table[tried], near = clusters.table[at[tried]], tried & clusters.near[at]
+            near = tried & clusters.near[at]
+            _put_known(table, np.flatnonzero(tried), clusters.table[at[tried]])
             one = clusters.group_of(sides[0].contents)[distinct.query]
             other = clusters.group_of(sides[1].contents)[distinct.reference]
             connected = (one == other) & (one >= 0)
         return cls(distinct, sides, (own, others), of, table, equal, tried, near, connected)
 
-    def evidence(self, skipped: Int8 | None) -> Evidence:
-        """Return the evidence on all pairs of the comparison; skipped ones have the screen's."""
-        every = len(self.of) == len(self.table) and bool((np.diff(self.of) == 1).all())
-        table = self.table if every else self.table[self.of]
-        if skipped is not None:
-            skipped = skipped[self.of]
-            table[skipped > 0, CHECKED] = np.nan
-            # of a cluster not all pairs were screened
-            table[skipped == CONNECTED] = np.nan
+
+@dataclass(frozen=True, slots=True)
+class VerifiedPairs:
+    """The evidence on all pairs of one comparison."""
+
+    distinct: DistinctPairs
+    skipped: Int8 | None  # int8, of the distinct pairs, as in Evidence, or None
+
+    def __len__(self) -> int:
+        return len(self.distinct.of)
+
+    @property
+    def skipped_pairs(self) -> Int8 | None:
+        """Which pairs were not verified, as in Evidence; ``None`` where none could be skipped."""
+        return None if self.skipped is None else self.skipped[self.distinct.of]
+
+    def evidence(self, part: slice = slice(None)) -> Evidence:
+        """Return the evidence on some pairs; skipped ones have the screen's."""
+        rows = self.distinct.of[part]
+        table = self.distinct.table.rows(rows)
+        if self.skipped is None:
+            return as_evidence(table)
+        skipped = self.skipped[rows]
+        table[skipped > 0, CHECKED] = np.nan
+        # of a cluster not all pairs were screened
+        table[skipped == CONNECTED] = np.nan
         return as_evidence(table, skipped)
 
 
@@ -149,12 +226,12 @@ class Subset:
     @property
     def table(self) -> Float32:
         """A copy of the evidence."""
-        return self.own.table[self.index]
+        return self.own.table.rows(self.index)
 
     @property
     def unchecked(self) -> Bool:
         """Pairs without a full check."""
-        return np.asarray(np.isnan(self.own.table[self.index, COLUMNS.index("side")]))
+        return ~self.own.table.checked(self.index)
 
     @property
     def open(self) -> Bool:
@@ -229,24 +306,30 @@ def _maker() -> bytes:
     return check.digest() + bytes([DECODING]) + usual
 
 
-def _known(pairs: Pairs, sides: tuple[EncodedSet, EncodedSet], context: RunContext) -> Float32:
-    """Return a table of evidence, a row per pair, NaN where nothing is known yet."""
-    shape = (len(pairs), RELATION.stop)
-    if len(pairs) <= MEMORY_ROWS:
-        table: Float32 = np.empty(shape, np.float32)
-    else:
-        table = np.memmap(context.file(".evidence"), np.float32, mode="w+", shape=shape)
+def _known(
+    pairs: Pairs, sides: tuple[EncodedSet, EncodedSet], context: RunContext
+) -> EvidenceTable:
+    """Return a table with the evidence that the cache has."""
+    table = EvidenceTable(len(pairs), context)
+    if context.cache is None:
+        return table
     for part in parts_of(len(pairs), KNOWN_CHUNK):
-        table[part] = np.nan
-        if context.cache is None:
-            continue
-        keys = keys_of(pairs, np.arange(len(pairs))[part], sides)
-        names = [key.tobytes() for key in keys]
+        index = np.arange(len(pairs))[part]
+        names = [key.tobytes() for key in keys_of(pairs, index, sides)]
         found = context.cache.get(_maker(), names)
-        for row, name in enumerate(names, part.start):
-            if name in found:
-                table[row, CHECKED] = unpacked(found[name], _USUAL)
+        known = [row for row, name in enumerate(names) if name in found]
+        if known:
+            checks = np.stack([unpacked(found[names[row]], _USUAL) for row in known])
+            table.put_checks(index[known], checks)
+    table.forget()
     return table
+
+
+def _put_known(table: EvidenceTable, index: Int64, rows: Float32) -> None:
+    """Store rows of another table."""
+    table.put_screens(index, rows[:, SCREEN])
+    checked = ~np.isnan(rows[:, COLUMNS.index("side")])
+    table.put_checks(index[checked], rows[checked, CHECKED])
 
 
 def remember(rows: Subset, cache: Cache | None) -> None:
@@ -295,8 +378,8 @@ def recall_screens(rows: Subset, cache: Cache | None) -> None:
         for key, index in entries:
             if key in found:
                 stored = np.frombuffer(zlib.decompress(found[key]), "<f4")
-                new = np.isnan(table[index, 0])
-                table[index[new], SCREEN] = stored.reshape(SCREEN.stop, -1).T[new]
+                new = np.isnan(table.screens(index)[:, 0])
+                table.put_screens(index[new], stored.reshape(SCREEN.stop, -1).T[new])
 
 
 def remember_screens(rows: Subset, fresh: Subset, cache: Cache | None) -> None:
@@ -307,7 +390,7 @@ def remember_screens(rows: Subset, fresh: Subset, cache: Cache | None) -> None:
         cache.put(
             _SCREENS + _maker(),
             (
-                (key, zlib.compress(rows.own.table[index, SCREEN].T.astype("<f4").tobytes(), 1))
+                (key, zlib.compress(rows.own.table.screens(index).T.astype("<f4").tobytes(), 1))
                 for key, index in entries
             ),
         )

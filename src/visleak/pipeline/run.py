@@ -22,7 +22,7 @@ from visleak.pipeline.recordings import RecordingLeak, recording_leak
 from visleak.pipeline.remote import search_for
 from visleak.pipeline.selection import dense
 from visleak.pipeline.streaming import stream_pairs
-from visleak.pipeline.verification import connect, verify
+from visleak.pipeline.verification import connect, verify_in_rounds
 from visleak.pipeline.windows import with_windows
 from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pairs
 from visleak.search import load_partition_search, load_search
@@ -193,7 +193,7 @@ def _with_evidence(
 ) -> list[Comparison]:
     measured = comparer.measured([each.pairs for each in comparisons])
     clusters = [each.clusters for each in comparisons]
-    evidence = verify(measured, comparer.sides, comparer.context, grader, clusters)
+    evidence = verify_in_rounds(measured, comparer.sides, comparer.context, grader, clusters)
     return [
         replace(each, measured=pairs, evidence=own)
         for each, pairs, own in zip(comparisons, measured, evidence, strict=True)

@@ -29,6 +29,7 @@ from visleak.pipeline.evidence import (
     SCREEN,
     DistinctPairs,
     Subset,
+    VerifiedPairs,
     as_evidence,
     parts_of,
     recall_screens,
@@ -78,39 +79,58 @@ FULL_SIZE: Final = [CHECKS.index("exact"), CHECKS.index("identical")]
 
 
 def verify(
-    comparisons: Sequence[Pairs],
-    sets: Mapping[str, EncodedSet],
-    context: RunContext,
-    grader: Grader | None = None,
-    clusters: Sequence[Clusters | None] = (),
+    comparisons: Sequence[Pairs], sets: Mapping[str, EncodedSet], context: RunContext
 ) -> list[Evidence]:
     """Return the evidence on the pairs of all comparisons; images are decoded once per set.
 
-    Pairs with equal bytes need no check: their evidence stays NaN. Pairs of equal contents are
-    checked once.
+    All pairs that pass the screen are checked, but pairs with equal bytes, which need no check:
+    their evidence stays NaN. Pairs of equal contents are checked once.
 
     Args:
         comparisons: candidate pairs, one record per pair of sets.
         sets: by name.
         context: of the run; known evidence comes from its cache and new evidence is stored there.
-        grader: decides after each round which images proceed to the next. Without it all pairs
-            that pass the screen are checked.
+
+    Raises:
+        ImagesLost: images cannot be read again.
+    """
+    distinct = [DistinctPairs.of_pairs(pairs, sets, context) for pairs in comparisons]
+    _check_and_compare(_passed(distinct, context), context)
+    return [VerifiedPairs(each, None).evidence() for each in distinct]
+
+
+def verify_in_rounds(
+    comparisons: Sequence[Pairs],
+    sets: Mapping[str, EncodedSet],
+    context: RunContext,
+    grader: Grader,
+    clusters: Sequence[Clusters | None],
+) -> list[VerifiedPairs]:
+    """Return the evidence on pairs as :func:`verify` does, which are checked in rounds.
+
+    The grader decides after each round which images proceed to the next.
+
+    Args:
+        comparisons, sets, context: as of :func:`verify`.
+        grader: of the run.
         clusters: of each comparison the result of :func:`connect`, if it was called.
 
     Raises:
         ImagesLost: images cannot be read again.
     """
     distinct = [
-        DistinctPairs.of_pairs(pairs, sets, context, clusters[number] if clusters else None)
-        for number, pairs in enumerate(comparisons)
+        DistinctPairs.of_pairs(pairs, sets, context, own)
+        for pairs, own in zip(comparisons, clusters, strict=True)
     ]
-    candidates = [Subset(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct]
-    survivors = _screened(candidates, context)
-    if grader is None:
-        _check_and_compare(survivors, context)
-        return [each.evidence(None) for each in distinct]
-    skipped = _in_rounds(survivors, context, grader)
-    return [each.evidence(own) for each, own in zip(distinct, skipped, strict=True)]
+    skipped = _in_rounds(_passed(distinct, context), context, grader)
+    return [VerifiedPairs(each, own) for each, own in zip(distinct, skipped, strict=True)]
+
+
+def _passed(distinct: Sequence[DistinctPairs], context: RunContext) -> list[Subset]:
+    """Screen pairs; return those that pass."""
+    return _screened(
+        [Subset(each, np.flatnonzero(~each.equal & ~each.connected)) for each in distinct], context
+    )
 
 
 def connect(
@@ -277,13 +297,13 @@ def _screened(todo: Sequence[Subset], context: RunContext) -> list[Subset]:
     """Screen the pairs without a known screen; return those of all pairs that pass."""
     for rows in todo:
         recall_screens(rows, context.cache)
-    fresh = [rows.only(np.isnan(rows.own.table[rows.index, 0])) for rows in todo]
+    fresh = [rows.only(np.isnan(rows.own.table.screens(rows.index)[:, 0])) for rows in todo]
     if any(map(len, fresh)):
         reduce = (screen.thumbnail, 2 * screen.SIDE)
         for rows, found in _in_tasks(
             fresh, context, "screening pairs", SCREEN_CHUNK, reduce, _screen_inputs, _screen
         ):
-            rows.own.table[rows.index, SCREEN] = found
+            rows.own.table.put_screens(rows.index, found)
         for rows, new in zip(todo, fresh, strict=True):
             remember_screens(rows, new, context.cache)
     return [_survivors(rows) for rows in todo]
@@ -326,7 +346,7 @@ def _score(rows: Subset) -> tuple[Float32, Bool]:
     corrected = pairs.similarity[rows.index] - pairs.background[rows.index]
     # dissimilar whole images may still be crops, which the screen of small images detects
     corrected = np.where(small, np.maximum(corrected, 0), corrected)
-    score = corrected + weight * rows.own.table[rows.index, 0]
+    score = corrected + weight * rows.own.table.screens(rows.index)[:, 0]
     return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
 
 
@@ -353,7 +373,7 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
         lambda rows: _check_inputs(rows, context),
         _check,
     ):
-        rows.own.table[rows.index, CHECKED] = found
+        rows.own.table.put_checks(rows.index, found)
         # open ones are stored after their fine comparison
         remember(rows.only(~rows.open), context.cache)
     unfinished = [rows.only(rows.open) for rows in todo]
@@ -361,7 +381,7 @@ def _check_and_compare(todo: Sequence[Subset], context: RunContext) -> None:
     for rows, found in _in_tasks(
         unfinished, context, "comparing fine detail", FINE_CHUNK, reduce, _fine_inputs, _compare
     ):
-        rows.own.table[rows.index] = found
+        rows.own.table.put_checks(rows.index, found[:, CHECKED])
         remember(rows, context.cache)
 
 
@@ -392,7 +412,7 @@ def _check_inputs(rows: Subset, context: RunContext) -> Callable[[slice], _Check
     def part_of(part: slice) -> _CheckInput:
         return _CheckInput(
             view[part],
-            rows.own.table[rows.index[part], 1 : SCREEN.stop],
+            rows.own.table.screens(rows.index[part])[:, 1:],
             same_size[part],
             features[part],
             stored,
