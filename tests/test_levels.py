@@ -20,7 +20,7 @@ ROOT = Path(visleak.__file__).parent
 #: Rooms by level. A room imports lower levels only; rooms of one level are blind to each other.
 LEVELS = (
     ("errors", "lazy"),
-    ("records", "options", "quantities"),
+    ("records", "options", "quantities", "metric_names"),
     ("settings", "groups", "stats", "vectors", "documents", "templates"),
     ("images", "encoders", "search", "verification", "grading"),
     ("formats", "progress"),

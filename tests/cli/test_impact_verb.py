@@ -194,7 +194,7 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
     audit = split_audit(tmp_path / "audit", test, [Image("r", "a")], [Pair("000.png", "r")])
     ids, labels = [image.id for image in test], [image.label for image in test]
     right = answers(tmp_path / "right.csv", ids, prediction=labels)
-    off = answers(tmp_path / "off.csv", ids, prediction=[*labels[1:], labels[0]], ap=range(60))
+    off = answers(tmp_path / "off.csv", ids, prediction=[*labels[1:], labels[0]], bleu=range(60))
     before = sorted(audit.rglob("*"))
     ran = run("impact", audit, "--predictions", right, "--check")
     assert (ran.code, ran.err) == (0, "")
@@ -204,7 +204,7 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
     assert sorted(audit.rglob("*")) == before
     ran = run("impact", audit, "--predictions", off, "--check", "--json")
     assert ran.code == 1
-    assert json.loads(ran.out)["files"][0]["scores"]["ap"] == pytest.approx(29.5)
+    assert json.loads(ran.out)["files"][0]["scores"]["bleu"] == pytest.approx(29.5)
     ran = run("impact", audit, "--predictions", off, "-o", tmp_path / "out", "--draws", 2)
     assert ran.code == 0
     assert ran.out.startswith("warning: off: ids look off by one")

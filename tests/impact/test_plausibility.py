@@ -178,6 +178,11 @@ def test_models_are_compared_with_each_other():
     assert "the same predictions" in said_between(models(a=a, b=a))
 
 
+def test_one_metric_in_two_units():
+    a, b = right_or_wrong(1), right_or_wrong(2)
+    assert "'accuracy' has different units" in said_between(models(a=a, b=50 + 50 * b))
+
+
 def test_swapped_files():
     a, b = right_or_wrong(1), right_or_wrong(2)
     made = [

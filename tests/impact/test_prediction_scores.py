@@ -153,7 +153,7 @@ def test_metrics_are_chosen_and_their_direction_kept(tmp_path):
     assert (scores.lower, notes) == (frozenset({"loss"}), ())
     scores, _ = scores_of(file, benchmark(), metrics=["loss", "ap"], lower=["accuracy"])
     assert list(scores.values) == ["loss", "ap"]
-    assert scores.lower == frozenset()
+    assert scores.lower == frozenset({"loss"})
 
 
 def test_columns_that_nothing_is_made_of_are_said(tmp_path):
@@ -229,7 +229,31 @@ def test_percentages_are_read_as_shares(tmp_path):
     assert any("'ap' holds percentages" in note for note in notes)
 
 
+def test_shares_in_percent_without_a_sign_are_shares_all_the_same(tmp_path):
+    columns = {"id": IDS, "mAP@0.5": [50, 100, 0, 7.5] * 5, "score": [3, 98] * 10}
+    scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert scores.values["mAP@0.5"][:4].tolist() == [0.5, 1.0, 0.0, 0.075]
+    assert scores.values["score"][:2].tolist() == [3, 98]
+    assert any("'mAP@0.5' is a share and holds values up to 100" in note for note in notes)
+    assert any("'score' lies between 3 and 98 and is taken in its own" in note for note in notes)
+
+
+def test_lower_is_better_by_the_name_of_a_metric(tmp_path):
+    columns = {"id": IDS, "loss": [0.5, 2] * 10, "score": [0.5, 0.7] * 10}
+    scores, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
+    assert scores.lower == {"loss"}
+    assert notes == ("a: lower is better by their names: 'loss'",)
+
+
 REFUSED = [
+    (
+        {"f1": [0.5, 50] * 10},
+        {},
+        "column 'f1' must hold shares from 0 to 1, or percentages with a percent sign: row 1 holds"
+        " '50', row 0 holds '0.5'",
+    ),
+    ({"iou": [120] * 20}, {}, "percentages with a percent sign: row 0 holds '120'"),
+    ({"iou": [-5, 50] * 10}, {}, "percent sign: row 1 holds '50', row 0 holds '-5'"),
     (
         {"prediction": [0, 1] * 10},
         {},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +16,15 @@ import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.delimited import opened_table
+from visleak.metric_names import (
+    bare_name,
+    is_loss_name,
+    is_precision_name,
+    is_share_name,
+    plain_name,
+)
 from visleak.records import Bool, Float64
 from visleak.storage import csv_text
-
-#: Ends of names of metrics for which lower is better.
-LOWER: Final = ("loss", "error", "mae", "mse", "rmse", "nll", "perplexity")
-
-#: Names of metrics that are shares, from 0 to 1, without case and punctuation.
-_SHARES: Final = re.compile(
-    r"precision|recall|f1(score)?|m?ap[0-9]*|m?ar[0-9]*|(balanced)?acc(uracy)?(top[0-9]+)?|top[15]"
-    r"|m?iou|dice|auc|auroc"
-)
-
-_PRECISIONS: Final = re.compile(r"m?a[pr][0-9]*")
 
 #: Names of the metrics of Babu et al. 2025, the most specific first. ``map`` alone comes last,
 #: because some mean the average over 0.5:0.95 by it.
@@ -84,40 +79,6 @@ class Scores:
 # -- names ----------------------------------------------------------------------------------------
 
 
-def is_share_name(metric: str) -> bool:
-    """Whether a metric is by its name a share from 0 to 1 for which higher is better.
-
-    >>> [is_share_name(name) for name in ("mAP@0.5", "metrics/recall(B)", "F1-score", "val_acc")]
-    [True, True, True, True]
-    >>> [is_share_name(name) for name in ("loss", "MAPE", "psnr", "mAP loss")]
-    [False, False, False, False]
-    """
-    return _SHARES.fullmatch(bare_name(metric)) is not None
-
-
-def is_precision_name(metric: str) -> bool:
-    """Whether a metric is by its name an average precision or recall of a detector."""
-    return _PRECISIONS.fullmatch(bare_name(metric)) is not None
-
-
-def bare_name(metric: str) -> str:
-    """Return a metric's plain name without the set that it was measured on.
-
-    >>> bare_name("val/mAP50"), bare_name("test_acc"), bare_name("validity")
-    ('map50', 'acc', 'validity')
-    """
-    return plain_name(re.sub(r"^(valid|validation|val|test|eval)[^0-9a-z]+", "", metric.lower()))
-
-
-def plain_name(metric: str) -> str:
-    """Return a metric's name without case, punctuation and the affixes of Ultralytics.
-
-    >>> plain_name("metrics/mAP50-95(B)")
-    'map5095'
-    """
-    return re.sub(r"^metrics/|\(b\)$|[^0-9a-z]", "", metric.strip().lower())
-
-
 def lower_is_better(metrics: Sequence[str], requested: Iterable[str] = ()) -> frozenset[str]:
     """Return the metrics for which lower is better: those requested, and those by their name."""
     named = frozenset(requested)
@@ -126,7 +87,7 @@ def lower_is_better(metrics: Sequence[str], requested: Iterable[str] = ()) -> fr
             f"--lower-is-better: there is no metric {name!r}; the training runs have"
             f" {', '.join(metrics)}"
         )
-    return named | {name for name in metrics if name.lower().endswith(LOWER)}
+    return named | {name for name in metrics if is_loss_name(name)}
 
 
 def guesses_well(metric: str) -> bool:

@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from visleak.dlede.draw import Draw, Split, joined
-from visleak.dlede.judge.scores import is_share_name
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.boxes import both
+from visleak.metric_names import is_share_name
 from visleak.pipeline.context import Progress
 from visleak.records import Float64, ImageSet
 

@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from visleak.dlede.judge.scores import is_share_name
 from visleak.dlede.train import Outcome, TrainingFailed
+from visleak.metric_names import is_share_name
 from visleak.records import Float64
 
 #: Larger files are not results.

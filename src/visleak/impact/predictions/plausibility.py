@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Final
 
 import numpy as np
@@ -295,6 +295,7 @@ def between(
     one model are uncorrelated with all others, its rows are of other images.
     """
     yield from _same_predictions(models)
+    yield from _other_units(models)
     yield from _swapped_names([scores.model for scores in models], files)
     related: dict[str, list[bool]] = {}
     apart: list[tuple[Scores, Scores]] = []
@@ -359,6 +360,18 @@ def _same_predictions(models: Sequence[Scores]) -> Iterator[str]:
         )
         if shared and equal and varied and int(one.answered.sum()) >= FEWEST:
             yield f"{one.model} and {other.model} have the same predictions for all images"
+
+
+def _other_units(models: Sequence[Scores]) -> Iterator[str]:
+    """Yield metrics that are shares for one model, and for another one mostly above 1."""
+    for one, other in permutations(models, 2):
+        for metric in one.values.keys() & other.values.keys() - one.lower:
+            middle = float(np.nanmedian(other.values[metric]))
+            if one.in_percent(metric) and _varies(one.values[metric]) and middle > 1:
+                yield (
+                    f"{quoted(metric)} has different units: 0 to 1 for {one.model}, and for"
+                    f" {other.model} a median of {middle:g}"
+                )
 
 
 def _varies(values: Float64) -> bool:

@@ -27,6 +27,7 @@ from visleak.impact.predictions.correct import (
 from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import Match, coverage_note, match, unknown_note
 from visleak.impact.predictions.plausibility import Evidence, Labels, doubts_of
+from visleak.metric_names import is_loss_name, is_share_name
 from visleak.pipeline.comparison import normalised, share_classes
 from visleak.records import Float64
 
@@ -106,13 +107,16 @@ def read_scores(
     notes += coverage_note(answered, found, file.ids, benchmark, file.path, allow_partial)
     shown = model if model.isprintable() else quoted(model)
     own, evidence = _own_labels(file, found, benchmark), gathered.evidence
+    named = {metric for metric in columns if is_loss_name(metric)} - set(lower)
+    if named:
+        notes.append(f"lower is better by their names: {listed(sorted(named))}")
     ids = file.ids.take(pa.array(found.rows))
     return Scores(
         model,
         columns,
         os.fspath(path),
         found.unknown,
-        frozenset(lower) & set(columns),
+        (frozenset(lower) & set(columns)) | named,
         doubts=tuple(doubts_of(ids, benchmark.ids, found.unknown, evidence, own)),
         checked=(*(["labels"] if own else []), *(["predictions"] if evidence else [])),
         notes=tuple(f"{shown}: {note}" for note in notes),
@@ -234,7 +238,7 @@ class _Gathered:
         values = numbers_of(column)
         found = percentages_of(column) if isinstance(values, int) else None
         if found is None:
-            return values
+            return values if isinstance(values, int) else self._in_shares(name, column, values)
         shares, odd = found
         if odd >= 0:
             marked = next(row for row, cell in enumerate(column) if "%" in str(cell.as_py()))
@@ -244,6 +248,34 @@ class _Gathered:
             )
         self.notes.append(f"{quoted(name)} holds percentages, which are read as shares: 50% is 0.5")
         return shares
+
+    def _in_shares(self, name: str, column: pa.Array, values: Float64) -> Float64:
+        """Return a metric that is a share by its name as shares, if it holds percentages."""
+        above = (values > 1) & np.isfinite(values)
+        if name == "correct" or not above.any():
+            return values
+        if not is_share_name(name):
+            low, high = np.nanmin(values), np.nanmax(values)
+            if low >= 0 and high <= 100 and not is_loss_name(name):
+                self.notes.append(
+                    f"{quoted(name)} lies between {low:g} and {high:g} and is taken in its own"
+                    " unit; write percentages with a percent sign, 50%"
+                )
+            return values
+        outside = np.isfinite(values) & ((values < 0) | (values > 100))
+        small = (values > 0) & (values <= 1)
+        if outside.any() or small.any():
+            row, odd = int(above.argmax()), int((outside if outside.any() else small).argmax())
+            cells = dict.fromkeys((_cell(column, row), _cell(column, odd)))
+            raise VisleakError(
+                f"{self.file.path}: column {quoted(name)} must hold shares from 0 to 1, or"
+                f" percentages with a percent sign: {', '.join(cells)}"
+            )
+        self.notes.append(
+            f"{quoted(name)} is a share and holds values up to {np.nanmax(values):g}, which are"
+            " read as percentages: 50 is 0.5"
+        )
+        return values / 100.0
 
     def _add_classes(self) -> None:
         file, rows = self.file, self.found.rows
