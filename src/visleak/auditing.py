@@ -459,7 +459,7 @@ class Prepared:
         processes = workers_for(self.images, workers)
         try:
             with claimed(folder, (*queries, *references)):
-                finished = folders.holds(folder, key, force=force)
+                finished = folders.holds(folder, key, (*queries, *references), force=force)
                 if not finished:
                     with (
                         open_cache(cache) as store,

@@ -29,6 +29,7 @@ from visleak.memorization.inputs import (
     Triggers,
 )
 from visleak.memorization.settings import (
+    COMMANDS,
     Analysis,
     AugmentSettings,
     BenchmarkSettings,
@@ -59,12 +60,6 @@ if TYPE_CHECKING:
     from visleak.memorization.tracing import Trace
     from visleak.pipeline.context import Progress as Bar
     from visleak.reporting import Document
-
-#: Commands whose results are folders; their tables share names, so that each needs its own.
-COMMANDS: Final = (
-    *("detect", "search", "augment", "diversify", "extract", "trace", "compare", "dataset"),
-    "benchmark",
-)
 
 NOTICE: Final = (
     "visleak memorization is for models that you are authorised to audit, and for evaluating"

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.embedding_files import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
 from visleak.pipeline.context import Engine, Processes, Progress, RunContext
+from visleak.pipeline.encoded_set import are_back
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.folder import stamp_of
 from visleak.records import Encoder, Fingerprints, Float32, ImageSet, Int64, Problem
@@ -31,6 +32,7 @@ from visleak.storage import (
     UNREADABLE,
     claimed,
     file_digest,
+    read_problems,
     remove_unfinished,
     replacing,
     write_csv,
@@ -189,6 +191,15 @@ class _Job:
         """All shards."""
         return [Shard(self.folder, n) for n in range(-(-len(self.images) // self.shard))]
 
+    def are_back(self, problems: Sequence[Problem]) -> bool:
+        """Whether images that could not be read can be read now."""
+        return are_back(self.images.opener, self.names, problems)
+
+    def kept(self, shard: Shard) -> Note | None:
+        """Return the note of a finished shard, unless it lacks images that are back."""
+        note = read_note(shard)
+        return None if note is None or self.are_back(note.problems) else note
+
     def positions(self, shard: Shard) -> Int64:
         """Return the images of a shard, ascending, as they are read."""
         start = shard.number * self.shard
@@ -244,11 +255,11 @@ def encode(
     secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
     job = _job(images, maker, folder, dtype, shard, secret)
     with claimed(folder, [images]):
-        finished = claim(folder, job.key, force=force)
+        finished = claim(folder, job.key, force=force, again=job.are_back)
         with open_cache(cache) as store:
             processes = workers_for(len(images), workers)
             notes = [
-                read_note(each) or _written(job, each, processes, store, progress, engine)
+                job.kept(each) or _written(job, each, processes, store, progress, engine)
                 for each in (() if finished else job.shards)
             ]
         if not finished:
@@ -393,8 +404,17 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def claim(folder: Path, key: str | None, *, force: bool) -> bool:
-    """Prepare a folder for a job; return whether it is finished already."""
+def claim(
+    folder: Path,
+    key: str | None,
+    *,
+    force: bool,
+    again: Callable[[Sequence[Problem]], bool],
+) -> bool:
+    """Prepare a folder for a job; return whether it is finished already.
+
+    ``again``: whether images that could not be read can be read now.
+    """
     for place in (VECTORS, TEXTS):
         remove_unfinished(folder / place)
     manifest = manifest_of(folder)
@@ -407,7 +427,8 @@ def claim(folder: Path, key: str | None, *, force: bool) -> bool:
                 f"{folder} holds embeddings of another set, encoder or layout; choose another"
                 " folder with -o DIR, or replace them with --force"
             )
-        if same and manifest is not None and not force:
+        finished = same and manifest is not None and not force
+        if finished and not again(read_problems(folder / UNREADABLE)):
             return True
         if not same or force:
             _clear(folder)

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.formats.files import chosen
@@ -37,6 +38,13 @@ from visleak.records import (
 #: Reasons why an image cannot be read again; both may be temporary.
 GONE: Final = "gone"
 CHANGED: Final = "changed"
+
+#: Reasons of the first pass that may be gone the next time.
+PASSING: Final = ("missing", "no-permission", "io-error")
+
+#: Images that are tried, to see whether they are back.
+TRIED: Final = 100
+
 #: Vectors copied at a time; only bounds memory.
 CHUNK: Final = 4096
 
@@ -71,6 +79,15 @@ def _not_again(name: str, count: int, why: Problem | Unreadable) -> str:
 def lost(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Return the problems of images that could be read at first, and not again."""
     return tuple(problem for problem in problems if problem.reason in (GONE, CHANGED))
+
+
+def are_back(opener: Opener, ids: pa.StringArray, problems: Iterable[Problem]) -> bool:
+    """Whether images of a set that were away can be read now; of many, some are tried."""
+    away = [each.id for each in problems if each.reason in PASSING]
+    tried = pa.array(away[:: -(-len(away) // TRIED) or 1], pa.string())
+    places = pc.index_in(tried, ids).drop_null()
+    found = opener.read(sorted(set(places.to_pylist())))
+    return any(not isinstance(each, Unreadable) for each in found)
 
 
 def refuse_lost(name: str, found: Iterable[object]) -> None:

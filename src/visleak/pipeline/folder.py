@@ -21,7 +21,7 @@ from visleak.grading import load_grader
 from visleak.images import DECODING
 from visleak.pipeline import recordings, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
-from visleak.pipeline.encoded_set import Side
+from visleak.pipeline.encoded_set import Side, are_back
 from visleak.pipeline.run import Outcome
 from visleak.records import (
     DEGREES,
@@ -46,6 +46,7 @@ from visleak.storage import (
     UNREADABLE,
     AuditSummary,
     file_digest,
+    read_problems,
     read_summary,
     write_csv,
     write_problems,
@@ -306,10 +307,10 @@ def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
             hasher.update(b"missing ")
 
 
-def holds(folder: Path, key: str | None, *, force: bool) -> bool:
+def holds(folder: Path, key: str | None, sets: Iterable[AnySet], *, force: bool) -> bool:
     """Whether the folder holds the same audit, finished.
 
-    One that lost images is repeated.
+    One that lost images is repeated, and so is one whose images were away and are back.
     """
     if not (folder / AUDIT).is_file():
         return False
@@ -317,8 +318,14 @@ def holds(folder: Path, key: str | None, *, force: bool) -> bool:
         return False
     known = read_summary(folder)
     if key is not None and known.key == key:
-        return not known.unfinished and all(
-            (folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE)
+        whole = all((folder / name).is_file() for name in (PAIRS, IMAGES, UNREADABLE))
+        if known.unfinished or not whole:
+            return False
+        problems = read_problems(folder / UNREADABLE)
+        return not any(
+            are_back(each.opener, each.ids, [p for p in problems if p.set == each.name])
+            for each in sets
+            if isinstance(each, ImageSet)
         )
     raise UsageError(
         f"{folder} holds another audit (other sets, files or settings); choose another folder"

@@ -22,6 +22,7 @@ from visleak.memorization.prompt_files.reading import (
     label_of,
 )
 from visleak.memorization.prompts import Prompts, PromptScores
+from visleak.memorization.settings import COMMANDS
 from visleak.memorization.tracing.document import Match, Replication, Trace
 
 #: ``kind`` of results of visleak, and bytes of one at most.
@@ -95,8 +96,8 @@ def provenance_of(file: Path) -> Provenance:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
         raise VisleakError(f"{file} cannot be read ({error.strerror})") from error
-    for beside in sorted(file.parent.glob("*.json")):
-        found = _result(beside)
+    for beside in (file.parent / f"{verb}.json" for verb in COMMANDS):
+        found = _result(beside) if beside.is_file() else {}
         verb = str(found.get("kind", "")).removeprefix(OURS)
         # a folder holds one result, whose file is named like the command that wrote it
         if found and beside.stem == verb:
@@ -125,7 +126,11 @@ def _result(path: Path) -> dict[str, object]:
     """Return the content of a result of visleak; of any other file nothing."""
     try:
         content = json.loads(path.read_text("utf-8")) if path.stat().st_size <= MOST_BYTES else None
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        raise VisleakError(
+            f"{path} cannot be read ({error.strerror}); it tells what {path.parent} holds"
+        ) from error
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(content, dict) or not str(content.get("kind", "")).startswith(OURS):
         return {}

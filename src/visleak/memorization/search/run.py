@@ -413,7 +413,8 @@ def diversify_into(
         short=sum(number < count for number in counts.values()),
     )
     table = Table("Picks", columns, rows).arrow()
-    run.finish(content, {PROMPTS: table, PROMPTS_CSV: table})
+    with run.claimed():
+        run.finish(content, {PROMPTS: table, PROMPTS_CSV: table})
     return content
 
 

@@ -241,9 +241,10 @@ class Layouts:
         before = {each.name: each.unreadable for each in self.made.summary.sets}
         for each in found.summary.sets:
             if lost := each.unreadable - before.get(each.name, each.unreadable):
+                when = "at first, and not again" if lost > 0 else "again, and not at first"
                 raise VisleakError(
-                    f"images of set {each.name!r} could be read at first, and not again"
-                    f" ({lost:,}); run the command again when the source is whole"
+                    f"images of set {each.name!r} could be read {when} ({abs(lost):,}); run the"
+                    " command again when the source is whole"
                 )
         table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
         columns = (table[name].to_pylist() for name in table.column_names)
