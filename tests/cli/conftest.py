@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from calling import HOSTILE, run
+from fault_commands import NETWORKS, Scene, inputs, networks, world
 from PIL import Image
 
 
@@ -60,3 +64,30 @@ def audited(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit") / "out"
     assert run("audit", dataset, "-o", folder).code == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return the folder in which commands run while something fails, and a copy of its inputs."""
+    root, kept = (tmp_path_factory.mktemp("faults") / name for name in ("work", "kept"))
+    inputs(root)
+    shutil.copytree(root, kept)
+    return root, kept
+
+
+@pytest.fixture
+def scene(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Scene]:
+    """Return a command with the inputs and models that it needs."""
+
+    # how long something took is no result, and nobody pulls the plug
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+    def prepared(name: str) -> Scene:
+        if name.startswith("memorization"):
+            world(name, monkeypatch)
+        elif name in NETWORKS and not (made[1] / "clip").exists():
+            networks(made[1])
+        return Scene(name, *made)
+
+    return prepared

@@ -1,4 +1,4 @@
-"""Writes that fail on purpose: the k-th time something is opened to write, written or renamed."""
+"""Reads and writes that fail on purpose: the k-th time something is opened, written or renamed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import contextlib
 import errno
 import io
 import os
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 
@@ -96,3 +99,95 @@ class Faults:
             return io.TextIOWrapper(io.BufferedWriter(raw), *given, **named)
 
         return writing
+
+
+#: How a read may fail: the file is away, the disk is broken, the content is cut or that of another
+#: image, or all is well but late.
+READS = ("gone", "broken", "short", "other", "slow")
+
+
+class ReadFaults:
+    """Counts the files that are opened for reading below a folder, and lets one of them fail.
+
+    Args:
+        root: the folder.
+        beside: where changed copies go.
+        other: the image that stands for another one.
+        fatal: number of the file that fails, ``None`` to count alone.
+        fault: how it fails, one of :data:`READS`.
+        counts: whether a file is counted, by its name and by how often it was opened before.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        beside: Path,
+        other: bytes = b"",
+        fatal: int | None = None,
+        fault: str = "",
+        counts: Callable[[str, int], bool] = lambda name, before: True,
+    ) -> None:
+        self.root = f"{os.path.realpath(root)}{os.sep}"
+        self.beside, self.other, self.counts = beside, other, counts
+        self.fatal, self.fault = fatal, fault
+        self.opened: list[str] = []
+        self.before: Counter[str] = Counter()
+
+    def given(self, path: Any) -> Any:
+        """Return what is opened in the place of a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if isinstance(path, int) or not isinstance(path, str | bytes | os.PathLike):
+            return path
+        name = os.path.abspath(os.fsdecode(path))
+        if not name.startswith(self.root) or not os.path.isfile(name):
+            return path
+        short = name.removeprefix(self.root)
+        self.before[short] += 1
+        if not self.counts(short, self.before[short] - 1):
+            return path
+        self.opened.append(short)
+        if len(self.opened) - 1 != self.fatal:
+            return path
+        if self.fault in ("gone", "broken"):
+            code = errno.ENOENT if self.fault == "gone" else errno.EIO
+            raise OSError(code, os.strerror(code), name)
+        if self.fault == "slow":
+            time.sleep(0.05)
+            return path
+        with open(os.open(name, os.O_RDONLY), "rb") as file:
+            content = file.read()
+        changed = self.beside / f"changed{os.path.splitext(name)[1]}"
+        changed.write_bytes(self.other if self.fault == "other" else content[: len(content) // 2])
+        return type(path)(changed) if isinstance(path, Path | str) else os.fsencode(changed)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Let it happen."""
+        real_open, real_os = io.open, os.open
+
+        def opening(file: Any, mode: str = "r", *given: Any, **named: Any) -> Any:
+            file = file if set(mode) & set("wxa+") else self.given(file)
+            return real_open(file, mode, *given, **named)
+
+        def os_opening(path: Any, flags: int, *given: Any, **named: Any) -> Any:
+            writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            return real_os(path if writes else self.given(path), flags, *given, **named)
+
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (builtins, io):
+                patch.setattr(module, "open", opening)
+            patch.setattr(os, "open", os_opening)
+            # Arrow opens files itself
+            for name in ("read_table", "ParquetFile"):
+                real = getattr(pq, name)
+                patch.setattr(pq, name, self._arrow(real))
+            yield
+
+    def _arrow(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(source: Any, *given: Any, **named: Any) -> Any:
+            return real(self.given(source), *given, **named)
+
+        return reading

@@ -10,8 +10,9 @@ import pytest
 from calling import run
 from PIL import Image
 
+from visleak.formats import files
 from visleak.pipeline.run import Comparer
-from visleak.records import Pairs
+from visleak.records import Pairs, Unreadable
 from visleak.search.hits import Wanted
 
 
@@ -55,6 +56,26 @@ def test_a_file_that_went_away_is_no_clean_result(
     ran = run(*gated)
     assert ran.code == 3
     assert "reused" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["audit", "encode"])
+def test_a_result_without_an_image_is_not_reused_when_the_image_is_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    given = ["--test", folder / "test", "--train"] if verb == "audit" else []
+    command = [verb, *given, folder / "train", "-o", folder / "out", "--cache", "off"]
+    read = files.read_file
+    away = Unreadable("io-error", "the disk does not answer")
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "read_file", lambda path: away if b"a.png" in path else read(path))
+        ran = run(*command, "--workers", 1)
+        assert ran.code == 0
+        assert "unreadable" in ran.out or ran.out.startswith("2 vectors")
+        assert "reused" in run(*command, "--workers", 1).err
+    ran = run(*command, "--workers", 1)
+    assert "reused" not in ran.err
+    assert ran.out.startswith("1 of 2 test images" if verb == "audit" else "3 vectors")
+    assert "reused" in run(*command, "--workers", 1).err
 
 
 def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
