@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "report": "audit -o out.html",
     "show": "audit cat/a.jpg -o out.png",
     "find": f"data/test/cat/a.jpg --against data/train {_HERE}",
+    "same": "data/test/cat/a.jpg data/train/cat/a.png",
     "export": "audit --format csv -o out",
     "diff": "audit audit -o out.csv",
     "purge": "audit --remove-from train -o out --format copy --apply",
@@ -74,6 +75,7 @@ COMMANDS: Mapping[str, str] = {
 OTHERS: Mapping[str, str] = {
     "review": "a server; tests/review has lost and changed images, and what it writes is a verdict",
     "doctor": "reports on the installation",
+    "help": "prints pages that ship with the package",
 }
 
 #: Commands that read the files of :func:`networks`.

@@ -23,7 +23,7 @@ from visleak.records import ImageSet
 WITHIN = ("out/audit", "out/layouts", "out/proof")
 
 #: Commands that are run in every test run; the others are slow.
-QUICK = ("find", "show", "purge", "check", "encode")
+QUICK = ("find", "same", "show", "purge", "check", "encode")
 
 
 def test_every_command_has_a_fault_test() -> None:

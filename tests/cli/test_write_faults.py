@@ -61,7 +61,7 @@ def check(scene: Scene, whole: dict[str, bytes], fatal: int, code: int) -> None:
     [
         pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
         for name in COMMANDS
-        if name not in ("find", "check")
+        if name not in ("find", "same", "check")
     ],
 )
 def test_a_write_that_fails(scene: Callable[[str], Scene], name: str) -> None:
