@@ -29,7 +29,7 @@ from changes import OCCLUDING, PLANTED, generator
 from domain_sets import FOLDERS, REPORTED, DomainSet, planted
 from measures import expected_calibration_error
 from record import Bar, data_folder, write
-from samples import candidates, documents_in, number_of, stored
+from samples import candidates, documents_in, number_of, of_one_document, stored
 
 from visleak import pipeline
 from visleak.encoders import load_encoder
@@ -202,7 +202,7 @@ def on_documents(folder: Path, place: RunContext) -> dict[str, Any]:
     ]
     truths, queries, references = documents_in(folder, jobs, place)
     # other documents of a kind are what all fields changed are: only the own pair is verified
-    found = candidates(queries, references, place, lambda own: own.query == own.reference)
+    found = candidates(queries, references, place, of_one_document(truths))
     grades = grade(
         found.pairs.similarity, found.pairs.background, found.evidence,
         equal_bytes=np.zeros(len(found.pairs), np.bool_),

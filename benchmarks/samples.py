@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from pathlib import Path
@@ -280,7 +280,7 @@ def document_sample(kinds: Sequence[str], numbers: Sequence[int], place: RunCont
     jobs = [(kind, number, True) for kind in kinds for number in numbers]
     with tempfile.TemporaryDirectory() as folder:
         truths, queries, originals = documents_in(Path(folder), jobs, place)
-        found = candidates(queries, originals, place, lambda own: own.query == own.reference)
+        found = candidates(queries, originals, place, of_one_document(truths))
     row = number_of(found.query)
     own = [truths[number] for number in row.tolist()]
     verdict = np.array([1 if truth.near else 2 for truth in own])
@@ -319,7 +319,8 @@ def documents_in(
 ) -> tuple[dict[int, Drawn], ImageSet, ImageSet]:
     """Render documents into a folder; return the truth by number, queries and originals.
 
-    Query and original of a pair have one number; see :func:`number_of`.
+    There is one original per document, in the order of the jobs. Queries have numbers; see
+    :func:`number_of`.
 
     Args:
         folder: an empty folder.
@@ -335,17 +336,24 @@ def documents_in(
     return truths, *(open_images(folder / name, name=name) for name in sets)
 
 
+def of_one_document(truths: Mapping[int, Drawn]) -> Callable[[Pairs], npt.NDArray[np.bool_]]:
+    """Return which candidates are a query and the original of its document."""
+    document = np.array(sorted(truths)) // _PAIRS
+    return lambda pairs: document[pairs.query] == pairs.reference
+
+
 def _drawn(folder: Path, place: int, job: tuple[str, int, bool]) -> dict[int, Drawn]:
-    """Store the pairs of a document; return what is true of each, by number."""
+    """Store a document and its pairs; return what is true of each pair, by number."""
     kind, own, copied = job
-    pairs = documents.pairs(documents.document(kind, own), processed=1)
+    made = documents.document(kind, own)
+    Image.fromarray(made.original).save(folder / "originals" / f"{place:06}.png", compress_level=1)
+    pairs = documents.pairs(made, processed=1)
     truths = {}
     for count, pair in enumerate(pairs):
         if pair.grade == "near" and not copied:
             continue
         number = _PAIRS * place + count
-        for name, pixels in (("queries", pair.query), ("originals", pair.reference)):
-            Image.fromarray(pixels).save(folder / name / f"{number:06}.png", compress_level=1)
+        Image.fromarray(pair.query).save(folder / "queries" / f"{number:06}.png", compress_level=1)
         truths[number] = Drawn(kind, own, count, pair.grade == "near", pair.change, pair.copy)
     return truths
 
