@@ -217,6 +217,13 @@ class Columns(Options):
     id: str | None = id_column()
     label: str | None = label_column()
     group: str | None = group_column()
+    root: str | None = option(
+        None,
+        "Where the files are that tables and lists name, if these were made elsewhere: the folder"
+        " of relative names, or OLD=NEW to replace what names begin with.",
+        metavar="DIR|OLD=NEW",
+        panel=SETS,
+    )
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def _prepared(
 ) -> Prepared:
     """Open the sets and load the encoder; refuse gates that cannot be decided before any work."""
     from visleak.auditing import prepare
-    from visleak.formats.opening import frame_notes, open_sides
+    from visleak.formats.opening import frame_notes, group_notes, open_sides
     from visleak.gating import gates
 
     call.progress("listing images", 0, 0)
@@ -167,7 +167,14 @@ def _prepared(
     )
     gates.refuse_unmeasured(wanted, prepared.encoder.name, prepared.limits)
     call.progress("loading the encoder", 1, 1)
-    for note in () if options.dry_run else frame_notes(opened, call.given):
+    for note in (
+        ()
+        if options.dry_run
+        else (
+            *group_notes(opened),
+            *frame_notes(opened, call.given),
+        )
+    ):
         call.note(note)
     return prepared
 

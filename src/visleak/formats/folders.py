@@ -40,6 +40,7 @@ from visleak.formats.remote import (
     redacted,
 )
 from visleak.formats.request import Request, writable
+from visleak.formats.roots import Root
 from visleak.formats.sources import is_glob
 from visleak.formats.writing import (
     Destination,
@@ -121,6 +122,9 @@ def open_list(request: Request) -> ImageSet:
 
 def listed_files(request: Request, names: Sequence[str], folder: str) -> ImageSet:
     """Return the set of some files, which may be remote, relative to a folder."""
+    if request.root is not None:
+        folder, placed = Root.parse(request.root).applied(folder, names)
+        names = [name for name in placed if name is not None]
     places = remote_places(request, names, folder)
     if places is None:
         root = Path(folder)

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+import pyarrow.compute as pc
+
 from visleak.errors import UsageError
 from visleak.formats.boxes import Boxes
 from visleak.formats.remote import redacted
@@ -21,6 +23,7 @@ from visleak.formats.request import (
     check_pattern,
     writable,
 )
+from visleak.formats.roots import Root
 from visleak.formats.sources import (
     PREFIXED,
     TABLE,
@@ -38,6 +41,9 @@ from visleak.settings import Sides
 _TABLES: Final = (".csv", ".tsv", ".parquet")
 _YAMLS: Final = (".yaml", ".yml")
 _NO_COLUMNS: Final = Columns()
+#: Images of a set, and share of them in groups of one image, from which groups are doubted.
+MANY: Final = 20
+NEARLY_ALL: Final = 0.9
 #: How near frames leak: fields of the settings.
 FRAME_BOUNDS: Final = frozenset({"within_frames", "within_seconds"})
 
@@ -52,6 +58,7 @@ def open_images(
     label: str | None = None,
     group: str | None = None,
     frame: str | None = None,
+    root: str | None = None,
 ) -> AnySet:
     """List the images of a source; no pixel is read.
 
@@ -73,6 +80,8 @@ def open_images(
         id, label, group, frame: columns to take these from; ``group`` and ``frame`` may be
             ``/regex/``, whose first group is searched in the id. Frames are frame numbers, or
             times: seconds, or dates as of ISO 8601.
+        root: where the files that a table or list names are: a folder for relative names, or
+            ``OLD=NEW`` to replace what names begin with.
 
     Raises:
         UsageError: the source is of no known kind or does not exist, or a column does not.
@@ -87,6 +96,7 @@ def open_images(
         "label": label,
         "group": group,
         "frame": frame,
+        "root": root and Root.parse(root).text,
     }
     if not isinstance(source, str | os.PathLike):
         names = _names_in(source)
@@ -209,6 +219,7 @@ def open_splits(
     label: str | None = None,
     group: str | None = None,
     frame: str | None = None,
+    root: str | None = None,
 ) -> dict[str, ImageSet]:
     """Open every split of a source as a set of its own.
 
@@ -217,7 +228,7 @@ def open_splits(
             with ``train*.parquet`` ... files; a manifest or Parquet file with a ``split`` column;
             a YOLO ``data.yaml``; ``cifar:FOLDER``.
         dataset: name of the data set; by default the folder's.
-        id, label, group, frame: as for :func:`visleak.formats.open_image_set`.
+        id, label, group, frame, root: as for :func:`visleak.formats.open_image_set`.
 
     Returns:
         The sets by split, ``train``, ``val`` and ``test`` first. ``train`` has the role
@@ -239,7 +250,7 @@ def open_splits(
             " repeats in it (--set S)"
         )
     return _opened_splits(
-        path, sources, dataset=dataset, id=id, label=label, group=group, frame=frame
+        path, sources, dataset=dataset, id=id, label=label, group=group, frame=frame, root=root
     )
 
 
@@ -514,6 +525,26 @@ def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:
         if field in given and all(images.timed != timed for images in framed):
             why = f"the frames are {kind}; use {other}" if framed else "no frames; give --frame"
             yield f"{option} is not used: {why}"
+
+
+def group_notes(sides: OpenSides) -> Iterator[str]:
+    """Yield how many groups there are per side, and whether nearly every image is one."""
+    both = {images.name: images for images in (*sides.queries, *sides.references)}
+    grouped = [
+        (images.name, images.groups)
+        for images in both.values()
+        if isinstance(images, ImageSet) and images.groups is not None
+    ]
+    counts = [(name, len(groups), pc.count_distinct(groups).as_py()) for name, groups in grouped]
+    if counts:
+        each = (f"{count:,} in {images:,} images of {name}" for name, images, count in counts)
+        yield f"groups: {', '.join(each)}"
+    for (name, images, count), (_, groups) in zip(counts, grouped, strict=True):
+        if images >= MANY and count > NEARLY_ALL * images:
+            yield (
+                f"nearly every image of {name} is a group of its own, such as"
+                f" {groups[0].as_py()!r}; is it the column or pattern of the groups?"
+            )
 
 
 def _refuse_mixtures(sides: Sides) -> None:

@@ -57,6 +57,7 @@ class Request:
     label: str | None = None
     group: str | None = None
     frame: str | None = None
+    root: str | None = None  # where the files of a list are, see visleak.formats.roots
 
     @classmethod
     def at(cls, text: str, located: Located | None = None, **fields: Any) -> Self:
@@ -83,14 +84,15 @@ class Request:
 
     @property
     def wanted(self) -> dict[str, str]:
-        """The values of ``id``, ``label``, ``group`` and ``frame`` that were given."""
-        values = {"id": self.id, "label": self.label, "group": self.group, "frame": self.frame}
+        """The values of ``id``, ``label``, ``group``, ``frame`` and ``root`` that were given."""
+        names = ("id", "label", "group", "frame", "root")
+        values = {name: getattr(self, name) for name in names}
         return {option: value for option, value in values.items() if value is not None}
 
     @property
     def columns(self) -> dict[str, str]:
         """The columns that were given, by option; without patterns."""
-        searched = {"group": self.group_pattern, "frame": self.frame_pattern}
+        searched = {"group": self.group_pattern, "frame": self.frame_pattern, "root": self.root}
         return {o: value for o, value in self.wanted.items() if searched.get(o) is None}
 
     def refuse_columns(self, what: str) -> None:

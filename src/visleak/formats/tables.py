@@ -41,6 +41,7 @@ from visleak.formats.request import (
     text_column,
     wanted_columns,
 )
+from visleak.formats.roots import Root
 from visleak.formats.sources import is_glob
 from visleak.formats.writing import (
     Destination,
@@ -58,6 +59,7 @@ from visleak.formats.writing import (
     split_of,
     with_split,
 )
+from visleak.images.encodings import SUFFIXES
 from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
 
 BATCH_BYTES: Final = 16 << 20  # bytes of images decoded from a row group at a time
@@ -151,9 +153,11 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
     """Return the set of a table with a ``path`` column, relative to the folder ``root``."""
     names = table.column_names
     if names.count("path") != 1:
+        looks = any(os.path.splitext(name)[1].lower() in SUFFIXES for name in names)
+        hint = "; its first row names an image: add a header, such as path,label" if looks else ""
         raise VisleakError(
             f"{request.text} needs one column `path` with file names, or `image` with the images"
-            f" themselves; it has {', '.join(names)}"
+            f" themselves; it has {', '.join(names)}{hint}"
         )
     chosen = wanted_columns(names, request)
     twice = next((name for name in chosen if names.count(name) > 1), None)
@@ -163,13 +167,16 @@ def manifest_set(request: Request, table: pa.Table, root: str) -> ImageSet:
     if rows is not None:
         table = table.take(rows)
     paths = text_column(table["path"], "path")
-    fetched = remote_places(request, paths.to_pylist(), root)
+    places = paths.to_pylist()
+    if request.root is not None:
+        root, places = Root.parse(request.root).applied(root, places)
+    fetched = remote_places(request, places, root)
     ids, columns = describe(table, request, without_secrets(paths), class_names_of(table.schema))
     if fetched is None:
         locators = pa.array(
-            (os.path.join(root, name) if name else root for name in paths.to_pylist()), pa.string()
+            (os.path.join(root, name) if name else root for name in places), pa.string()
         )
-        opener: Opener = FileOpener(root, paths.cast(pa.binary()))
+        opener: Opener = FileOpener(root, pa.array(places, pa.string()).cast(pa.binary()))
     else:
         locators = pc.fill_null(without_secrets(fetched), redacted(root))
         opener = RemoteOpener(fetched)

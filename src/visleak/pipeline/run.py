@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.roots import root_hint
 from visleak.grading import Grader, load_grader
 from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
 from visleak.pipeline.comparison import Comparison, Thresholds, thresholds_of
@@ -378,10 +379,11 @@ def _refuse_unreadable(encoded: EncodedSet) -> None:
         readable = encoded.embeddings.vectors - len(problems)
     if problems and not readable:
         source = encoded.images.source or "in memory"
-        raise VisleakError(
-            f"set {encoded.name!r} ({source}): {none_readable(problems)}; correct the source, or"
-            " leave it out"
-        )
+        advice = "correct the source, or leave it out"
+        if all(problem.reason == "missing" for problem in problems):
+            hint = root_hint(encoded.images) if isinstance(encoded.images, ImageSet) else ""
+            advice = f"did you mean {hint}?" if hint else advice
+        raise VisleakError(f"set {encoded.name!r} ({source}): {none_readable(problems)}; {advice}")
 
 
 def _check_search(settings: Settings, context: RunContext) -> None:
