@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from visleak.lazy import on_use
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from visleak.auditing import Audit, apply_verdicts, audit
     from visleak.encoders import load_encoder
     from visleak.errors import VisleakError
+    from visleak.export.image_pairs import ImagePairs, image_pairs
     from visleak.formats import open_images
     from visleak.gating import assert_no_leak
     from visleak.records import Grade, ImageSet, Pairs
@@ -28,6 +29,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Audit",
     "Grade",
+    "ImagePairs",
     "ImageSet",
     "Pairs",
     "Settings",
@@ -35,27 +37,11 @@ __all__ = [
     "apply_verdicts",
     "assert_no_leak",
     "audit",
+    "image_pairs",
     "load_encoder",
     "open_images",
     "same",
     "save_report",
 ]
 
-#: Public name -> module, imported on first use: `import visleak` stays fast.
-_HOMES: Final = {
-    "Audit": "visleak.auditing",
-    "Grade": "visleak.records",
-    "ImageSet": "visleak.records",
-    "Pairs": "visleak.records",
-    "Settings": "visleak.settings",
-    "VisleakError": "visleak.errors",
-    "apply_verdicts": "visleak.auditing",
-    "assert_no_leak": "visleak.gating",
-    "audit": "visleak.auditing",
-    "load_encoder": "visleak.encoders",
-    "open_images": "visleak.formats",
-    "same": "visleak.two_images",
-    "save_report": "visleak.report",
-}
-
-__getattr__, __dir__ = on_use(__name__, _HOMES)
+__getattr__, __dir__ = on_use(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import os
 import shutil
 import sys
@@ -13,12 +14,12 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from PIL.Image import open as open_image
 
 import visleak
 from visleak import pipeline
@@ -40,14 +41,19 @@ from visleak.records import (
     GRADES,
     AnySet,
     Bytes8,
+    DegreeName,
     EmbeddingSet,
     Encoder,
     Encodes,
+    GradeName,
     ImageSet,
+    PairRow,
     Problem,
     Unreadable,
 )
-from visleak.reporting.gallery import shrink
+from visleak.reporting import notebook
+from visleak.reporting.charts import Bar, bar_chart
+from visleak.reporting.gallery import Card, decoded, drawn, shrink
 from visleak.settings import Settings
 from visleak.stats import Rate
 from visleak.storage import (
@@ -67,9 +73,19 @@ from visleak.verdicts.exchange import verdicts_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    from PIL.Image import Image
 
 #: Below this many images worker processes cost more time than they save.
 WORTH_WORKERS = 400
+
+#: Rates that are plotted, and the names of their colours.
+PLOTTED: Final = {
+    "exact": "exact",
+    "near_or_exact": "near",
+    "similar_or_closer": "similar",
+    "hard": "hard",
+    "hard_or_soft": "soft",
+}
 
 #: Short side of images for display.
 SHOWN = 320
@@ -136,7 +152,9 @@ class Audit:
                 return rate
         raise UsageError(f"no query set is called {query_set!r}")
 
-    def pairs(self, *, grade: str | None = None, degree: str | None = None) -> pa.Table:
+    def pairs(
+        self, *, grade: GradeName | None = None, degree: DegreeName | None = None
+    ) -> pa.Table:
         """Return the rows of ``pairs.parquet``, all or those of a grade or degree *or stronger*.
 
         With verdicts included there are two more columns, ``machine_grade`` and ``judged``.
@@ -154,14 +172,52 @@ class Audit:
             table = table.filter(pc.is_in(table[column], stronger))
         return table
 
-    def leaks(self, grade: str = "near") -> pa.Table:
+    def leaks(self, grade: GradeName = "near") -> pa.Table:
         """Return the pairs of different sets that are of a grade *or stronger*."""
         table = self.pairs(grade=grade)
         return table.filter(pc.not_equal(table["coverage"], "within"))
 
-    def to_pandas(self, **wanted: str) -> pd.DataFrame:
+    def to_pandas(
+        self, *, grade: GradeName | None = None, degree: DegreeName | None = None
+    ) -> pd.DataFrame:
         """Return :meth:`pairs` as a data frame of pandas, which must be installed."""
-        return self.pairs(**wanted).to_pandas()
+        return self.pairs(grade=grade, degree=degree).to_pandas()
+
+    def show(
+        self, image: str, set_name: str | None = None, *, different: bool = False
+    ) -> visleak.ImagePairs:
+        """Return the pairs of an image, which a notebook shows with the images.
+
+        Args:
+            image: its id.
+            set_name: its set; needed if several test sets have the id.
+            different: include pairs of grade ``different``.
+
+        Raises:
+            UsageError: there is no such image, or several.
+        """
+        return visleak.image_pairs(self, image, set_name, different=different)
+
+    def plot(self) -> Image:
+        """Return a chart of the rates with their intervals, as an image of Pillow."""
+        bars = [
+            Bar.of_rate(f"{total.query_set}: {name.replace('_', ' ')}", colour, rate)
+            for total in self.summary.totals
+            for name, colour in PLOTTED.items()
+            if (rate := total.rates.get(name)) is not None
+        ]
+        title = "Test images with a copy, %"
+        files = bar_chart(bars, "rates", title=title, kinds=("png",))
+        return open_image(io.BytesIO(files["png"]))
+
+    def report(self, out: str | os.PathLike[str] | None = None, *, private: bool = False) -> Path:
+        """Write the report, by default as ``report.html`` of the audit, and return where it is.
+
+        Args:
+            out: the file.
+            private: put no images into it.
+        """
+        return visleak.save_report(self, out, private=private)
 
     def __len__(self) -> int:
         """Return the number of listed pairs."""
@@ -272,14 +328,34 @@ class Audit:
         return f"Audit({str(self.folder)!r}: {self.headline})"
 
     def _repr_html_(self) -> str:
-        rows = []
-        for total in self.summary.totals:
-            for name, rate in total.rates.items():
-                if rate is not None:
-                    cells = (total.query_set, name, str(rate))
-                    rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
-        head = "<tr><th>set</th><th>rate</th><th>images</th></tr>"
-        return f"<p><b>{escape(self.headline)}</b></p><table>{head}{''.join(rows)}</table>"
+        rates = [
+            (total.query_set, name.replace("_", " "), rate)
+            for total in self.summary.totals
+            for name, rate in total.rates.items()
+            if rate is not None
+        ]
+        parts = [notebook.headline(self.headline), notebook.table(("set", "rate", "images"), rates)]
+        return "".join([*parts, notebook.pairs(self._strongest())])
+
+    def _strongest(self) -> Iterator[tuple[str, Card]]:
+        """Yield the strongest leaks, one per image, with captions; those that can be read."""
+        graded = self.summary.grader is not None or self.judged
+        table = self.leaks("near") if graded else self.pairs(degree="soft")
+        keys = [("probability", "descending"), ("similarity", "descending"), ("query", "ascending")]
+        best: dict[tuple[str, str], PairRow] = {}
+        for row in table.take(pc.sort_indices(table, keys)[: 8 * notebook.MOST]).to_pylist():
+            best.setdefault((row["query_set"], row["query"]), row)
+        rows = list(best.values())[: notebook.MOST]
+        found = decoded(rows, self.readable_images)
+        for row in rows:
+            if card := drawn(row, found, notebook.DETAIL):
+                yield f"{row['grade'] or row['degree']}: {row['query']} = {row['reference']}", card
+
+    def readable_images(self, name: str, ids: list[str]) -> dict[str, Bytes8]:
+        """As :meth:`decoded_images`; none where the source is gone."""
+        with contextlib.suppress(VisleakError):
+            return self.decoded_images(name, ids)
+        return {}
 
 
 def apply_verdicts(

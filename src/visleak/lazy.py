@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from importlib import import_module
 
 
-def on_use(
-    package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    >>> get, _ = on_use("visleak", {"VisleakError": "visleak.errors"})
-    >>> get("VisleakError").__name__
-    'VisleakError'
+    The names are those that the package imports under ``if TYPE_CHECKING:``, so that people, type
+    checkers and the program read one list.
+
+    >>> get, names = on_use("visleak")
+    >>> get("VisleakError").__name__, "audit" in names()
+    ('VisleakError', True)
     """
+    module = sys.modules[package]
+    loader = module.__spec__.loader if module.__spec__ is not None else None
+    source = loader.get_source(package) if loader is not None else None  # type: ignore[attr-defined]
+    homes = dict(_imports(source or ""))
 
     def get(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name]), name)
 
-    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
+    return get, lambda: sorted(homes)
+
+
+def _imports(source: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that a module imports for type checkers only, and their modules."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for each in node.body:
+                if isinstance(each, ast.ImportFrom) and each.module:
+                    yield from ((alias.name, each.module) for alias in each.names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypedDict
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,10 @@ class Grade(StrEnum):
     #: Anything else.
     DIFFERENT = "different"
 
+
+#: A grade, and a degree, as text.
+GradeName: TypeAlias = Literal["exact", "near", "similar", "different"]
+DegreeName: TypeAlias = Literal["hard", "soft"]
 
 #: Grades, strongest first.
 GRADES: Final = tuple(grade.value for grade in Grade)

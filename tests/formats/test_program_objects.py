@@ -94,7 +94,7 @@ def test_splits_are_the_sides_of_an_audit(photos: list[str]) -> None:
 def test_settings_are_keywords(photos: list[str]) -> None:
     result = visleak.audit(photos[:3], photos[3:], cache=None, near_at=0.7, views="none")
     assert result.summary.settings.near_at == 0.7
-    with pytest.raises(UsageError, match="did you mean near_at"):
+    with pytest.raises(UsageError, match="did you mean 'near_at'"):
         visleak.audit(photos, near_att=0.7)
 
 

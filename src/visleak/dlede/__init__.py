@@ -7,7 +7,7 @@ scores shows whether the split leaked already. Four parts: ``draw`` (splits and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from visleak.lazy import on_use
 
@@ -25,21 +25,6 @@ if TYPE_CHECKING:
         TrainingTask,
     )
     from visleak.dlede.trainers import load_trainer
-
-#: Public name -> its module, imported on use: settings are imported by the command line.
-_HOMES: Final = {
-    name: f"visleak.dlede.{module}"
-    for module, names in {
-        "draw": ("Split", "split_of"),
-        "draw.recipes": ("split_by",),
-        "protocol": ("forecast", "judge_scores", "run"),
-        "results": ("DLeDeResult",),
-        "settings": ("ControlSettings", "DecisionSettings", "Execution", "Plan"),
-        "train": ("FunctionTrainer", "Outcome", "Trainer", "TrainingFailed", "TrainingTask"),
-        "trainers": ("load_trainer",),
-    }.items()
-    for name in names
-}
 
 __all__ = [
     "ControlSettings",
@@ -61,4 +46,4 @@ __all__ = [
     "split_of",
 ]
 
-__getattr__, __dir__ = on_use(__name__, _HOMES)
+__getattr__, __dir__ = on_use(__name__)

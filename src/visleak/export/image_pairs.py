@@ -15,14 +15,14 @@ from visleak.errors import UsageError, VisleakError, did_you_mean
 from visleak.formats.listing import name_text
 from visleak.quantities import counted
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
-from visleak.reporting import Column, Document, Table
+from visleak.reporting import Column, Document, Table, notebook
 from visleak.reporting.contact_sheet import drawable, write_card
-from visleak.reporting.gallery import relation
+from visleak.reporting.gallery import decoded, drawn, relation
 from visleak.stats import chance
 from visleak.storage import free_file, refuse_sets
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImagePairs:
     """The pairs of one image.
 
@@ -38,9 +38,29 @@ class ImagePairs:
     pairs: Sequence[PairRow]
     hidden: int = 0
 
+    def __repr__(self) -> str:
+        found = document(self)
+        return "\n".join([found.headline, *found.lines, *map(pair_text, self.pairs)])
+
+    def _repr_html_(self) -> str:
+        found = document(self)
+        (grid,) = (each.grid() for each in found.tables if isinstance(each, Table))
+        parts = [notebook.headline(found.headline), notebook.table(grid.header, grid.rows)]
+        shown = self.pairs[: notebook.MOST]
+        images = decoded(shown, self.audit.readable_images)
+        cards = ((pair_text(row), drawn(row, images, notebook.DETAIL)) for row in shown)
+        parts.append(notebook.pairs((text, card) for text, card in cards if card is not None))
+        return "".join(parts)
+
+
+def pair_text(row: PairRow) -> str:
+    """Return a pair as one line."""
+    query, reference = (": ".join(end) for end in ends_of(row))
+    return f"{_graded(row)}: {query} = {reference}"
+
 
 def image_pairs(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | Audit,
     image: str,
     set_name: str | None = None,
     *,
@@ -51,7 +71,7 @@ def image_pairs(
     """Return the pairs of an image, with what people judged.
 
     Args:
-        folder: an audit folder.
+        folder: an audit folder, or an audit.
         image: id of the image.
         set_name: its set; needed if several test sets have the id.
         different: include pairs of grade ``different`` that no person judged.
@@ -62,7 +82,7 @@ def image_pairs(
         UsageError: there is no such image, or several; or ``out`` exists or has another ending.
         VisleakError: it could not be read, or there is no pair to draw.
     """
-    audit = apply_verdicts(Audit(folder))
+    audit = apply_verdicts(folder if isinstance(folder, Audit) else Audit(folder))
     if out is not None:
         drawable(out)
         free_file(out, force=force, audit=audit.folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from visleak.lazy import on_use
 
@@ -22,15 +22,4 @@ __all__ = [
     "write",
 ]
 
-#: Public name -> module, imported on first use: the command line only needs the settings.
-_HOMES: Final = {
-    "Check": "visleak.impact.run",
-    "Impact": "visleak.impact.results",
-    "ImpactSettings": "visleak.impact.settings",
-    "check": "visleak.impact.run",
-    "impact": "visleak.impact.run",
-    "read_impact": "visleak.impact.document",
-    "write": "visleak.impact.document",
-}
-
-__getattr__, __dir__ = on_use(__name__, _HOMES)
+__getattr__, __dir__ = on_use(__name__)

@@ -6,7 +6,7 @@ it, images made of them, clusters among these, and the sources they are copies o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from visleak.lazy import on_use
 
@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from visleak.memorization.prompts import Prompts
     from visleak.memorization.scores import Scores, TriggerScore
     from visleak.memorization.settings import Sampling, ScoreSettings
-
-#: Public name -> its module, imported on use: settings are imported by the command line.
-_HOMES: Final = {
-    "Conditioning": "visleak.memorization.model",
-    "DiffusionModel": "visleak.memorization.model",
-    "Prompts": "visleak.memorization.prompts",
-    "Sampling": "visleak.memorization.settings",
-    "ScoreSettings": "visleak.memorization.settings",
-    "Scores": "visleak.memorization.scores",
-    "TokenModel": "visleak.memorization.model",
-    "TriggerScore": "visleak.memorization.scores",
-    "read_prompts": "visleak.memorization.prompt_files",
-}
 
 __all__ = [
     "Conditioning",
@@ -42,4 +29,4 @@ __all__ = [
     "read_prompts",
 ]
 
-__getattr__, __dir__ = on_use(__name__, _HOMES)
+__getattr__, __dir__ = on_use(__name__)

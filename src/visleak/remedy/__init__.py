@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from visleak.lazy import on_use
 
@@ -31,16 +31,4 @@ __all__ = [
     "undo",
 ]
 
-#: Public name -> module, imported on first use.
-_HOMES: Final = {
-    "purge": "visleak.remedy.removal",
-    "split": "visleak.remedy.partition",
-    "repair": "visleak.remedy.moves",
-    "replace": "visleak.remedy.substitution",
-    "undo": "visleak.remedy.manifest",
-} | dict.fromkeys(
-    ("PurgeSettings", "RepairSettings", "ReplaceSettings", "SplitSettings"),
-    "visleak.remedy.settings",
-)
-
-__getattr__, __dir__ = on_use(__name__, _HOMES)
+__getattr__, __dir__ = on_use(__name__)

@@ -5,7 +5,7 @@ Modules that need torch are imported on use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from visleak.lazy import on_use
 
@@ -15,12 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["EncoderSettings", "TrainedEncoder", "checkpoint_path", "train_encoder"]
 
-#: Public name -> module, imported on first use: the command line only needs the settings.
-_HOMES: Final = {
-    "EncoderSettings": "visleak.training.settings",
-    "TrainedEncoder": "visleak.training.encoder",
-    "checkpoint_path": "visleak.training.encoder",
-    "train_encoder": "visleak.training.encoder",
-}
-
-__getattr__, __dir__ = on_use(__name__, _HOMES)
+__getattr__, __dir__ = on_use(__name__)

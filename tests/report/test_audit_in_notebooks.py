@@ -1,0 +1,80 @@
+"""What an audit shows in Python and in a notebook."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import visleak
+
+ODD = "<script>alert(1)<b>&.png"
+
+
+@pytest.fixture(scope="module")
+def found(
+    tmp_path_factory: pytest.TempPathFactory, natural: dict[str, np.ndarray]
+) -> visleak.Audit:
+    """An audit of images, one of whose names is markup."""
+    root = tmp_path_factory.mktemp("notebook")
+    images = [natural[name][:128, :128] for name in ("astronaut", "coffee", "chelsea")]
+    test = {ODD: images[0], "b.png": images[1][:, ::-1], "c.png": natural["moon"][:96, :96]}
+    train = {f"t{number}.png": image for number, image in enumerate(images)}
+    for side, content in (("test", test), ("train", train)):
+        (root / side).mkdir()
+        for name, pixels in content.items():
+            Image.fromarray(pixels).save(root / side / name)
+    return visleak.audit(root / "test", root / "train", cache=None, report=True)
+
+
+def test_html_has_rates_and_the_strongest_leaks(found: visleak.Audit) -> None:
+    page = found._repr_html_()
+    assert found.headline in page
+    assert page.count("<figure") == 2
+    assert page.count('src="data:image/') == 4
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert len(page) < 60_000
+
+
+def test_the_pairs_of_an_image(found: visleak.Audit) -> None:
+    shown = found.show("b.png")
+    (row,) = shown.pairs
+    assert (row["reference"], row["grade"]) == ("t1.png", "near")
+    assert "near: test: b.png = train: t1.png" in repr(shown)
+    assert shown._repr_html_().count("data:image/") == 2
+    assert len(found.show("b.png", different=True).pairs) > 1
+    with pytest.raises(visleak.VisleakError, match="no image of this audit"):
+        found.show("none.png")
+
+
+def test_rates_are_plotted_and_the_report_is_written(found: visleak.Audit, tmp_path: Path) -> None:
+    assert (found.folder / "report.html").is_file()
+    assert found.plot().width > 300
+    assert found.report(tmp_path / "a.html") == tmp_path / "a.html"
+    assert "data:image/png" not in found.report(tmp_path / "b.html", private=True).read_text()
+
+
+def test_progress_is_shown_or_forwarded(
+    natural: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("visleak.progress.PATIENCE", 0.0)
+    images = [natural["coffee"][:96, :96]]
+    given = {"verify": False, "local": False, "cache": None}
+    visleak.audit(images, images, progress=True, **given)
+    assert "reading test" in capsys.readouterr().err
+    seen: list[str] = []
+    visleak.audit(images, images, progress=lambda step, done, total: seen.append(step), **given)
+    assert "reading test" in seen
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["", ".remedy", ".impact", ".dlede", ".memorization", ".training"])
+def test_packages_list_their_public_names(name: str) -> None:
+    package = importlib.import_module(f"visleak{name}")
+    assert dir(package) == sorted(package.__all__)
+    assert all(getattr(package, each) is not None for each in package.__all__)
