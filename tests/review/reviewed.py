@@ -99,6 +99,9 @@ class Browser:
         return browser
 
     def page(self, address: str) -> str:
+        """A page; lists are in the order of their rows unless the address names another."""
+        if "sort=" not in address:
+            address += f"{'&' if '?' in address else '?'}sort=distance"
         answer = self.client.get(address, follow_redirects=True)
         assert answer.status_code == 200, answer.text
         return str(answer.text)
@@ -108,7 +111,9 @@ class Browser:
 
     def judge(self, rows: list[int], judgment: str, **more: Any) -> dict[str, Any]:
         names = [self.session.listing.name(row) for row in rows]
-        return self.send("/api/judge", {"pairs": names, "judgment": judgment, **more})
+        choice = {"sort": "distance", **more.pop("choice", {})}
+        sent = {"pairs": names, "judgment": judgment, "choice": choice}
+        return self.send("/api/judge", sent | more)
 
     def send(self, path: str, value: Any) -> dict[str, Any]:
         answer = self.client.post(path, json=value, headers=OWN)

@@ -40,7 +40,7 @@ class Site:
     expected: list[str]
 
     def pair(self, row: int) -> str:
-        return f"{self.home}/pair/{self.session.listing.name(row)}"
+        return f"{self.home}/pair/{self.session.listing.name(row)}?sort=distance"
 
     def shown(self, page: Any) -> int | None:
         return self.session.listing.find(page.get_attribute("#pair", "data-pair"))
@@ -55,7 +55,10 @@ def serving(session: ReviewSession) -> tuple[Any, threading.Thread, socket.socke
     listening = bound(0)
     access = Access(listening.getsockname()[1])
     config = uvicorn.Config(
-        create_app(session, access), log_level="error", lifespan="off", ws="none"
+        create_app(session, access, start="/pairs?sort=distance"),
+        log_level="error",
+        lifespan="off",
+        ws="none",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -340,7 +343,7 @@ def test_the_next_pair_is_fetched_ahead(site: Site) -> None:
 
 def test_a_sheet_by_keyboard_and_mouse(site: Site) -> None:
     page = site.window()
-    page.goto(f"{site.home}/sheet")
+    page.goto(f"{site.home}/sheet?sort=distance")
     focused = "document.activeElement.dataset.pair"
     name = site.session.listing.name
     assert page.evaluate(focused) == name(0)
@@ -428,6 +431,8 @@ def kinds(site: Site) -> dict[str, str]:
         "judged": site.pair(0),
         "sheet": f"{site.home}/sheet",
         "result": f"{site.home}/result",
+        "likely": f"{site.home}/pairs",
+        "group": f"{site.home}/group/{site.session.listing.name(0)}",
         "none": f"{site.home}/pairs?label=zebra",
         "lost": f"{site.home}/pair/nothing",
     }
@@ -456,7 +461,7 @@ def opened(site: Site, page: Any) -> Iterator[str]:
     yield "help"
 
 
-@pytest.mark.parametrize("width", [400, 1000])
+@pytest.mark.parametrize("width", [390, 1000])
 def test_no_page_scrolls_sideways(site: Site, width: int) -> None:
     page = site.window(width, 800, bypass_csp=True)
     for kind in opened(site, page):
@@ -470,8 +475,8 @@ def test_no_page_scrolls_sideways(site: Site, width: int) -> None:
         assert wide == [], kind
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_axe_finds_nothing_serious(site: Site, scheme: str, width: int) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "light"), (390, "dark")])
+def test_axe_finds_nothing(site: Site, scheme: str, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     # axe is put into the page by force; the page's own rules stay on in all other tests
     page = site.window(width, 800, bypass_csp=True, color_scheme=scheme, reduced_motion="reduce")
@@ -481,6 +486,56 @@ def test_axe_finds_nothing_serious(site: Site, scheme: str, width: int) -> None:
             (each["id"], node["html"][:120], node["failureSummary"])
             for each in found
             for node in each["nodes"]
-            if each["impact"] in ("serious", "critical")
         ]
         assert bad == [], kind
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 700), (1280, 640)])
+def test_nothing_covers_or_moves_the_verdict(site: Site, width: int, height: int) -> None:
+    """Not the banner of the stop rule, and no message: a click meant for a verdict finds it."""
+    page = site.window(width, height)
+    buttons = "[...document.querySelectorAll('.verdict-bar .judge')]"
+    places = f"{buttons}.map(button => button.getBoundingClientRect().toJSON())"
+    page.goto(site.pair(25))
+    before = page.evaluate(places)
+    site.session.judge([0], "near")
+    site.session.judge(range(1, 24), "different")
+    page.reload()
+    assert page.is_visible(".banner")
+    assert page.evaluate(places) == before
+    page.keyboard.press("4")
+    arrive(site, page, 26)
+    assert page.is_visible(".status.shown")
+    box = page.locator(".status").bounding_box()
+    assert all(box["y"] + box["height"] <= each["top"] for each in page.evaluate(places))
+    middle = "(([x, y]) => document.elementFromPoint(x, y).closest('.judge') !== null)"
+    for each in before:
+        point = [each["left"] + each["width"] / 2, each["top"] + each["height"] / 2]
+        assert page.evaluate(f"{middle}({point})")
+
+
+def test_escape_closes_the_filters_before_anything_else(site: Site) -> None:
+    page = site.window()
+    page.keyboard.press("o")
+    page.keyboard.press("f")
+    page.keyboard.press("Escape")
+    assert page.evaluate("!document.getElementById('filters').open")
+    assert page.get_attribute("#stage", "data-view") == "overlay"
+    page.keyboard.press("Escape")
+    assert page.get_attribute("#stage", "data-view") == "side"
+
+
+def test_a_key_that_is_not_counted_is_said(site: Site) -> None:
+    page = site.window()
+    page.route("**/api/judge", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    page.keyboard.press("1")
+    page.keyboard.press("2")
+    until(lambda: "Not counted" in page.text_content("#status"))
+    arrive(site, page, 1)
+    assert site.judged() == [(0, "exact")]
+    page.click("#help-button")
+    page.uncheck("#keys-on")
+    page.keyboard.press("Escape")
+    page.keyboard.press("4")
+    until(lambda: "shortcuts are off" in page.text_content("#status"))
+    assert len(site.judged()) == 1

@@ -85,22 +85,23 @@ def test_reload_keeps_the_place_and_the_first_open_pair_comes_first(browser: Bro
     name = browser.session.listing.name(7)
     assert browser.page(f"/pair/{name}?sort=grade") == browser.page(f"/pair/{name}?sort=grade")
     browser.judge([0, 1], "near")
-    answer = browser.client.get("/pairs")
-    assert answer.headers["location"] == f"/pair/{browser.session.listing.name(2)}"
+    answer = browser.client.get("/pairs?sort=distance")
+    address = f"/pair/{browser.session.listing.name(2)}?sort=distance"
+    assert answer.headers["location"] == address
 
 
 def test_what_others_say_is_hidden_until_one_has_judged(browser: Browser) -> None:
     with Ledger(browser.session.folder) as other:
         other.add(Verdict.of(*browser.session.listing.key(0), "different", "ben"))
-    before = words(browser.pair(0))
+    shown = browser.pair(0)
+    before = words(shown)
     assert "ben" not in before.split()
-    assert "disputed" not in before.replace("disputed", "", before.count("disputed Order"))
     assert "Verdicts of others are shown after your own" in before
     browser.judge([0], "near")
     after = browser.pair(0)
     assert "ben" in words(after).split()
     assert 'class="chip disputed"' in after
-    assert 'class="chip disputed"' not in before
+    assert 'class="chip disputed"' not in shown
 
 
 def test_the_stop_rule_is_offered_by_distance_and_not_forced(browser: Browser) -> None:
@@ -137,7 +138,7 @@ def test_other_pairs_of_an_image_are_linked(browser: Browser) -> None:
     browser.judge([int(mine[-1])], "near")
     links = [str(each["href"]) for each in Tags(browser.pair(row)).all("a")]
     # what the machine calls different is counted, what I call near is shown
-    assert f"/pair/{listing.name(int(mine[-1]))}" in links
+    assert f"/pair/{listing.name(int(mine[-1]))}?sort=distance" in links
     others = [each for each in links if each.startswith("/pair/")]
     assert len(others) <= 2 * MOST_OTHERS
     said = words(browser.pair(row))
@@ -157,7 +158,7 @@ def test_a_sheet_shows_its_share_and_leads_on(browser: Browser) -> None:
     assert re.findall(r'data-pair="([^"]+)"', page)[0] == listing.name(SIZE)
     back = re.search(r'data-previous="([^"]+)"', page)
     assert back is not None
-    assert re.findall(r'data-pair="([^"]+)"', browser.page(back[1])) == names
+    assert re.findall(r'data-pair="([^"]+)"', browser.page(back[1].replace("&amp;", "&"))) == names
     # judged pairs leave the list of those not judged, the sheet's place does not move
     browser.judge(list(range(SIZE)), "different")
     page = browser.page(f"/sheet?from={names[0]}&state=unjudged")
@@ -176,12 +177,8 @@ def test_the_rest_of_a_sheet_is_undone_as_one(browser: Browser) -> None:
     assert sorted(told["undone"]) == sorted([shown[0], *shown[2:]])
     assert list(told["marks"].values()) == [None, "near", None, None, None]
     assert browser.send("/api/undo", {})["count"] == 1
-    assert browser.send("/api/undo", {}) | {"progress": 0} == {
-        "undone": [],
-        "count": 0,
-        "progress": 0,
-        "marks": {},
-    }
+    told = browser.send("/api/undo", {})
+    assert (told["undone"], told["count"], told["marks"]) == ([], 0, {})
 
 
 def test_the_rest_leaves_alone_what_another_window_judged(browser: Browser) -> None:

@@ -21,7 +21,7 @@ from visleak.review.session import ROW, Progress, ReviewSession
 from visleak.storage import PAIRS, PAIRS_SCHEMA, write_tables
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
-ALL = Choice()
+ALL = Choice(sort="distance")
 
 
 def test_a_verdict_is_on_disk_and_counts_downstream(session: ReviewSession, folder: Path) -> None:
@@ -125,12 +125,12 @@ def test_states_filter_by_my_own_verdicts(session: ReviewSession) -> None:
     session.judge([1, 4], "near")
     every = set(range(len(session.listing)))
     assert set(session.rows(Choice(state="judged")).tolist()) == {1, 4}
-    assert set(session.rows(Choice(state="unjudged")).tolist()) == every - {1, 4}
+    assert set(session.rows(Choice(state="unjudged", sort="distance")).tolist()) == every - {1, 4}
 
 
 def test_neighbours_of_a_hidden_pair_are_those_that_are_shown(session: ReviewSession) -> None:
     """A pair that was just judged leaves the list of those not judged, and one goes on from it."""
-    choice = Choice(state="unjudged")
+    choice = Choice(state="unjudged", sort="distance")
     session.judge([2], "near")
     spot = session.spot(2, choice)
     assert (spot.inside, spot.previous, spot.next) == (False, 1, 3)

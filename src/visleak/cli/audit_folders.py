@@ -220,6 +220,19 @@ class Review(Options):
         " text with a line ## CLASS above each.",
         metavar="FILE",
     )
+    blind: bool = option(
+        False, "Hide the automatic grade, and all that led to it, until a pair is judged."
+    )
+    overlap: float | None = option(
+        None,
+        "Divide the pairs among reviewers; this share of them is judged by all, for Cohen's kappa.",
+        metavar="SHARE",
+    )
+    miss_rate: float = option(
+        0.05,
+        "Offer to stop when an estimated share of at most this many near pairs has no verdict.",
+        metavar="SHARE",
+    )
     browser: bool = option(True, "Print the address and open no browser.", "--no-browser")
 
 
@@ -242,6 +255,9 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
         pool=options.pool,
         selection=selection,
         instructions=options.instructions,
+        blind=options.blind,
+        overlap=options.overlap,
+        miss_rate=options.miss_rate,
         told=call.say,
         bars=call.steps,
     )

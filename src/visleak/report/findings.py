@@ -32,7 +32,7 @@ from visleak.reporting.gallery import (
     thumb,
 )
 from visleak.stats import Rate
-from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_table
+from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_summary, read_table
 from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
 from visleak.verification.marks import Marks, kind_of, marks
 
@@ -337,10 +337,11 @@ def _files(folder: Path, details: Sequence[PairRow], beside: Path) -> dict[tuple
     """Return the addresses of the images of some pairs that are files, from the page's folder."""
     ends = {end for row in details for end in ends_of(row)}
     ids = pa.array(sorted({name for _, name in ends}), pa.string())
+    base = Path(read_summary(folder).opened_in)
     table = read_table(folder, IMAGES, ["set", "id", "locator"], pc.field("id").isin(ids))
     found = {}
     for row in table.to_pylist():
-        path = Path(row["locator"] or "")
+        path = base / (row["locator"] or "")
         if (row["set"], row["id"]) in ends and row["locator"] and path.is_file():
             found[row["set"], row["id"]] = quote(os.path.relpath(path, beside))
     return found

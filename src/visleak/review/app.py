@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from visleak.errors import UsageError, VisleakError
-from visleak.review import review_pages
+from visleak.review import group_pages, review_pages
 from visleak.review.pages import answer, error_page
 from visleak.review.registry import ImageRegistry
 from visleak.review.security import HEADERS, Access, Guard
@@ -45,6 +45,7 @@ def create_app(
     routes = [
         Route("/", lambda request: RedirectResponse(start, 303)),
         *review_pages.routes(session),
+        *group_pages.routes(session),
         *more,
         Route("/image/{name}", image_of(session.registry)),
         Route("/marks/{name}", _marks_of(session.registry)),

@@ -35,8 +35,17 @@ GRADE_CHOICES: Final = {
     "none": "no grade",
 }
 COVERAGES: Final = {"leaks": "between sets", "within": "within a set"}
-STATES: Final = {"unjudged": "not judged by me", "judged": "judged by me", "disputed": "disputed"}
+STATES: Final = {
+    "unjudged": "not judged by me",
+    "open": "open: judged by nobody, or shared",
+    "judged": "judged by me",
+    "disputed": "disputed",
+    "settle": "disputed, without a verdict of mine",
+}
 SORTS: Final = {
+    "likely": "probability, likely first",
+    "active": "what a verdict changes most",
+    "sample": "random sample of the unlikely",
     "distance": "distance, closest first",
     "uncertain": "most uncertain first",
     "grade": "machine grade, strongest first",
@@ -48,6 +57,7 @@ class Choice:
     """Filters and order. Empty text filters nothing.
 
     Attributes:
+        sort: one of ``SORTS``; empty for that of the list.
         stop: ``off`` if the reviewer continues after the stop rule.
     """
 
@@ -56,7 +66,7 @@ class Choice:
     sets: str = ""
     coverage: str = ""
     state: str = ""
-    sort: str = "distance"
+    sort: str = ""
     stop: str = ""
 
     def __post_init__(self) -> None:
@@ -64,7 +74,7 @@ class Choice:
             "grade": ("", *GRADE_CHOICES),
             "coverage": ("", *COVERAGES),
             "state": ("", *STATES),
-            "sort": tuple(SORTS),
+            "sort": ("", *SORTS),
             "stop": ("", "off"),
         }
         for name, allowed in choices.items():
@@ -140,7 +150,7 @@ def fixed(listing: Listing, choice: Choice) -> Bool:
 
 
 def order(listing: Listing, sort: str) -> Int64:
-    """Return all rows of the list in an order; among equals by distance."""
+    """Return all rows of the list in an order that no verdict changes; among equals by distance."""
     if sort == "uncertain":
         by = np.nan_to_num(np.abs(listing.probability - 0.5), nan=np.inf)
     elif sort == "grade":
@@ -196,6 +206,7 @@ class Listing:
         pairs: one row a pair of contents, in order of increasing distance, then as in the audit.
         query, reference: ``int64`` (n,): rows of ``images``.
         left, right: ``int64`` (n,): numbers of the two contents.
+        contents: ``int64`` (images,): number of the content of each image.
         repeats: ``int64`` (n,): further pairs of images with the same two contents.
         distance: ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured.
         probability: ``float64`` (n,): the machine's; NaN if there is none.
@@ -210,6 +221,7 @@ class Listing:
     reference: Int64
     left: Int64
     right: Int64
+    contents: Int64
     repeats: Int64
     distance: npt.NDArray[np.float64]
     probability: npt.NDArray[np.float64]
@@ -329,6 +341,7 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
         reference=reference[keep],
         left=content[query[keep]],
         right=content[reference[keep]],
+        contents=content,
         repeats=repeats,
         distance=np.sqrt(np.maximum(0.0, 2.0 - 2.0 * similarity)),
         probability=chosen["probability"].to_numpy().astype(np.float64),

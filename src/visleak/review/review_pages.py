@@ -17,9 +17,11 @@ from visleak.errors import UsageError
 from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
 from visleak.reporting.gallery import relation
 from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
+from visleak.review.methods import methods
 from visleak.review.pages import answer, page
 from visleak.review.registry import ImageView
-from visleak.review.session import ROW, Progress, ReviewSession
+from visleak.review.session import REFIT, ROW, Progress, ReviewSession
+from visleak.stats import percent
 from visleak.verdicts.ledger import PLAIN
 from visleak.verification.marks import kind_of
 
@@ -67,7 +69,10 @@ def surroundings(session: ReviewSession, choice: Choice) -> dict[str, object]:
     """Return what every page of a list says of it: filters, progress, where it was describe."""
     return {
         "choice": choice,
+        "sort": session.sort_of(choice),
         "progress": session.progress(choice),
+        "likely": session.refit().likely,
+        "agreed": session.own_agreement(),
         "row_of": ROW,
         "cut": describe(session.listing, session.audit.summary),
         "menus": {
@@ -90,12 +95,16 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
     verdicts = standing.by_key.get(listing.key(row), [])
     mine = standing.mine[row]
     session.registry.ahead(_wanted(session, spot.ahead))
+    hidden = session.hides(choice, row)
+    lost = any(each["lost"] for each in sides)
     return surroundings(session, choice) | {
         "title": f"Pair {spot.place + 1:,} of {spot.total:,}",
         "name": listing.name(row),
         "told": told,
+        "hidden": hidden,
+        "group": None if hidden else f"/group/{listing.name(row)}",
         "sides": sides,
-        "sights": _views(session, told) if not any(each["lost"] for each in sides) else None,
+        "sights": None if lost else _views(session, told, hidden=hidden),
         "distance": _known(listing.distance[row]),
         "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
         "within": bool(listing.within[row]),
@@ -109,7 +118,7 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
         "others": [v for v in verdicts if v.reviewer != session.reviewer] if mine >= 0 else [],
         "disputed": bool(standing.disputed[row]) and mine >= 0,
         "elsewhere": _elsewhere(session, row, choice),
-        "stopping": _stopping(progress, choice),
+        "stopping": _stopping(session, progress, choice),
         "soon": _soon(session, spot.next),
     }
 
@@ -132,14 +141,14 @@ def _side(session: ReviewSession, role: str, image: ImageRow) -> dict[str, objec
     }
 
 
-def _views(session: ReviewSession, told: PairRow) -> dict[str, str]:
+def _views(session: ReviewSession, told: PairRow, *, hidden: bool = False) -> dict[str, str]:
     """Return the addresses of what is made of both: images, and marks where there may be some."""
     images = ends_of(told)
     found = relation(told)
     matrix = None if found is None else tuple(found)
     kind = kind_of(told["reason"])
     views = {"plain": ImageView("plain", images), "aligned": ImageView("aligned", images, matrix)}
-    if kind is not None and matrix is not None:
+    if kind is not None and matrix is not None and not hidden:
         views["marks"] = ImageView("marks", images, matrix, kind)
     views["laid"] = ImageView("laid", images, matrix)
     return {name: session.registry.address(view) for name, view in views.items()}
@@ -189,16 +198,29 @@ def _other(session: ReviewSession, row: int, content: int, choice: Choice) -> di
         "url": session.registry.small(about["set"], about["id"]),
         "crisp": 0 < max(width, height) <= TINY,
         "distance": _known(listing.distance[row]),
-        "grade": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "grade": _automatic(session, row, choice),
         "mine": GRADES[mine] if mine >= 0 else None,
         "href": link(session, row, choice),
     }
 
 
-def _stopping(progress: Progress, choice: Choice) -> bool:
-    """Whether to offer to stop: on the way down the list, as in the paper, and not refused."""
-    way_down = choice.sort == "distance" and choice.state in ("", "unjudged")
-    return progress.may_stop and way_down and choice.stop != "off"
+def _automatic(session: ReviewSession, row: int, choice: Choice) -> str | None:
+    """Return the automatic grade of a pair, unless it has none or is hidden."""
+    code = session.listing.grade[row]
+    return None if code < 0 or session.hides(choice, row) else GRADES[code]
+
+
+def _stopping(session: ReviewSession, progress: Progress, choice: Choice) -> str:
+    """Return why to offer to stop, in one line, unless refused; empty for no reason."""
+    if choice.stop == "off" or choice.state not in ("", "unjudged"):
+        return ""
+    sort = session.sort_of(choice)
+    if sort == "distance" and progress.may_stop:
+        return f"{progress.run} consecutive pairs are different"
+    fitted = session.refit()
+    if sort in ("likely", "active") and progress.judged >= ROW and fitted.missed <= session.miss:
+        return f"an estimated {percent(fitted.missed)} % of the near pairs have no verdict"
+    return ""
 
 
 def _known(value: float) -> float | None:
@@ -261,12 +283,26 @@ def _card(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
     return {
         "name": listing.name(row),
         "told": told,
+        "hidden": session.hides(choice, row),
+        "mirrored": _turned(told),
         "sides": sides,
         "distance": _known(listing.distance[row]),
-        "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "machine": _automatic(session, row, choice),
         "mine": GRADES[mine] if mine >= 0 else None,
         "href": link(session, row, choice),
     }
+
+
+def _turned(told: PairRow) -> str:
+    """Return in one word or two how the query is turned against the reference; mostly empty.
+
+    It cannot be seen at once on a sheet, and "different" would be wrong.
+    """
+    view = told["view"] or ""
+    words = ["mirrored"] if view.startswith("mirror") else []
+    words += [f"turned {view.rpartition('-')[2]}°"] if view[-1:].isdigit() else []
+    words += ["inverted"] if view == "inverted" else []
+    return ", ".join(words)
 
 
 def _result_routes(session: ReviewSession) -> list[Route]:
@@ -289,7 +325,34 @@ def _result(session: ReviewSession, choice: Choice) -> dict[str, object]:
         "folder": shlex.quote(str(session.folder)),
         "go_on": None if first is None else link(session, first, open_),
         "known": np.isfinite,
+        "outlook": _outlook(session),
+        "methods": methods(session),
+        "tail": session.tail_sample(),
+        "percent": percent,
     }
+
+
+def _outlook(session: ReviewSession) -> dict[str, object]:
+    """Return what the verdicts so far say of the whole audit, and what more would."""
+    fitted = session.outlook()
+    half = float(fitted.half_widths[0])
+    goals = [(step, more) for step in STEPS if step < half and (more := fitted.verdicts_for(step))]
+    # half as wide where that can be reached, in steps that a person would name
+    target, more = next((goal for goal in goals if goal[0] <= half / 2), (goals or [(0.0, 0)])[-1])
+    return {
+        "rate": fitted.rate,
+        "half": half,
+        "more": more,
+        "target": target,
+        "likely": fitted.likely,
+        "missed": fitted.missed,
+        "stated": session.miss,
+        "automatic": int((session.listing.grade[~fitted.judged] <= GRADES.index("near")).sum()),
+    }
+
+
+#: Half-widths of the rate that are offered as a goal, as shares.
+STEPS: Final = (0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0005, 0.0002, 0.0001)
 
 
 def _given(choice: Choice) -> dict[str, str]:
@@ -362,12 +425,15 @@ def _judge(session: ReviewSession, request: dict[str, object]) -> dict[str, obje
     if None in found:
         raise UsageError("a pair is not in this list; reload the page")
     choice = Choice.of(_texts(request.get("choice")))
-    step = session.spot(rows[-1], choice).next
     if request.get("open"):
         # another window may have judged some of them since
         mine = session.standing().mine
         rows = [row for row in rows if mine[row] < 0]
+    last, before = found[-1], len(session.standing().by_key)
+    step = None if last is None else session.spot(last, choice).next
     session.judge(rows, str(judgment))
+    if last is not None and len(session.standing().by_key) // REFIT != before // REFIT:
+        step = session.restart(choice, step)
     return {
         "judged": len(rows),
         "next": None if step is None else session.listing.name(step),
@@ -401,6 +467,7 @@ def _now(session: ReviewSession, choice: Choice, request: dict[str, object]) -> 
     found = {name: session.listing.find(name) for name in names}
     return {
         "progress": {"judged": progress.judged, "total": progress.total, "run": progress.run},
+        "likely": session.refit().likely,
         "marks": {
             name: None if row is None or mine[row] < 0 else GRADES[mine[row]]
             for name, row in found.items()

@@ -41,6 +41,9 @@ def review(
     pool: str | None = None,
     selection: SelectionSettings | None = None,
     instructions: Path | None = None,
+    blind: bool = False,
+    overlap: float | None = None,
+    miss_rate: float = 0.05,
     told: Callable[[str], None] = print,
     bars: Bars = lambda: contextlib.nullcontext(silent),
 ) -> Agreement:
@@ -56,6 +59,10 @@ def review(
         pool: source of replacements for duplicates; adds the page on which they are chosen.
         selection: for which duplicates, and in which order.
         instructions: file of labelling instructions by class, shown on that page.
+        blind: hide what the audit says of a pair until it is judged.
+        overlap: share of the pairs that every reviewer judges; the others go to whoever comes
+            first. By default every reviewer judges all.
+        miss_rate: share of the near pairs that may be missed where the review offers to stop.
         told: called with the lines to print, the address last.
         bars: returns the progress display of the opening of the pool.
 
@@ -71,12 +78,20 @@ def review(
 
     if instructions is not None and pool is None:
         raise UsageError("instructions are for choosing replacements; name a pool with --pool")
-    query = Choice(grade=_or_stronger(grade)).query
+    state = "" if overlap is None else "open"
+    query = Choice(grade=_or_stronger(grade), state=state).query
     start = f"/pairs?{query}" if query else "/pairs"
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(bound(port)))
         session = stack.enter_context(
-            ReviewSession(Path(folder), reviewer or user_name(), candidates)
+            ReviewSession(
+                Path(folder),
+                reviewer or user_name(),
+                candidates,
+                miss=miss_rate,
+                overlap=1.0 if overlap is None else overlap,
+                blind=blind,
+            )
         )
         more: list[BaseRoute] = []
         nav: list[tuple[str, str]] = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final, Self
 
@@ -17,11 +18,13 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError
-from visleak.records import GRADES, Bool, Int8, Int64, Unreadable, ends_of
+from visleak.records import GRADES, Bool, Float64, Int8, Int64, Unreadable, ends_of
+from visleak.review.active import Measured, Refit, TailSample, tail_order, tail_sample
 from visleak.review.listing import Choice, Listing, couples, fixed, labels, order, read_listing
 from visleak.review.registry import ImageRegistry
+from visleak.storage import AuditSummary
 from visleak.verdicts import Agreement, Ledger, Verdict, agreement, consensus_of
-from visleak.verdicts.record import reviewer_name
+from visleak.verdicts.record import NEAR, Kappa, reviewer_name
 
 #: Pairs after the one shown whose images are read ahead.
 AHEAD: Final = 16
@@ -29,19 +32,42 @@ AHEAD: Final = 16
 #: Filters whose rows are remembered.
 REMEMBERED: Final = 32
 
+#: Share of the near pairs that may be missed where the reviewer stops, unless another is stated.
+MISS: Final = 0.05
+
+#: Verdicts after which the grader of this audit is fitted again: pairs then change their places.
+REFIT: Final = 10
+
 #: Seconds after which all verdicts are read again, in case another process wrote one in between.
 FRESH: Final = 10.0
 
 _NONE: Final = np.int8(-1)
 
+#: Constants of SplitMix64 (Steele et al. 2014).
+_MIXING: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
+
 
 class ReviewSession:
     """The state of a review. Safe for several threads."""
 
-    def __init__(self, folder: Path, reviewer: str, candidates: str = "listed") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        reviewer: str,
+        candidates: str = "listed",
+        *,
+        miss: float = MISS,
+        overlap: float = 1.0,
+        blind: bool = False,
+    ) -> None:
         self.audit = Audit(folder)
         self.folder = folder
         self.reviewer = reviewer_name(reviewer)
+        if not 0.0 < miss < 1.0:
+            raise UsageError(f"the miss rate must lie between 0 and 1; got {miss:g}")
+        if not 0.0 <= overlap <= 1.0:
+            raise UsageError(f"the overlap must lie between 0 and 1; got {overlap:g}")
+        self.miss, self.overlap, self.blind = miss, overlap, blind
         sets = self.audit.summary.sets
         without = [each.name for each in sets if not each.has_pixels]
         self.listing: Listing = read_listing(folder, candidates, without)
@@ -56,7 +82,12 @@ class ReviewSession:
         self._fixed: Callable[[Choice], Bool] = lru_cache(REMEMBERED)(
             lambda choice: fixed(self.listing, choice)
         )
-        self._order: Callable[[str], Int64] = lru_cache(8)(lambda sort: order(self.listing, sort))
+        self._plain_order: Callable[[str], Int64] = lru_cache(8)(
+            lambda sort: order(self.listing, sort)
+        )
+        self._refits: Callable[[int], Refit] = lru_cache(2)(
+            lambda _: self._measured.refit(self._truth())
+        )
         self.ledger = Ledger(folder)
         self.registry = ImageRegistry(self.audit.images_of, self.digest_of)
 
@@ -137,7 +168,7 @@ class ReviewSession:
         for verdict in verdicts:
             by_key[verdict.key].append(verdict)
         mine = np.full(len(self.listing), _NONE)
-        disputed = np.zeros(len(self.listing), bool)
+        disputed, taken = np.zeros((2, len(self.listing)), bool)
         own = [verdict for verdict in verdicts if verdict.reviewer == self.reviewer]
         rows = self.listing.rows_of([verdict.key for verdict in own])
         codes = np.array([GRADES.index(verdict.judgment) for verdict in own], np.int8)
@@ -145,18 +176,101 @@ class ReviewSession:
         keys = [key for key, consensus in consensus_of(verdicts).items() if consensus.disputed]
         rows = self.listing.rows_of(keys)
         disputed[rows[rows >= 0]] = True
-        return ListState(mine, disputed, verdicts, dict(by_key))
+        others = [
+            key for key, own in by_key.items() if any(v.reviewer != self.reviewer for v in own)
+        ]
+        rows = self.listing.rows_of(others)
+        taken[rows[rows >= 0]] = True
+        return ListState(mine, disputed, taken, verdicts, dict(by_key))
 
     def agreement(self) -> Agreement:
         """Return the agreement of the reviewers."""
         return agreement(self.standing().verdicts)
+
+    def own_agreement(self) -> tuple[Kappa, ...]:
+        """Return how far this reviewer agrees with each other one, over the pairs of both."""
+        if len({verdict.reviewer for verdict in self.standing().verdicts}) < 2:
+            return ()
+        return tuple(each for each in self.agreement().kappas if self.reviewer in each.reviewers)
+
+    # -- the grader of this audit ------------------------------------------------------------------
+
+    @cached_property
+    def _measured(self) -> Measured:
+        return Measured.of(self.listing)
+
+    @cached_property
+    def _tail(self) -> Int64:
+        """The unlikely pairs in the random order that is the same in every review of the audit."""
+        return tail_order(self.listing, _seed(self.audit.summary))
+
+    def _truth(self) -> Float64:
+        """Return what reviewers agree on: 1 near or exact, 0 neither, NaN if nothing."""
+        truth = np.full(len(self.listing), np.nan)
+        known = [(k, c.grade) for k, c in consensus_of(self.standing().verdicts).items() if c.grade]
+        rows = self.listing.rows_of([key for key, _ in known])
+        near = np.array([grade in NEAR for _, grade in known], np.float64)
+        truth[rows[rows >= 0]] = near[rows >= 0]
+        return truth
+
+    def near(self) -> Bool:
+        """Return which pairs are near or exact: by verdicts, elsewhere by the automatic grade."""
+        truth = self._truth()
+        automatic = (self.listing.grade >= 0) & (self.listing.grade < len(NEAR))
+        return np.where(np.isnan(truth), automatic, truth == 1.0)
+
+    def _refit_number(self) -> int:
+        return len(self.standing().by_key) // REFIT
+
+    def refit(self) -> Refit:
+        """Return the grader of this audit, fitted on verdicts as of the last multiple of ten."""
+        with self._lock:
+            return self._refits(self._refit_number())
+
+    def outlook(self) -> Refit:
+        """Return the grader of this audit, fitted on every verdict so far."""
+        return self._measured.refit(self._truth())
+
+    def tail_sample(self) -> TailSample:
+        """Return the judged part of the random sample of unlikely pairs."""
+        return tail_sample(self._tail, self._truth())
+
+    def sort_of(self, choice: Choice) -> str:
+        """Return the order of a choice: by default likely first, in the paper's list closest."""
+        return choice.sort or ("distance" if self.listing.kind == "nearest" else "likely")
+
+    def _ordered(self, choice: Choice) -> Int64:
+        sort = self.sort_of(choice)
+        if sort == "sample":
+            return self._tail
+        if sort not in ("likely", "active"):
+            return self._plain_order(sort)
+        fitted = self.refit()
+        by = fitted.gain if sort == "active" else fitted.probability
+        return np.argsort(-by, kind="stable")
+
+    @cached_property
+    def _shared(self) -> Bool:
+        """The pairs that every reviewer judges: a share of them, by their contents."""
+        listing = self.listing
+        ends = np.sort(np.stack([listing.left, listing.right]), axis=0).astype(np.uint64)
+        # a hash of the two contents: the same share in every review of the audit
+        mixed = (ends[0] * np.uint64(len(listing.digests)) + ends[1]) * np.uint64(_MIXING[0])
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(_MIXING[1])
+        share = (mixed >> np.uint64(11)) / 2.0**53
+        return np.asarray(share < self.overlap)
+
+    def hides(self, choice: Choice, row: int) -> bool:
+        """Whether what the audit says of a pair is hidden until this reviewer has judged it."""
+        hidden = self.blind or self.sort_of(choice) == "sample"
+        return hidden and bool(self.standing().mine[row] < 0)
 
     # -- where one is -----------------------------------------------------------------------------
 
     def rows(self, choice: Choice) -> Int64:
         """Return the rows that a choice lets through, in its order."""
         keep = self._shown(choice)
-        ordered = self._order(choice.sort)
+        ordered = self._ordered(choice)
         return np.asarray(ordered[keep[ordered]])
 
     def _shown(self, choice: Choice) -> Bool:
@@ -164,20 +278,27 @@ class ReviewSession:
         standing = self.standing()
         if choice.state == "disputed":
             return np.asarray(keep & standing.disputed)
+        if choice.state == "settle":
+            return np.asarray(keep & standing.disputed & (standing.mine < 0))
+        if choice.state == "open":
+            return np.asarray(keep & (standing.mine < 0) & (self._shared | ~standing.taken))
         if choice.state:
             return np.asarray(keep & ((standing.mine >= 0) == (choice.state == "judged")))
         return keep
 
     def spot(self, row: int, choice: Choice, ahead: int = AHEAD) -> ListPosition:
         """Return where a row stands; one that the choice hides has neighbours all the same."""
-        keep, ordered = self._shown(choice), self._order(choice.sort)
-        at = int(np.flatnonzero(ordered == row)[0])
+        keep, ordered = self._shown(choice), self._ordered(choice)
+        there = np.flatnonzero(ordered == row)
+        # a pair outside a random sample stands before all of it
+        at = int(there[0]) if len(there) else -1
         shown = keep[ordered]
-        before, after = np.flatnonzero(shown[:at]), at + 1 + np.flatnonzero(shown[at + 1 :])
+        before = np.flatnonzero(shown[: max(at, 0)])
+        after = at + 1 + np.flatnonzero(shown[at + 1 :])
         return ListPosition(
             place=len(before),
             total=int(shown.sum()),
-            inside=bool(keep[row]),
+            inside=bool(keep[row]) and at >= 0,
             previous=int(ordered[before[-1]]) if len(before) else None,
             next=int(ordered[after[0]]) if len(after) else None,
             ahead=tuple(ordered[after[:ahead]].tolist()),
@@ -191,9 +312,21 @@ class ReviewSession:
         open_ = np.flatnonzero(self.standing().mine[rows] < 0)
         return int(rows[open_[0]]) if len(open_) else int(rows[0])
 
+    def restart(self, choice: Choice, step: int | None) -> int | None:
+        """Return where to go on after the grader was fitted anew: at the best pair of the list.
+
+        Pairs that were skipped come again here; other orders go on with ``step``.
+        """
+        if self.sort_of(choice) not in ("likely", "active"):
+            return step
+        best = self.first(choice)
+        return best if best is not None and self.standing().mine[best] < 0 else step
+
     def progress(self, choice: Choice) -> Progress:
         """Return how far this reviewer is in the list of a choice, whatever is judged already."""
         keep = self._fixed(choice)
+        if self.sort_of(choice) == "sample":
+            keep = keep & np.isin(np.arange(len(keep)), self._tail)
         mine = self.standing().mine[keep]
         judged = np.flatnonzero(mine >= 0)
         if not len(judged):
@@ -225,6 +358,12 @@ class ReviewSession:
         self.close()
 
 
+def _seed(summary: AuditSummary) -> int:
+    """Return a number that the pairs of an audit decide."""
+    digest = str(sorted((summary.files or {}).items()) or summary.key)
+    return int.from_bytes(hashlib.blake2b(digest.encode(), digest_size=4).digest())
+
+
 def _stamp(path: Path) -> tuple[int, ...]:
     """Return numbers that change when a SQLite file does, or what it has not yet taken in."""
     found: list[int] = []
@@ -246,10 +385,12 @@ class ListState:
     Attributes:
         mine: ``int8`` (n,): this reviewer's judgment as its place in ``GRADES``, -1 for none.
         disputed: ``bool`` (n,): reviewers disagree on near-or-not.
+        taken: ``bool`` (n,): another reviewer has judged it.
     """
 
     mine: Int8
     disputed: Bool
+    taken: Bool
     verdicts: tuple[Verdict, ...]
     by_key: dict[tuple[str, str], list[Verdict]]
 
@@ -261,7 +402,7 @@ class ListState:
             by_key[verdict.key] = [*others, verdict]
             mine[row] = GRADES.index(verdict.judgment)
             disputed[row] = consensus_of(by_key[verdict.key])[verdict.key].disputed
-        return ListState(mine, disputed, (*self.verdicts, *verdicts), by_key)
+        return ListState(mine, disputed, self.taken, (*self.verdicts, *verdicts), by_key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
-from visleak.reporting.drawing import as_text, figure_of, saved
+from visleak.reporting.drawing import as_text, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.robustness.curves import AtThreshold, Curve, auc_text, thinned
 from visleak.robustness.results import Direct, Judged, Robustness, Tested
@@ -22,7 +23,6 @@ from visleak.storage import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.projections.polar import PolarAxes
 
 KIND: Final = "visleak robustness"
 RESULT: Final = "robustness.json"
@@ -60,7 +60,7 @@ def document(result: Robustness) -> Document:
         headline=result.headline,
         tables=tuple(tables),
         figures=(
-            Figure("r1", "Radar plot of R@1 by condition", radar(result), shown=True),
+            Figure("r1", "R@1 by condition", heat_map(result), shown=True),
             Figure("roc", "ROC of original and transformed queries", roc_plot(result), shown=True),
         ),
         images=(("One image under every condition", SHEET),) if result.sheet else (),
@@ -198,46 +198,38 @@ COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e
 Line = tuple[str, list[float]]
 
 
-def radar(result: Robustness) -> dict[str, bytes]:
-    """Return the radar of R@1 as ``{"svg": .., "png": ..}``; one line an encoder."""
-    names = [condition.name for condition in result.conditions]
-    angle = np.linspace(0, 2 * math.pi, len(names), endpoint=False)
-    with figure_of((7.4, 7.4)) as figure:
-        axes = cast("PolarAxes", figure.add_subplot(projection="polar"))
-        axes.set_theta_zero_location("N")
-        axes.set_theta_direction(-1)
-        axes.set_ylim(0, 1)
-        axes.set_yticks([0.25, 0.5, 0.75, 1.0], ["25", "50", "75 %", ""], fontsize=8)
-        axes.set_rlabel_position(180.0 / len(names))
-        axes.spines["polar"].set_color("#c9ced5")
-        axes.set_xticks(angle, [""] * len(names))
-        for at, name in zip(angle, names, strict=True):
-            side = "center" if abs(math.sin(at)) < 0.1 else ("left" if at < math.pi else "right")
-            axes.text(at, 1.06, name, ha=side, va="center", fontsize=9, color="#1d2127")
-        for number, (name, shares) in enumerate(_lines(result)):
-            colour = COLOURS[number % len(COLOURS)]
-            # a condition that applies to no image leaves a gap
-            values = np.array([*shares, shares[0]])
-            places = np.append(angle, angle[0])
-            # where lines meet, the earlier one shows as a rim round the later one's marks
-            axes.plot(
-                places, values, color=colour, lw=max(1.2, 2.6 - 0.6 * number), marker="o",
-                ms=max(3.0, 7.5 - 2 * number), label=name, clip_on=False, zorder=3 + number,
+def heat_map(result: Robustness) -> dict[str, bytes]:
+    """Return R@1 by condition, hardest first, and encoder as ``{"svg": .., "png": ..}``."""
+    lines = _lines(result)
+    shares = np.array([own for _, own in lines], np.float64).T
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a condition that applies to no image
+        means = np.nanmean(shares, axis=1)
+    order = np.argsort(np.where(np.isnan(means), 2.0, means), kind="stable")
+    names = [result.conditions[at].name for at in order]
+    width, height = 3.0 + 1.5 * len(lines), 1.5 + 0.25 * len(names)
+    with figure_of((max(5.4, width), height)) as figure:
+        axes = figure.add_subplot()
+        axes.imshow(shares[order], cmap="RdYlBu", vmin=0, vmax=1, aspect="auto", alpha=0.85)
+        for (row, column), share in np.ndenumerate(shares[order]):
+            text = "-" if math.isnan(share) else f"{100 * share:.0f}"
+            light = share < 0.12 or share > 0.93
+            axes.text(
+                *(column, row, text), ha="center", va="center", fontsize=9,
+                color="white" if light else "#1d2127",
             )  # fmt: skip
-            axes.fill(places, np.nan_to_num(values), color=colour, alpha=0.04)
-        figure.suptitle("Originals found first (R@1), by condition", fontweight="bold", y=0.985)
-        figure.text(
-            0.5,
-            0.94,
-            f"{_about(result)}; the rim is 100 %",
-            ha="center",
-            va="center",
-            fontsize=9,
-            color="#5b636d",
+        axes.set_yticks(range(len(names)), names, fontsize=9)
+        heads = ["\n".join(name.split(", ")) for name, _ in lines]
+        axes.set_xticks(range(len(lines)), heads, fontsize=9)
+        axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+        titled(figure, "Originals found first (R@1, %), hardest condition first", _about(result))
+        top = 1.05 if any("\n" in head for head in heads) else 0.9
+        figure.subplots_adjust(
+            left=1.95 / figure.get_figwidth(), right=0.98, top=1 - top / height, bottom=0.1 / height
         )
-        figure.legend(loc="lower center", ncols=3, fontsize=9, bbox_to_anchor=(0.5, 0.005))
-        figure.subplots_adjust(left=0.12, right=0.88, top=0.86, bottom=0.13)
-        return saved(figure, "radar")
+        return saved(figure, "r1")
 
 
 def _lines(result: Robustness) -> list[Line]:

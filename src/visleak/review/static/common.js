@@ -39,11 +39,11 @@ export function say(text, bad = false) {
   hiding = setTimeout(() => status.classList.remove("shown"), bad ? 8000 : 1600);
 }
 
-/** Return what does one thing at a time: what is asked for meanwhile is dropped, not queued. */
+/** Return what does one thing at a time: what is asked for meanwhile is refused aloud, not queued. */
 export function oneAtATime() {
   let busy = false;
   return async (work) => {
-    if (busy) return;
+    if (busy) return say("Not counted: the page was still changing. Press again.", true);
     busy = true;
     try {
       await work();
@@ -86,7 +86,8 @@ export function onKeys(actions) {
     if (elsewhere(event)) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     const action = actions[key];
-    if (!action || (event.key.length === 1 && event.key !== "?" && !keysOn())) return;
+    if (!action) return;
+    if (event.key.length === 1 && event.key !== "?" && !keysOn()) return say("Single-key shortcuts are off; press ? to switch them on.", true);
     if (action(event) !== false) event.preventDefault();
   });
 }
@@ -106,6 +107,16 @@ export function help() {
   document.getElementById("help-button").addEventListener("click", () => dialog.showModal());
   return () => dialog.showModal();
 }
+
+// Escape closes the filters, wherever the focus is, before it does anything else.
+document.addEventListener("keydown", (event) => {
+  const box = document.getElementById("filters");
+  if (event.key !== "Escape" || !box?.open || document.querySelector("dialog[open]")) return;
+  box.open = false;
+  box.querySelector("summary").focus();
+  event.preventDefault();
+  event.stopImmediatePropagation();
+});
 
 /** Open or close the filters. */
 export function filters() {

@@ -43,6 +43,8 @@ function mark(answer) {
   document.querySelector("progress").max = Math.max(1, total);
   const row = document.getElementById("run");
   if (row) row.textContent = run;
+  const likely = document.getElementById("likely");
+  if (likely) likely.textContent = answer.likely.toLocaleString("en");
   count();
 }
 
@@ -59,10 +61,12 @@ function count() {
   document.getElementById("left").textContent = !all ? "" : ready < all ? `(${ready} of ${all} seen)` : `(${all})`;
 }
 
+// what lies under the bar at the foot is not on screen
+const foot = document.querySelector(".verdict-bar").offsetHeight;
 const watch = new IntersectionObserver((changes) => {
   for (const change of changes) if (change.isIntersecting) seen.add(change.target);
   count();
-}, { threshold: 0.6 });
+}, { threshold: 0.6, rootMargin: `0px 0px -${foot}px 0px` });
 for (const card of cards) watch.observe(card);
 grade.addEventListener("change", () => { asked = ""; count(); });
 

@@ -1,0 +1,265 @@
+"""What a verdict changes: the grader of this audit refitted on verdicts, and the pairs to ask next.
+
+The shipped grader stays as it is. The probability of a pair in the review is that of the audit,
+moved by what the verdicts so far say about pairs that resemble it; without verdicts it is the
+audit's own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from visleak.groups import is_word
+from visleak.records import Bool, Float64, Int64
+from visleak.review.listing import Listing
+from visleak.stats.binomial import clopper_pearson
+from visleak.stats.logistic import Shift, expit, fit_shift, logit
+
+#: Probabilities are kept this far from 0 and 1, or no verdict could move them.
+LEAST: Final = 1e-5
+#: Log-odds from which pairs are so sure that the verdicts on others move them by half as much.
+SURE: Final = 4.0
+#: A pair is likely from this probability; those below TAIL in the audit are the unlikely tail.
+LIKELY: Final = 0.5
+TAIL: Final = 0.05
+#: Kinds of reasons with a weight of their own; the rest share one.
+REASONS: Final = 6
+#: Standard deviations of the prior: of the constant, of the slope, and of all other weights.
+CONSTANT, SLOPE, OTHER = 0.5, 0.2, 0.4
+#: Half of a 95 % interval in standard deviations.
+WIDTH: Final = 1.96
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The columns of a list of pairs that the grader of an audit is refitted on.
+
+    Attributes:
+        known: log-odds of the audit, (n,).
+        features: (n, d).
+        scale: of the prior of each weight, (d,).
+        row, image: which pairs decide whether which contents leak, (m,) each.
+        weight: images of each content, (contents,).
+        images: how many images could leak.
+    """
+
+    known: Float64
+    features: Float64
+    scale: Float64
+    row: Int64
+    image: Int64
+    weight: Float64
+    images: int
+
+    @classmethod
+    def of(cls, listing: Listing) -> Measured:
+        """Return the columns of a list."""
+        # a pair without a grade was not verified, because better candidates of its image were
+        known = logit(np.nan_to_num(listing.probability), LEAST)
+        columns = [np.ones(len(listing)), known / 3.0, *_resemblance(listing), *_kinds(listing)]
+        features = np.column_stack(columns) / (1.0 + (known[:, None] / SURE) ** 2)
+        scale = np.array([CONSTANT, SLOPE, *[OTHER] * (len(columns) - 2)])
+        row, image = _deciding(listing)
+        weight = _images_of(listing)
+        return cls(known, features, scale, row, image, weight, int(weight.sum()))
+
+    def refit(self, truth: Float64) -> Refit:
+        """Fit on verdicts: 1 near or exact, 0 neither, NaN without one, (n,)."""
+        judged = np.flatnonzero(~np.isnan(truth))
+        shift = fit_shift(self.features[judged], self.known[judged], truth[judged], self.scale)
+        return Refit(self, shift, truth)
+
+
+def _resemblance(listing: Listing) -> list[Float64]:
+    similarity = np.nan_to_num(2.0 - listing.distance**2, nan=0.0) / 2.0
+    centre, spread = (similarity.mean(), similarity.std() or 1.0) if len(listing) else (0.0, 1.0)
+    turned = ~is_word(listing.pairs["view"], "original")
+    other = is_word(listing.pairs["label_relation"], "different")
+    own = [(similarity - centre) / spread, turned, other, listing.within]
+    return [np.asarray(each, np.float64) for each in own]
+
+
+def _kinds(listing: Listing) -> list[Float64]:
+    """Return one column for each frequent kind of reason: its words without numbers."""
+    words = pc.fill_null(listing.pairs["reason"].combine_chunks().cast("string"), "")
+    encoded = words.dictionary_encode()
+    kinds = np.array([re.sub(r"[\d.,]+", "#", text) for text in encoded.dictionary.to_pylist()])
+    if not len(kinds):
+        return []
+    names, own = np.unique(kinds, return_inverse=True)
+    codes = own.ravel()[encoded.indices.to_numpy()]
+    # only kinds that some likely pair has: a weight for thousands of strangers would be wasted
+    likely = np.nan_to_num(listing.probability) >= TAIL
+    counts = np.bincount(codes[likely], minlength=len(names))
+    frequent = np.argsort(-counts, kind="stable")[:REASONS]
+    return [(codes == kind).astype(np.float64) for kind in frequent if counts[kind]]
+
+
+def _deciding(listing: Listing) -> tuple[Int64, Int64]:
+    """Return pairs and contents: a leak of the query, or where only one set is, of both ends."""
+    between = np.flatnonzero(~listing.within)
+    if len(between):
+        return between, listing.left[between]
+    rows = np.arange(len(listing))
+    return np.tile(rows, 2), np.concatenate([listing.left, listing.right])
+
+
+def _images_of(listing: Listing) -> Float64:
+    """Return how many images of the query sets have each content."""
+    sets = pc.unique(listing.pairs["query_set"].cast("string"))
+    own = np.asarray(pc.is_in(listing.images["set"], sets))
+    found = np.bincount(listing.contents[own], minlength=len(listing.digests))
+    return np.asarray(found, np.float64)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """The probabilities of an audit's pairs after some verdicts."""
+
+    measured: Measured
+    shift: Shift
+    truth: Float64
+
+    @property
+    def judged(self) -> Bool:
+        """The pairs with a verdict."""
+        return ~np.isnan(self.truth)
+
+    @cached_property
+    def uncertain(self) -> tuple[Float64, Float64]:
+        """Mean and variance of the log-odds."""
+        return self.shift.log_odds(self.measured.features, self.measured.known)
+
+    @cached_property
+    def probability(self) -> Float64:
+        """Of near or exact, by the refitted grader alone."""
+        return expit(self.uncertain[0])
+
+    @cached_property
+    def settled(self) -> Float64:
+        """Of near or exact, 0 or 1 where there is a verdict."""
+        return np.where(self.judged, np.nan_to_num(self.truth), self.probability)
+
+    @cached_property
+    def _kept(self) -> Float64:
+        """Probability that a content does not leak, (contents,)."""
+        own = self.measured
+        chance = np.minimum(self.settled[own.row], 1.0 - 1e-12)
+        logs = np.bincount(own.image, np.log1p(-chance), minlength=len(own.weight))
+        return np.asarray(np.exp(logs))
+
+    @cached_property
+    def _slope(self) -> Float64:
+        """Change of the expected number of leaking images with the log-odds of a pair."""
+        own = self.measured
+        each = self.settled[own.row] * self._kept[own.image] * own.weight[own.image]
+        found = np.bincount(own.row, each, minlength=len(self.settled))
+        return np.where(self.judged, 0.0, found)
+
+    @cached_property
+    def gain(self) -> Float64:
+        """Variance of the number of leaking images that a verdict on a pair removes.
+
+        What the pair itself decides (is it the only near one of its image?), and what its verdict
+        teaches the grader about the others.
+        """
+        own = self.measured
+        odds = self.settled / np.maximum(1.0 - self.settled, 1e-12)
+        part = odds[own.row] * (self._kept[own.image] * own.weight[own.image]) ** 2
+        decides = np.bincount(own.row, part, minlength=len(odds))
+        share = self.probability * (1.0 - self.probability)
+        direction = self.shift.covariance @ (own.features.T @ self._slope)
+        teaches = (own.features @ direction) ** 2 * share / (1.0 + share * self.uncertain[1])
+        return np.where(self.judged, -1.0, decides + teaches)
+
+    @property
+    def rate(self) -> float:
+        """Expected share of leaking images."""
+        leaking = self.measured.weight * (1.0 - self._kept)
+        return float(leaking.sum() / max(1, self.measured.images))
+
+    @cached_property
+    def half_widths(self) -> Float64:
+        """Half of the 95 % interval of the share after 0, 1, ... of the best further verdicts."""
+        own = self.measured
+        leaks = own.weight**2 * self._kept * (1.0 - self._kept)
+        toward = own.features.T @ self._slope
+        whole = float(leaks.sum() + toward @ self.shift.covariance @ toward)
+        gains = np.sort(np.maximum(self.gain, 0.0))[::-1][:MOST]
+        left = np.maximum(0.0, whole - np.concatenate([[0.0], np.cumsum(gains)]))
+        return np.asarray(WIDTH * np.sqrt(left) / max(1, own.images))
+
+    def verdicts_for(self, half_width: float) -> int | None:
+        """Return how many further verdicts make the interval so narrow; ``None`` for too many."""
+        enough = np.flatnonzero(self.half_widths <= half_width)
+        return int(enough[0]) if len(enough) else None
+
+    @property
+    def likely(self) -> int:
+        """Pairs without a verdict that are likely near."""
+        return int(((self.probability >= LIKELY) & ~self.judged).sum())
+
+    @property
+    def missed(self) -> float:
+        """Expected share of all near pairs that have no verdict."""
+        found = float(np.nansum(self.truth))
+        left = float(self.probability[~self.judged].sum())
+        return left / (found + left) if found + left else 0.0
+
+
+#: Most further verdicts that are looked ahead.
+MOST: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class TailSample:
+    """Near pairs in the unlikely tail, estimated from a random sample of it that was judged.
+
+    Attributes:
+        size: pairs of the tail.
+        judged, near: of the sample.
+    """
+
+    size: int
+    judged: int
+    near: int
+
+    @property
+    def estimate(self) -> float:
+        """Near pairs of the tail."""
+        return self.size * self.near / self.judged if self.judged else float("nan")
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """Its exact 95 % interval, rounded outwards to whole pairs."""
+        if not self.judged:
+            return 0, self.size
+        low, high = clopper_pearson(self.near, self.judged)
+        least, most = self.near, self.size - (self.judged - self.near)
+        return (
+            max(least, int(np.floor(low * self.size))),
+            min(most, int(np.ceil(high * self.size))),
+        )
+
+
+def tail_order(listing: Listing, seed: int) -> Int64:
+    """Return the pairs of the unlikely tail in an order that depends on nothing else.
+
+    The audit's own probabilities decide what belongs to it, so that no verdict changes that.
+    """
+    tail = np.flatnonzero(~(np.nan_to_num(listing.probability) >= TAIL))
+    return np.random.default_rng(seed).permutation(tail)
+
+
+def tail_sample(order: Int64, truth: Float64) -> TailSample:
+    """Return the sample: the pairs of a random order up to the first without a verdict."""
+    known = truth[order]
+    open_ = np.flatnonzero(np.isnan(known))
+    judged = int(open_[0]) if len(open_) else len(order)
+    return TailSample(len(order), judged, int(known[:judged].sum()))

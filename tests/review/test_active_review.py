@@ -1,0 +1,229 @@
+"""The order of what a verdict changes, the refitted grader, and what a sample says of the rest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reviewed import Browser, Tags
+from scipy.optimize import minimize
+
+from visleak.errors import UsageError
+from visleak.records import GRADES
+from visleak.review.active import Measured, TailSample, tail_order, tail_sample
+from visleak.review.group_pages import group_of
+from visleak.review.listing import Choice
+from visleak.review.methods import methods
+from visleak.review.session import REFIT, ROW, ReviewSession
+from visleak.stats.logistic import fit_shift, logit
+from visleak.verdicts import Ledger, Verdict
+
+
+def test_the_fit_is_the_maximum_of_the_posterior() -> None:
+    rng = np.random.default_rng(3)
+    features, known = rng.normal(size=(40, 3)), rng.normal(size=40)
+    truth, scale = (rng.random(40) < 0.3).astype(float), np.array([1.0, 0.3, 2.0])
+
+    def loss(weights: np.ndarray) -> float:
+        odds = known + features @ weights
+        return float(
+            np.logaddexp(0, odds).sum() - truth @ odds + 0.5 * ((weights / scale) ** 2).sum()
+        )
+
+    found = fit_shift(features, known, truth, scale)
+    assert found.weights == pytest.approx(minimize(loss, np.zeros(3), tol=1e-10).x, abs=1e-4)
+    none = fit_shift(features[:0], known[:0], truth[:0], scale)
+    assert none.weights.tolist() == [0, 0, 0]
+    assert none.covariance == pytest.approx(np.diag(scale**2))
+
+
+def made(chances: list[float], images: list[int], features: int = 1) -> Measured:
+    """Pairs with some probabilities, each deciding about one image."""
+    rows = np.arange(len(chances))
+    return Measured(
+        known=logit(np.array(chances), 1e-9),
+        features=np.full((len(chances), features), 1e-12),
+        scale=np.full(features, 1.0),
+        row=rows,
+        image=np.array(images),
+        weight=np.ones(max(images) + 1),
+        images=max(images) + 1,
+    )
+
+
+def test_gain_is_the_variance_that_a_verdict_removes() -> None:
+    """Counted over all outcomes; a pair beside a sure one of the same image changes nothing."""
+    chances, images = [0.5, 0.9, 0.3, 0.999999, 0.5], [0, 1, 1, 2, 2]
+    fitted = made(chances, images).refit(np.full(5, np.nan))
+    outcomes = np.array(list(itertools.product([0, 1], repeat=5)))
+    weight = np.prod(np.where(outcomes, chances, 1 - np.array(chances)), axis=1)
+    leaks = np.array([[row[np.array(images) == i].max() for i in range(3)] for row in outcomes])
+    for pair in range(5):
+        gain = 0.0
+        for image in range(3):
+            said = outcomes[:, pair] == 1
+            means = [np.average(leaks[side, image], weights=weight[side]) for side in (said, ~said)]
+            gain += (means[0] - means[1]) ** 2 * chances[pair] * (1 - chances[pair])
+        assert fitted.gain[pair] == pytest.approx(gain, abs=1e-6)
+    assert int(fitted.gain.argmax()) == 0
+    assert fitted.rate == pytest.approx(np.average(leaks.sum(axis=1), weights=weight) / 3)
+
+
+def test_more_verdicts_narrow_the_rate_as_told() -> None:
+    chances = [0.5, 0.6, 0.9, 0.97, 0.02]
+    measured = made(chances, [0, 1, 2, 3, 4])
+    truth = np.full(5, np.nan)
+    before = measured.refit(truth)
+    needed = before.verdicts_for(float(before.half_widths[2]))
+    assert needed == 2
+    for row in np.argsort(-before.gain)[:needed]:
+        truth[row] = 1.0
+    after = measured.refit(truth)
+    assert after.half_widths[0] == pytest.approx(before.half_widths[2])
+    assert before.half_widths[0] > 2 * after.half_widths[0]
+    assert before.verdicts_for(0.0) is None or before.half_widths[-1] == 0.0
+
+
+def test_without_verdicts_the_probabilities_are_the_audits(session: ReviewSession) -> None:
+    listing = session.listing
+    known = np.clip(np.nan_to_num(listing.probability), 1e-5, 1 - 1e-5)
+    assert session.outlook().probability == pytest.approx(known, abs=1e-9)
+    assert session.first(Choice()) == int(np.argsort(-known, kind="stable")[0])
+
+
+def test_verdicts_move_pairs_that_resemble_theirs(session: ReviewSession) -> None:
+    likely = np.flatnonzero(np.nan_to_num(session.listing.probability) >= 0.5)
+    before = session.outlook().probability[likely]
+    session.judge(likely[:-2].tolist(), "different")
+    after = session.outlook().probability[likely]
+    assert (after[-2:] < before[-2:]).all()
+    # the shipped grader and the tables stay as they are
+    assert np.nan_to_num(session.listing.probability)[likely] == pytest.approx(before, abs=1e-5)
+
+
+def test_order_changes_after_every_tenth_verdict_only(session: ReviewSession) -> None:
+    choice = Choice(sort="active")
+    rows = session.rows(choice)
+    session.judge(rows[: REFIT - 1].tolist(), "different")
+    assert (session.rows(choice) == rows).all()
+    session.judge([int(rows[REFIT])], "different")
+    fresh = session.rows(choice)
+    assert set(fresh[-REFIT:].tolist()) == {*rows[: REFIT - 1].tolist(), int(rows[REFIT])}
+    # what was skipped comes again
+    browser = Browser.at(session)
+    assert int(fresh[0]) == session.restart(choice, None)
+    assert "likely left" in " ".join(Tags(browser.page("/pairs?sort=active")).texts)
+
+
+@pytest.mark.parametrize("near", [0, 3, 60])
+def test_interval_of_the_tail_holds_the_truth(near: int) -> None:
+    rng = np.random.default_rng(near)
+    truth = np.zeros(600)
+    truth[:near] = 1.0
+    held = 0
+    for _ in range(200):
+        order, said = rng.permutation(600), np.full(600, np.nan)
+        said[order[:120]] = truth[order[:120]]
+        low, high = tail_sample(order, said).interval
+        held += low <= near <= high
+    assert held >= 0.95 * 200
+
+
+def test_a_sample_ends_at_the_first_pair_without_a_verdict() -> None:
+    truth = np.array([0.0, np.nan, 1.0, 0.0])
+    assert tail_sample(np.array([3, 2, 1, 0]), truth) == TailSample(4, 2, 1)
+    assert tail_sample(np.array([1, 2, 0, 3]), truth).interval == (0, 4)
+    whole = tail_sample(np.array([0, 2, 3]), truth)
+    assert whole.interval == (1, 1)
+
+
+def test_the_sample_is_random_fixed_and_blind(session: ReviewSession, folder: Path) -> None:
+    choice = Choice(sort="sample")
+    rows = session.rows(choice)
+    assert (np.nan_to_num(session.listing.probability)[rows] < 0.05).all()
+    assert not (rows == np.sort(rows)).all()
+    with ReviewSession(folder, "ben") as other:
+        assert (other.rows(choice) == rows).all()
+    assert set(tail_order(session.listing, 1)) == set(rows)
+    browser = Browser.at(session)
+    row = int(rows[0])
+    hidden = browser.pair(row, "?sort=sample")
+    assert "Hidden until you have judged this pair" in hidden
+    reason = session.listing.row(row)["reason"] or "probability"
+    assert reason not in hidden
+    session.judge([row], "different")
+    assert "Hidden until" not in browser.pair(row, "?sort=sample")
+    assert session.tail_sample().judged == 1
+
+
+def test_blind_review_shows_no_automatic_grade(folder: Path) -> None:
+    with ReviewSession(folder, "ada", blind=True) as session:
+        browser = Browser.at(session)
+        sheet = browser.page("/sheet")
+        assert set(re.findall(r'data-automatic="([^"]*)"', sheet)) == {""}
+        chips = re.findall(r"Automatic grade: </span>(\w+)", sheet + browser.pair(0))
+        assert chips == []
+        browser.judge([0], "near")
+        assert "Automatic grade: </span>" in browser.pair(0)
+
+
+def test_reviewers_share_an_overlap_and_divide_the_rest(folder: Path) -> None:
+    choice = Choice(state="open", sort="distance")
+    with ReviewSession(folder, "ada", overlap=0.3) as ada:
+        everything = ada.rows(choice)
+        assert len(everything) == len(ada.listing)
+        ada.judge(everything[:60].tolist(), "different")
+    with ReviewSession(folder, "ben", overlap=0.3) as ben:
+        again = set(ben.rows(choice).tolist()) & set(everything[:60].tolist())
+        assert 5 <= len(again) <= 35
+        ben.judge([min(again)], "near")
+        (kappa,) = ben.own_agreement()
+        assert (kappa.pairs, kappa.agreed) == (1, 0)
+        assert "1 pair is disputed" in methods(ben)
+    with ReviewSession(folder, "cleo") as cleo:
+        settle = Choice(state="settle")
+        assert cleo.rows(settle).tolist() == [min(again)]
+        cleo.judge([min(again)], "near")
+        assert cleo.rows(settle).tolist() == []
+    with pytest.raises(UsageError, match="overlap"):
+        ReviewSession(folder, "ada", overlap=2.0)
+
+
+def test_stop_is_offered_at_the_stated_miss_rate(folder: Path) -> None:
+    with ReviewSession(folder, "ada", miss=0.2) as session:
+        browser = Browser.at(session)
+        rows = session.rows(Choice(sort="likely"))
+        truth = [GRADES[max(0, int(session.listing.grade[row]))] for row in rows]
+        assert 'class="banner"' not in browser.pair(int(rows[0]), "?sort=likely")
+        for row, grade in zip(rows[: ROW + REFIT].tolist(), truth, strict=False):
+            session.judge([row], grade)
+        page = browser.pair(int(rows[-1]), "?sort=likely")
+        assert session.refit().missed <= 0.2
+        assert "of the near pairs have no verdict" in page
+        assert 'class="banner"' not in browser.pair(int(rows[-1]), "?sort=likely&stop=off")
+        said = " ".join(Tags(browser.page("/result")).texts)
+        assert "the review may stop at 20.00 %" in " ".join(said.split())
+
+
+def test_a_group_shows_what_contradicts(session: ReviewSession) -> None:
+    """Two copies of one image are near to it; a verdict says that they are not near each other."""
+    listing = session.listing
+    names = zip(*(listing.pairs[side].to_pylist() for side in ("query", "reference")), strict=True)
+    row = next(n for n, (a, b) in enumerate(names) if a == "t00.png" and b.startswith("near0"))
+    group = group_of(listing, session.near(), row)
+    assert row in group.inside
+    assert len(group.conflicts) == 0
+    pair = next(r for r in group.inside.tolist() if r != row)
+    others = [r for r in group.inside.tolist() if r not in (row, pair)]
+    assert others, "the planted group has three contents in a circle"
+    with Ledger(session.folder) as ledger:
+        ledger.add(Verdict.of(*listing.key(pair), "different", "ben"))
+    found = group_of(listing, session.near(), row)
+    assert found.conflicts.tolist() == [pair]
+    page = Browser.at(session).page(f"/group/{listing.name(row)}")
+    assert "1 pair is not near or exact" in " ".join(Tags(page).texts)
+    assert json.dumps(listing.name(pair))[1:-1] in page
