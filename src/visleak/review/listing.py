@@ -37,7 +37,7 @@ GRADE_CHOICES: Final = {
 COVERAGES: Final = {"leaks": "between sets", "within": "within a set"}
 STATES: Final = {
     "unjudged": "not judged by me",
-    "open": "open: judged by nobody, or shared",
+    "open": "open: without a verdict, or shared",
     "judged": "judged by me",
     "disputed": "disputed",
     "settle": "disputed, without a verdict of mine",

@@ -60,8 +60,8 @@ def review(
         selection: for which duplicates, and in which order.
         instructions: file of labelling instructions by class, shown on that page.
         blind: hide what the audit says of a pair until it is judged.
-        overlap: share of the pairs that every reviewer judges; the others go to whoever comes
-            first. By default every reviewer judges all.
+        overlap: share of the pairs that every reviewer judges; the others are judged by
+            one. By default every reviewer judges all.
         miss_rate: share of the near pairs that may be missed where the review offers to stop.
         told: called with the lines to print, the address last.
         bars: returns the progress display of the opening of the pool.

@@ -313,9 +313,9 @@ class ReviewSession:
         return int(rows[open_[0]]) if len(open_) else int(rows[0])
 
     def restart(self, choice: Choice, step: int | None) -> int | None:
-        """Return where to go on after the grader was fitted anew: at the best pair of the list.
+        """Return where to continue after the grader was fitted again: at the best pair of the list.
 
-        Pairs that were skipped come again here; other orders go on with ``step``.
+        Pairs that were skipped come again here; other orders continue with ``step``.
         """
         if self.sort_of(choice) not in ("likely", "active"):
             return step
