@@ -6,11 +6,13 @@ The same numbers give the same bytes.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from visleak.impact.numbers import signed
 from visleak.impact.results import SUBSETS, Effect, Impact, Row
+from visleak.quantities import counted
 from visleak.reporting.drawing import as_text, cut, figure_of, saved
 from visleak.stats.estimates import Estimate
 
@@ -67,8 +69,9 @@ def gains(
     }
     if not rows:
         return {}
-    columns = min(columns, len(rows))
-    lines = math.ceil(len(rows) / columns)
+    panels_of = _merged(rows, result.leaks)
+    columns = min(columns, len(panels_of))
+    lines = math.ceil(len(panels_of) / columns)
     bars = max(len(shown), 1.3) * BAR + SPACE
     tallest = max(len(found) for found in rows.values())
     height = lines * (tallest * bars + AROUND) + 0.7 + 0.2 * math.ceil(len(shown) / 3)
@@ -77,19 +80,43 @@ def gains(
         figure.set_layout_engine("constrained")
         panels = figure.subplots(lines, columns, squeeze=False).ravel()
         limits = _limits(list(rows.values()), percent=shown[0][1].percent)
-        for axes, (leak, found) in zip(panels, rows.items(), strict=False):
-            _panel(axes, found, limits, percent=shown[0][1].percent)
-            title = f"{_short(leak)} ({result.leaks[leak]:,} images leak)"
-            axes.set_title(title, fontsize=9.5, loc="left")
-        for axes in panels[len(rows) :]:
+        for axes, leaks in zip(panels, panels_of, strict=False):
+            _panel(axes, rows[leaks[0]], limits, percent=shown[0][1].percent)
+            names = ", ".join(map(_short, leaks))
+            title = f"{names} ({counted(result.leaks[leaks[0]], 'image')})"
+            axes.set_title("\n".join(textwrap.wrap(title, 52)), fontsize=9.5, loc="left")
+        for axes in panels[len(panels_of) :]:
             axes.set_axis_off()
         unit = "points" if shown[0][1].percent else "the metric's unit"
         title = f"Gain on parts of {_short(result.test_set)}: {_short(name)}{more}"
         about = f"over the whole, in {unit}; lines: 95 % intervals; arrows: beyond the axis"
-        figure.suptitle(f"{title}\n{about}", x=0.01, ha="left", fontsize=10)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+        panels[(lines - 1) * columns].set_xlabel(about, loc="left", fontsize=9, color=QUIET)
         if len(shown) > 1:
             _legend(figure, [name for name, _ in shown], 3)
         return saved(figure, "gains")
+
+
+def _merged(
+    rows: Mapping[str, Mapping[str, Sequence[Row | None]]], counts: Mapping[str, int]
+) -> list[list[str]]:
+    """Return the leaks of each panel: those of the same images have one between them."""
+    found: list[list[str]] = []
+    for leak, own in rows.items():
+        for leaks in found:
+            first = leaks[0]
+            if counts[first] == counts[leak] and _numbers(rows[first]) == _numbers(own):
+                leaks.append(leak)
+                break
+        else:
+            found.append([leak])
+    return found
+
+
+def _numbers(rows: Mapping[str, Sequence[Row | None]]) -> str:
+    """Return what is drawn of a leak as text, in which NaN equals NaN."""
+    parts = ((name, [row and (row.images, row.gain) for row in own]) for name, own in rows.items())
+    return str(list(parts))
 
 
 def _rows(leak: str, shown: Sequence[tuple[str, Effect]]) -> dict[str, list[Row | None]]:

@@ -80,7 +80,7 @@ def write_card(
     }
     tiles = [Tile(name, partial(shrink, pixels, PAIR)) for name, pixels in images.items()]
     try:
-        write_bytes(path, _sheet(title, lines, [("", tiles)], PAIR, drawable(path)))
+        write_bytes(path, _sheet(title, lines, [("", tiles)], PAIR, drawable(path), above=True))
     except OSError as error:
         raise VisleakError(
             f"{path} cannot be written ({error.strerror}); choose another"
@@ -94,7 +94,10 @@ def _sheet(
     rows: Sequence[tuple[str, Sequence[Tile]]],
     side: int = TILE,
     kind: str = "PNG",
+    *,
+    above: bool = False,
 ) -> bytes:
+    """Return the sheet; names stand below the tiles, or above where there are only a few."""
     across = max(len(tiles) for _, tiles in rows)
     named = any(name for name, _ in rows)
     indent = MARGIN + (NAME if named else 0)
@@ -115,9 +118,10 @@ def _sheet(
             draw.text((MARGIN, top + side // 2 - 20 + 20 * at), line, _INK, medium)
         for number, tile in enumerate(tiles):
             left = indent + number * (side + GAP)
-            _place(made, tile.image(), (left, top), side)
-            label = _fitted(_safe(tile.label), small, side)
-            draw.text((left + 1, top + side + 3), label, _QUIET, small)
+            _place(made, tile.image(), (left, top + LABEL * above), side)
+            font, ink = (medium, _INK) if above else (small, _QUIET)
+            label = _fitted(_safe(tile.label), font, side)
+            draw.text((left + 1, top - 2 if above else top + side + 3), label, ink, font)
     out = io.BytesIO()
     made.save(out, kind, quality=QUALITY)
     return out.getvalue()
