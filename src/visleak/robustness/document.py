@@ -207,7 +207,7 @@ def heat_map(result: Robustness) -> dict[str, bytes]:
         means = np.nanmean(shares, axis=1)
     order = np.argsort(np.where(np.isnan(means), 2.0, means), kind="stable")
     names = [result.conditions[at].name for at in order]
-    width, height = 3.0 + 1.5 * len(lines), 1.5 + 0.25 * len(names)
+    width, height = 3.0 + 1.5 * len(lines), max(3.4, 1.5 + 0.25 * len(names))
     with figure_of((max(5.4, width), height)) as figure:
         axes = figure.add_subplot()
         axes.imshow(shares[order], cmap="RdYlBu", vmin=0, vmax=1, aspect="auto", alpha=0.85)
