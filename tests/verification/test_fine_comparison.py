@@ -8,6 +8,7 @@ import pytest
 
 from visleak.verification.check import check
 from visleak.verification.fine_comparison import add_fine_comparison
+from visleak.verification.frame import Photo
 
 MIRROR = np.array([[-1.0, 0, 1], [0, 1, 0], [0, 0, 1]])
 
@@ -33,16 +34,18 @@ def barred(pixels: np.ndarray) -> np.ndarray:
 def test_a_wrong_relation_of_a_true_copy_is_given_up(wrong):
     query, reference = barred(plate(0)), plate(0)
     measures, _ = check(query, reference, 0, (0.0, 0.0), same_size=True)
-    found, relation = add_fine_comparison(measures, query, reference, wrong)
+    found, relation = add_fine_comparison(measures, Photo.of(query), Photo.of(reference), wrong)
     assert np.array_equal(relation, np.eye(3))
     assert found.amount > 2
-    assert found == add_fine_comparison(measures, query, reference, np.eye(3))[0]
+    assert (
+        found == add_fine_comparison(measures, Photo.of(query), Photo.of(reference), np.eye(3))[0]
+    )
 
 
 def test_two_plates_share_nothing_under_any_relation():
     query, reference = barred(plate(0)), plate(1)
     measures, _ = check(query, reference, 0, (0.0, 0.0), same_size=True)
-    found, relation = add_fine_comparison(measures, query, reference, MIRROR)
+    found, relation = add_fine_comparison(measures, Photo.of(query), Photo.of(reference), MIRROR)
     assert np.array_equal(relation, MIRROR)
     assert found.amount < 0.5
 
@@ -50,6 +53,6 @@ def test_two_plates_share_nothing_under_any_relation():
 def test_a_true_relation_is_kept():
     query, reference = plate(0)[:, ::-1].copy(), plate(0)
     measures, _ = check(query, reference, 1, (0.0, 0.0), same_size=True)
-    found, relation = add_fine_comparison(measures, query, reference, MIRROR)
+    found, relation = add_fine_comparison(measures, Photo.of(query), Photo.of(reference), MIRROR)
     assert np.array_equal(relation, MIRROR)
     assert found.amount > 2

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -60,6 +61,7 @@ from visleak.records import (
 )
 from visleak.verification import check, fine_comparison, placements, screen
 from visleak.verification.exact import is_exact, is_identical
+from visleak.verification.frame import Photo
 from visleak.verification.measures import CHECKS, Measures
 
 #: A pair is checked in full where its corrected similarity plus SCREEN_WEIGHT times its screen
@@ -479,11 +481,14 @@ def _compare(task: _Task[Float32]) -> Float32:
     """Return the evidence with the columns of the fine comparison, (n, columns)."""
     table = task.input.copy()
     with task.images() as (left, right):
+        # pairs of one query follow each other
+        own = lru_cache(maxsize=1)(lambda row: Photo.of(left.image(row)))
+        others = lru_cache(maxsize=1)(lambda row: Photo.of(right.image(row)))
         for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
             measures = Measures(*(float(value) for value in table[row, CHECK]))
             matrix = table[row, RELATION].reshape(3, 3).astype(np.float64)
             measures, relation = fine_comparison.add_fine_comparison(
-                measures, left.image(int(query)), right.image(int(reference)), matrix
+                measures, own(int(query)), others(int(reference)), matrix
             )
             table[row, CHECK] = [getattr(measures, name) for name in CHECKS]
             table[row, RELATION] = relation.ravel()

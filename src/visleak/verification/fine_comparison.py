@@ -18,7 +18,7 @@ from visleak.verification import agreement, large
 from visleak.verification.align import Matrix
 from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, altered
 from visleak.verification.covers import Covers, covers_of
-from visleak.verification.detail import Detail, plain_share, shared_detail
+from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, differences, settled
 from visleak.verification.frame import (
     Photo,
@@ -141,7 +141,7 @@ def _compared(aligned: Alignment) -> Comparison:
 
 
 def add_fine_comparison(
-    measures: Measures, query: Bytes8, reference: Bytes8, matrix: Matrix
+    measures: Measures, query: Photo, reference: Photo, matrix: Matrix
 ) -> tuple[Measures, Matrix]:
     """Return the measures of a pair with those of its fine comparison, and the relation.
 
@@ -149,14 +149,15 @@ def add_fine_comparison(
     text hides a part. Detail cannot: where little is shared, or something covers an image, no
     transformation at all is tried.
     """
-    photos = Photo.of(query), Photo.of(reference)
+    photos = query, reference
     aligned = align(photos, matrix, GLANCE_SIDE)
     doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
     if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
         plain = align(photos, np.eye(3), GLANCE_SIDE)
         if plain.detail.amount > aligned.detail.amount + BETTER:
             aligned = plain
-            again = large.compared(bounded(query, BOUND), bounded(reference, BOUND), aligned.matrix)
+            small = [bounded(each.pixels, BOUND) for each in photos]
+            again = large.compared(small[0], small[1], aligned.matrix)
             ratios = measures.query_ratio, measures.reference_ratio
             measures = replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
     if aligned.detail.amount >= SHARED and aligned.side >= GLANCE_SIDE:
@@ -165,7 +166,7 @@ def add_fine_comparison(
     return _with(measures, _compared(aligned), query, reference), aligned.matrix
 
 
-def _with(measures: Measures, found: Comparison, query: Bytes8, reference: Bytes8) -> Measures:
+def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo) -> Measures:
     different, alteration = found.differences, found.alteration
     return replace(
         measures,
@@ -182,13 +183,9 @@ def _with(measures: Measures, found: Comparison, query: Bytes8, reference: Bytes
         altered_cells=float(alteration.cells),
         altered_covered=alteration.covered,
         altered_places=float(len(alteration.boxes)),
-        plain=max(plain_share(_grey(bounded(image, DETAIL_SIDE))) for image in (query, reference)),
+        plain=max(query.plain, reference.plain),
         close_side=float(found.side),
     )
-
-
-def _grey(image: Bytes8) -> Float32:
-    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +198,14 @@ class _Sides:
 
 
 def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
-    query, reference = photos[0].pixels, photos[1].pixels
+    query = photos[0].pixels
     overlap = frame(*photos, matrix)
     if overlap is None:
         return None
     fit = detail_fit(overlap)
     weights = fit.weights.astype(np.float32)[None]
     mixed = cv2.transform(query.astype(np.float32), weights) + np.float32(fit.level)
-    sides = np.asarray(mixed, np.float32), _grey(reference)
+    sides = np.asarray(mixed, np.float32), photos[1].grey
     return _Sides(*sides, (photos[0].content, photos[1].content))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import cv2
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verification.align import Matrix, inverse, jacobian, unit_to_pixels
+from visleak.verification.detail import plain_share
 
 #: Long side of a frame in pixels, at most, and either side at least.
 SIDE: Final = 128
@@ -32,11 +34,13 @@ FILL_SPECK: Final = 6
 INSIDE: Final = 200
 #: A frame in which less than this share is covered says nothing.
 COVERED: Final = 0.1
+#: Long side at which plain areas are measured, pixels.
+PLAIN_SIDE: Final = 640
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Photo:
-    """An image with what of it is content."""
+    """An image with what of it is content, to be compared with others."""
 
     pixels: Bytes8  # RGB uint8 (h, w, 3)
     content: Bytes8  # 255 where there is content, 0 in flat margins, uint8 (h, w)
@@ -45,6 +49,20 @@ class Photo:
     def of(cls, pixels: Bytes8) -> Photo:
         """Return an image with its flat margins found."""
         return cls(pixels, content_of(pixels))
+
+    @cached_property
+    def grey(self) -> Float32:
+        """Its luminance, (h, w)."""
+        return _grey(self.pixels)
+
+    @cached_property
+    def plain(self) -> float:
+        """How much of it is without any detail, 0..1."""
+        return plain_share(_grey(bounded(self.pixels, PLAIN_SIDE)))
+
+
+def _grey(pixels: Bytes8) -> Float32:
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
