@@ -7,6 +7,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from io import BytesIO
 from xml.etree import ElementTree
 
 import pytest
@@ -372,6 +373,22 @@ def test_gains_of_any_size_are_drawn(scale):
     rows = [replace(row, gain=Estimate(row.gain.value * scale)) for row in effect.rows]
     own = replace(effect, rows=tuple(rows), percent=False)
     assert set(gains(impact_of([own], {"hard": 9}))) == {"svg", "png"}
+
+
+def test_leaks_of_the_same_images_share_a_panel():
+    effect = effect_of(TABLE_2, 0, "m", "loss")
+    twice = [*effect.rows, *(replace(r, leak="exact") for r in effect.rows if r.leak == "hard")]
+    same = replace(effect, rows=tuple(twice))
+    one, both, apart = (
+        gains(impact_of([own], leaks), columns=1)["png"]
+        for own, leaks in (
+            (effect, {"hard": 271}),
+            (same, {"hard": 271, "exact": 271}),
+            (same, {"hard": 271, "exact": 270}),
+        )
+    )
+    heights = [Image.open(BytesIO(file)).height for file in (one, both, apart)]
+    assert heights[0] == heights[1] < heights[2]
 
 
 def test_points_are_errors_where_both_are_known():
