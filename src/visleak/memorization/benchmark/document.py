@@ -78,18 +78,19 @@ def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
         figure.tight_layout(rect=(0, 0, 1, 1 - 1.05 / height), h_pad=1.5, w_pad=1.5)
         model = as_text(cut(short(str(result.about["model"].get("name", ""))), 40))
         below = (
-            f"{model}, {result.triggers.prompts:,} trigger prompts; up and to the left is better"
+            f"{model}, {result.triggers.prompts:,} trigger prompts; better is up and to the left"
         )
+        below += "; thin lines: 95 % intervals of the strongest settings" if columns > 1 else ""
         titled(figure, "What mitigations trade similarity for", below)
         figure.legend(
             *grid[0].get_legend_handles_labels(), loc="upper left", ncols=3 * columns - 1,
-            fontsize=8.5, bbox_to_anchor=(0.12 / width, 1 - 0.55 / height), borderaxespad=0,
+            fontsize=8.5, bbox_to_anchor=(0.12 / width, 1 - 0.6 / height), borderaxespad=0,
         )  # fmt: skip
         return saved(figure, "benchmark tradeoff")
 
 
 def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
-    """Draw one number against top-1 similarity, with faint intervals of both."""
+    """Draw one number against top-1 similarity; intervals of the strongest settings only."""
     scenario, name, heading = panel
     edge: dict[str, object] = {"mec": "white", "mew": 0.8, "zorder": 4}
 
@@ -102,18 +103,19 @@ def _panel(axes: Any, result: Benchmark, panel: tuple[str, str, str]) -> None:
         x, y = zip(*map(point, rows), strict=True)
         label = as_text(cut(line_name(line), 28))
         axes.plot(x, y, color=colour, marker=mark, lw=1.7, ms=6, label=label, **edge)
-        for row in rows:
+        # those of every setting would hide the lines
+        for row in rows[-1:]:
             found = [row.score(TRIGGER, "top1"), row.score(scenario, name)]
             ends = [(s.interval.low, s.interval.high) for s in found if s is not None]
             if len(ends) == 2:
-                faint: dict[str, object] = {"color": colour, "lw": 0.8, "alpha": 0.32, "zorder": 2}
+                faint: dict[str, object] = {"color": colour, "lw": 0.9, "alpha": 0.45, "zorder": 2}
                 axes.plot(ends[0], [row.value(scenario, name)] * 2, **faint)
                 axes.plot([row.value(TRIGGER, "top1")] * 2, ends[1], **faint)
         # which end is which
         strongest = as_text(cut(rows[-1].setting.partition(", ")[0], 16))
         axes.annotate(
             strongest, point(rows[-1]), xytext=(0, -10.5), textcoords="offset points",
-            fontsize=7.5, color=colour, ha="center", va="center", zorder=7, annotation_clip=True,
+            fontsize=8.5, color=colour, ha="center", va="center", zorder=7, annotation_clip=True,
         )  # fmt: skip
     base = as_text(name_of(NONE))
     axes.plot(*point(result.base), "X", color=INK, ms=7.5, label=base, **edge | {"zorder": 5})
