@@ -32,7 +32,7 @@ LEVELS = (
     ("remedy", "counts", "training"),
     (
         *("report", "export", "embedding", "review", "diff", "gating", "impact", "robustness"),
-        *("dlede", "memorization", "study", "doctor", "integrity", "two_images"),
+        *("dlede", "memorization", "study", "doctor", "integrity", "two_images", "integrations"),
     ),
     ("cli",),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -19,9 +20,9 @@ def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str
     ('VisleakError', True)
     """
     module = sys.modules[package]
-    loader = module.__spec__.loader if module.__spec__ is not None else None
-    source = loader.get_source(package) if loader is not None else None  # type: ignore[attr-defined]
-    homes = dict(_imports(source or ""))
+    # also of a module in an archive, and under the import hook of pytest
+    lines = linecache.getlines(module.__file__ or "", vars(module))
+    homes = dict(_imports("".join(lines)))
 
     def get(name: str) -> object:
         if name not in homes:

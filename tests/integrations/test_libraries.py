@@ -1,0 +1,95 @@
+"""Groups, splits and filters with the real libraries, on images with planted duplicates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import visleak
+from visleak.integrations import divided, duplicate_groups
+
+Images = list[np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def images(natural: dict[str, np.ndarray]) -> Images:
+    """Eight images; 4 to 7 are mirrored, brighter, identical and identical copies of 0 to 3."""
+    names = ("astronaut", "chelsea", "coffee", "rocket")
+    first = [np.ascontiguousarray(natural[name][:96, :96]) for name in names]
+    brighter = np.clip(first[1].astype(int) + 12, 0, 255).astype(np.uint8)
+    return [*first, np.ascontiguousarray(first[0][:, ::-1]), brighter, first[2], first[3]]
+
+
+def test_duplicates_share_a_group(images: Images) -> None:
+    assert duplicate_groups(images).tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert duplicate_groups(images, grade="exact").tolist() == [0, 1, 2, 3, 4, 5, 2, 3]
+    # known groups connect further images
+    known = duplicate_groups(images, groups=[*"aabcdefg"])
+    assert known.tolist() == [0, 0, 1, 2, 0, 0, 1, 2]
+    with pytest.raises(visleak.VisleakError, match="must have 8 values"):
+        duplicate_groups(images, groups=[1])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(0, 5), min_size=1, max_size=40),
+    st.lists(st.floats(0.1, 1.0), min_size=1, max_size=4),
+    st.integers(0, 3),
+)
+def test_parts_cover_all_images_and_divide_no_group(
+    groups: list[int], shares: list[float], seed: int
+) -> None:
+    numbers = np.array(groups)
+    parts = divided(numbers, shares, seed=seed)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(len(groups)))
+    owners = [set(numbers[part].tolist()) for part in parts]
+    assert sum(map(len, owners)) == len(set(groups))
+
+
+def test_folds_of_scikit_learn(images: Images) -> None:
+    model_selection = pytest.importorskip("sklearn.model_selection")
+    dummy = pytest.importorskip("sklearn.dummy")
+    from visleak.integrations.sklearn import LeakFreeGroupKFold
+
+    folds = LeakFreeGroupKFold(images, n_splits=4)
+    rows, labels = np.zeros((8, 1)), np.array([0, 1] * 4)
+    for train, test in folds.split(rows, labels):
+        assert {row % 4 for row in train.tolist()}.isdisjoint(row % 4 for row in test.tolist())
+    scores = model_selection.cross_val_score(dummy.DummyClassifier(), rows, labels, cv=folds)
+    assert len(scores) == 4
+
+
+def test_subsets_of_torch(images: Images) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    from visleak.integrations.torch import leak_free_split
+
+    class Photos(data.Dataset):  # type: ignore[misc, name-defined]
+        def __len__(self) -> int:
+            return len(images)
+
+        def __getitem__(self, row: int) -> tuple[Image.Image, int]:
+            return Image.fromarray(images[row]), row % 4
+
+    train, test = leak_free_split(Photos(), (0.75, 0.25), seed=1)
+    assert (len(train), len(test)) == (6, 2)
+    assert {label for _, label in train}.isdisjoint(label for _, label in test)
+
+
+def test_splits_of_hugging_face(images: Images) -> None:
+    datasets = pytest.importorskip("datasets")
+    from visleak.integrations.datasets import filter_leaks
+
+    def split(rows: list[int]) -> object:
+        content = {"image": [Image.fromarray(images[row]) for row in rows], "row": rows}
+        features = datasets.Features({"image": datasets.Image(), "row": datasets.Value("int64")})
+        return datasets.Dataset.from_dict(content, features=features)
+
+    whole = datasets.DatasetDict({"train": split([0, 1, 2]), "test": split([4, 3, 5, 7])})
+    fair = filter_leaks(whole)
+    assert (fair["train"]["row"], fair["test"]["row"]) == ([0, 1, 2], [3, 7])
+    assert filter_leaks(whole["test"], whole["train"], grade="exact")["row"] == [4, 3, 5, 7]
+    with pytest.raises(visleak.VisleakError, match="needs train"):
+        filter_leaks(whole["test"])
