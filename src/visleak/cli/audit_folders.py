@@ -86,8 +86,9 @@ class Export(Replaced):
         ...,
         "cifair: TestID,TrainID,Distance,Judgment, with the pairs within the test set in a second"
         " file; ids: the leaking test images, one per line; csv: all pairs with all columns;"
-        " accepted: leaking pairs by content, for audit --baseline.",
-        choices=("cifair", "ids", "csv", "accepted"),
+        " accepted: leaking pairs by content, for audit --baseline; issues: every test image with"
+        " a leak score, as tables of cleanlab and cleanvision.",
+        choices=("cifair", "ids", "csv", "accepted", "issues"),
     )
     out: Path = option(..., "The file.", "--output -o", metavar="FILE")
     grade: str | None = option(

@@ -22,9 +22,10 @@ from visleak.storage import (
     replacing_text,
     write_csv_rows,
 )
-from visleak.verdicts import judged_pairs, read_verdicts
+from visleak.verdicts import judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.accepted import write_accepted
 from visleak.verdicts.exchange import as_listed, second_path, write_list
+from visleak.verdicts.level import Level, alone, leaks
 
 #: Grades of the lists of ciFAIR (Barz & Denzler 2020).
 CIFAIR_GRADES: Final = GRADES[:3]
@@ -56,6 +57,8 @@ def export(
             and come last. ``ids``: the leaking images of the test set, one per line, those that
             the headline counts. ``csv``: every column of every
             pair, with ``machine_grade`` and ``judged``.
+            ``issues``: each image of the test set with ``is_leak_issue`` and ``leak_score`` (0
+            worst, 1 no leak), as tables of cleanlab and cleanvision have them.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write.
         grade: weakest grade to write, or stronger; by default ``near``, and every pair for ``csv``.
@@ -146,6 +149,31 @@ def _ids(folder: Path, out: Path, grade: str | None, query_set: str | None) -> t
     return (out,)
 
 
+def _issues(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
+    """Write a row per image, as the issue tables of cleanlab and cleanvision have them."""
+    summary = judged_summary(folder)
+    names = ["query", "reference", "query_set", "reference_set", "grade", "probability"]
+    table = leaks(folder, summary, Level(grade or "near"), names)
+    table = table.filter(pc.equal(table["query_set"], query_set))
+    worst: dict[str, tuple[float, str, str]] = {}
+    for row in table.to_pylist():
+        ends = [(row["query"], f"{row['reference_set']}: {row['reference']}")]
+        if query_set is not None and alone(summary, query_set):
+            ends.append((row["reference"], f"{row['query_set']}: {row['query']}"))
+        for id_, other in ends:
+            # a low score is a severe issue; of equal ones the first by name
+            found = (1.0 - (row["probability"] or 0.0), row["grade"], other)
+            worst[id_] = min(worst.get(id_, found), found)
+    images = read_table(folder, IMAGES, ["set", "id"], pc.field("set") == query_set)
+    rows = []
+    for id_ in images["id"].to_pylist():
+        score, own, other = worst.get(id_, (1.0, "", ""))
+        cells = (id_, str(id_ in worst), f"{score:.4f}", own, other)
+        rows.append(tuple(map(csv_cell, cells)))
+    _write(out, ("id", "is_leak_issue", "leak_score", "leak_grade", "leak_reference"), rows)
+    return (out,)
+
+
 def _flat(folder: Path, set_name: str | None) -> set[str]:
     """Return the blank images of a set, which are in no rate."""
     images = read_table(folder, IMAGES, ["set", "id", "flat"])
@@ -211,4 +239,5 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
     "ids": _ids,
     "csv": _csv,
     "accepted": write_accepted,
+    "issues": _issues,
 }
