@@ -180,8 +180,13 @@ def test_several_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("as_", "grade", "said"),
     [
-        ("xml", None, "the format must be one of cifair, ids, csv, accepted; got 'xml'"),
-        ("ids", "nearly", "grade must be one of exact, near, similar, different; got 'nearly'"),
+        ("xml", None, "the format must be one of cifair, ids, csv, accepted, issues; got 'xml'"),
+        (
+            "ids",
+            "nearly",
+            "grade must be one of exact, near, similar, different; got 'nearly';"
+            " did you mean 'near'?",
+        ),
     ],
 )
 def test_wrong_words(tmp_path: Path, as_: str, grade: str | None, said: str) -> None:
