@@ -17,8 +17,9 @@ from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused
 from visleak.records import Bytes8, Int64, Opener, Unreadable
 from visleak.vectors import forget
 
-#: Images per task.
+#: Images per task, and bytes of their reduced pixels, at most: several tasks wait in memory.
 CHUNK: Final = 256
+BYTES: Final = 16_000_000
 #: Makes a small ``uint8`` array of RGB pixels.
 Reduce = Callable[[Bytes8], Bytes8]
 
@@ -114,7 +115,7 @@ def read_pixels(
     """Decode the images of some fingerprints and reduce them."""
     path, opener = context.file(".pixels"), context.share(encoded.opener)
     positions = encoded.fingerprints.rows[rows]
-    parts = [positions[start : start + CHUNK] for start in range(0, len(positions), CHUNK)]
+    parts = _parts(positions, encoded.fingerprints.sizes[rows], enough)
     tasks = (_Task(opener, part, reduce, enough) for part in parts)
     step = f"decoding images of {encoded.name}"
     shapes: list[npt.NDArray[np.int32]] = [np.empty((0, 2), np.int32)]
@@ -134,6 +135,15 @@ def read_pixels(
     slot = np.full(len(encoded.fingerprints), -1, np.int64)
     slot[rows] = np.arange(len(rows))
     return Pixels(path, slot, np.cumsum(np.concatenate(sizes)), np.concatenate(shapes))
+
+
+def _parts(positions: Int64, sizes: npt.NDArray[np.int32], side: int) -> list[Int64]:
+    """Return positions in parts for tasks, by the sizes of their images (n, 2) and a long side."""
+    shrink = np.minimum(1, side / np.maximum(sizes.max(axis=1, initial=1), 1))
+    area = 3 * sizes.astype(np.float64).prod(axis=1) * shrink**2
+    by_bytes, by_count = area.cumsum() // BYTES, np.arange(len(positions)) // CHUNK
+    cuts = np.flatnonzero((np.diff(by_bytes) > 0) | (np.diff(by_count) > 0)) + 1
+    return [part for part in np.split(positions, cuts) if len(part)]
 
 
 def _decode(task: _Task) -> _Reduced:
