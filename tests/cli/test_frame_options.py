@@ -96,9 +96,7 @@ def test_nanoseconds_are_times(road, told):
     assert read_summary(folder).as_dict()["skipped"] == [
         "repeats within the test sets: not searched"
     ]
-    assert err.startswith(
-        "frames of test, train: their whole numbers are taken for nanoseconds since 1970, as times"
-    )
+    assert "whole numbers are taken for nanoseconds since 1970, as times" in err
 
 
 def test_numbers_that_may_be_times_pass_no_gate(road, told):
