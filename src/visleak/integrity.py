@@ -217,7 +217,7 @@ class _Check:
                 self.counts["pairs"] = metadata.num_rows
 
     def _sets(self) -> None:
-        table = read_table(self.folder, IMAGES, ["set", "id"])
+        table = read_table(self.folder, IMAGES, ["set", "id"], checked=False)
         self.counts["images"] = table.num_rows
         rows = _counted(table["set"])
         problems = Counter(problem.set for problem in read_problems(self.folder / UNREADABLE))
@@ -318,7 +318,9 @@ class _Check:
     def _verdicts(self) -> None:
         said = read_verdicts(self.folder)
         self.counts["verdicts"] = len(said)
-        images = set(read_table(self.folder, IMAGES, ["digest"])["digest"].to_pylist())
+        images = set(
+            read_table(self.folder, IMAGES, ["digest"], checked=False)["digest"].to_pylist()
+        )
         strange = sum(not images.issuperset(verdict.key) for verdict in said)
         if strange:
             self.notes.append(
@@ -337,7 +339,9 @@ class _Check:
         if isinstance(images, EmbeddingSet):
             self.notes.append(f"set {name!r} holds embeddings; its images cannot be read again")
             return
-        wanted = read_table(self.folder, IMAGES, ["id", "digest"], pc.field("set") == name)
+        wanted = read_table(
+            self.folder, IMAGES, ["id", "digest"], pc.field("set") == name, checked=False
+        )
         stored = dict(zip(wanted["id"].to_pylist(), wanted["digest"].to_pylist(), strict=True))
         changed = []
         for id_, digest in _read(images, stored, progress):

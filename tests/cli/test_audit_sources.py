@@ -94,3 +94,12 @@ def test_a_web_server(address, tmp_path, wanted):
     code, said = refused("audit", "--test", f"{base}/a.tar?sig={SECRET}", "--train", f"{base}/b")
     assert code == 1
     assert said.startswith(f"archive http://{address}/a.tar cannot be read: the server says 404")
+
+
+def test_the_same_files_on_both_sides_are_named(dataset: Path, tmp_path: Path) -> None:
+    whole, part = dataset / "train", dataset / "train" / "thing"
+    ran = run("audit", "--test", part, "--train", whole, "-o", tmp_path / "out", "--workers", 1)
+    assert ran.code == 0
+    assert "visleak: 6 of 6 images of test are the very files of images of train" in ran.err
+    ran = run("audit", "--set", part, "-o", tmp_path / "own", "--workers", 1)
+    assert "the very files" not in ran.err

@@ -78,6 +78,26 @@ def test_a_result_without_an_image_is_not_reused_when_the_image_is_back(
     assert "reused" in run(*command, "--workers", 1).err
 
 
+def test_a_table_with_a_flipped_bit_is_not_read(folder: Path) -> None:
+    """Pages have checksums; names, dictionaries and statistics of a file have none."""
+    audit = folder / "audit"
+    command = ["audit", "--test", folder / "test", "--train", folder / "train", "-o", audit]
+    assert run(*command, "--cache", "off", "--workers", 1).code == 0
+    whole = (audit / "pairs.parquet").read_bytes()
+    for place in range(4, len(whole) - 8, len(whole) // 12):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        (audit / "pairs.parquet").write_bytes(damaged)
+        ran = run("export", audit, "--format", "csv", "-o", folder / "pairs.csv")
+        assert ran.code == 1
+        assert str(audit / "pairs.parquet") in ran.err
+        assert "defect" not in ran.err
+        assert not (folder / "pairs.csv").exists()
+    ran = run("purge", audit, "--remove-from", "test")
+    assert ran.code == 1
+    assert "is not the file that the audit wrote" in ran.err
+
+
 def test_a_cache_that_cannot_be_used_is_one_line(folder: Path) -> None:
     (folder / "file").write_text("")
     command = ["audit", "--test", folder / "test", "--train", folder / "train", "--workers", 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -114,6 +115,7 @@ def test_what_the_machine_did_not_list_is_added(folder: Path, digests: Images) -
     )  # fmt: skip
     with (folder / PAIRS).open("wb") as file:
         pa.parquet.write_table(table, file)
+    replace(read_summary(folder), files=None).save(folder)
     with Ledger(folder) as ledger:
         ledger.add(said(digests, *unlisted, "similar"))
     judged = judged_pairs(folder)
@@ -160,6 +162,7 @@ def test_verdicts_outlive_renames(folder: Path, digests: Images) -> None:
     for name, each in ((IMAGES, table), (PAIRS, pairs)):
         with (folder / name).open("wb") as file:
             pa.parquet.write_table(each, file)
+    replace(read_summary(folder), files=None).save(folder)
     judged = judged_pairs(folder, verdicts=[verdict])
     assert row(judged, "a/renamed.png", "a/chelsea.png")["grade"] == "different"
 

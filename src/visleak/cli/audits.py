@@ -150,7 +150,7 @@ def _prepared(
 ) -> Prepared:
     """Open the sets and load the encoder; refuse gates that cannot be decided before any work."""
     from visleak.auditing import prepare
-    from visleak.formats.opening import frame_notes, group_notes, open_sides
+    from visleak.formats.opening import frame_notes, group_notes, open_sides, shared_files
     from visleak.gating import gates
 
     call.progress("listing images", 0, 0)
@@ -176,6 +176,8 @@ def _prepared(
         )
     ):
         call.note(note)
+    for line in shared_files(opened):
+        call.complain(line)
     return prepared
 
 

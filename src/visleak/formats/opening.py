@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 import pyarrow.compute as pc
 
@@ -545,6 +545,28 @@ def group_notes(sides: OpenSides) -> Iterator[str]:
                 f"nearly every image of {name} is a group of its own, such as"
                 f" {groups[0].as_py()!r}; is it the column or pattern of the groups?"
             )
+
+
+def shared_files(sides: OpenSides) -> Iterator[str]:
+    """Yield a line for each two sets of both sides that have the same files, as by mistake."""
+    for query in sides.queries:
+        for other in sides.references:
+            if query is other or not (_is_of_files(query) and _is_of_files(other)):
+                continue
+            shared = pc.is_in(query.locators, value_set=other.locators).true_count
+            if shared:
+                yield (
+                    f"{shared:,} of {len(query):,} images of {query.name} are the very files of"
+                    f" images of {other.name}: they leak as a matter of course; check that no"
+                    " source stands for another"
+                )
+
+
+def _is_of_files(images: AnySet) -> TypeGuard[ImageSet]:
+    """Whether the images of a set are files, or in files."""
+    if not isinstance(images, ImageSet) or not len(images):
+        return False
+    return os.path.exists(str(images.locators[0]).partition("!")[0])
 
 
 def _refuse_mixtures(sides: Sides) -> None:

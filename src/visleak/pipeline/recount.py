@@ -87,7 +87,7 @@ def recount(folder: Path) -> Recount:
     """
     stored = read_summary(folder)
     images, pairs = (
-        read_table(folder, name).select(schema.names).cast(schema).combine_chunks()
+        read_table(folder, name, checked=False).select(schema.names).cast(schema).combine_chunks()
         for name, schema in ((IMAGES, IMAGES_SCHEMA), (PAIRS, PAIRS_SCHEMA))
     )
     problems = read_problems(folder / UNREADABLE)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +20,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import Problem
 from visleak.settings import Settings
 from visleak.stats import Rate
-from visleak.storage.files import csv_text, opened_for_arrow, write_csv, write_json
+from visleak.storage.files import csv_text, file_digest, opened_for_arrow, write_csv, write_json
 
 #: Version of the folder's layout; readers refuse a newer one and read every older one.
 SCHEMA: Final = 1
@@ -104,17 +105,46 @@ def read_problems(path: Path) -> tuple[Problem, ...]:
 
 
 def read_table(
-    folder: Path, name: str, columns: list[str] | None = None, where: pc.Expression | None = None
+    folder: Path,
+    name: str,
+    columns: list[str] | None = None,
+    where: pc.Expression | None = None,
+    *,
+    checked: bool = True,
 ) -> pa.Table:
-    """Read a table of an audit folder."""
+    """Read a table of an audit folder.
+
+    Pages have checksums, and names and statistics do not: the file must be the one that the audit
+    wrote, unless it is not to be ``checked``.
+    """
     path = folder / name
     try:
+        if checked and not _is_own(folder, name):
+            raise VisleakError(
+                f"{path} is not the file that the audit wrote; run the audit again with --force"
+            )
         with opened_for_arrow(path) as file:
             return pq.read_table(
                 file, columns=columns, filters=where, page_checksum_verification=True
             )
     except (OSError, pa.ArrowException) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+
+
+def _is_own(folder: Path, name: str) -> bool:
+    """Whether a table is the file of which ``audit.json`` has the digest, if it has one."""
+    if not (folder / AUDIT).is_file():
+        return True
+    known = read_summary(folder).files or {}
+    status = (folder / name).stat()
+    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return name not in known or _digest_of(folder / name, stamp) == known[name]
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
+    """Return the digest of a file; it is read again where its stamp is another."""
+    return file_digest(path)
 
 
 @dataclass(frozen=True, slots=True)
