@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.records import GRADES
 from visleak.review.listing import Choice
 from visleak.review.session import ROW, Progress, ReviewSession
-from visleak.storage import PAIRS, PAIRS_SCHEMA, write_tables
+from visleak.storage import PAIRS, PAIRS_SCHEMA, read_summary, write_tables
 from visleak.verdicts import Ledger, Verdict, judged_pairs, read_verdicts
 
 ALL = Choice(sort="distance")
@@ -238,6 +239,7 @@ def test_sets_of_embeddings_are_left_out(folder: Path) -> None:
 
 def test_an_audit_without_a_pair_has_pages(folder: Path) -> None:
     write_tables(folder / PAIRS, PAIRS_SCHEMA, [PAIRS_SCHEMA.empty_table()])
+    replace(read_summary(folder), files=None).save(folder)
     with ReviewSession(folder, "ada") as session:
         browser = Browser.at(session)
         assert "There is no pair to review" in browser.page("/pairs")
