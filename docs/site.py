@@ -6,6 +6,8 @@ reference of the command line is written from the commands, that of Python from 
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import shutil
 import subprocess
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"
 #: What pages show or link to, beside the pages themselves.
 FILES = ("docs", "examples", "benchmarks")
-SUFFIXES = {".md", ".png", ".jpg", ".svg", ".json", ".toml", ".sh", ".py"}
+SUFFIXES = {".ipynb", ".md", ".png", ".jpg", ".svg", ".json", ".toml", ".sh", ".py"}
 
 
 def main() -> None:
@@ -42,6 +44,10 @@ def main() -> None:
     reference.mkdir()
     (reference / "commands.md").write_text("\n".join(commands_page()), "utf-8")
     (reference / "python.md").write_text("\n".join(python_page()), "utf-8")
+    (PAGES / "docs" / "benchmarks.md").write_text("\n".join(benchmarks_page()), "utf-8")
+    for notebook in sorted((ROOT / "docs").rglob("*.ipynb")):
+        page = (PAGES / notebook.relative_to(ROOT)).with_suffix(".md")
+        page.write_text("\n".join(notebook_page(notebook)), "utf-8")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet"],
         check=False, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
@@ -92,6 +98,35 @@ def python_page() -> Iterator[str]:
     yield "# Python\n"
     for name in visleak.__all__:
         yield f"::: {getattr(visleak, name).__module__}.{name}\n"
+
+
+def benchmarks_page() -> Iterator[str]:
+    """Yield the lines of the list of measurements: what each script measures, where and when."""
+    yield "# Benchmarks\n"
+    yield "Scripts print the figures of these pages and store them with machine, versions and date."
+    yield "`make bench` measures again.\n"
+    yield "| measurement | date | machine | figures |"
+    yield "|---|---|---|---|"
+    for script in sorted((ROOT / "benchmarks").glob("*.py")):
+        stored = script.with_suffix(".json")
+        if stored.is_file():
+            about = ast.get_docstring(ast.parse(script.read_text("utf-8"))) or script.stem
+            record = json.loads(stored.read_text("utf-8"))
+            machine = record.get("machine", {})
+            place = f"{machine['cores']} cores" if "cores" in machine else ""
+            name = f"[{stored.name}](../benchmarks/{stored.name})"
+            title = _cell(about.splitlines()[0])
+            yield f"| {title} | {record.get('date', '')} | {place} | {name} |"
+    yield ""
+
+
+def notebook_page(notebook: Path) -> Iterator[str]:
+    """Yield the lines of a notebook as a page."""
+    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        yield text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        yield ""
+    yield f"[Download this notebook]({notebook.name})"
 
 
 if __name__ == "__main__":

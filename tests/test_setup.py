@@ -23,7 +23,7 @@ from visleak.settings import Settings
 from visleak.storage import IMAGES_SCHEMA, PAIRS_SCHEMA
 
 ROOT = Path(__file__).parents[1]
-PAPERS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAPERS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text("utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 

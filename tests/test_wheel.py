@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).parents[1]
+PIP = (sys.executable, "-m", "pip", "-q")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -21,17 +24,28 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.Compl
     )  # fmt: skip
 
 
-@pytest.mark.slow
-def test_an_audit_runs_from_the_wheel(tmp_path: Path) -> None:
-    """Without the source tree: data files and entry points are in the wheel."""
-    pip = (sys.executable, "-m", "pip", "-q")
-    built = run(*pip, "wheel", "--no-deps", "-w", tmp_path / "wheel", ROOT, cwd=tmp_path)
+#: An address for links: a package index shows the README away from the files it links to.
+HOME = "https://example.org/group/project"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, as the release builds it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = (*PIP, "wheel", "--no-deps", "-w", folder, ROOT)
+    built = run(*command, cwd=folder, VISLEAK_REPOSITORY=HOME)
     if "hatchling" in built.stderr:
         pytest.skip("hatchling could not be installed")
     assert built.returncode == 0, built.stderr
-    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.mark.slow
+def test_an_audit_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Without the source tree: data files and entry points are in the wheel."""
     target = tmp_path / "installed"
-    done = run(*pip, "install", "--no-deps", "--target", target, wheel, cwd=tmp_path)
+    done = run(*PIP, "install", "--no-deps", "--target", target, wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     pixels = np.random.default_rng(3).integers(0, 256, (48, 48, 3), np.uint8)
     for side, size in (("train", 48), ("test", 40)):
@@ -45,3 +59,16 @@ def test_an_audit_runs_from_the_wheel(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(target))
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_the_wheel_has_its_commit_and_links_that_lead_to_the_repository(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+    assert f"Project-URL: Source, {HOME}\n" in metadata
+    links = re.findall(r"\]\(([^)\s]+)\)", metadata)
+    assert f"{HOME}/raw/HEAD/docs/leaks.png" in links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert "visleak/commit.txt" in names
+    assert not (ROOT / "src" / "visleak" / "commit.txt").exists()

@@ -302,6 +302,24 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", re.split(r"[a-zA-Z+]", text)[0]))
 
 
+def commit() -> str | None:
+    """Return the commit that this visleak was built from, or of the checkout that it runs from."""
+    package = Path(__file__).parent
+    built = package / "commit.txt"
+    if built.is_file():
+        return built.read_text("ascii").strip()
+    if package.parent.name != "src" or not (package.parents[1] / ".git").exists():
+        return None
+    command = ("git", "rev-parse", "--short=12", "HEAD")
+    try:
+        asked = subprocess.run(
+            command, cwd=package, capture_output=True, text=True, check=False, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() or None
+
+
 def own_version() -> str:
     """Return the version of visleak."""
     try:

@@ -126,8 +126,10 @@ def _help(
 def _version(wanted: bool) -> None:
     if wanted:
         import visleak
+        from visleak.doctor import commit
 
-        edges.say(f"visleak {visleak.__version__}\n")
+        made_from = commit()
+        edges.say(f"visleak {visleak.__version__}{f' ({made_from})' if made_from else ''}\n")
         raise typer.Exit
 
 
@@ -135,7 +137,13 @@ def _version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Print the version and, where known, the commit.",
+        ),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -1,0 +1,161 @@
+"""The code of the pages runs: in order, page by page, in a folder that has the demo.
+
+A block runs unless a comment before it states what it needs: ``<!-- not run: REASON -->``. Blocks
+that take seconds are marked ``<!-- slow -->``; they run with the slow tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from visleak.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+NOTEBOOKS = sorted(ROOT.glob("docs/**/*.ipynb"))
+BLOCK = re.compile(
+    r"(?:^<!-- ([^\n]+) -->\n)?^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+REASONS = ("data", "network", "time", "a model", "a cluster", "a browser", "another program")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of code of a page; ``mark`` is the comment before it."""
+
+    mark: str
+    language: str
+    code: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(page.read_text("utf-8"))]
+
+
+def cells(notebook: Path) -> str:
+    stored = json.loads(notebook.read_text("utf-8"))["cells"]
+    return "\n".join("".join(cell["source"]) for cell in stored if cell["cell_type"] == "code")
+
+
+def _patients(number: int) -> str:
+    return f"patient{number // 2:02d}_{number % 2}"
+
+
+#: Folder that pages name in place of a reader's own -> how its images are named. Both splits hold
+#: the images of the demo; groups of two images, half of which are on both sides.
+STAND_INS: dict[str, Callable[[str, int], str]] = {
+    "photos": lambda split, number: f"{split}/{number:04d}",
+    "scans": lambda split, number: f"{split}/{_patients(number + 8 * (split == 'test'))}",
+    "frames": lambda split, number: f"{split}/drive_{number // 8:02d}/frame_{number:04d}",
+}
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small demo, the same set of other names, their audit, and a cache: made once."""
+    place = tmp_path_factory.mktemp("pages")
+    sys.path.insert(0, str(ROOT / "examples"))
+    with pytest.MonkeyPatch.context() as patch:
+        import demo
+
+        for name, value in (("TRAINING", 18), ("CLEAN", 6), ("EACH", 1)):
+            patch.setattr(demo, name, value)
+        demo.build(place / "demo")
+        (place / "demo/test/coffee/broken.jpg").unlink()  # 1 of 24: more than gates allow
+        patch.setenv("VISLEAK_CACHE", str(place / "cache"))
+        patch.chdir(place)
+        run(["audit", "demo/", "-o", "demo/audit", "-q"], 0)
+    sys.path.remove(str(ROOT / "examples"))
+    for folder, named in STAND_INS.items():
+        for split in ("train", "test"):
+            for number, image in enumerate(sorted((place / "demo" / split).rglob("*.jpg"))):
+                target = place / folder / f"{named(split, number)}{image.suffix}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(image, target)
+    return place
+
+
+def run(arguments: list[str], code: int) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == code, shlex.join(arguments)
+
+
+def run_shell(code: str) -> None:
+    """Run commands of visleak in this process, which is faster, and others in a shell."""
+    for line in code.replace("\\\n", "").splitlines():
+        command, _, comment = re.sub(r"(?:^|\s)#", "\n#", line, count=1).partition("\n#")
+        plain = not re.search(r"[|<>$`;&*]", command)
+        words = shlex.split(command)
+        stated = re.search(r"exit code (\d+)", comment)
+        expected = int(stated[1]) if stated else 0
+        if words[:1] == ["visleak"] and plain:
+            run(words[1:], expected)
+        elif words:
+            path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+            done = subprocess.run(line, shell=True, check=False, env={**os.environ, "PATH": path})
+            assert done.returncode == expected, line
+
+
+def run_python(code: str, page: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # of images that cannot be read
+        exec(compile(code, str(page), "exec"), {"__name__": "page"})
+
+
+@pytest.fixture
+def folder(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of its own for a page."""
+    for name in ("demo", *STAND_INS):
+        shutil.copytree(stored / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VISLEAK_CACHE", str(stored / "cache"))
+    return tmp_path
+
+
+def run_page(page: Path, wanted: Callable[[Block], bool]) -> None:
+    for block in blocks(page):
+        if wanted(block):
+            run_shell(block.code) if block.language == "sh" else run_python(block.code, page)
+
+
+def _named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def test_marks_state_a_known_reason() -> None:
+    marks = {(page.name, block.mark) for page in PAGES for block in blocks(page) if block.mark}
+    known = {"slow", *(f"not run: {reason}" for reason in REASONS)}
+    assert [mark for mark in sorted(marks) if mark[1] not in known] == []
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(not b.mark for b in blocks(p))], ids=_named
+)
+def test_code_of_a_page_runs(page: Path, folder: Path) -> None:
+    run_page(page, lambda block: not block.mark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if any(b.mark == "slow" for b in blocks(p))], ids=_named
+)
+def test_slow_code_of_a_page_runs(page: Path, folder: Path) -> None:
+    run_page(page, lambda block: not block.mark.startswith("not run"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=_named)
+def test_a_notebook_runs(notebook: Path, folder: Path) -> None:
+    run_python(cells(notebook), notebook)
