@@ -1,7 +1,7 @@
 """The code of the pages runs: in order, page by page, in a folder that has the demo.
 
 A block runs unless a comment before it states what it needs: ``<!-- not run: REASON -->``. Blocks
-that take seconds are marked ``<!-- slow -->``; they run with the slow tests.
+that take seconds, and need none before them, are marked ``<!-- slow -->``.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ def run_shell(code: str) -> None:
             assert done.returncode == expected, line
 
 
-def run_python(code: str, page: Path) -> None:
+def run_python(code: str, page: Path, names: dict[str, object]) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # of images that cannot be read
-        exec(compile(code, str(page), "exec"), {"__name__": "page"})
+        warnings.filterwarnings("ignore", ".*could not be read", UserWarning)
+        exec(compile(code, str(page), "exec"), names)
 
 
 @pytest.fixture
@@ -122,13 +122,17 @@ def folder(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         shutil.copytree(stored / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VISLEAK_CACHE", str(stored / "cache"))
+    monkeypatch.setenv("VISLEAK_WORKERS", "1")  # no processes to start
     return tmp_path
 
 
 def run_page(page: Path, wanted: Callable[[Block], bool]) -> None:
-    for block in blocks(page):
-        if wanted(block):
-            run_shell(block.code) if block.language == "sh" else run_python(block.code, page)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in filter(wanted, blocks(page)):
+        if block.language == "sh":
+            run_shell(block.code)
+        else:
+            run_python(block.code, page, names)
 
 
 def _named(page: Path) -> str:
@@ -153,9 +157,9 @@ def test_code_of_a_page_runs(page: Path, folder: Path) -> None:
     "page", [p for p in PAGES if any(b.mark == "slow" for b in blocks(p))], ids=_named
 )
 def test_slow_code_of_a_page_runs(page: Path, folder: Path) -> None:
-    run_page(page, lambda block: not block.mark.startswith("not run"))
+    run_page(page, lambda block: block.mark == "slow")
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=_named)
 def test_a_notebook_runs(notebook: Path, folder: Path) -> None:
-    run_python(cells(notebook), notebook)
+    run_python(cells(notebook), notebook, {"__name__": "page"})
