@@ -156,6 +156,8 @@ def test_the_command_makes_it_all_and_can_be_run_again(said: tuple[Path, list[st
         assert "have a near-duplicate or exact copy in train" in printed
         assert str(folder / "audit" / "report.html") in printed.splitlines()[-1]
         assert re.search(r"byte copy +3 +3 +3", printed)
+    (shown,) = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert shown in first
     assert "making a set" in first
     assert "making a set" not in again
     assert (folder / "audit" / "report.html").stat().st_size > 50_000
