@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from visleak.quantities import duration
 from visleak.templates import plain
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
 
 #: Receives a record per step; `logging.basicConfig(level="INFO")` shows them.
 logger: Final = logging.getLogger("visleak")
@@ -192,7 +193,7 @@ class Bars:
 
     def __init__(self) -> None:
         self._shown = _rich()
-        self._tasks: dict[str, Any] = {}
+        self._tasks: dict[str, TaskID] = {}
 
     def show(self, step: Step, *, new: bool) -> None:
         """Draw a step."""
@@ -215,11 +216,18 @@ class Bars:
         self._shown.stop()
 
 
+class _Shown(Protocol):
+    """What Jupyter returns for what it displays."""
+
+    def update(self, content: object) -> None:
+        """Replace it."""
+
+
 class Notebook:
     """Shows a bar under a cell of Jupyter."""
 
     def __init__(self) -> None:
-        self._handle: Any = None
+        self._handle: _Shown | None = None
         self._drawn = 0.0
 
     def show(self, step: Step, *, new: bool) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Protocol, runtime_checkable
 
 from visleak.errors import UsageError, VisleakError, did_you_mean
 
@@ -19,10 +19,32 @@ NAME: Final = "visleak"
 #: Variables that mean something else.
 OTHERS: Final = ("VISLEAK_CACHE", "VISLEAK_DATA", "VISLEAK_DEBUG")
 
-Table = Mapping[str, Any]
+Table = Mapping[str, object]
 
 
-def defaults(command: Any) -> dict[str, Any]:
+class Parameter(Protocol):
+    """A parameter of a command, whichever click typer carries."""
+
+    name: str
+    opts: Sequence[str]
+    multiple: bool
+    is_flag: bool
+
+
+class Command(Protocol):
+    """A command."""
+
+    params: Sequence[Parameter]
+
+
+@runtime_checkable
+class Group(Protocol):
+    """A group of commands."""
+
+    commands: Mapping[str, Command | Group]
+
+
+def defaults(command: Group) -> dict[str, object]:
     """Return the defaults of all commands, as click takes them; the environment comes first.
 
     Args:
@@ -53,7 +75,8 @@ def _file(folder: Path) -> tuple[Path | None, Table]:
                 continue
             table = _read(path)
             for key in keys:
-                table = table.get(key, {}) if isinstance(table, Mapping) else {}
+                inner = table.get(key)
+                table = inner if isinstance(inner, Mapping) else {}
             if table:
                 return path, table
     return None, {}
@@ -74,7 +97,7 @@ class _Defaults:
     def __init__(self, place: str) -> None:
         self._place = place
 
-    def of_group(self, group: Any, table: Table, shared: Table, prefix: str) -> dict[str, Any]:
+    def of_group(self, group: Group, table: Table, shared: Table, prefix: str) -> dict[str, object]:
         """Return the defaults of the commands of a group, by name."""
         own = {key: value for key, value in table.items() if key not in group.commands}
         options = {flag for each in _leaves(group) for flag in _flags(each)}
@@ -82,13 +105,13 @@ class _Defaults:
             if key not in options:
                 hint = did_you_mean(key, [*options, *group.commands])
                 raise UsageError(f"{self._place}: {key!r} is not an option or a command{hint}")
-        result = {}
+        result: dict[str, dict[str, object]] = {}
         for name, command in group.commands.items():
             mine = table.get(name, {})
             if not isinstance(mine, Mapping):
                 raise UsageError(f"{self._place}: {name} must be a table of options")
             inner = f"{prefix}{_variable(name)}_"
-            if hasattr(command, "commands"):
+            if isinstance(command, Group):
                 result[name] = self.of_group(command, mine, {**shared, **own}, inner)
             else:
                 result[name] = self._of_command(name, command, mine, {**shared, **own}, inner)
@@ -96,15 +119,15 @@ class _Defaults:
         return {name: values for name, values in result.items() if values}
 
     def _of_command(
-        self, name: str, command: Any, table: Table, shared: Table, prefix: str
-    ) -> dict[str, Any]:
+        self, name: str, command: Command, table: Table, shared: Table, prefix: str
+    ) -> dict[str, object]:
         flags = _flags(command)
         for key in table:
             if key not in flags:
                 hint = did_you_mean(key, flags)
                 raise UsageError(f"{self._place}: {name} has no option {key!r}{hint}")
         given = {flag: value for flag, value in {**shared, **table}.items() if flag in flags}
-        values = {
+        values: dict[str, object] = {
             flags[flag].name: self._value(flag, flags[flag], value) for flag, value in given.items()
         }
         for flag, parameter in flags.items():
@@ -113,7 +136,7 @@ class _Defaults:
                     values[parameter.name] = shlex.split(text) if parameter.multiple else text
         return values
 
-    def _value(self, flag: str, parameter: Any, value: object) -> object:
+    def _value(self, flag: str, parameter: Parameter, value: object) -> object:
         """Return the value of an option as click takes it."""
         kind = "true or false" if parameter.is_flag else "a text or number"
         if parameter.multiple:
@@ -123,15 +146,15 @@ class _Defaults:
         return value if parameter.is_flag else str(value)
 
 
-def _leaves(group: Any) -> Iterator[Any]:
+def _leaves(group: Group) -> Iterator[Command]:
     for command in group.commands.values():
-        if hasattr(command, "commands"):
+        if isinstance(command, Group):
             yield from _leaves(command)
         else:
             yield command
 
 
-def _flags(command: Any) -> dict[str, Any]:
+def _flags(command: Command) -> dict[str, Parameter]:
     """Return the options of a command by their long names, without dashes."""
     return {
         text.removeprefix("--"): parameter

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -19,6 +19,7 @@ from visleak.formats.sources import place_of
 from visleak.gating.baseline import Baseline
 from visleak.gating.gates import WITHOUT_PAIRS, Gate, checked, judged
 from visleak.gating.new_leaks import NewLeaks, new_leaks, pair_line
+from visleak.records import PairRow
 from visleak.storage import AuditSummary
 from visleak.templates import plain
 from visleak.verdicts import judged_summary
@@ -47,7 +48,7 @@ class GateResult:
     query_set: str
     tripped: bool
     line: str
-    pairs: Sequence[Mapping[str, Any]] = ()
+    pairs: Sequence[PairRow] = ()
 
 
 def render(
@@ -85,22 +86,22 @@ def results(
             yield GateResult(each.gate.name, each.found.query_set, each.tripped, each.line, pairs)
         gates = [gate for gate in gates if gate.name in WITHOUT_PAIRS]
     for one in judged(gates, summary):
-        worst: Sequence[Mapping[str, Any]] = ()
+        worst: Sequence[PairRow] = ()
         if one.tripped and one.gate.name not in WITHOUT_PAIRS:
             found = new_leaks(folder, summary, Level(one.gate.name))
             worst = next(_worst(own, most) for own in found if own.query_set == one.set_name)
         yield GateResult(one.gate.name, one.set_name, one.tripped, one.line, worst)
 
 
-def _worst(found: NewLeaks, most: int) -> Sequence[Mapping[str, Any]]:
+def _worst(found: NewLeaks, most: int) -> Sequence[PairRow]:
     """Return the worst pair of each of the worst images."""
     queries = found.pairs["query"].to_numpy(zero_copy_only=False)
     first = np.sort(np.unique(queries, return_index=True)[1])[:most]
-    rows: list[Mapping[str, Any]] = found.pairs.take(pa.array(first)).to_pylist()
+    rows: list[PairRow] = found.pairs.take(pa.array(first)).to_pylist()
     return rows
 
 
-def _file(summary: AuditSummary, row: Mapping[str, Any]) -> str:
+def _file(summary: AuditSummary, row: PairRow) -> str:
     """Return the file of a query relative to the working folder, or that of its set."""
     about = summary.set_of(row["query_set"])
     place = about and about.source and place_of(about.source, Path(summary.opened_in))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.gating.baseline import Baseline, keys_of, within_of
-from visleak.records import DEGREES, GRADES, Bool
+from visleak.records import DEGREES, GRADES, Bool, PairRow
 from visleak.stats import Rate, chance
 from visleak.storage import AuditSummary
 from visleak.templates import plain
@@ -44,7 +44,7 @@ class NewLeaks:
     known: int
     pairs: pa.Table
 
-    def as_dict(self, named: int = 10) -> dict[str, Any]:
+    def as_dict(self, named: int = 10) -> dict[str, object]:
         """Return plain values, with the ``named`` worst pairs."""
         worst = self.pairs.slice(0, named).to_pylist()
         return {
@@ -138,7 +138,7 @@ def named(found: NewLeaks, count: int) -> Iterator[str]:
         yield f"and {left:,} more {'pair' if left == 1 else 'pairs'}"
 
 
-def pair_line(row: Mapping[str, Any]) -> str:
+def pair_line(row: PairRow) -> str:
     """Return a pair in one line: who, how strong, how sure, and what was done to the image."""
     said = [row["grade"] or row["degree"] or "no grade"]
     if row["probability"] is not None:
