@@ -296,7 +296,7 @@ def _refuse_unknown_names(stored: Sequence[EmbeddingSet]) -> None:
             known_request(images.encoder_name)
         except UsageError as error:
             raise UsageError(
-                f"set {images.name!r} ({images.source}): {error}. For vectors of another model"
+                f"set {images.name!r} ({images.source}): {error}; for vectors of another model"
                 f" write ?encoder={FOREIGN}:NAME"
             ) from error
 
