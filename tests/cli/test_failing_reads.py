@@ -55,10 +55,12 @@ def sweep(scene: Scene, fault: str, few: int) -> None:
     ran, faults = reads(scene, fault)
     assert ran.code == 0, ran.err
     whole = scene.contents()
-    assert faults.opened or fault in ("short", "other")
-    for fatal in chosen(len(faults.opened), few):
-        ran, faults = reads(scene, fault, fatal)
-        check(scene, ran, whole, f"read {fatal} of {faults.opened[fatal]} {fault}: {ran}")
+    opened = faults.opened
+    assert opened or fault in ("short", "other")
+    for fatal in chosen(len(opened), few):
+        # a later run in one process may read less: digests of unchanged tables are remembered
+        ran, _ = reads(scene, fault, fatal)
+        check(scene, ran, whole, f"read {fatal} of {opened[fatal]} {fault}: {ran}")
     # a finished result that lacks an image is not what the same command gives when it is back
     if fault == "broken" and scene.name not in ("split", "verdicts"):
         again = scene.run()
