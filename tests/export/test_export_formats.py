@@ -180,7 +180,7 @@ def test_several_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("as_", "grade", "said"),
     [
-        ("xml", None, "the format must be one of cifair, ids, csv, accepted, issues; got 'xml'"),
+        ("xml", None, "the format must be one of cifair, ids, csv, accepted, issues, labelstudio; got 'xml'"),
         (
             "ids",
             "nearly",

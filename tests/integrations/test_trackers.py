@@ -36,7 +36,7 @@ def test_a_run_of_mlflow_has_rates_and_report(
         log_to_mlflow(result)
     stored = mlflow.get_run(run.info.run_id)
     assert stored.data.metrics == pytest.approx(rates(result))
-    assert stored.data.tags["visleak.headline"] == result.headline
+    assert stored.data.tags["leaks.headline"] == result.headline
     assert list(tmp_path.rglob("visleak/report.html"))
 
 

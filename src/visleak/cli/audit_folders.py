@@ -87,8 +87,8 @@ class Export(Replaced):
         "cifair: TestID,TrainID,Distance,Judgment, with the pairs within the test set in a second"
         " file; ids: the leaking test images, one per line; csv: all pairs with all columns;"
         " accepted: leaking pairs by content, for audit --baseline; issues: every test image with"
-        " a leak score, as tables of cleanlab and cleanvision.",
-        choices=("cifair", "ids", "csv", "accepted", "issues"),
+        " a leak score, as tables of cleanlab and cleanvision; labelstudio: pairs to judge there.",
+        choices=("cifair", "ids", "csv", "accepted", "issues", "labelstudio"),
     )
     out: Path = option(..., "The file.", "--output -o", metavar="FILE")
     grade: str | None = option(
@@ -283,8 +283,8 @@ class Verdicts(Printed, Replaced):
     )
     file: Path | None = argument(
         None,
-        "A list TestID,TrainID,Distance,Judgment (0 exact, 1 near, 2 similar, 3 different), or"
-        " verdicts.csv of another audit folder.",
+        "A list TestID,TrainID,Distance,Judgment (0 exact, 1 near, 2 similar, 3 different),"
+        " verdicts.csv of another audit folder, or annotations of Label Studio (.json).",
         metavar="[FILE]",
     )
     reviewer: str | None = option(

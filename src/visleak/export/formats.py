@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, did_you_mean
+from visleak.export.label_studio import interface_path, write_tasks
 from visleak.records import GRADES
 from visleak.storage import (
     IMAGES,
@@ -59,10 +60,12 @@ def export(
             pair, with ``machine_grade`` and ``judged``.
             ``issues``: each image of the test set with ``is_leak_issue`` and ``leak_score`` (0
             worst, 1 no leak), as tables of cleanlab and cleanvision have them.
+            ``labelstudio``: pairs to judge as tasks of Label Studio with small copies of their
+            images, and the labelling interface beside them, ``.xml`` in place of the suffix.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write.
         grade: weakest grade to write, or stronger; by default ``near``, and every pair for ``csv``.
-            The lists of the paper hold ``similar`` ones too.
+            The lists of the paper hold ``similar`` ones too, and so do tasks by default.
         query_set: the test set to write; needed by ``cifair`` and ``ids`` where there are several.
         force: replace older files, in one step each; never those of the audit.
 
@@ -101,7 +104,8 @@ def export(
         raise UsageError(
             f"{format} holds one test set, this audit has {', '.join(names)}; choose one with --set"
         )
-    for file in (path, second_path(path)) if format == "cifair" else (path,):
+    beside = {"cifair": second_path, "labelstudio": interface_path}.get(format)
+    for file in (path,) if beside is None else (path, beside(path)):
         free_file(file, force=force, audit=Path(folder))
     wanted = query_set if query_set is not None or format in WHOLE else names[0]
     return FORMATS[format](Path(folder), path, grade, wanted)
@@ -240,4 +244,5 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
     "csv": _csv,
     "accepted": write_accepted,
     "issues": _issues,
+    "labelstudio": write_tasks,
 }

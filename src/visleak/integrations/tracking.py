@@ -49,7 +49,7 @@ def log_to_mlflow(result: Audit, run_id: str | None = None) -> None:
     run = run_id or (mlflow.active_run() or mlflow.start_run()).info.run_id
     mlflow.log_metrics(rates(result), run_id=run)
     client = mlflow.MlflowClient()
-    client.set_tag(run, "visleak.headline", result.headline)
+    client.set_tag(run, "leaks.headline", result.headline)
     client.log_artifact(run, str(result.report()), "visleak")
 
 

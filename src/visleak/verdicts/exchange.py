@@ -28,6 +28,7 @@ from visleak.storage import (
     replacing_text,
     write_csv_rows,
 )
+from visleak.verdicts.label_studio import read_annotations
 from visleak.verdicts.ledger import COLUMNS, Ledger, read_plain, read_verdicts, write_plain
 from visleak.verdicts.overlay import judged_pairs
 from visleak.verdicts.record import Verdict, consensus_of, reviewer_name
@@ -206,8 +207,8 @@ def import_verdicts(
     Args:
         folder: an audit folder.
         path: a list ``TestID,TrainID,Distance,Judgment``, whose ids are those of the audit and
-            whose judgments are 0 exact, 1 near, 2 similar, 3 different; or ``verdicts.csv`` of
-            another audit folder, known by its header.
+            whose judgments are 0 exact, 1 near, 2 similar, 3 different; ``verdicts.csv`` of
+            another audit folder, known by its header; or annotations of Label Studio, ``.json``.
         reviewer: who judged; by default the list is the reviewer, under its name without suffix.
             ``verdicts.csv`` names its reviewers itself.
         within: TrainID is an id of the test set too.
@@ -274,7 +275,8 @@ def _read(
     summary = read_summary(folder)
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the one to import")
-    if not is_plain(path):
+    annotated = path.suffix.lower() == ".json"
+    if not annotated and not is_plain(path):
         name = reviewer_name(path.stem if reviewer is None else reviewer)
         sets = _sets(summary, test, train, within)
         listed, ignored = read_list(path)
@@ -285,7 +287,7 @@ def _read(
         raise UsageError(
             f"{path} names its reviewers and images itself; leave out {', '.join(given)}"
         )
-    said = read_plain(path)
+    said = read_annotations(path) if annotated else read_plain(path)
     return _Read(len(said), *_here(folder, said))
 
 
