@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from calling import check_refused, refusals, refused, run
 from PIL import Image
 
 from visleak.cli import command
+from visleak.progress import Silent, Step
 
 pytest.importorskip("torch")
 
@@ -117,16 +116,15 @@ def test_an_interrupt_says_what_is_kept(
 ) -> None:
     out = tmp_path / "model.onnx"
 
-    @contextlib.contextmanager
-    def stopping() -> Iterator[Callable[[str, int, int], None]]:
-        def told(step: str, done: int, total: int) -> None:
-            if step.startswith("training") and done > total / 2:
+    class Stopping(Silent):
+        """Interrupts the run in the middle of the training."""
+
+        def show(self, step: Step, *, new: bool) -> None:
+            if step.name.startswith("training") and step.done > step.total / 2:
                 raise KeyboardInterrupt
 
-        yield told
-
     with monkeypatch.context() as patched:
-        patched.setattr(command, "bars", stopping)
+        patched.setattr(command, "display_for", lambda *stream, **options: Stopping())
         kept = out.with_name(".model.onnx.training") / "checkpoint.pt"
         code, message = refused("train-encoder", shapes, "-o", out, *QUICK)
         assert (code, f"is kept in {kept}; the same command" in message) == (130, True)

@@ -180,7 +180,11 @@ def test_several_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("as_", "grade", "said"),
     [
-        ("xml", None, "the format must be one of cifair, ids, csv, accepted, issues, labelstudio; got 'xml'"),
+        (
+            "xml",
+            None,
+            "the format must be one of cifair, ids, csv, accepted, issues, labelstudio; got 'xml'",
+        ),
         (
             "ids",
             "nearly",
