@@ -101,6 +101,7 @@ def _what(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _commands(settings: Mapping[str, Any], splits: Mapping[str, Any]) -> Iterator[str]:
+    yield "<!-- not run: a model -->"
     yield "```sh"
     yield "python benchmarks/dlede/road.py road"
     for name, split in splits.items():
