@@ -86,7 +86,7 @@ def test_a_text_is_taken_apart(text: str, request_: Request) -> None:
 
 
 WRONG = {
-    "clip2": r"encoder must be one of builtin.*; got 'clip2'",
+    "clip2": r"encoder must be one of builtin.*; got 'clip2'; did you mean 'clip'\?",
     "": r"encoder must be one of builtin.*; got ''",
     "builtin:x": r"encoder builtin takes nothing after its name; got 'builtin:x'",
     "builtin?batch=3": (
