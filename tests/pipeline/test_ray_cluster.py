@@ -89,7 +89,7 @@ def short() -> Path:
 def test_a_run_brings_its_own_cluster_and_takes_it_away(short):
     """Nothing is printed by Ray, nothing is left: no files, no token in the home, no process."""
     pytest.importorskip("ray")
-    process = _started(short, 60, "--no-verify", "--json")
+    process = _started(short, 60, "--no-verify", "--json", "--quiet")
     said, complained = process.communicate(timeout=100)
     assert (process.returncode, complained) == (0, "")
     assert said == (short / "out" / "audit.json").read_text()
@@ -101,7 +101,7 @@ def test_a_run_brings_its_own_cluster_and_takes_it_away(short):
 def test_an_interrupt_takes_the_cluster_away(short):
     """Ctrl-C reaches every process of the terminal."""
     pytest.importorskip("ray")
-    process = _started(short, 400)
+    process = _started(short, 400, "--quiet")
     end = time.monotonic() + 60
     while not (short / "cache").exists() and time.monotonic() < end:
         time.sleep(0.01)

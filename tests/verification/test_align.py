@@ -12,7 +12,7 @@ from visleak.records import VIEWS
 from visleak.verification.align import (
     believable,
     jacobian,
-    overlap,
+    overlaps,
     refine,
     refine_frame,
     shift_matrix,
@@ -84,16 +84,17 @@ def test_shifts_move_right_and_down():
     np.testing.assert_allclose(got[10, :8], square[6, 0], atol=1e-3)
 
 
-def test_overlap():
+def test_overlaps():
     """All under the identity, the moved part under a shift, nothing when moved away."""
-    assert overlap(np.eye(3), 16).all()
-    mask = overlap(shift_matrix(0.25, -0.5), 16)
-    assert not mask[:, :4].any()
-    assert not mask[8:].any()
-    assert mask[:8, 4:].all()
-    assert not overlap(shift_matrix(1.5, 0), 16).any()
-    for view in range(9):
-        assert overlap(view_matrix(view), 16).all()
+    whole, part, none = overlaps(
+        np.stack([np.eye(3), shift_matrix(0.25, -0.5), shift_matrix(1.5, 0)]), 16
+    )
+    assert whole.all()
+    assert not part[:, :4].any()
+    assert not part[8:].any()
+    assert part[:8, 4:].all()
+    assert not none.any()
+    assert overlaps(np.stack([view_matrix(view) for view in range(9)]), 16).all()
 
 
 # -- by correlation ------------------------------------------------------------------------------

@@ -326,7 +326,7 @@ def anchor(row: PairRow) -> str:
     """Return the address of a pair in the page: the same in every page of it.
 
     >>> anchor({"query_set": "a", "query": "1", "reference_set": "b", "reference": "2"})
-    'pair-6dc4e86a4c8b'
+    'pair-d3b1dc2e0ef6'
     """
     names = "\0".join(name for end in ends_of(row) for name in end)
     digest = hashlib.blake2b(names.encode("utf-8", "surrogatepass"), digest_size=6)
