@@ -54,6 +54,7 @@ from visleak.dlede.train.curves import (
 from visleak.dlede.train.runs import gains_of
 from visleak.documents import digest_of, read_document
 from visleak.errors import UsageError, VisleakError
+from visleak.quantities import counted
 from visleak.storage import claimed, write_json
 
 #: The file that states which training runs a folder holds.
@@ -373,7 +374,13 @@ def audit_summary(audit: Audit, split: Split, output: Path) -> AuditSummary:
     judged = apply_verdicts(audit)
     inside = audit.folder.parent == output
     folder = audit.folder.name if inside else str(audit.folder)
-    return AuditSummary(folder, judged.headline, *_copies(judged, split))
+    headline = judged.headline
+    if lost := audit.unreadable():
+        headline += (
+            f"; {counted(len(lost), 'image')} could not be read, such as {lost[0].id!r} of"
+            f" {lost[0].set!r}"
+        )
+    return AuditSummary(folder, headline, *_copies(judged, split))
 
 
 def _copies(audit: Audit, split: Split) -> tuple[int, int] | tuple[()]:
