@@ -59,6 +59,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+def not_one_of(what: str, value: object, known: Iterable[str]) -> UsageError:
+    """Return the error on a value that is none of those allowed, with the most similar one.
+
+    >>> print(not_one_of("grade", "neer", ("exact", "near")))
+    grade must be one of exact, near; got 'neer'; did you mean 'near'?
+    """
+    allowed = list(known)
+    hint = did_you_mean(str(value), allowed)
+    return UsageError(f"{what} must be one of {', '.join(allowed)}; got {value!r}{hint}")
+
+
 def one_line(error: BaseException) -> str:
     r"""Return the text of an error in one line, its type where it has none.
 

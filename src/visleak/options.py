@@ -16,7 +16,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_type_hints
 
-from visleak.errors import UsageError, did_you_mean
+from visleak.errors import UsageError, not_one_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -141,9 +141,7 @@ def check(settings: DataclassInstance) -> None:
         if declared is None or value is None:
             continue
         if declared.choices and value not in declared.choices:
-            allowed = ", ".join(declared.choices)
-            hint = did_you_mean(str(value), declared.choices)
-            raise UsageError(f"{field.name} must be one of {allowed}; got {value!r}{hint}")
+            raise not_one_of(field.name, value, declared.choices)
         for each in value if isinstance(value, tuple) else (value,):
             low, high = declared.least, declared.most
             if (low is not None and not each >= low) or (high is not None and not each <= high):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.documents import as_plain
-from visleak.errors import UsageError, did_you_mean
+from visleak.errors import UsageError, not_one_of
 from visleak.pipeline.rates import ContentPairs
 from visleak.records import GRADES, PairRow
 from visleak.stats import Rate
@@ -357,10 +357,7 @@ def count(
         VisleakError: a file of it is damaged.
     """
     if grade not in COUNTED:
-        raise UsageError(
-            f"grade must be one of {', '.join(COUNTED)}; got {grade!r}"
-            f"{did_you_mean(grade, COUNTED)}"
-        )
+        raise not_one_of("grade", grade, COUNTED)
     home = Path(folder)
     given = tuple(read_verdicts(home) if verdicts is None else verdicts)
     summary = judged_summary(home, given)

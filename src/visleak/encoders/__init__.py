@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from visleak.encoders.request import Request, parse
-from visleak.errors import UsageError, did_you_mean
+from visleak.errors import UsageError, not_one_of
 from visleak.records import Encoder, Encodes
 
 #: Name on the command line -> function from a request to the encoder, imported on use.
@@ -62,10 +62,7 @@ def known_request(encoder: str) -> Request:
     """Parse the text of an encoder; nothing is loaded."""
     request = parse(encoder)
     if request.name not in ENCODERS:
-        raise UsageError(
-            f"encoder must be one of {', '.join(ENCODERS)}; got {encoder!r}"
-            f"{did_you_mean(encoder, ENCODERS)}"
-        )
+        raise not_one_of("encoder", encoder, ENCODERS)
     return request
 
 

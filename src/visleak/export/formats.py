@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError, did_you_mean
+from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.export.label_studio import interface_path, write_tasks
 from visleak.records import GRADES
 from visleak.storage import (
@@ -78,14 +78,9 @@ def export(
         VisleakError: the folder is damaged, or the format cannot hold what is in it.
     """
     if format not in FORMATS:
-        raise UsageError(
-            f"the format must be one of {', '.join(FORMATS)}; got {format!r}"
-            f"{did_you_mean(format, FORMATS)}"
-        )
+        raise not_one_of("the format", format, FORMATS)
     if grade is not None and grade not in GRADES:
-        raise UsageError(
-            f"grade must be one of {', '.join(GRADES)}; got {grade!r}{did_you_mean(grade, GRADES)}"
-        )
+        raise not_one_of("grade", grade, GRADES)
     path = Path(out)
     summary = read_summary(Path(folder))
     graded = summary.grader is not None or bool(read_verdicts(Path(folder)))
@@ -96,10 +91,7 @@ def export(
         )
     names = [total.query_set for total in summary.totals]
     if query_set is not None and query_set not in names:
-        raise UsageError(
-            f"set must be one of {', '.join(names)}; got {query_set!r}"
-            f"{did_you_mean(query_set, names)}"
-        )
+        raise not_one_of("set", query_set, names)
     if query_set is None and format not in WHOLE and len(names) > 1:
         raise UsageError(
             f"{format} holds one test set, this audit has {', '.join(names)}; choose one with --set"

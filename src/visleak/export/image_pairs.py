@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit, apply_verdicts
-from visleak.errors import UsageError, VisleakError, did_you_mean
+from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.formats.listing import name_text
 from visleak.quantities import counted
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
@@ -125,10 +125,7 @@ def _image(audit: Audit, image: str, set_name: str | None) -> ImageRow:
     """Return the row of ``images.parquet``, from a test set if both sides have the id."""
     names = [each.name for each in audit.summary.sets]
     if set_name is not None and set_name not in names:
-        raise UsageError(
-            f"set must be one of {', '.join(names)}; got {set_name!r}"
-            f"{did_you_mean(set_name, names)}"
-        )
+        raise not_one_of("set", set_name, names)
     table = audit.images()
     rows = table.filter(pc.equal(table["id"], image)).to_pylist()
     rows = [row for row in rows if set_name in (None, row["set"])]

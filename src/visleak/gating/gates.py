@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from visleak.errors import UsageError, did_you_mean
+from visleak.errors import UsageError, not_one_of
 from visleak.formats.opening import both_have
 from visleak.gating.baseline import Baseline
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
@@ -72,9 +72,7 @@ def parse(text: str) -> Gate:
     """
     name, equals, rate = text.partition("=")
     if name not in NAMES:
-        raise UsageError(
-            f"--fail-on must be one of {', '.join(NAMES)}; got {name!r}{did_you_mean(name, NAMES)}"
-        )
+        raise not_one_of("--fail-on", name, NAMES)
     if not equals:
         return Gate(name)
     share = share_of(rate)

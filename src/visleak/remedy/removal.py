@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit
-from visleak.errors import UsageError, VisleakError, did_you_mean
+from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.groups import components
 from visleak.pipeline import rates
 from visleak.pipeline.context import Progress, silent
@@ -228,10 +228,7 @@ def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[Set
         )
     own = tests if side == "test" else trains
     if name is not None and name not in own:
-        raise UsageError(
-            f"set must be one of {', '.join(sorted(own))}; got {name!r}"
-            f"{did_you_mean(name, sorted(own))}"
-        )
+        raise not_one_of("set", name, sorted(own))
     if name is None and (both := sorted(tests & trains)):
         raise UsageError(
             f"the sets {', '.join(both)} were compared with each other, and purging both would"

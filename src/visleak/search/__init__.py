@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, Protocol
 
-from visleak.errors import UsageError, did_you_mean
+from visleak.errors import not_one_of
 from visleak.search.hits import Account, Search
 from visleak.search.streaming import PartitionRunner
 
@@ -37,10 +37,7 @@ def load_search(name: str, *, progress: Callable[[int], None] | None = None) -> 
     'ExactSearch'
     """
     if name not in SEARCHES:
-        raise UsageError(
-            f"search must be one of {', '.join(SEARCHES)}; got {name!r}"
-            f"{did_you_mean(name, SEARCHES)}"
-        )
+        raise not_one_of("search", name, SEARCHES)
     module, _, found = SEARCHES[name].partition(":")
     engine: Search = getattr(import_module(module), found)(progress=progress)
     return engine

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, VisleakError, did_you_mean
+from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.formats.delimited import opened_table
 from visleak.records import GRADES
 from visleak.storage import (
@@ -67,9 +67,7 @@ def chosen_set(option: str, name: str | None, names: Iterable[str]) -> str:
             f"a column of a list has one set; choose with {option}: {', '.join(known)}"
         )
     if name not in known:
-        raise UsageError(
-            f"{option} must be one of {', '.join(known)}; got {name!r}{did_you_mean(name, known)}"
-        )
+        raise not_one_of(option, name, known)
     return name
 
 
@@ -421,10 +419,7 @@ def export_verdicts(
     home, path = Path(folder), Path(out)
     summary = read_summary(home)
     if as_ not in SCHEMAS:
-        raise UsageError(
-            f"the format must be one of {', '.join(SCHEMAS)}; got {as_!r}"
-            f"{did_you_mean(as_, SCHEMAS)}"
-        )
+        raise not_one_of("the format", as_, SCHEMAS)
     for file in (path, second_path(path)) if as_ == "cifair" else (path,):
         free_file(file, force=force, audit=home)
     said = read_verdicts(home)
@@ -433,10 +428,7 @@ def export_verdicts(
     if reviewer is not None:
         names = sorted({v.reviewer for v in said})
         if reviewer not in names:
-            raise UsageError(
-                f"reviewer must be one of {', '.join(names)}; got {reviewer!r}"
-                f"{did_you_mean(reviewer, names)}"
-            )
+            raise not_one_of("reviewer", reviewer, names)
         said = tuple(v for v in said if v.reviewer == reviewer)
     if as_ == "csv":
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError, did_you_mean
+from visleak.errors import not_one_of
 from visleak.records import DEGREES, GRADES
 from visleak.stats.levels import RATES
 from visleak.storage import IMAGES, AuditSummary, read_table
@@ -31,10 +31,7 @@ class Level:
 
     def __post_init__(self) -> None:
         if self.name not in RATES:
-            raise UsageError(
-                f"the grade must be one of {', '.join(RATES)}; got {self.name!r}"
-                f"{did_you_mean(self.name, RATES)}"
-            )
+            raise not_one_of("the grade", self.name, RATES)
 
     @property
     def scale(self) -> str:

@@ -15,7 +15,7 @@ from visleak import pipeline
 from visleak.auditing import Audit, open_cache, workers_for
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
-from visleak.errors import UsageError, VisleakError, did_you_mean
+from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.formats import open_image_set
 from visleak.formats.remote import redacted
 from visleak.grading import load_grader
@@ -129,9 +129,7 @@ def _test_set(result: Audit, name: str | None) -> str:
         )
     names = [str(total.query_set) for total in result.summary.totals]
     if name is not None and name not in names:
-        raise UsageError(
-            f"set must be one of {', '.join(names)}; got {name!r}{did_you_mean(name, names)}"
-        )
+        raise not_one_of("set", name, names)
     if name is None and len(names) > 1:
         raise UsageError(
             f"this audit has the test sets {', '.join(names)}; one is replaced at a time: choose"
