@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import VisleakError
-from visleak.records import GRADES, PairRow
-from visleak.reporting.gallery import Detail, thumb
-from visleak.storage import IMAGES, read_table, replacing_text
-from visleak.verdicts.label_studio import CONTROL
+from visleak.records import GradeName, PairRow, ends_of
+from visleak.reporting.gallery import Detail, decoded, thumb
+from visleak.storage import replacing_text
+from visleak.verdicts import digests_of
+from visleak.verdicts.label_studio import CONTROL, DIGESTS, NAMES
 
 #: The labelling interface of the project that the tasks are imported into.
 INTERFACE: Final = """<View>
@@ -54,11 +55,8 @@ def write_tasks(
     labelling interface.
     """
     audit = apply_verdicts(Audit(folder))
-    stronger = pa.array(GRADES[: GRADES.index(grade or "similar") + 1])
-    table = audit.pairs()
-    table = table.filter(
-        pc.and_(pc.equal(table["query_set"], query_set), pc.is_in(table["grade"], stronger))
-    )
+    table = audit.pairs(grade=cast(GradeName, grade or "similar"))
+    table = table.filter(pc.equal(table["query_set"], query_set))
     keys = [("probability", "descending"), ("similarity", "descending"), ("query", "ascending")]
     table = table.take(pc.sort_indices(table, keys))
     with replacing_text(out) as lines:
@@ -73,50 +71,33 @@ def write_tasks(
 
 def _tasks(audit: Audit, table: pa.Table) -> Iterator[dict[str, object]]:
     """Yield a task per pair."""
+    digests = zip(*(side.to_pylist() for side in digests_of(audit.folder, table)), strict=True)
     for start in range(0, table.num_rows, CHUNK):
         rows: list[PairRow] = table.slice(start, CHUNK).to_pylist()
-        images = _images(audit, rows)
-        for row in rows:
-            query = (row["query_set"], row["query"])
-            reference = (row["reference_set"], row["reference"])
-            for name, id_ in (query, reference):
-                if (name, id_) not in images:
+        images = decoded(rows, audit.readable_images)
+        for row, own in zip(rows, digests, strict=False):
+            for end in ends_of(row):
+                if end not in images:
                     raise VisleakError(
-                        f"{id_} of {name} cannot be read again, and tasks contain the images; give"
-                        " back its files, or judge in visleak review"
+                        f"{end[1]} of {end[0]} cannot be read again, and tasks contain the images;"
+                        " give back its files, or judge in visleak review"
                     )
-            yield _task(row, images[query], images[reference])
+            shown = [thumb(images[end], DETAIL.side, DETAIL).uri for end in ends_of(row)]
+            yield _task(row, shown, own)
 
 
-def _images(audit: Audit, rows: list[PairRow]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return digest and image, as an address without a file, of the images of some pairs."""
-    wanted: dict[str, set[str]] = {}
-    for row in rows:
-        wanted.setdefault(row["query_set"], set()).add(row["query"])
-        wanted.setdefault(row["reference_set"], set()).add(row["reference"])
-    found = {}
-    for name, ids in wanted.items():
-        where = (pc.field("set") == name) & pc.field("id").isin(pa.array(sorted(ids)))
-        known = read_table(audit.folder, IMAGES, ["id", "digest"], where)
-        digests = dict(zip(known["id"].to_pylist(), known["digest"].to_pylist(), strict=True))
-        for id_, pixels in audit.readable_images(name, sorted(ids)).items():
-            if digests.get(id_):
-                found[name, id_] = digests[id_], thumb(pixels, DETAIL.side, DETAIL).uri
-    return found
-
-
-def _task(row: PairRow, query: tuple[str, str], reference: tuple[str, str]) -> dict[str, object]:
+def _task(row: PairRow, shown: Sequence[str], digests: Sequence[str]) -> dict[str, object]:
+    """Return the task of a pair, with what shows its two images and their digests."""
     choice = {"choices": [row["grade"]]}
     predicted = {"from_name": CONTROL, "to_name": "query", "type": "choices", "value": choice}
+    (query_set, query), (reference_set, reference) = ends_of(row)
     return {
         "data": {
-            "caption": f"{row['query']} ({row['query_set']}) and {row['reference']}"
-            f" ({row['reference_set']})",
-            "query_image": query[1],
-            "reference_image": reference[1],
-            "query_digest": query[0],
-            "reference_digest": reference[0],
-            **{name: row[name] for name in ("query_set", "query", "reference_set", "reference")},
+            "caption": f"{query} ({query_set}) and {reference} ({reference_set})",
+            "query_image": shown[0],
+            "reference_image": shown[1],
+            **dict(zip(DIGESTS, digests, strict=True)),
+            **{name: row[name] for name in NAMES},
         },
         "predictions": [
             {"model_version": "visleak", "score": row["probability"], "result": [predicted]}

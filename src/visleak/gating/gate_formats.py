@@ -11,14 +11,11 @@ from typing import Final
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-import numpy as np
-import pyarrow as pa
-
 import visleak
 from visleak.formats.sources import place_of
 from visleak.gating.baseline import Baseline
 from visleak.gating.gates import WITHOUT_PAIRS, Gate, checked, judged
-from visleak.gating.new_leaks import NewLeaks, new_leaks, pair_line
+from visleak.gating.new_leaks import new_leaks, pair_line, worst
 from visleak.records import PairRow
 from visleak.storage import AuditSummary
 from visleak.templates import plain
@@ -79,26 +76,19 @@ def results(
     most: int,
 ) -> Iterator[GateResult]:
     """Yield the result of each gate for each set."""
+    pairs: Sequence[PairRow]
     by_pairs = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
     if baseline is not None:
         for each in checked(by_pairs, folder, summary, baseline) if by_pairs else ():
-            pairs = _worst(each.found, most) if each.tripped else ()
+            pairs = worst(each.found, most) if each.tripped else ()
             yield GateResult(each.gate.name, each.found.query_set, each.tripped, each.line, pairs)
         gates = [gate for gate in gates if gate.name in WITHOUT_PAIRS]
     for one in judged(gates, summary):
-        worst: Sequence[PairRow] = ()
+        pairs = ()
         if one.tripped and one.gate.name not in WITHOUT_PAIRS:
             found = new_leaks(folder, summary, Level(one.gate.name))
-            worst = next(_worst(own, most) for own in found if own.query_set == one.set_name)
-        yield GateResult(one.gate.name, one.set_name, one.tripped, one.line, worst)
-
-
-def _worst(found: NewLeaks, most: int) -> Sequence[PairRow]:
-    """Return the worst pair of each of the worst images."""
-    queries = found.pairs["query"].to_numpy(zero_copy_only=False)
-    first = np.sort(np.unique(queries, return_index=True)[1])[:most]
-    rows: list[PairRow] = found.pairs.take(pa.array(first)).to_pylist()
-    return rows
+            pairs = next(worst(own, most) for own in found if own.query_set == one.set_name)
+        yield GateResult(one.gate.name, one.set_name, one.tripped, one.line, pairs)
 
 
 def _file(summary: AuditSummary, row: PairRow) -> str:

@@ -127,13 +127,19 @@ def worst_first(pairs: pa.Table) -> pa.Table:
     return pairs.take(order)
 
 
+def worst(found: NewLeaks, count: int) -> list[PairRow]:
+    """Return the worst pair of each of the worst images."""
+    queries = found.pairs["query"].to_numpy(zero_copy_only=False)
+    first = np.sort(np.unique(queries, return_index=True)[1])[:count]
+    rows: list[PairRow] = found.pairs.take(pa.array(first)).to_pylist()
+    return rows
+
+
 def named(found: NewLeaks, count: int) -> Iterator[str]:
     """Yield a line for the worst pair of each of the worst images, and one for what is left."""
-    pairs = found.pairs
-    first = np.sort(np.unique(pairs["query"].to_numpy(zero_copy_only=False), return_index=True)[1])
-    for row in pairs.take(pa.array(first[:count])).to_pylist():
-        yield pair_line(row)
-    left = pairs.num_rows - min(count, len(first))
+    shown = worst(found, count)
+    yield from map(pair_line, shown)
+    left = found.pairs.num_rows - len(shown)
     if left:
         yield f"and {left:,} more {'pair' if left == 1 else 'pairs'}"
 
