@@ -511,10 +511,12 @@ class Prepared:
 
     def replaces(self, folder: Path) -> bool:
         """Whether a folder holds another audit, finished, which a run would replace."""
+        if not (folder / AUDIT).is_file():
+            return False
         key = folders.key_of(
             self.queries, self.references, self.encoder, self.settings, self.limits
         )
-        return (folder / AUDIT).is_file() and (key is None or read_summary(folder).key != key)
+        return key is None or read_summary(folder).key != key
 
     def run(
         self,

@@ -6,6 +6,7 @@ import ast
 import linecache
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 
 
@@ -19,17 +20,20 @@ def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str
     >>> get("VisleakError").__name__, "audit" in names()
     ('VisleakError', True)
     """
-    module = sys.modules[package]
-    # also of a module in an archive, and under the import hook of pytest
-    lines = linecache.getlines(module.__file__ or "", vars(module))
-    homes = dict(_imports("".join(lines)))
+
+    @cache
+    def homes() -> dict[str, str]:
+        module = sys.modules[package]
+        # also of a module in an archive, and under the import hook of pytest
+        return dict(_imports("".join(linecache.getlines(module.__file__ or "", vars(module)))))
 
     def get(name: str) -> object:
-        if name not in homes:
+        # the import system and inspection ask for names that no package exports
+        if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        return getattr(import_module(homes()[name]), name)
 
-    return get, lambda: sorted(homes)
+    return get, lambda: sorted(homes())
 
 
 def _imports(source: str) -> Iterator[tuple[str, str]]:

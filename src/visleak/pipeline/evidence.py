@@ -313,8 +313,9 @@ def _known(
     table = EvidenceTable(len(pairs), context)
     if context.cache is None:
         return table
+    every = np.arange(len(pairs))
     for part in parts_of(len(pairs), KNOWN_CHUNK):
-        index = np.arange(len(pairs))[part]
+        index = every[part]
         names = [key.tobytes() for key in keys_of(pairs, index, sides)]
         found = context.cache.get(_maker(), names)
         known = [row for row, name in enumerate(names) if name in found]

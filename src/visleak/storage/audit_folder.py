@@ -135,10 +135,24 @@ def _is_own(folder: Path, name: str) -> bool:
     """Whether a table is the file of which ``audit.json`` has the digest, if it has one."""
     if not (folder / AUDIT).is_file():
         return True
-    known = read_summary(folder).files or {}
-    status = (folder / name).stat()
-    stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
-    return name not in known or _digest_of(folder / name, stamp) == known[name]
+    known = _known_files(folder, _stamp(folder / AUDIT))
+    path = folder / name
+    return name not in known or _digest_of(path, _stamp(path)) == known[name]
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file is replaced or written to."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=64)
+def _known_files(folder: Path, stamp: tuple[int, ...]) -> Mapping[str, str]:
+    """Return the digests that ``audit.json`` holds; it is read again where its stamp is another.
+
+    A page, a review or an export reads tables many times.
+    """
+    return read_summary(folder).files or {}
 
 
 @lru_cache(maxsize=64)
