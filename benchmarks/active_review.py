@@ -89,7 +89,7 @@ def reviewed(measured: Measured, truth: Float64) -> list[dict[str, float]]:
 
 def coverage(listing: Listing, truth: Float64) -> dict[str, float]:
     """Return how often the interval of the near pairs in the tail holds their true number."""
-    filled = np.nan_to_num(truth)  # pairs that nobody proposed count as different
+    filled = np.nan_to_num(truth)  # pairs that were never proposed count as different
     held, width = 0, 0
     for seed in range(RUNS):
         order = tail_order(listing, seed)

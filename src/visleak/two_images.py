@@ -60,7 +60,9 @@ def same(first: Image, second: Image, *, settings: Settings | None = None) -> Sa
     if not rows:
         if any(each.flat for each in found.summary.sets):
             raise VisleakError("one of the two images is blank; blank images have no grade")
-        return Same("different", 0.0, _nearest(found.images().to_pylist()), "", "not similar")
+        nearest = found.images()["nearest_similarity"].drop_null()
+        similarity = float(nearest[0].as_py()) if len(nearest) else 0.0
+        return Same("different", 0.0, similarity, "", "not similar")
     row = rows[0]
     grade = row["grade"] or "different"
     reason, transform = row["reason"] or "", row["transform"] or ""
@@ -81,8 +83,3 @@ def _one(image: Image) -> Sequence[object]:
             raise UsageError(f"{path} is not a file; give two images")
         return [str(path)]
     return [image]
-
-
-def _nearest(rows: Sequence[dict[str, object]]) -> float:
-    known = [row["nearest_similarity"] for row in rows]
-    return next((float(str(each)) for each in known if each is not None), 0.0)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import Grader, grade
+from visleak.grading.verdict import CHUNK
 from visleak.pipeline.encoded_set import EncodedSet, Side
 from visleak.pipeline.evidence import VerifiedPairs, parts_of
 from visleak.pipeline.selection import Clusters
@@ -35,8 +36,6 @@ from visleak.storage.audit_folder import ChanceSummary
 
 #: Sets are compared by label where they share this much of the smaller vocabulary.
 SHARED: Final = 0.5
-#: Pairs graded at a time.
-PART: Final = 16_384
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Comparison:
         equal_bytes = same_bytes(self.pairs, self.query, self.reference)
         flat = self.query.fingerprints.flat[self.pairs.query]
         matrix, graded = np.empty((len(self.pairs), 9), np.float32), []
-        for part in parts_of(max(1, len(self.pairs)), PART):
+        for part in parts_of(max(1, len(self.pairs)), CHUNK):
             # the evidence on all pairs would take several times the memory of everything else
             evidence = self.evidence.evidence(part)
             matrix[part] = evidence.matrix

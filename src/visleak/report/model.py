@@ -18,7 +18,7 @@ from visleak.records import DEGREES, GRADES, PairRow
 from visleak.report.next_steps import next_steps
 from visleak.reporting.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.stats import Rate
-from visleak.stats.binomial import clopper_pearson_upper
+from visleak.stats.binomial import clopper_pearson
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
 from visleak.storage.audit_folder import ComparisonSummary, Rates, RecordingSummary, TotalSummary
 from visleak.verdicts import Verdict, judged_summary
@@ -127,7 +127,7 @@ class PageSummary:
         names = [f"images of {total.query_set}" for total in self.totals]
         names = names if len(names) > 1 else ["test images"]
         counts = [
-            f"{rate.total:,} {name} ({upper_bound(rate)})"
+            f"{rate.total:,} {name} (95 % upper bound {largest(rate)})"
             for name, rate in zip(names, self.deciding, strict=False)
         ]
         return f"No leaks found in {'; '.join(counts)}"
@@ -296,25 +296,20 @@ def plain_words(modality: str, coverage: str) -> str:
     return f"{seen}, {'same' if coverage == 'intra' else 'another'} dataset"
 
 
-def upper_bound(rate: Rate) -> str:
-    """Return the largest share that is compatible with having found nothing, in words.
+def largest(rate: Rate) -> str:
+    """Return the largest share that is compatible with having found nothing.
 
     The upper end of the exact two-sided interval (Clopper & Pearson 1934).
 
-    >>> upper_bound(Rate.of(0, 100))
-    '95 % upper bound 3.6 %'
+    >>> largest(Rate.of(0, 100)), largest(Rate.of(0, 10_000))
+    ('3.6 %', '0.037 %')
     """
-    share = clopper_pearson_upper(rate.count, rate.total, 0.975)
-    return f"95 % upper bound {100 * share:.2g} %"
+    return f"{100 * clopper_pearson(rate.count, rate.total)[1]:.2g} %"
 
 
 def bound(rate: Rate) -> str:
-    """Return the same bound in a sentence.
-
-    >>> bound(Rate.of(0, 10_000))
-    'up to 0.037 % (95 % upper bound)'
-    """
-    return f"up to {upper_bound(rate).removeprefix('95 % upper bound ')} (95 % upper bound)"
+    """Return the same bound in a sentence."""
+    return f"up to {largest(rate)} (95 % upper bound)"
 
 
 def steps(summary: PageSummary, folder: Path) -> tuple[tuple[str, str], ...]:

@@ -34,6 +34,8 @@ REASONS: Final = 6
 CONSTANT, SLOPE, OTHER = 0.5, 0.2, 0.4
 #: Half of a 95 % interval in standard deviations.
 WIDTH: Final = 1.96
+#: Most further verdicts that are looked ahead.
+MOST: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -211,10 +213,6 @@ class Refit:
         found = float(np.nansum(self.truth))
         left = float(self.probability[~self.judged].sum())
         return left / (found + left) if found + left else 0.0
-
-
-#: Most further verdicts that are looked ahead.
-MOST: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,14 @@ def _group(session: ReviewSession, row: int) -> dict[str, object]:
     listing = session.listing
     found = group_of(listing, session.near(), row)
     numbers = np.flatnonzero(np.isin(listing.contents, found.contents))
+    agreeing = np.setdiff1d(found.inside, found.conflicts)
     choice = Choice()
     return {
         "title": "Duplicate group",
         "total": len(numbers),
         "contents": len(found.contents),
         "images": [_image(session, listing.image(int(n))) for n in numbers[:MOST]],
-        "pairs": [_pair(session, int(r), choice) for r in found.inside if r not in found.conflicts],
+        "pairs": [_pair(session, int(r), choice) for r in agreeing],
         "conflicts": [_pair(session, int(r), choice) for r in found.conflicts],
         "back": link(session, row, choice),
     }
