@@ -251,6 +251,39 @@ def test_hashes_and_files_without_an_audit(pictures: Path, program: Path, tmp_pa
     assert not (tmp_path / "same" / "runs").exists()
 
 
+@pytest.mark.parametrize("side", ["train", "test"])
+def test_an_image_changed_since_the_audit_is_refused(
+    made: tuple[Path, Ran], pictures: Path, program: Path, tmp_path: Path, side: str
+) -> None:
+    """Whoever trains; before any training run."""
+    copies = Path(shutil.copytree(pictures, tmp_path / "pictures"))
+    audit = tmp_path / "audit"
+    sets = ("--test", copies / "test", "--train", copies / "train")
+    assert run("audit", *sets, "-o", audit, "--workers", 1).code == 0
+    file = sorted((copies / side).iterdir())[3]
+    Image.new("RGB", (40, 40), "red").save(file)
+    ran = dlede(copies, program, tmp_path / "out", "--audit", audit)
+    assert ran.code == 1
+    assert f"1 image of set '{side}' changed since the audit {audit}, such as" in ran.err
+    assert file.name in ran.err
+    assert not list((tmp_path / "out").rglob("runs/*/*.json"))
+
+
+def test_an_image_that_a_program_changes_is_noticed(pictures: Path, tmp_path: Path) -> None:
+    copies = Path(shutil.copytree(pictures, tmp_path / "pictures"))
+    file = sorted((copies / "train").iterdir())[3]
+    program = tmp_path / "train.py"
+    given = ("--repetitions", 1, "--audit", "off", "--no-phash")
+    # what is written again as it was is no other image
+    program.write_text(f"{PROGRAM}\nimport os\nos.utime({str(file)!r})")
+    assert dlede(copies, program, tmp_path / "same", *given).code == 0
+    program.write_text(f"{PROGRAM}\nopen({str(file)!r}, 'ab').write(b'x')")
+    ran = dlede(copies, program, tmp_path / "out", *given)
+    assert ran.code == 1
+    assert f"{file.name!r} of set 'train' is not what it was when the command began" in ran.err
+    assert not (tmp_path / "out" / "dlede.json").exists()
+
+
 def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:
     program, out = tmp_path / "train.py", tmp_path / "out"
     program.write_text(PROGRAM)

@@ -1,7 +1,7 @@
 """The whole of D-LeDe, with trainers whose answers are known in closed form."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from visleak.dlede.settings import (
 from visleak.dlede.train import Outcome, TrainingTask
 from visleak.dlede.train.curves import prediction_limit
 from visleak.errors import UsageError, VisleakError
+from visleak.pipeline.context import Progress
+from visleak.records import Bytes8, Opener, Unreadable
 
 #: Nothing is hashed: the pictures are blank.
 BARE = ControlSettings(hashes=False)
@@ -406,7 +408,7 @@ def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
 def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
 
-    def audit() -> AuditSummary:
+    def audit(split: Split) -> AuditSummary:
         assert not (tmp_path / "told").exists()
         return AuditSummary("audit", "3 of 40")
 
@@ -420,6 +422,54 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
         )
     found = measured(trainer, tmp_path, audit=audit)
     assert found.audit == AuditSummary("audit", "3 of 40")
+
+
+@dataclass(frozen=True)
+class Reader(Rehearsed):
+    """Reads the images, as networks do, before the runs or in them."""
+
+    early: bool = False
+
+    def prepare(self, split: Split, folder: Path, progress: Progress) -> Rehearsed:
+        if self.early:
+            list(split.train.opener.read(range(len(split.train))))
+        return self
+
+    def train(self, task: TrainingTask, folder: Path) -> Outcome:
+        list(task.train.opener.read(range(len(task.train))))
+        return super().train(task, folder)
+
+
+@dataclass(frozen=True)
+class Turning:
+    """Reads other content, or none, from the n-th time on."""
+
+    opener: Opener
+    counted: Path
+    times: int
+    gone: bool
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        for position, stored in zip(positions, self.opener.read(positions), strict=True):
+            if position == 1:
+                with self.counted.open("a") as file:
+                    file.write(".")
+            late = position == 1 and self.counted.stat().st_size > self.times
+            other = Unreadable("missing") if self.gone else np.ones((8, 8, 3), np.uint8)
+            yield other if late else stored
+
+
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize(("early", "times"), [(True, 2), (False, 2), (False, 3)])
+def test_all_models_are_trained_on_the_images_that_were_there_first(
+    tmp_path: Path, early: bool, times: int, gone: bool
+) -> None:
+    """The first two reads are of the digests of split and images."""
+    split = split_of(60, 40)
+    turning = Turning(split.train.opener, tmp_path / "read", times, gone)
+    split = replace(split, train=replace(split.train, opener=turning))
+    with pytest.raises(VisleakError, match="of set 'train' is not what it was"):
+        measured(Reader(early=early), tmp_path / "out", split)
 
 
 @pytest.mark.parametrize(

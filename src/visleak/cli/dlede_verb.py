@@ -174,13 +174,13 @@ def dlede(
     given = _given_audit(options, split, call)
     audits: list[Audit] = []
 
-    def summary() -> AuditSummary | None:
+    def summary(trained_on: Split) -> AuditSummary | None:
         from visleak.dlede.protocol import audit_summary
 
         if options.audit == "off":
             return None
         audits.append(given or _audited(split, options, workers, call))
-        return audit_summary(audits[0], split, options.out)
+        return audit_summary(audits[0], trained_on, options.out)
 
     result = run(
         split,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit, apply_verdicts
 from visleak.dlede.draw import Split
+from visleak.dlede.draw.contents import check_audited, check_unchanged, pinned
 from visleak.dlede.draw.draws import class_counts
 from visleak.dlede.hashes import hash_evidence, hash_line
 from visleak.dlede.judge import UNDECIDED, check_steps
@@ -70,8 +71,8 @@ _NAMES: Final = {
 #: Folder of the training runs of the curve.
 RUNS: Final = "runs"
 
-#: The summary of an audit, or a function that returns it.
-AuditSource = AuditSummary | Callable[[], AuditSummary | None] | None
+#: The summary of an audit, or a function that returns it for the images that are trained on.
+AuditSource = AuditSummary | Callable[[Split], AuditSummary | None] | None
 
 
 def run(
@@ -100,14 +101,14 @@ def run(
         decision: how the curve is judged.
         controls: calibration, convergence check, hashes.
         execution: where runs are executed, and who is notified.
-        audit: summary of the audit of the same split. A function is called for it after all checks
-            and before any training run. If it proves a leak, nothing is trained, unless the
-            controls allow it.
+        audit: summary of the audit of the same split. A function is called for it with the split
+            after all checks and before any training run. If it proves a leak, nothing is trained,
+            unless the controls allow it.
         force: drop the training runs of another split, trainer or seed in the folder.
 
     Raises:
         UsageError: an argument does not fit, or the folder holds something else.
-        VisleakError: no training run has a result, or the disk refuses.
+        VisleakError: no training run has a result, an image changed meanwhile, or the disk refuses.
 
     Source: Babu et al. 2025, "D-LeDe: A data leakage detection method for automotive perception
     systems", section 4 and Algorithm 1.
@@ -115,10 +116,13 @@ def run(
     folder, plan, execution = Path(output), plan or Plan(), execution or Execution()
     decision, controls = decision or DecisionSettings(), controls or ControlSettings()
     curve = Curve.of(split, plan, trainer, folder / RUNS)
-    extra = control_curves(curve, decision, controls)
+    control_curves(curve, decision, controls)  # refuses what cannot be planned
     with claimed(folder):
         _state_request(folder, curve, force=force)
         try:
+            split = pinned(split, execution.progress)
+            curve = replace(curve, split=split)
+            extra = control_curves(curve, decision, controls)
             prepared = trainer.prepare(split, prepared_folder(folder, "split"), execution.progress)
             cost = forecast_of((curve, *extra.curves), prepared, jobs=execution.jobs)
             summary, hashes = _evidence(split, audit, controls, execution, cost)
@@ -140,6 +144,7 @@ def run(
             convergence, unconverged = check_convergence(
                 extra, trained, prepared, decision, execution
             )
+            check_unchanged(split, curve.split_digest)
         finally:
             shutil.rmtree(folder / PREPARED, ignore_errors=True)
     scores = trained.scores
@@ -243,7 +248,7 @@ def _evidence(
     cost: Forecast,
 ) -> tuple[AuditSummary | None, HashEvidence | None]:
     """Collect evidence before anything is trained; report it unless all runs are finished."""
-    summary = (audit() if callable(audit) else audit) or shared_files(split)
+    summary = (audit(split) if callable(audit) else audit) or shared_files(split)
     hashes = hash_evidence(split, progress=execution.progress) if controls.hashes else None
     if cost.done < cost.trainings:
         if summary:
@@ -365,12 +370,13 @@ def check_audit(audit: Audit, split: Split) -> None:
 
 
 def audit_summary(audit: Audit, split: Split, output: Path) -> AuditSummary:
-    """Return what a result holds of an audit, people's verdicts included."""
+    """Return what a result holds of an audit of the same contents, people's verdicts included."""
     if audit.unfinished:
         raise VisleakError(
             f"the audit {audit.folder} is unfinished: {audit.unfinished:,} images could not be read"
             " again; run it again when the source is complete"
         )
+    check_audited(audit, split)
     judged = apply_verdicts(audit)
     inside = audit.folder.parent == output
     folder = audit.folder.name if inside else str(audit.folder)

@@ -108,9 +108,13 @@ class UnchangedOpener:
 
     def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield what is stored at some of the positions, see :class:`visleak.records.Opener`."""
+        known = np.isin(positions, self.positions)
         rows = np.searchsorted(self.positions, positions)
-        for row, stored in zip(rows, self.opener.read(positions), strict=True):
-            if isinstance(stored, Unreadable):
+        for was, row, stored in zip(known, rows, self.opener.read(positions), strict=True):
+            if not was:
+                away = Unreadable(CHANGED, "it could not be read at first")
+                yield stored if isinstance(stored, Unreadable) else away
+            elif isinstance(stored, Unreadable):
                 detail = f"{stored.reason}, {stored.detail}" if stored.detail else stored.reason
                 yield Unreadable(GONE, detail)
             elif content_digest(stored) != self.digests[row].tobytes():

@@ -21,6 +21,7 @@ import yaml
 from PIL import Image
 
 from visleak.dlede.draw import Split
+from visleak.dlede.draw.contents import PinnedOpener
 from visleak.dlede.train import TrainingTask
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
@@ -254,6 +255,8 @@ def files_of(images: ImageSet) -> list[str]:
 
 def _names(opener: Opener, rows: Int64) -> list[str] | None:
     """Return the paths of some rows of an opener, ``None`` where they are not files."""
+    if isinstance(opener, PinnedOpener):
+        return _names(opener.unchanged.opener, rows)
     if isinstance(opener, ChosenOpener):
         return _names(opener.opener, opener.rows[rows])
     if isinstance(opener, JoinedOpener):
