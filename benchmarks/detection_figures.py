@@ -11,7 +11,7 @@ import numpy.typing as npt
 from measures import reliability_bins
 from PIL import Image, ImageDraw, ImageFont
 
-from visleak.stats import wilson
+from visleak.rates import wilson
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -46,7 +46,7 @@ from visleak.impact import Impact, read_impact
 from visleak.impact.results import Effect
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.stats import chance, percent
+from visleak.rates import chance, percent
 
 Float32 = npt.NDArray[np.float32]
 

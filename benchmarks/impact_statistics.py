@@ -22,11 +22,10 @@ import numpy.typing as npt
 from record import Bar, write
 from scipy.stats import binom
 
-from visleak.stats import wilson
+from visleak.rates import score_interval, wilson
 from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
 from visleak.stats.differences import newcombe, newcombe_paired
 from visleak.stats.permutation import hypergeometric_sum, permutation_test
-from visleak.stats.rates import score_interval
 from visleak.stats.weighted import weighted_wilson
 
 Ends = tuple[float, float]

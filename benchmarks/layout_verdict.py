@@ -39,7 +39,7 @@ from visleak.memorization.comparison import (
     same_layout,
     standing_out,
 )
-from visleak.stats import wilson
+from visleak.rates import wilson
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -32,7 +32,7 @@ from record import Bar, data_folder, write
 
 from visleak.memorization.extraction import load_similarity
 from visleak.memorization.tracing import trace
-from visleak.stats import Rate
+from visleak.rates import Rate
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from visleak.rates import Rate
 from visleak.records import Problem
-from visleak.stats import Rate
 from visleak.storage import (
     AUDIT,
     IMAGES,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from visleak.dlede.draw import Split
 from visleak.dlede.train import Outcome, TrainingTask
 from visleak.formats import open_images
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 
 BLANK = np.zeros((8, 8, 3), np.uint8)
 

@@ -31,11 +31,12 @@ from visleak.formats.sources import resolved
 from visleak.images import content_digest, decode
 from visleak.pipeline import folder as folders
 from visleak.pipeline.comparison import Thresholds, read_thresholds, thresholds_of
-from visleak.pipeline.context import Engine, Processes, Progress
+from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.embeddings import encoder_for
 from visleak.pipeline.summary import summarise
-from visleak.progress import Display, Forwarded, Silent, display_for, steps
+from visleak.progress import Display, Forwarded, Progress, Silent, display_for, steps
+from visleak.rates import Rate
 from visleak.records import (
     DEGREES,
     GRADES,
@@ -55,7 +56,6 @@ from visleak.reporting import notebook
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.gallery import Card, decoded, drawn, shrink
 from visleak.settings import Settings
-from visleak.stats import Rate
 from visleak.storage import (
     AUDIT,
     IMAGES,

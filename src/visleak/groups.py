@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.records import Bool, Int8, Int64
+from visleak.records import AnySet, Bool, Int8, Int64
 
 
 def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
@@ -127,3 +127,16 @@ def image_rows(pairs: pa.Table, side: str, images: pa.Table) -> Int64:
         place = pc.fill_null(place, -1).to_numpy().astype(np.int64)
         found[rows] = np.where(place >= 0, own[place], -1)
     return found
+
+
+def both_have(
+    columns: Sequence[str], queries: Sequence[AnySet], references: Sequence[AnySet]
+) -> bool:
+    """Whether two sets of one data set, one a side, have all of some columns."""
+    return any(
+        query is not reference
+        and query.dataset == reference.dataset
+        and all(getattr(s, c, None) is not None for s in (query, reference) for c in columns)
+        for query in queries
+        for reference in references
+    )

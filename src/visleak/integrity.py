@@ -22,11 +22,11 @@ from visleak.errors import VisleakError
 from visleak.grading import load_grader
 from visleak.images import content_digest
 from visleak.pipeline.comparison import thresholds_of
-from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.recount import recount
+from visleak.progress import Progress, silent
+from visleak.rates import Rate
 from visleak.records import EmbeddingSet, ImageSet, Unreadable
 from visleak.reporting import Document
-from visleak.stats import Rate
 from visleak.storage import (
     AUDIT,
     IMAGES,

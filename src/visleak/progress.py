@@ -38,6 +38,18 @@ IMAGES: Final = ("reading ", "local features of ", "decoding images of ")
 Stage = tuple[str, ...]
 
 
+class Progress(Protocol):
+    """Receives how far a step is."""
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Note that ``done`` of ``total`` units of a step are done."""
+        ...
+
+
+def silent(step: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
 @dataclass
 class Step:
     """A step of a run: how much of it is done, and how fast it is."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from visleak.auditing import audit
 from visleak.errors import UsageError, VisleakError
+from visleak.rates import chance
 from visleak.reporting import Document
 from visleak.settings import Settings
-from visleak.stats import chance
 
 #: What one of the two images may be: a file, or pixels.
 Image = str | os.PathLike[str] | object

@@ -16,7 +16,7 @@ from fault_commands import COMMANDS, OTHERS, Scene, chosen, every_command, most,
 from faults import READS, ReadFaults
 
 from visleak.memorization.tracing.sources import Layouts
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 from visleak.records import ImageSet
 
 #: Audits within the result of a command, which are made again.

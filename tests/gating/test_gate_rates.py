@@ -8,7 +8,7 @@ import pytest
 
 from visleak.errors import UsageError
 from visleak.gating.gates import Gate, check, parse, parse_all, tripped
-from visleak.stats import Rate
+from visleak.rates import Rate
 from visleak.storage import AuditSummary, SetSummary, TotalSummary
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from visleak.impact.results import Comparison, Effect, Flip, Gap, Impact, Row
-from visleak.stats import wilson
+from visleak.rates import wilson
 from visleak.stats.estimates import Estimate
 
 #: Names that HTML, Markdown, LaTeX, a spreadsheet and a terminal would each misread.

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import visleak
-from visleak.counts import count
+from visleak.report.counts import count
 from visleak.settings import Settings
 from visleak.verdicts import Verdict
 

@@ -26,9 +26,9 @@ from visleak.pipeline.recordings import (
     union_of_recordings,
     unknown_times,
 )
+from visleak.rates import Rate
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
-from visleak.stats import Rate
 from visleak.storage.audit_folder import RecordingCounts
 
 NO_THRESHOLDS = Thresholds(None, None, "", False)

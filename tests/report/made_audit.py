@@ -12,8 +12,8 @@ import numpy.typing as npt
 import skimage.data
 
 from toy_audit import GRADES, PROBABILITY, image_row, pair_row, write_audit
+from visleak.rates import Rate
 from visleak.records import Problem
-from visleak.stats import Rate
 
 Pixels = npt.NDArray[np.uint8]
 

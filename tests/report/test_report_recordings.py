@@ -10,8 +10,8 @@ import pytest
 from made_audit import HOSTILE_NAME, Made
 from test_report_page import Page
 
+from visleak.rates import Rate
 from visleak.report import build
-from visleak.stats import Rate
 from visleak.storage import write_json
 
 BLOCK = {

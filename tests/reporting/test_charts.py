@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError
+from visleak.rates import Rate
 from visleak.reporting.charts import (
     Bar,
     Panel,
@@ -18,7 +19,6 @@ from visleak.reporting.charts import (
     matrices,
     similarity_histogram,
 )
-from visleak.stats import Rate
 
 HOSTILE = "</text><script>alert(1)</script>$x_1$\x00\u202e"
 

@@ -10,6 +10,7 @@ import pytest
 from vectors import ALL, GRID_WIDTH, assert_same, brute_force, grid_view, units
 
 from visleak.errors import MissingExtra, UsageError
+from visleak.rates import Rate
 from visleak.search import faiss_search, load_search
 from visleak.search.faiss_index import Layout, build, kind_for
 from visleak.search.faiss_search import (
@@ -21,7 +22,6 @@ from visleak.search.faiss_search import (
     suited,
 )
 from visleak.search.hits import Account, Hits, Recall, Sides, Wanted
-from visleak.stats import Rate
 
 
 def sides_of(query, reference, **others) -> Sides:

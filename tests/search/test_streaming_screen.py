@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from vectors import units
 
+from visleak.devices import torch_device
 from visleak.errors import MissingExtra, UsageError, VisleakError
 from visleak.search import streaming, streaming_screen
 from visleak.search.hits import Wanted
@@ -19,7 +20,6 @@ from visleak.search.streaming_screen import (
     choose,
     half_error,
     read_block,
-    torch_device,
     whole,
     widen,
 )

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError
-from visleak.stats import wilson
-from visleak.stats.rates import score_interval
+from visleak.rates import score_interval, wilson
 from visleak.stats.weighted import weighted_wilson
 
 rows = st.lists(st.booleans(), min_size=1, max_size=80)

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
+from visleak.rates import Rate
 from visleak.records import Problem
-from visleak.stats import Rate
 from visleak.storage import (
     AUDIT,
     IMAGES_SCHEMA,

@@ -76,7 +76,7 @@ def quick(**options: object) -> Options:
 
 def with_reports() -> dict[str, object]:
     """Return options that write each audit's report, as the verb does."""
-    from visleak.pipeline.context import silent
+    from visleak.progress import silent
     from visleak.report import renew_report
 
     return {"finished": lambda audit: renew_report(audit, private=True, progress=silent)}

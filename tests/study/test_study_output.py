@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from study_making import HOSTILE, SETS, carried_out, sets_of, table, with_reports, write_pictures
 
-from visleak.stats import Rate
+from visleak.rates import Rate
 from visleak.storage import claimed
 from visleak.study import Result
 from visleak.study.document import CELLS, UNIONS, write

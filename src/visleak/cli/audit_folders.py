@@ -307,7 +307,7 @@ class Verdicts(Printed, Replaced):
 
 def verdicts(audit: AuditFolder, options: Verdicts, call: Call) -> Reply:
     """Show, import or export the verdicts of people on an audit's pairs."""
-    from visleak.counts import review_document, review_of
+    from visleak.report.counts import review_document, review_of
     from visleak.storage import read_summary, refuse_sets
     from visleak.verdicts import read_verdicts
     from visleak.verdicts.exchange import export_verdicts, import_verdicts
@@ -374,8 +374,8 @@ class Stats(Printed, Replaced):
 def stats(audit: AuditFolder, options: Stats) -> Reply:
     """Count the duplicates by type and class, with and without the verdicts of people."""
     from visleak.auditing import Audit
-    from visleak.counts import COUNTS, count, documents, write_counts
     from visleak.report import reader_for_page
+    from visleak.report.counts import COUNTS, count, documents, write_counts
     from visleak.storage import claimed, free_folder, refuse_sets
 
     opened, out = Audit(audit.folder), options.out

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from visleak.memorization.search.driver import Progress, SearchTask
     from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
     from visleak.memorization.tracing import Trace
-    from visleak.pipeline.context import Progress as Bar
+    from visleak.progress import Progress as Bar
     from visleak.reporting import Document
 
 NOTICE: Final = (
@@ -626,7 +626,7 @@ def trace(
 
 
 def _failures(gates: Sequence[float], result: Trace) -> list[str]:
-    from visleak.stats import Rate, percent
+    from visleak.rates import Rate, percent
 
     rate = Rate.of(len(result.verified), len(result.matches))
     return [

@@ -15,13 +15,12 @@ from visleak.diff.matching import ImageStatus, Matching, match_images, match_set
 from visleak.diff.pairs import CHANGES, Changes, View, changes, reason_word, strongest
 from visleak.diff.sides import Side
 from visleak.errors import UsageError
+from visleak.rates import Rate
 from visleak.records import Bool, Int8
-from visleak.stats import Rate
 from visleak.stats.differences import mcnemar_exact, newcombe
-from visleak.stats.levels import RATES
 from visleak.storage import AuditSummary
 from visleak.storage.audit_folder import Rates
-from visleak.verdicts.level import Level
+from visleak.verdicts.level import RATES, Level
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from visleak.diff.difference import Difference, Total, Turnover
 from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS, View, reason_word
 from visleak.diff.sides import Side
+from visleak.rates import Rate, percent
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.reporting import Document
 from visleak.reporting.markup import Grid
-from visleak.stats import Rate, percent
 from visleak.storage import csv_cell, replacing_text, write_csv_rows
 
 #: Rates in words.

@@ -26,9 +26,10 @@ from visleak.encoders.hashes import phashes, thumbnail
 from visleak.errors import UsageError, VisleakError
 from visleak.images import decode
 from visleak.images.decoding import grey
-from visleak.pipeline.context import Handle, Progress, RunContext, silent
+from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.encoded_set import problems_of
 from visleak.pipeline.remote import opener_for
+from visleak.progress import Progress, silent
 from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Opener, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 

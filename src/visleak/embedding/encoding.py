@@ -23,10 +23,11 @@ from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.embedding_files import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
-from visleak.pipeline.context import Engine, Processes, Progress, RunContext
+from visleak.pipeline.context import Engine, Processes, RunContext
 from visleak.pipeline.encoded_set import are_back
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.folder import stamp_of
+from visleak.progress import Progress
 from visleak.records import Encoder, Fingerprints, Float32, ImageSet, Int64, Problem
 from visleak.storage import (
     UNREADABLE,

@@ -20,12 +20,12 @@ from visleak.formats.files import file_set
 from visleak.formats.request import Request
 from visleak.formats.sources import resolved
 from visleak.pipeline.candidates import BEST
-from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import CHANGED, GONE
+from visleak.progress import Progress
+from visleak.rates import chance
 from visleak.records import GRADES, AnySet, ImageSet
 from visleak.reporting import Column, Document, Table
 from visleak.settings import Settings
-from visleak.stats import chance
 from visleak.storage import AUDIT, IMAGES, read_summary, read_table
 
 ASKED: Final = "images asked for"  # name of the set of the images that are searched

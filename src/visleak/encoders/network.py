@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.devices import network_device
 from visleak.documents import digest_of
 from visleak.encoders.builtin import flat
 from visleak.encoders.libraries import library
 from visleak.encoders.preprocessing import Preprocessing
 from visleak.encoders.request import Request
-from visleak.errors import UsageError
 from visleak.records import Bool, DecodedImage, Float32, Preparation
 from visleak.vectors import unit_rows
 
@@ -94,32 +94,17 @@ class Running:
     @classmethod
     def asked(cls, request: Request) -> Running:
         """Return what the options of a request say; ``auto`` is a CUDA GPU if torch finds one."""
-        device = _device(request)
+        device = network_device(
+            library("torch", "torch", request.called),
+            request.options.get("device", "auto"),
+            request.refused("device", "auto, cpu, cuda, cuda:N or mps"),
+            "device=cpu",
+        )
         precision = request.choice("precision", PRECISIONS, "auto")
         gpu = device.startswith("cuda")
         if precision == "auto":
             precision = "fp16" if gpu else "fp32"
         return cls(device, precision, request.number("batch", GPU_BATCH if gpu else CPU_BATCH))
-
-
-def _device(request: Request) -> str:
-    torch = library("torch", "torch", request.called)
-    asked = request.options.get("device", "auto")
-    kind, colon, number = asked.partition(":")
-    numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
-    if kind not in ("auto", "cpu", "cuda", "mps") or (colon and not numbered):
-        raise request.refused("device", "auto, cpu, cuda, cuda:N or mps")
-    cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "auto":
-        return "cuda:0" if cuda else "cpu"
-    if kind == "cuda" and int(number or 0) >= cuda:
-        raise UsageError(
-            f"device {asked} is not there: torch {torch.__version__} sees {cuda} CUDA GPUs; use"
-            " device=cpu, or install the torch of the machine (pytorch.org)"
-        )
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f"device mps is not there: torch {torch.__version__} cannot use it")
-    return f"cuda:{int(number or 0)}" if kind == "cuda" else asked
 
 
 @dataclass(frozen=True)

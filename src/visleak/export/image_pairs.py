@@ -14,11 +14,11 @@ from visleak.auditing import Audit, apply_verdicts
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.formats.listing import name_text
 from visleak.quantities import counted
+from visleak.rates import chance
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
 from visleak.reporting import Column, Document, Table, notebook
 from visleak.reporting.contact_sheet import drawable, write_card
 from visleak.reporting.gallery import decoded, drawn, relation
-from visleak.stats import chance
 from visleak.storage import free_file, refuse_sets
 
 

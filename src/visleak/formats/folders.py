@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from visleak.delimited import encoding_of
 from visleak.errors import VisleakError
-from visleak.formats.delimited import encoding_of
 from visleak.formats.files import (
     FileOpener,
     RemoteOpener,

@@ -34,6 +34,7 @@ from visleak.formats.sources import (
     parse_set,
     split_prefix,
 )
+from visleak.groups import both_have
 from visleak.options import Columns
 from visleak.records import AnySet, EmbeddingSet, ImageSet
 from visleak.settings import Sides
@@ -489,19 +490,6 @@ def _open_named(
     if sides.sets:
         return opened, opened if len(opened) > 1 else ()
     return opened[: len(sides.test)], opened[len(sides.test) :]
-
-
-def both_have(
-    columns: Sequence[str], queries: Sequence[AnySet], references: Sequence[AnySet]
-) -> bool:
-    """Whether two sets of one data set, one a side, have all of some columns."""
-    return any(
-        query is not reference
-        and query.dataset == reference.dataset
-        and all(getattr(s, c, None) is not None for s in (query, reference) for c in columns)
-        for query in queries
-        for reference in references
-    )
 
 
 def frame_notes(sides: OpenSides, given: Collection[str]) -> Iterator[str]:

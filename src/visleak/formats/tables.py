@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from visleak.delimited import arrow_encoding, dialect_of, write_csv_rows
 from visleak.errors import VisleakError, explaining, one_line
-from visleak.formats.delimited import arrow_encoding, dialect_of, write_csv_rows
 from visleak.formats.files import FileOpener, RemoteOpener, remote_places, why_not, without_secrets
 from visleak.formats.listing import Listing, Walk, globbed, sequences
 from visleak.formats.remote import (

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.delimited import write_csv_rows
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import write_csv_rows
 from visleak.formats.files import FileOpener
 from visleak.formats.frames import as_iso
 from visleak.formats.remote import is_address, path_of

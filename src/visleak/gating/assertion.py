@@ -11,11 +11,11 @@ from typing import Final
 from visleak.auditing import Audit, Source, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.gating.baseline import Baseline, read_baseline
+from visleak.gating.gates import UNREADABLE_SHARE
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
+from visleak.rates import percent
 from visleak.records import AnySet, Encoder, Encodes
 from visleak.settings import Settings
-from visleak.stats import percent
-from visleak.stats.levels import UNREADABLE_SHARE
 from visleak.templates import plain
 from visleak.verdicts import judged_summary
 from visleak.verdicts.level import Level

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 import visleak
-from visleak.formats.sources import place_of
 from visleak.gating.baseline import Baseline
 from visleak.gating.gates import WITHOUT_PAIRS, Gate, checked, judged
 from visleak.gating.new_leaks import new_leaks, pair_line, worst
@@ -94,7 +93,7 @@ def results(
 def _file(summary: AuditSummary, row: PairRow) -> str:
     """Return the file of a query relative to the working folder, or that of its set."""
     about = summary.set_of(row["query_set"])
-    place = about and about.source and place_of(about.source, Path(summary.opened_in))
+    place = about and about.place(summary.opened_in)
     if not place:
         return ""
     image = place / row["query"]

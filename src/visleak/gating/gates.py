@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.errors import UsageError, not_one_of
-from visleak.formats.opening import both_have
 from visleak.gating.baseline import Baseline
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
+from visleak.groups import both_have
 from visleak.options import share_of
 from visleak.pipeline.comparison import Thresholds
 from visleak.pipeline.recordings import doubt
+from visleak.rates import Rate, percent
 from visleak.records import AnySet
-from visleak.stats import Rate, percent
-from visleak.stats.levels import RATES, UNREADABLE_SHARE
 from visleak.storage import AuditSummary
 from visleak.verdicts import judged_summary
-from visleak.verdicts.level import Level
+from visleak.verdicts.level import RATES, Level
 
 UNREADABLE: Final = "unreadable"
 GROUP: Final = "group"
@@ -55,6 +54,9 @@ class Gate:
         return not rate.total or rate.share > self.allowed
 
 
+#: Share of a set that may be unreadable where a gate does not bound it: an image that cannot be
+#: read is compared with nothing, so it trips no other gate.
+UNREADABLE_SHARE: Final = 0.05
 #: Where other gates are given and none of them bounds unreadable images.
 _DEFAULT: Final = Gate(UNREADABLE, UNREADABLE_SHARE)
 

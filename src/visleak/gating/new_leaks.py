@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.gating.baseline import Baseline, keys_of, within_of
+from visleak.rates import Rate, chance
 from visleak.records import DEGREES, GRADES, Bool, PairRow
-from visleak.stats import Rate, chance
 from visleak.storage import AuditSummary
 from visleak.templates import plain
 from visleak.verdicts.level import Level, alone, leaks

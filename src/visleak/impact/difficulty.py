@@ -30,8 +30,8 @@ from visleak.impact.predictions.columns import listed, numbers_of, quoted
 from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.ids import match
 from visleak.impact.predictions.scores import OTHERS
-from visleak.pipeline.context import Progress
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.progress import Progress
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
 

@@ -23,8 +23,8 @@ from visleak.impact.predictions.plausibility import between, doubtful_gaps
 from visleak.impact.predictions.scores import read_scores
 from visleak.impact.results import Effect, Gap, Impact
 from visleak.impact.settings import ImpactSettings, PathText
-from visleak.pipeline.context import Progress, silent
-from visleak.stats import wilson
+from visleak.progress import Progress, silent
+from visleak.rates import wilson
 from visleak.stats.differences import mcnemar_exact, newcombe_paired
 from visleak.stats.estimates import Estimate
 

@@ -17,7 +17,7 @@ from visleak.options import METHOD, OUTPUT, SPEED, Options, argument, option
 if TYPE_CHECKING:
     from visleak.memorization.benchmark import Judges
     from visleak.memorization.prompts import Prompts
-    from visleak.pipeline.context import Progress
+    from visleak.progress import Progress
 
 #: Files of prompts, as `read_prompts` takes them; named here, for help must not load pyarrow.
 FORMATS: Final = ".csv, .tsv, .txt, .jsonl, .json, .parquet or .pickle"

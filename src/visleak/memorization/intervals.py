@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.groups import numbered
-from visleak.stats.rates import check_confidence, score_interval
+from visleak.rates import check_confidence, score_interval
 from visleak.stats.resampling import cluster_bootstrap
 
 Float64 = npt.NDArray[np.float64]

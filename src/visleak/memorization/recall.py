@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from visleak.stats import percent
+from visleak.rates import percent
 
 #: Where the figures were measured, and when.
 SOURCE: Final = "benchmarks/reproductions.json, 2026-11-24"

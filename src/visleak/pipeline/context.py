@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import VisleakError, VisleakWarning
+from visleak.progress import Progress, silent
 from visleak.storage import SCRATCH_PREFIX, naming
 from visleak.storage.cache import Cache
 
@@ -37,18 +38,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 Number = TypeVar("Number", bound=np.generic)
-
-
-class Progress(Protocol):
-    """Receives how far a step is."""
-
-    def __call__(self, step: str, done: int, total: int) -> None:
-        """Note that ``done`` of ``total`` units of a step are done."""
-        ...
-
-
-def silent(step: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 class Handle(Protocol[T_co]):

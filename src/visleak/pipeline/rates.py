@@ -15,10 +15,10 @@ from visleak.groups import components
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import numbered_contents
 from visleak.pipeline.selection import LARGE
+from visleak.rates import Rate, percent
 from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
-from visleak.stats import Rate, percent
 from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary, DuplicateGroups
 
 

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
+from visleak.rates import Rate
 from visleak.records import Bool, ImageSet, Int64
 from visleak.settings import Settings
-from visleak.stats import Rate
 from visleak.storage.audit_folder import (
     DistanceCount,
     GroupSummary,

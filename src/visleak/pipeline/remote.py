@@ -20,8 +20,9 @@ from visleak.encoders import load_encoder
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.pipeline.batches import batched
-from visleak.pipeline.context import CacheHandle, Handle, Processes, RunContext, silent
+from visleak.pipeline.context import CacheHandle, Handle, Processes, RunContext
 from visleak.pipeline.encoded_set import Chunk
+from visleak.progress import silent
 from visleak.records import BatchEncoder, Bytes8, Float32, ImageSet, Int64, Opener, Unreadable
 from visleak.search import load_search
 from visleak.search.exact import ExactSearch, Scored, chosen, joined

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from visleak.devices import torch_device
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.roots import root_hint
 from visleak.grading import Grader, load_grader
@@ -29,7 +30,6 @@ from visleak.records import AnySet, EmbeddingSet, Encoder, ImageSet, Int64, Pair
 from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Account, Wanted
-from visleak.search.streaming_screen import torch_device
 from visleak.settings import Settings
 
 #: Attempts of a run that loses images.

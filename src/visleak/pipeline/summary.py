@@ -14,9 +14,9 @@ from visleak.pipeline import rates, recordings, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
 from visleak.pipeline.run import Outcome
+from visleak.rates import Rate
 from visleak.records import Encoder
 from visleak.settings import Settings
-from visleak.stats import Rate
 from visleak.storage.audit_folder import (
     AuditSummary,
     ComparisonSummary,

@@ -16,7 +16,7 @@ from visleak.errors import VisleakError
 from visleak.formats.writing import OutputPart, Replacement, Selection, Stored, file_of, where
 from visleak.images import content_digest, decode
 from visleak.images.encodings import recognise
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 from visleak.records import ImageSet, Int64, Problem, Unreadable
 
 #: Endings of a format's files, where it is not just its name.

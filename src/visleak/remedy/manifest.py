@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from visleak.documents import read_document
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.storage import csv_cell, csv_text, file_digest, write_csv_rows, write_json
 
 #: Kind and schema of ``manifest.json``.

@@ -16,7 +16,7 @@ from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.formats.request import check_pattern
 from visleak.formats.sources import resolved
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, counted
 from visleak.remedy.graph import NO_EDGES, Edges, Graph

@@ -19,7 +19,7 @@ from visleak.formats import open_image_set
 from visleak.formats.opening import open_set
 from visleak.formats.request import check_pattern
 from visleak.options import Columns, keywords
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.assignment import assign
 from visleak.remedy.balance import Balance, Float64, Loads, counted, reasons

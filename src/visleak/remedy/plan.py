@@ -19,7 +19,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.formats.files import chosen
 from visleak.formats.writing import OutputSource
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.balance import Balance
 from visleak.remedy.contents import Part, Piece

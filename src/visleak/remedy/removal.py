@@ -17,7 +17,7 @@ from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.groups import components
 from visleak.pipeline import rates
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import DEGREES, GRADES, ImageSet
 from visleak.remedy.contents import Part, Piece, refuse_changed
 from visleak.remedy.manifest import Removed

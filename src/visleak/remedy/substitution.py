@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import GRADES, ImageSet
 from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.replacements.candidates import distance

@@ -25,7 +25,7 @@ from visleak.formats.remote import is_address
 from visleak.formats.sources import Layout, locate
 from visleak.formats.writing import Destination, OutputPart, OutputSource, linkable
 from visleak.images import content_digest
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import ImageSet, Int64, Problem, Unreadable
 from visleak.remedy.contents import Part, fill
 from visleak.remedy.manifest import (

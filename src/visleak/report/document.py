@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from visleak.auditing import Audit
-from visleak.formats.listing import describe_skipped
 from visleak.pipeline import rates, recordings
 from visleak.quantities import counted
+from visleak.rates import percent
 from visleak.report.next_steps import next_steps
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
-from visleak.stats import percent
 from visleak.storage import REPORT, UNREADABLE, AuditSummary
 from visleak.storage.audit_folder import ThresholdSummary
 from visleak.verdicts import read_verdicts
@@ -133,7 +132,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
         yield Fact("blank", f"{counted(flat, 'image')} without content, excluded")
     yield from _unreadable(audit)
     for each in content.sets:
-        words = describe_skipped(each.not_listed or {})
+        words = each.not_listed_words
         if words:
             yield Fact("skipped", f"{each.name}: {words}", "caution")
     yield from _review(audit)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError
+from visleak.rates import Rate
 from visleak.records import Bytes8, PairRow, between, ends_of
 from visleak.report.choice import CAP, COLUMNS, Choice, Ledger, choose, ledger
 from visleak.report.listing import Listing, listed
@@ -31,10 +32,9 @@ from visleak.reporting.gallery import (
     relation,
     thumb,
 )
-from visleak.stats import Rate
+from visleak.reporting.marks import Marks, kind_of, marks
 from visleak.storage import IMAGES, PAIRS, opened_for_arrow, read_summary, read_table
 from visleak.verdicts import Verdict, consensus_of, digests_of, judged_pairs, pair_key
-from visleak.verification.marks import Marks, kind_of, marks
 
 #: Most rows of the table of label conflicts.
 MOST_CONFLICTS: Final = 100

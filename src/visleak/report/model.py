@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from visleak.counts import Counts, Example, count
-from visleak.counts.writing import classes_figure, types_figure
-from visleak.formats.listing import describe_skipped
 from visleak.pipeline import rates
 from visleak.pipeline.recordings import doubt, words
+from visleak.rates import Rate
 from visleak.records import DEGREES, GRADES, PairRow
+from visleak.report.counts import Counts, Example, count
+from visleak.report.counts.writing import classes_figure, types_figure
 from visleak.report.next_steps import next_steps
 from visleak.reporting.gallery import Card, ImageLoader, data_uri, decoded, drawn
-from visleak.stats import Rate
 from visleak.stats.binomial import clopper_pearson
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
 from visleak.storage.audit_folder import ComparisonSummary, Rates, RecordingSummary, TotalSummary
@@ -216,9 +215,7 @@ class PageSummary:
     @property
     def not_listed(self) -> tuple[tuple[str, str], ...]:
         """The sets with files that are not images, and which."""
-        described = [
-            (each.name, describe_skipped(each.not_listed or {})) for each in self.audit.sets
-        ]
+        described = [(each.name, each.not_listed_words) for each in self.audit.sets]
         return tuple(each for each in described if each[1])
 
     @property

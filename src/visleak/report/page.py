@@ -15,6 +15,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from visleak.pipeline.recordings import words
+from visleak.rates import chance, percent
 from visleak.records import GRADES, Float64
 from visleak.report import findings, model, sections
 from visleak.report.choice import CAP
@@ -23,7 +24,6 @@ from visleak.report.model import PageSummary
 from visleak.reporting import charts
 from visleak.reporting.charts import Bar
 from visleak.reporting.gallery import ImageLoader, data_uri
-from visleak.stats import chance, percent
 from visleak.storage import REPORT, write_text
 from visleak.storage.audit_folder import RecordingSummary
 from visleak.templates import environment, policy, visible

@@ -15,7 +15,7 @@ from visleak.storage import REPORT, SECTIONS, write_json
 from visleak.verdicts import read_verdicts
 
 if TYPE_CHECKING:
-    from visleak.pipeline.context import Progress
+    from visleak.progress import Progress
     from visleak.records import Bytes8
 
 logger: Final = logging.getLogger("visleak.report")

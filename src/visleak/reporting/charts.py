@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
+from visleak.rates import Rate, percent
 from visleak.reporting.drawing import as_text, cut, figure_of, saved
-from visleak.stats import Rate, percent
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

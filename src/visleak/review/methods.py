@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import visleak
 from visleak.quantities import counted
+from visleak.rates import percent
 from visleak.review.active import TAIL
 from visleak.review.session import ReviewSession
-from visleak.stats import percent
 from visleak.verdicts import Agreement
 
 

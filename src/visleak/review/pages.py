@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from visleak.errors import UsageError, VisleakError
+from visleak.rates import chance
 from visleak.remedy.replacements.pool import class_of
-from visleak.stats import chance
 from visleak.templates import environment, visible
 
 

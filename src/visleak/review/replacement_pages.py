@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from visleak.errors import UsageError
 from visleak.formats.remote import redacted
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 from visleak.records import ImageSet, Unreadable
 from visleak.remedy.replacements.candidates import Candidate
 from visleak.remedy.replacements.decisions import PLAIN, AlreadyDecided, Decision

@@ -14,16 +14,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from visleak.errors import UsageError
+from visleak.rates import percent
 from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
 from visleak.reporting.gallery import relation
+from visleak.reporting.marks import kind_of
 from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
 from visleak.review.methods import methods
 from visleak.review.pages import answer, page
 from visleak.review.registry import ImageView
 from visleak.review.session import REFIT, ROW, Progress, ReviewSession
-from visleak.stats import percent
 from visleak.verdicts.ledger import PLAIN
-from visleak.verification.marks import kind_of
 
 ROLES: Final = ("query", "reference")
 

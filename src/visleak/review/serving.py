@@ -16,7 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from visleak.errors import MissingExtra, UsageError
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -14,8 +14,8 @@ from typing import Final
 
 import numpy as np
 
+from visleak.rates import Rate
 from visleak.records import Float32, Float64, Int64
-from visleak.stats import Rate
 
 POINTS: Final = 400  # points of a stored curve
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.rates import percent
 from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.drawing import as_text, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.robustness.curves import AtThreshold, Curve, auc_text, thinned
 from visleak.robustness.results import Direct, Judged, Robustness, Tested
-from visleak.stats import percent
 from visleak.storage import RunFolder
 
 if TYPE_CHECKING:

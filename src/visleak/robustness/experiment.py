@@ -22,9 +22,10 @@ from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
-from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.progress import Progress
+from visleak.rates import Rate
 from visleak.records import (
     GRADES,
     Bool,
@@ -53,7 +54,6 @@ from visleak.robustness.queries import (
 )
 from visleak.robustness.results import IMAGES, Direct, Judged, Robustness, Tested, Wrong
 from visleak.settings import Settings
-from visleak.stats import Rate
 
 QUERIES: Final = 200  # default number of queries
 SHEET_TRIES: Final = 10  # queries of the contact sheet

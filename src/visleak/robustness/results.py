@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 
 from visleak.documents import as_plain
+from visleak.rates import Rate, percent
 from visleak.records import Bytes8
 from visleak.robustness.conditions import CONSTANTS, Condition
 from visleak.robustness.curves import Curve
-from visleak.stats import Rate, percent
 
 SCHEMA: Final = 1
 

@@ -20,9 +20,10 @@ from visleak.formats import open_image_set
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import views_for
 from visleak.pipeline.comparison import KIND, SCHEMA
-from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.progress import Progress
+from visleak.rates import Rate
 from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
@@ -30,7 +31,6 @@ from visleak.robustness.curves import plain
 from visleak.robustness.direct import Searched, search
 from visleak.robustness.experiment import Source
 from visleak.robustness.queries import Changed, Collection, changed_set, drawn
-from visleak.stats import Rate
 from visleak.stats.binomial import (
     CONFIDENCE,
     chernoff_upper,

@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from visleak.rates import Rate
 from visleak.records import Bool, Float32, Float64, Int64
 from visleak.search.exact import MARGIN, ExactSearch, Scored, chosen, joined, no_hits, rescore
 from visleak.search.faiss_index import Effort, Index, Kind, Layout, build, faiss, kind_for, threads
 from visleak.search.hits import Account, Hits, Recall, Rows, Sides, Wanted
-from visleak.stats import Rate
 
 SEED: Final = 0  # seed of the draw of queries
 #: Queries whose candidates are collected at a time; fewer if there are many candidates.

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from visleak.rates import Rate, percent
 from visleak.records import Float32, Int8, Int64
-from visleak.stats import Rate, percent
 from visleak.vectors import forget
 
 

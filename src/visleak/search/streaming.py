@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from visleak.devices import torch_device
 from visleak.records import Float32, Partition
 from visleak.search.hits import Wanted
 from visleak.search.streaming_hits import Collector, Merger, PartitionHits, StreamHits
@@ -32,7 +33,6 @@ from visleak.search.streaming_screen import (
     choose,
     dot_error,
     sampled,
-    torch_device,
     whole,
 )
 from visleak.vectors import check_digest, forget, unit_rows

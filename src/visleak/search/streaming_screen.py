@@ -9,7 +9,6 @@ Nothing that is wanted is ever lost: all rounding is bounded, and the bound lowe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import local
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import VisleakError
 from visleak.records import Float32, Int64
 from visleak.search.exact import MARGIN
 from visleak.search.hits import Wanted
@@ -400,31 +399,6 @@ def half_error(width: int, precision: str) -> float:
     rounding = 2 * unit + unit * unit + 2.0**-24 * math.sqrt(width)
     summing = 2 * dot_error(width)
     return rounding + summing + unit * (1 + rounding + summing)
-
-
-def torch_device(wanted: str) -> str | None:
-    """Return the torch device of a choice of device, or ``None`` for plain numpy."""
-    if wanted == "cpu":
-        return None
-    if wanted not in ("auto", "torch-cpu") and not re.fullmatch(r"cuda(:\d+)?", wanted):
-        raise UsageError(f"device must be auto, cpu, cuda or cuda:N; got {wanted!r}")
-    try:
-        import torch
-    except ImportError as error:
-        if wanted == "auto":
-            return None
-        raise MissingExtra("torch", f"a search on {wanted}") from error
-    if wanted == "torch-cpu":
-        return "cpu"
-    number = int(wanted.partition(":")[2] or 0)
-    if number < torch.cuda.device_count():
-        return f"cuda:{number}"
-    if wanted == "auto":
-        return None
-    raise UsageError(
-        f"device {wanted} is not there: torch {torch.__version__} sees"
-        f" {torch.cuda.device_count()} GPUs; take auto or cpu"
-    )
 
 
 class DeviceScreen:

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.stats import beta
 
 from visleak.errors import UsageError
-from visleak.stats.rates import check_counts
+from visleak.rates import check_counts
 
 CONFIDENCE: Final = 0.95
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from visleak.errors import UsageError
+from visleak.rates import check_confidence
 from visleak.records import Float64
-from visleak.stats.rates import check_confidence
 from visleak.stats.resampling import cluster_draws
 from visleak.stats.weighted import weighted_columns
 

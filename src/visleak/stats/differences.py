@@ -7,7 +7,7 @@ import math
 from scipy.stats import binom
 
 from visleak.errors import UsageError
-from visleak.stats.rates import check_confidence, wilson
+from visleak.rates import check_confidence, wilson
 
 
 def mcnemar_exact(only_before: int, only_after: int) -> float:

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from visleak.rates import wilson
 from visleak.records import Bool, Float64, Int64
 from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
 from visleak.stats.differences import newcombe
-from visleak.stats.rates import wilson
 from visleak.stats.weighted import weighted_wilson
 
 

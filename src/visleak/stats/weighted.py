@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.errors import UsageError
-from visleak.stats.rates import check_confidence, score_interval
+from visleak.rates import check_confidence, score_interval
 
 
 def weighted_wilson(
@@ -17,7 +17,7 @@ def weighted_wilson(
     """Return the score interval of a weighted share, both ends within [0, 1].
 
     Wilson's interval with the effective number of rows of equal weight. With
-    equal weights these are all rows, and the interval is :func:`~visleak.stats.rates.wilson`'s.
+    equal weights these are all rows, and the interval is :func:`~visleak.rates.wilson`'s.
     Otherwise it is the smaller of two numbers. Kish's, ``sum(w) ** 2 / sum(w ** 2)``, is too
     large where just the rows of large weight vary: then 90 % of such intervals cover. The other
     one, ``share * (1 - share)`` over the variance that the rows show, is too large where few rows

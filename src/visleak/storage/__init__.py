@@ -1,6 +1,6 @@
 """Files and folders: atomic writers, the audit folder, folders of runs, key-value files."""
 
-from visleak.formats.delimited import write_csv_rows
+from visleak.delimited import write_csv_rows
 from visleak.storage.audit_folder import (
     AUDIT,
     DECISIONS,

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 
 from visleak.documents import as_plain, from_plain
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.listing import describe_skipped
+from visleak.formats.sources import place_of
+from visleak.rates import Rate
 from visleak.records import Problem
 from visleak.settings import Settings
-from visleak.stats import Rate
 from visleak.storage.files import csv_text, file_digest, opened_for_arrow, write_csv, write_json
 
 #: Version of the folder's layout; readers refuse a newer one and read every older one.
@@ -197,6 +199,18 @@ class SetSummary:
     norms_off: int | None = field(default=None, metadata=OPTIONAL)
     # files that were not taken for images, by ending
     not_listed: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def not_listed_words(self) -> str:
+        """The files that were not taken for images, in words; empty if there are none."""
+        return describe_skipped(self.not_listed or {})
+
+    def place(self, base: str) -> Path | None:
+        """Return its file or folder, ``None`` where it is not a single local one.
+
+        Relative sources count from ``base``, the ``opened_in`` of the audit.
+        """
+        return place_of(self.source, Path(base)) if self.source else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from typing import IO, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from visleak.delimited import write_csv_rows
 from visleak.errors import VisleakError
-from visleak.formats.delimited import write_csv_rows
 
 
 @contextmanager

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import visleak
+from visleak.delimited import write_csv_rows
 from visleak.documents import as_plain, read_document, read_record
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import write_csv_rows
 from visleak.formats.sources import place_of
 from visleak.records import AnySet
 from visleak.storage.audit_folder import (

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from visleak.auditing import Audit
 from visleak.pipeline.rates import NOTHING, rates
+from visleak.rates import Rate
 from visleak.records import DEGREES, GRADES
-from visleak.stats import Rate
 from visleak.storage import IMAGES, PAIRS, read_table
 from visleak.study.plan import Comparison
 

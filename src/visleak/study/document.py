@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from visleak.rates import Rate, percent
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown, page
 from visleak.reporting.charts import Panel, bar_chart, leak_bars, matrices
 from visleak.reporting.markup import Grid
-from visleak.stats import Rate, percent
 from visleak.storage import REPORT, AuditSummary, RunFolder, TotalSummary
 from visleak.study.config import Study
 from visleak.study.paper import Values, shown

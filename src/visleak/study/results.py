@@ -10,7 +10,7 @@ from typing import Final
 import visleak
 from visleak.errors import VisleakError
 from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
-from visleak.stats import Rate, percent
+from visleak.rates import Rate, percent
 from visleak.storage import AuditSummary, SetSummary
 from visleak.storage.audit_folder import Topic
 from visleak.study.answers import together

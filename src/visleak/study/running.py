@@ -18,8 +18,9 @@ from visleak.auditing import Audit, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.formats.sources import split_prefix
-from visleak.pipeline.context import Engine, Processes, Progress
+from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.embeddings import DEFAULT
+from visleak.progress import Progress
 from visleak.records import AnySet, EmbeddingSet
 from visleak.storage import AUDIT, UNREADABLE, claimed, refuse_inputs
 from visleak.study.answers import Leaks, leaks_of

@@ -12,14 +12,15 @@ from typing import Any, Final
 import visleak
 from visleak import pipeline
 from visleak.auditing import workers_for
+from visleak.devices import torch_device
 from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import RunContext
+from visleak.progress import Progress
 from visleak.quantities import counted
+from visleak.rates import Rate
 from visleak.records import ImageSet
 from visleak.reporting import Document
-from visleak.search.streaming_screen import torch_device
-from visleak.stats import Rate
 from visleak.storage import claimed, free_file
 from visleak.training.data import (
     ImageData,

@@ -18,8 +18,8 @@ from torch import nn
 
 from visleak.encoders.onnx import OnnxEncoder, Recipe
 from visleak.errors import VisleakError
+from visleak.rates import Rate
 from visleak.records import Bytes8, Float32, Int64
-from visleak.stats import Rate
 from visleak.storage import replacing, write_json
 from visleak.training.data import TrainingData
 from visleak.training.loop import Diverged, Loop, deterministic

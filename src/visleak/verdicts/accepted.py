@@ -10,8 +10,8 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import opened_table
 from visleak.records import GRADES
 from visleak.storage import csv_text, read_summary, write_csv
 from visleak.verdicts.level import Level, leaks

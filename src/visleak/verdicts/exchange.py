@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError, not_one_of
-from visleak.formats.delimited import opened_table
 from visleak.records import GRADES
 from visleak.storage import (
     IMAGES,

@@ -14,8 +14,8 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Final
 
+from visleak.delimited import opened_table
 from visleak.errors import VisleakError
-from visleak.formats.delimited import opened_table
 from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, csv_text, write_csv
 from visleak.storage.database import connect_read_only
 from visleak.verdicts.record import Verdict, now

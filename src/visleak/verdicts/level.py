@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import not_one_of
 from visleak.records import DEGREES, GRADES
-from visleak.stats.levels import RATES
 from visleak.storage import IMAGES, AuditSummary, read_table
 from visleak.verdicts.overlay import judged_pairs
+
+#: Grade or degree, meant as *it or stronger*, to the rate of ``audit.json`` that counts it, and
+#: what an image that it counts has.
+RATES: Final = {
+    "exact": ("exact", "an exact copy"),
+    "near": ("near_or_exact", "a near-duplicate or exact copy"),
+    "similar": ("similar_or_closer", "a similar or closer image"),
+    "hard": ("hard", "a hard leak"),
+    "soft": ("hard_or_soft", "a hard or soft leak"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from visleak.dlede.trainers.networks import GREY, DecodedImages, decode_images
 from visleak.dlede.trainers.torch_networks import LEFT, Augmentation
 from visleak.formats import Boxes
 from visleak.formats.memory import MemoryOpener
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 
 def prepared(split: Split, folder: Path, side: int = 32, multiple: int = 16) -> DecodedImages:

@@ -16,7 +16,7 @@ from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.classifier import Classifier, label_metrics
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import ArrayOpener
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 from visleak.records import ImageSet
 
 SMALL = "torch:classifier?batch=4"

@@ -20,7 +20,7 @@ from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.command import FILLED, Template
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 #: A learner by heart: it finds a test image if one of equal bytes was in training.
 BY_HEART = """

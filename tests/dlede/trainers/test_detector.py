@@ -21,7 +21,7 @@ from visleak.dlede.trainers.networks import PreparedNetwork
 from visleak.dlede.trainers.torch_networks import peaks
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import ArrayOpener
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 from visleak.records import Bytes8, Unreadable
 
 SMALL = "torch:detector?batch=4&rate=0.01"

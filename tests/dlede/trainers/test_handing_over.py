@@ -33,7 +33,7 @@ from visleak.dlede.trainers.handover import (
 )
 from visleak.errors import VisleakError
 from visleak.formats import Boxes, open_images
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 
 def label_file(picture: str) -> Path:

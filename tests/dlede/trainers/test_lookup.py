@@ -19,7 +19,7 @@ from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.images import decode
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 
 def picture(seed):

@@ -12,7 +12,7 @@ from handed import lesson_of, split_on_disk
 from visleak.dlede.train import FunctionTrainer, Outcome, TrainingFailed
 from visleak.dlede.trainers import load_trainer
 from visleak.errors import MissingExtra, UsageError
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from visleak.dlede.train import Outcome, PreparedTrainer
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.ultralytics_trainer import known_model
 from visleak.errors import MissingExtra, UsageError
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 MODEL = "ultralytics:yolov8n.yaml?imgsz=64&batch=4"
 

@@ -17,7 +17,7 @@ from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import Budget, Sampling, ScoreSettings
-from visleak.pipeline.context import silent
+from visleak.progress import silent
 
 TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
 

@@ -54,8 +54,8 @@ def test_tau_looks_at_similarity_alone(traced: Trace) -> None:
     share, low, high = traced.share
     assert share == 0.5
     # the two share one image: less is known than of two independent ones
-    assert low < visleak.stats.wilson(2, 4)[0]
-    assert high > visleak.stats.wilson(2, 4)[1]
+    assert low < visleak.rates.wilson(2, 4)[0]
+    assert high > visleak.rates.wilson(2, 4)[1]
     assert traced.about["similarity"] == "builtin"
 
 

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import opened_table
 from visleak.metric_names import (
     bare_name,
     is_loss_name,

@@ -14,7 +14,7 @@ from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.boxes import both
 from visleak.metric_names import is_share_name
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 from visleak.records import Float64, ImageSet
 
 

@@ -39,7 +39,7 @@ from visleak.dlede.trainers.handover import (
 from visleak.dlede.trainers.metrics_files import read_json, read_yolo
 from visleak.dlede.trainers.subprocesses import carry_out
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 
 #: Placeholders that need boxes, and those that need image sizes even if boxes are shares.
 WITH_BOXES: Final = ("data", "train_json", "test_json")

@@ -27,7 +27,7 @@ from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.files import ChosenOpener, FileOpener, JoinedOpener
 from visleak.images.decoding import orientation_of
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 from visleak.records import Float64, ImageSet, Int64, Opener
 
 

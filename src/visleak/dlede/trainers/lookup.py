@@ -22,8 +22,9 @@ from visleak.dlede.trainers import TrainerRequest
 from visleak.dlede.trainers.classifier import label_metrics
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.progress import Progress
 from visleak.records import Encoder, Fingerprints, ImageSet, Int64
 
 #: Test images that are compared at once; bounds the memory.

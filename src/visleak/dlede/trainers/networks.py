@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from visleak.auditing import workers_for
+from visleak.devices import torch_device
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.train.runs import LOG
@@ -23,9 +24,9 @@ from visleak.dlede.trainers import TrainerRequest
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import GrowingColumn, Progress, RunContext
+from visleak.pipeline.context import GrowingColumn, RunContext
+from visleak.progress import Progress
 from visleak.records import Bool, Bytes8, Int64
-from visleak.search.streaming_screen import torch_device
 from visleak.training.data import Decoded, decoded
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from visleak.dlede.trainers.subprocesses import carry_out, last_line
 from visleak.encoders.libraries import library, said
 from visleak.encoders.request import parse
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 
 if TYPE_CHECKING:
     from ultralytics import YOLO

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.delimited import dialect_of, encoding_of
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import dialect_of, encoding_of
 from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Int64
 

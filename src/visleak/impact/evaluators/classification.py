@@ -23,9 +23,9 @@ from visleak.impact.evaluators.predictions import (
     write_predictions,
     write_unreadable,
 )
+from visleak.rates import Rate
 from visleak.records import Bool, Float32, Float64, ImageSet, Int64, Problem
 from visleak.reporting import Document
-from visleak.stats import Rate
 
 BEST: Final = 5  # predictions per image
 NONE: Final = -1  # prediction of a place that is empty, because there are fewer classes

@@ -24,7 +24,8 @@ from visleak.impact.evaluators.classification import (
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.feeding import context, feed, nothing_read, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
-from visleak.pipeline.context import GrowingColumn, Number, Progress, silent
+from visleak.pipeline.context import GrowingColumn, Number
+from visleak.progress import Progress, silent
 from visleak.records import ImageSet, Problem
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, cast
 from visleak.auditing import open_cache, workers_for
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.batches import batched
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import entries, maker
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.progress import Progress
 from visleak.records import (
     BatchEncoder,
     Encoder,

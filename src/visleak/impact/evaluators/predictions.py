@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.remote import redacted
+from visleak.rates import Rate
 from visleak.records import ImageSet, Problem
 from visleak.reporting import Document
 from visleak.reporting.document import Fact
-from visleak.stats import Rate
 from visleak.storage import (
     csv_cell,
     free_file,

@@ -38,10 +38,10 @@ from visleak.impact.evaluators.stored_vectors import (
     read_caption_vectors,
     read_image_vectors,
 )
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
+from visleak.rates import Rate
 from visleak.records import Bool, Float32, ImageSet, Int8, Int64, Problem
 from visleak.reporting import Document
-from visleak.stats import Rate
 from visleak.stats.draws import part_draws
 
 

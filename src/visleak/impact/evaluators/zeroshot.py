@@ -31,7 +31,7 @@ from visleak.impact.evaluators.classification import (
 )
 from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import Float32, Float64, ImageSet
 
 PLACE: Final = "{}"  # placeholder for the name of a class

@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from visleak.delimited import arrow_encoding, dialect_of, opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import arrow_encoding, dialect_of, opened_table
 from visleak.impact.predictions.columns import is_number, is_text, joined, listed, quoted, text_of
 from visleak.records import Bool, Float64
 from visleak.storage import csv_text

@@ -46,8 +46,8 @@ from visleak.memorization.settings import (
     TraceSettings,
 )
 from visleak.memorization.tracing import trace
-from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
+from visleak.progress import Progress, silent
 from visleak.records import AnySet
 from visleak.storage import RunFolder, write_json
 

@@ -48,7 +48,7 @@ from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import Bytes8, ImageSet, Unreadable
 from visleak.storage import KeyValueStore, replacing
 

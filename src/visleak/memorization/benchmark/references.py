@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import opened_table
 from visleak.images import content_digest, decode
 from visleak.memorization.prompts import Prompts
 from visleak.records import Bytes8, Unreadable

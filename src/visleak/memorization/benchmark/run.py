@@ -45,7 +45,7 @@ from visleak.memorization.extraction.images import (
 )
 from visleak.memorization.intervals import group_interval
 from visleak.memorization.metrics.copying import copying
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.storage import KeyValueStore, RunFolder
 
 if TYPE_CHECKING:

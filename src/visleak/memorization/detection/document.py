@@ -27,10 +27,10 @@ from visleak.memorization.detection.records import (
     number,
 )
 from visleak.memorization.scores import Scores
+from visleak.rates import percent
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
-from visleak.stats import percent
 from visleak.stats.ranking import roc_points
 from visleak.storage import File
 

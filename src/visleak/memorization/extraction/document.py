@@ -14,7 +14,7 @@ from visleak.memorization.extraction.images import ImageStore, Stored
 from visleak.memorization.extraction.similarity import Group
 from visleak.memorization.prompts import PromptScores
 from visleak.memorization.recall import recall_line, recall_of
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.reporting import Column, Document, Table, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.storage import File, RunFolder

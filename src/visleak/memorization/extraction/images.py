@@ -28,7 +28,7 @@ from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.model import DiffusionModel
 from visleak.memorization.settings import Sampling
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.records import Bytes8, Unreadable
 from visleak.storage import KeyValueStore
 

@@ -32,7 +32,7 @@ from visleak.memorization.extraction.similarity import (
 from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompts import PromptScores
 from visleak.memorization.settings import ExtractSettings, Sampling
-from visleak.pipeline.context import Progress, silent
+from visleak.progress import Progress, silent
 from visleak.storage import RunFolder
 
 KIND = "visleak memorization extract"

@@ -30,8 +30,9 @@ from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
-from visleak.pipeline.context import Progress, RunContext, silent
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.progress import Progress, silent
 from visleak.records import Bytes8, DecodedImage, ImageSet
 
 Float64 = npt.NDArray[np.float64]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from visleak.errors import UsageError
 from visleak.groups import numbered
 from visleak.memorization.intervals import effective_groups, jackknife_variance
-from visleak.stats.rates import check_confidence
+from visleak.rates import check_confidence
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

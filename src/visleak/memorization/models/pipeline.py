@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.devices import network_device
 from visleak.encoders import weights
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
@@ -91,21 +92,8 @@ _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 def device_of(asked: str) -> str:
     """Return the device of torch that is meant; ``auto`` is a CUDA GPU where torch sees one."""
     torch = library("torch", "diffusion", "a diffusion model")
-    kind, colon, number = asked.partition(":")
-    numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
-    if kind not in ("auto", "cpu", "cuda", "mps") or (colon and not numbered):
-        raise UsageError(f"device is one of auto, cpu, cuda, cuda:N, mps; got {asked!r}")
-    cuda = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "auto":
-        return "cuda:0" if cuda else "cpu"
-    if kind == "cuda" and int(number or 0) >= cuda:
-        raise UsageError(
-            f"device {asked} is not there: torch {torch.__version__} sees {cuda} CUDA GPUs; use"
-            " cpu, or install the torch of the machine (pytorch.org)"
-        )
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f"device mps is not there: torch {torch.__version__} cannot use it")
-    return f"cuda:{int(number or 0)}" if kind == "cuda" else asked
+    invalid = UsageError(f"device is one of auto, cpu, cuda, cuda:N, mps; got {asked!r}")
+    return network_device(torch, asked, invalid, "cpu")
 
 
 def precision_of(asked: str, device: str) -> str:

@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, NoReturn, TextIO, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.delimited import opened_table
 from visleak.formats.request import writable
 from visleak.memorization.prompts import Prompts
 from visleak.storage import csv_text

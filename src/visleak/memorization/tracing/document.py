@@ -11,11 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from visleak.memorization.recall import recall_line, recall_of
+from visleak.rates import Rate, chance, percent
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.document import LONGEST
 from visleak.reporting.drawing import cut
-from visleak.stats import Rate, chance, percent
 from visleak.storage import File, RunFolder
 
 #: Verdict on a pair whose structure agrees after any recolouring, and whose colours do not.

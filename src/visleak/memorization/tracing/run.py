@@ -19,9 +19,9 @@ import numpy as np
 
 import visleak
 from visleak.auditing import Audit
+from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.formats.delimited import opened_table
 from visleak.groups import chained, components, numbered
 from visleak.memorization.comparison import edges, is_tiny, same_layout, standing_out
 from visleak.memorization.intervals import group_interval
@@ -48,11 +48,11 @@ from visleak.memorization.tracing.sources import (
     Sets,
     open_queries,
 )
-from visleak.pipeline.context import Progress, silent
 from visleak.pipeline.folder import stamp_of
+from visleak.progress import Progress, silent
+from visleak.rates import Rate, wilson
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
-from visleak.stats import Rate, wilson
 from visleak.storage import AUDIT, SECTIONS, RunFolder, csv_text, write_json
 from visleak.verdicts import read_verdicts
 

@@ -39,8 +39,8 @@ from visleak.memorization.comparison import (
 )
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
-from visleak.pipeline.context import Progress
 from visleak.pipeline.embeddings import encoder_for
+from visleak.progress import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, read_table

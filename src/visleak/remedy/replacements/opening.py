@@ -20,9 +20,10 @@ from visleak.formats import open_image_set
 from visleak.formats.remote import redacted
 from visleak.grading import load_grader
 from visleak.pipeline.candidates import views_for
-from visleak.pipeline.context import Progress, RunContext
+from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.run import Comparer
+from visleak.progress import Progress
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.remedy.replacements.candidates import Examiner, Neighbours
 from visleak.remedy.replacements.decisions import Decisions

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from visleak.documents import as_plain
 from visleak.errors import UsageError, not_one_of
 from visleak.pipeline.rates import ContentPairs
+from visleak.rates import Rate
 from visleak.records import GRADES, PairRow
-from visleak.stats import Rate
 from visleak.storage import IMAGES, ComparisonSummary, read_table
 from visleak.verdicts import (
     Agreement,

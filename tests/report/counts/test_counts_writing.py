@@ -11,8 +11,8 @@ import pytest
 from PIL import Image as Picture
 
 from toy_audit import Image, Pair, split_audit
-from visleak.counts import count, write_counts
 from visleak.errors import UsageError, VisleakError
+from visleak.report.counts import count, write_counts
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, hypergeom
 
 from visleak.errors import UsageError
-from visleak.stats import Rate, percent, wilson
+from visleak.rates import Rate, percent, wilson
 
 
 @given(st.data())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from visleak.counts.counting import Counts, Review, SetCounts
 from visleak.quantities import counted
+from visleak.rates import Rate
 from visleak.records import ends_of
+from visleak.report.counts.counting import Counts, Review, SetCounts
 from visleak.reporting import Document
 from visleak.reporting.markup import Grid
-from visleak.stats import Rate
 
 MOST_DISPUTES = 20  # disputed pairs that are listed, at most
 

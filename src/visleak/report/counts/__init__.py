@@ -3,7 +3,7 @@
 A duplicate is a pair that is exact, near or similar. Source: their figures 1 and 4 and table 1.
 """
 
-from visleak.counts.counting import (
+from visleak.report.counts.counting import (
     Class,
     Counts,
     Example,
@@ -14,8 +14,8 @@ from visleak.counts.counting import (
     count,
     review_of,
 )
-from visleak.counts.document import documents, review_document
-from visleak.counts.writing import COUNTS, write_counts
+from visleak.report.counts.document import documents, review_document
+from visleak.report.counts.writing import COUNTS, write_counts
 
 __all__ = [
     "COUNTS",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from invoices import HEIGHT, OTHER, WIDTH, covered, difference_box, invoice
 from visleak.grading import verdict
 from visleak.records import GRADES
+from visleak.reporting.marks import MOST, kind_of, marks
 from visleak.verification.align import unit_to_pixels, view_matrix
-from visleak.verification.marks import MOST, kind_of, marks
 
 ORIGINAL, CHANGED = invoice(), invoice(line_8=OTHER)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from visleak.counts.counting import Counts, Example, SetCounts, State
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8, ends_of
+from visleak.report.counts.counting import Counts, Example, SetCounts, State
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.contact_sheet import write_card
 from visleak.reporting.gallery import ImageLoader, decoded, relation
