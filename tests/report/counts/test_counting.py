@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toy_audit import Image, Pair, digest_of, split_audit
-from visleak import counts
 from visleak.errors import UsageError
 from visleak.records import GRADES
+from visleak.report import counts
 from visleak.verdicts import Ledger, Verdict
 from visleak.verdicts.exchange import import_verdicts
 
