@@ -96,6 +96,11 @@ def option(
     return dataclasses.field(default=default, metadata={_KEY: declared})
 
 
+def output(default: T | EllipsisType, help: str, *, metavar: str = "DIR") -> T:
+    """Declare the field for the file or folder of a result, ``-o``."""
+    return option(default, help, "--output -o", metavar=metavar, panel=OUTPUT)
+
+
 def argument(default: T | EllipsisType, help: str, *, metavar: str) -> T:
     """Declare a field of settings that is a positional argument."""
     return option(default, help, metavar=metavar, positional=True)

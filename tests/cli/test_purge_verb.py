@@ -7,12 +7,12 @@ import json
 from calling import check_refused, refusals, run
 
 from visleak.cli.command import whole
-from visleak.cli.terminal import rendered
 from visleak.formats import open_images
 from visleak.remedy.documents import purge_document
 from visleak.remedy.manifest import Removed
 from visleak.remedy.removal import Advice, ClassChange, Purge, SetPlan
 from visleak.remedy.settings import PurgeSettings
+from visleak.reporting.console import rendered
 
 
 def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
 from visleak.options import (
     AUDIT_DIR,
-    OUTPUT,
-    Options,
     Printed,
     Replaced,
     argument,
     keywords,
     option,
+    output,
 )
 from visleak.quantities import counted
+from visleak.review.settings import Review
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,7 @@ class AuditFolder:
 class Report(Replaced):
     """Options of ``report``."""
 
-    out: Path | None = option(
-        None, "The file. Default: report.html of the audit.", "--output -o", metavar="FILE"
-    )
+    out: Path | None = output(None, "The file. Default: report.html of the audit.", metavar="FILE")
     no_images: bool = option(False, "Put no images into the report.")
     open: bool = option(False, "Open the report in a browser.")
 
@@ -60,9 +57,7 @@ class Show(Replaced):
     """Options of ``show``."""
 
     image: str = argument(..., "The id of an image.", metavar="ID")
-    out: Path | None = option(
-        None, "Draw the best pair to this .png or .jpg.", "--output -o", metavar="FILE"
-    )
+    out: Path | None = output(None, "Draw the best pair to this .png or .jpg.", metavar="FILE")
     set_name: str | None = option(
         None, "Set of the image, if several have the id.", "--set", metavar="NAME"
     )
@@ -90,7 +85,7 @@ class Export(Replaced):
         " a leak score, as tables of cleanlab and cleanvision; labelstudio: pairs to judge there.",
         choices=("cifair", "ids", "csv", "accepted", "issues", "labelstudio"),
     )
-    out: Path = option(..., "The file.", "--output -o", metavar="FILE")
+    out: Path = output(..., "The file.", metavar="FILE")
     grade: str | None = option(
         None,
         "Weakest grade to write. Default: near; any for csv. The lists of Barz & Denzler (2020)"
@@ -127,8 +122,8 @@ class Diff(Printed, Replaced):
         " repeated.",
         metavar="OLD=NEW",
     )
-    out: Path | None = option(
-        None, "Also write every changed pair to this file.", "--output -o", metavar="FILE.csv"
+    out: Path | None = output(
+        None, "Also write every changed pair to this file.", metavar="FILE.csv"
     )
 
 
@@ -185,58 +180,6 @@ def doctor(options: Printed) -> Reply:
 # -- verdicts of people ---------------------------------------------------------------------------
 
 
-if TYPE_CHECKING:
-    from visleak.verdicts.exchange import Imported
-
-
-@dataclass(frozen=True)
-class Review(Options):
-    """Options of ``review``."""
-
-    reviewer: str | None = option(
-        None, "Name of the reviewer. Default: the system's user.", metavar="NAME"
-    )
-    candidates: str = option(
-        "listed",
-        "Every pair of the audit, or each test image's one nearest without a threshold (the list of"
-        " Barz & Denzler 2020).",
-        choices=("listed", "nearest"),
-    )
-    grade: str | None = option(
-        None,
-        "Begin with pairs of this automatic grade or stronger; with --pool also the weakest grade"
-        " that makes a duplicate (default near; that of Barz & Denzler 2020 is similar).",
-        metavar="GRADE",
-    )
-    port: int = option(0, "Port of 127.0.0.1; 0 takes one that is free.", metavar="N")
-    pool: str | None = option(
-        None,
-        "Choose replacements for duplicates from these images, on a page of its own.",
-        metavar="SOURCE",
-    )
-    label: str | None = option(None, "Column of the pool with the labels.", metavar="COLUMN")
-    instructions: Path | None = option(
-        None,
-        "What an image of each class must be like, shown beside a replacement: a JSON object, or a"
-        " text with a line ## CLASS above each.",
-        metavar="FILE",
-    )
-    blind: bool = option(
-        False, "Hide the automatic grade, and all that led to it, until a pair is judged."
-    )
-    overlap: float | None = option(
-        None,
-        "Divide the pairs among reviewers; this share of them is judged by all, for Cohen's kappa.",
-        metavar="SHARE",
-    )
-    miss_rate: float = option(
-        0.05,
-        "Offer to stop when an estimated share of at most this many near pairs has no verdict.",
-        metavar="SHARE",
-    )
-    browser: bool = option(True, "Print the address and open no browser.", "--no-browser")
-
-
 def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
     from visleak.remedy.replacements.settings import GRADE, SelectionSettings
@@ -248,17 +191,8 @@ def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
         selection = SelectionSettings(label=options.label, grade=options.grade or GRADE)
     agreed = serve(
         audit.folder,
-        reviewer=options.reviewer,
-        candidates=options.candidates,
-        grade=options.grade,
-        port=options.port,
-        browser=options.browser,
-        pool=options.pool,
+        **{name: value for name, value in keywords(options).items() if name != "label"},
         selection=selection,
-        instructions=options.instructions,
-        blind=options.blind,
-        overlap=options.overlap,
-        miss_rate=options.miss_rate,
         told=call.say,
         bars=call.steps,
     )
@@ -328,28 +262,12 @@ def verdicts(audit: AuditFolder, options: Verdicts, call: Call) -> Reply:
         imported = import_verdicts(
             audit.folder, file, within=options.within, strict=options.strict, **shared
         )
-        return Reply(_imported(imported), asdict(imported))
+        return Reply(imported.lines(), asdict(imported))
     refuse_sets(read_summary(audit.folder), file)
     done = export_verdicts(audit.folder, file, as_=options.format, force=options.force, **shared)
     content = asdict(done) | {"files": [str(path) for path in done.files]}
     disputed = f"disputed pairs, excluded: {done.disputed:,}"
     return Reply((), content, [disputed] if done.disputed else [], files=done.files)
-
-
-def _imported(found: Imported) -> Iterator[str]:
-    """Yield what was imported, line by line."""
-    from visleak.verdicts.exchange import named
-
-    parts = [f"{counted(found.added, 'verdict')} of {', '.join(found.reviewers)}"]
-    parts += [f"{found.known:,} already present"] if found.known else []
-    yield f"imported {', '.join(parts)}" if found.rows else "the file has no rows"
-    if found.repeated:
-        yield f"rows that judge a pair again, of which the last counts: {found.repeated:,}"
-    if found.unknown:
-        missing = named(found.missing)
-        yield f"rows on images that the audit does not have: {found.unknown:,} ({missing})"
-    if found.ignored:
-        yield f"ignored: {', '.join(found.ignored)}"
 
 
 @dataclass(frozen=True)
@@ -362,12 +280,8 @@ class Stats(Printed, Replaced):
         choices=("exact", "near", "similar"),
     )
     reviewed_only: bool = option(False, "Count only the pairs that people judged.")
-    out: Path | None = option(
-        None,
-        "Also write counts.json, tables, figures and example pairs to this folder.",
-        "--output -o",
-        metavar="DIR",
-        panel=OUTPUT,
+    out: Path | None = output(
+        None, "Also write counts.json, tables, figures and example pairs to this folder."
     )
 
 

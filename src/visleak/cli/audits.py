@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
-from visleak.options import METHOD, OUTPUT, SETS, Backend, Execution, Options, keywords, option
+from visleak.options import (
+    METHOD,
+    OUTPUT,
+    SETS,
+    Backend,
+    Execution,
+    Options,
+    keywords,
+    option,
+    output,
+)
 from visleak.settings import Network, Settings, Sides
 
 if TYPE_CHECKING:
@@ -47,9 +57,7 @@ class AuditOptions(Options):
         metavar="FILE",
         panel=METHOD,
     )
-    out: Path = option(
-        Path("visleak-audit"), "Folder of the audit.", "--output -o", metavar="DIR", panel=OUTPUT
-    )
+    out: Path = output(Path("visleak-audit"), "Folder of the audit.")
     fail_on: tuple[str, ...] = option(
         (),
         "Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
@@ -167,15 +175,9 @@ def _prepared(
     )
     gates.refuse_unmeasured(wanted, prepared.encoder.name, prepared.limits)
     call.progress("loading the encoder", 1, 1)
-    for note in (
-        ()
-        if options.dry_run
-        else (
-            *group_notes(opened),
-            *frame_notes(opened, call.given),
-        )
-    ):
-        call.note(note)
+    if not options.dry_run:
+        for note in (*group_notes(opened), *frame_notes(opened, call.given)):
+            call.note(note)
     for line in shared_files(opened):
         call.complain(line)
     return prepared
@@ -187,7 +189,7 @@ def _reply(
     """Return the summary of an audit, and whether its gates pass."""
     from visleak.formats.opening import FRAME_BOUNDS
     from visleak.gating import gate_formats, gates
-    from visleak.report import document
+    from visleak.report.document import document, unfinished_line
     from visleak.storage import AUDIT, REPORT, read_summary
 
     notes = [f"reused: {options.out} holds this audit, finished; --force runs it again"]
@@ -195,7 +197,7 @@ def _reply(
     shown: Iterable[object] = () if options.for_gates else whole(document(result))
     content = result.folder / AUDIT
     if result.unfinished:
-        return Reply(shown, content, notes, [_unfinished(result)], code=1)
+        return Reply(shown, content, notes, [unfinished_line(result)], code=1)
     bounded = bool(FRAME_BOUNDS & call.given.keys())
     try:
         passed = gates.outcome(wanted, result.folder, known, bounded=bounded)
@@ -217,20 +219,6 @@ def _reply(
         code=3 if passed.tripped else 0,
         raw=raw,
         page=result.folder / REPORT,
-    )
-
-
-def _unfinished(result: Audit) -> str:
-    """Return why an audit is unfinished: what is claimed is not all."""
-    from visleak.pipeline.encoded_set import lost
-
-    problems = lost(result.unreadable())
-    first = problems[0]
-    why = f"{first.reason}{f', {first.detail}' if first.detail else ''}"
-    return (
-        f"the audit is unfinished: images could be read at first, and not again"
-        f" ({len(problems):,}, such as {first.set} {first.id} ({why})). They are in no rate, and no"
-        " gate passes; when the source is complete, run the same command again"
     )
 
 

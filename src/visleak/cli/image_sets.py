@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError, VisleakError
@@ -24,7 +23,9 @@ from visleak.options import (
     keywords,
     label_column,
     option,
+    output,
 )
+from visleak.robustness.settings import Calibrate, Robustness
 from visleak.training.settings import EncoderSettings
 
 
@@ -43,7 +44,7 @@ class ImageSet(Options):
 class Encode(Replaced):
     """Options of ``encode``."""
 
-    out: Path = option(..., "Folder of the embeddings.", "--output -o", metavar="DIR", panel=OUTPUT)
+    out: Path = output(..., "Folder of the embeddings.")
     encoder: str = option("builtin", "Makes the vectors.", metavar="NAME", panel=METHOD)
     shard: int = option(1_000_000, "Vectors per file.", metavar="N", panel=OUTPUT, least=1)
     dtype: str = option(
@@ -185,72 +186,6 @@ def same(options: Same) -> Reply:
     return Reply(document(found), asdict(found), code=0 if reached else 3)
 
 
-def _conditions(default: str) -> str:
-    return option(
-        default,
-        "Changes applied to images: paper (the 19 of Ramos et al.), beyond, all, or names such as"
-        " crop-50,jpeg-30.",
-        metavar="NAME,..",
-        panel=METHOD,
-    )
-
-
-def _queries(default: int) -> int:
-    return option(
-        default,
-        "Images that are changed, drawn with the seed; 0 takes all.",
-        metavar="N",
-        panel=METHOD,
-        least=0,
-    )
-
-
-@dataclass(frozen=True)
-class Changes(Options):
-    """How the images of an experiment are changed."""
-
-    conditions: str = _conditions("all")
-    queries: int = _queries(200)
-    seed: int = option(0, "Seed of that draw.", metavar="K", panel=METHOD, least=0)
-    verify: bool = option(
-        True,
-        "Skip pixel verification; duplicates within the set are then detected by byte equality"
-        " only and otherwise counted as errors, and robustness omits the row of the pipeline.",
-        "--no-verify",
-        panel=METHOD,
-    )
-
-    def chosen(self) -> dict[str, Any]:
-        """Return the keyword arguments of the public functions."""
-        names = [name for name in self.conditions.split(",") if name]
-        own = {field.name: getattr(self, field.name) for field in fields(Changes)}
-        return own | {"conditions": names}
-
-
-@dataclass(frozen=True)
-class Robustness(Changes, Printed, Replaced):
-    """Options of ``robustness``."""
-
-    encoders: tuple[str, ...] = option(
-        (), "Encoder; may be repeated. Default: builtin.", "--encoder", metavar="NAME", panel=METHOD
-    )
-    thresholds: tuple[float, ...] = option(
-        (),
-        "Similarity at which true- and false-positive rates are reported, in addition to the"
-        " encoder's own thresholds. May be repeated.",
-        "--report-at",
-        metavar="X",
-        panel=METHOD,
-    )
-    out: Path = option(
-        Path("visleak-robustness"),
-        "Folder of the result.",
-        "--output -o",
-        metavar="DIR",
-        panel=OUTPUT,
-    )
-
-
 def robustness(images: ImageSet, options: Robustness, execution: Execution, call: Call) -> Reply:
     """Measure how reliably changed copies are found among all images of a set.
 
@@ -278,25 +213,6 @@ def robustness(images: ImageSet, options: Robustness, execution: Execution, call
         write(result, out)
     call.progress("writing the result", 1, 1)
     return Reply(whole(document(result)), out / RESULT, files=[out / PAGE])
-
-
-@dataclass(frozen=True)
-class Calibrate(Changes, Printed, Replaced):
-    """Options of ``calibrate``."""
-
-    fpr: str = option(
-        ...,
-        "False-positive rate of the hard threshold, such as 1e-6, and of the soft one. Default of"
-        " the soft one: a hundred times the hard one's, up to 0.01.",
-        metavar="RATE[,RATE]",
-        panel=METHOD,
-    )
-    encoder: str = option("builtin", "Encoder.", metavar="NAME", panel=METHOD)
-    conditions: str = _conditions("paper")
-    queries: int = _queries(0)
-    out: Path = option(
-        Path("thresholds.json"), "The file.", "--output -o", metavar="FILE", panel=OUTPUT
-    )
 
 
 def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: Call) -> Reply:
@@ -337,12 +253,10 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
 class TrainEncoder(Printed, Replaced):
     """Options of ``train-encoder``."""
 
-    out: Path = option(
+    out: Path = output(
         Path("model.onnx"),
         "The ONNX file; a JSON file of the same name is written beside it.",
-        "--output -o",
         metavar="FILE",
-        panel=OUTPUT,
     )
     test: str | None = option(
         None,

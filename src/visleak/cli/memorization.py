@@ -50,7 +50,7 @@ from visleak.memorization.settings import (
     TraceSettings,
     by_preset,
 )
-from visleak.options import OUTPUT, Execution, Printed, Replaced, option, share
+from visleak.options import Execution, Printed, Replaced, output, share
 
 if TYPE_CHECKING:
     from visleak.memorization.benchmark import Benchmark
@@ -111,12 +111,8 @@ def _memorization(context: typer.Context) -> None:
 class Result(Printed, Replaced):
     """The folder of a result."""
 
-    out: Path | None = option(
-        None,
-        "Folder of the result. Default: visleak- and the name of the command.",
-        "--output -o",
-        metavar="DIR",
-        panel=OUTPUT,
+    out: Path | None = output(
+        None, "Folder of the result. Default: visleak- and the name of the command."
     )
 
     def folder(self, command: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
-from visleak.options import AUDIT_DIR, OUTPUT, SETS, Execution, Printed, argument, option
+from visleak.options import AUDIT_DIR, OUTPUT, SETS, Execution, Printed, argument, option, output
 from visleak.remedy.settings import (
     NEW,
     REPAIR,
@@ -31,9 +31,7 @@ class Purge(PurgeSettings, Applied):
     """Options of ``purge``."""
 
     folder: Path | None = argument(None, "An audit folder.", metavar=AUDIT_DIR)
-    out: Path | None = option(
-        None, "Folder of the clean data.", "--output -o", metavar="DIR", panel=OUTPUT
-    )
+    out: Path | None = output(None, "Folder of the clean data.")
     undo: Path | None = option(
         None,
         "Remove what a purge, split or replace wrote: its manifest.json, or its folder. Files that"
@@ -96,13 +94,10 @@ class Split(SplitSettings, RepairSettings, Applied):
         metavar=AUDIT_DIR,
         panel=REPAIR,
     )
-    out: Path = option(
+    out: Path = output(
         Path("visleak-split"),
         "Folder of the plan; with --apply also of the parts (data) and of the audit that found"
         " nothing between them (proof).",
-        "--output -o",
-        metavar="DIR",
-        panel=OUTPUT,
     )
 
 
@@ -160,9 +155,7 @@ class Replace(ReplaceSettings, Applied):
         metavar="SOURCE",
         panel=SETS,
     )
-    out: Path | None = option(
-        None, "Folder of the test set.", "--output -o", metavar="DIR", panel=OUTPUT
-    )
+    out: Path | None = output(None, "Folder of the test set.")
 
 
 def replace(options: Replace, execution: Execution, call: Call) -> Reply:

@@ -6,11 +6,23 @@ They are also the options of ``visleak dlede``; this module imports nothing heav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final
 
 from visleak.errors import UsageError
-from visleak.options import SPEED, Options, option, share
+from visleak.options import (
+    OUTPUT,
+    SETS,
+    SPEED,
+    Options,
+    Printed,
+    Replaced,
+    argument,
+    option,
+    output,
+    share,
+)
 
 #: Percent of the test images that leak at the steps the paper decides by, and at all of them.
 DECIDING: Final = (0, 10, 20)
@@ -285,3 +297,99 @@ class TrainerSettings(Options):
         panel=TRAINING,
         least=1,
     )
+
+
+@dataclass(frozen=True)
+class Sources(Options):
+    """The split under test."""
+
+    folder: str | None = argument(
+        None,
+        "A data set with train and test (or val) in it: folders, Parquet files, a table with a"
+        " split column, or a YOLO data.yaml.",
+        metavar="DIR",
+    )
+    test: str | None = option(
+        None,
+        "Test images, as for audit; with annotations as coco:FILE, yolo:FILE#val or kitti:FOLDER.",
+        metavar="[NAME=]SOURCE",
+        panel=SETS,
+    )
+    train: str | None = option(None, "Training images.", metavar="[NAME=]SOURCE", panel=SETS)
+    whole: str | None = option(
+        None, "One set, divided by --split.", "--set", metavar="[NAME=]SOURCE", panel=SETS
+    )
+    recipe: str | None = option(
+        None,
+        "How to divide it: kitti, cirrus, first:N, first-groups:N, random:SHARE[:SEED] or"
+        " groups:SHARE[:SEED].",
+        "--split",
+        metavar="RECIPE",
+        panel=SETS,
+    )
+
+    def check(self) -> None:
+        """Refuse no split, and more than one."""
+        ways = [bool(self.folder), bool(self.test or self.train), bool(self.whole or self.recipe)]
+        if sum(ways) != 1:
+            raise UsageError(
+                "give one split: a folder with train and test in it, or --test and --train, or"
+                " --set and --split; or judge existing training runs with --scores FILE"
+            )
+        pairs = (("--test", self.test, "--train", self.train),
+                 ("--set", self.whole, "--split", self.recipe))  # fmt: skip
+        for first, one, second, other in pairs:
+            if bool(one) != bool(other):
+                given, missing = (first, second) if one else (second, first)
+                raise UsageError(f"{given} needs {missing}")
+
+
+@dataclass(frozen=True)
+class DLeDeOptions(Printed, Replaced):
+    """Further options of the command."""
+
+    scores: Path | None = option(
+        None,
+        "Train nothing: judge existing scores, a .csv with the columns step, repetition and the"
+        " metrics.",
+        metavar="FILE",
+        panel=TRAINING,
+    )
+    full_curve: bool = option(False, "Steps of 10 % from 0 to 100 %.", panel=TRAINING)
+    chance: tuple[str, ...] = option(
+        (),
+        "Score of random guessing by a metric, such as accuracy=25%. Default: the share of the"
+        " largest class, 0 for objects. May be repeated.",
+        metavar="METRIC=RATE",
+        panel=DECISION,
+    )
+    audit: str = option(
+        "",
+        "An existing audit of the same split, or off. Default: run one in the output folder.",
+        metavar="AUDIT_DIR|off",
+        panel=ANALYSES,
+    )
+    out: Path = output(Path("visleak-dlede"), "Output folder.")
+    dry_run: bool = option(
+        False, "Print the number of training runs and the expected time, and stop.", panel=OUTPUT
+    )
+    no_images: bool = option(False, "Put no images into the output.", panel=OUTPUT)
+
+
+def parse_chance(text: str) -> tuple[str, float]:
+    """Return metric and share of METRIC=RATE."""
+    name, _, rate = text.rpartition("=")
+    if not name:
+        raise UsageError(f"--chance must be a metric and a share, accuracy=25%; got {text!r}")
+    return name, share(rate)
+
+
+#: Options that ``--scores`` takes; the others concern training runs.
+WITH_SCORES = (
+    "scores",
+    "out",
+    "chance",
+    "json",
+    "force",
+    *(f.name for f in fields(DecisionSettings)),
+)

@@ -26,6 +26,7 @@ from visleak.impact.results import (
     MatchedComparison,
     Row,
 )
+from visleak.impact.run import Check, CheckedFile
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.storage import File, RunFolder
 
@@ -658,3 +659,31 @@ def _several_parts(results: Mapping[str, Impact], *, brief: bool) -> Table:
                 cells.append(row and row.gain.value)
         rows.append(cells)
     return _table("Scores on parts of the test sets", columns, rows)
+
+
+# -- a check of files -----------------------------------------------------------------------------
+
+
+def check_lines(found: Check) -> list[str]:
+    """Return doubts first, then file by file."""
+    files = "file fits" if len(found.files) == 1 else f"{len(found.files):,} files fit"
+    fits = f"the {files} {found.test_set}, as far as can be checked"
+    lines = [f"warning: {doubt}" for doubt in found.doubts] or [fits]
+    for file in found.files:
+        lines += [_check_line(file, found.images), *(f"  {note}" for note in file.notes)]
+    return lines
+
+
+def _check_line(file: CheckedFile, images: int) -> str:
+    where = " (fair test set)" if file.fair else ""
+    scores = ", ".join(f"{name} {score(v, percent=False)}" for name, v in file.scores.items())
+    how = (
+        f"{' and '.join(file.checked)} compared with the audited labels"
+        if file.checked
+        else "no predicted classes or labels to compare, so ids and order were only compared with"
+        " other models"
+    )
+    return (
+        f"{file.model}{where}: predictions for {file.answered:,} of {images:,} images; {scores};"
+        f" {how}"
+    )

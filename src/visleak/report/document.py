@@ -8,6 +8,7 @@ from typing import Final
 
 from visleak.auditing import Audit
 from visleak.pipeline import rates, recordings
+from visleak.pipeline.encoded_set import lost
 from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.report.next_steps import next_steps
@@ -171,3 +172,15 @@ def _review(audit: Audit) -> Iterator[Fact]:
     judged = len({verdict.key for verdict in read_verdicts(audit.folder)})
     if judged and not audit.judged:
         yield Fact("review", f"{counted(judged, 'pair')} judged; `visleak stats` counts that")
+
+
+def unfinished_line(result: Audit) -> str:
+    """Return why an audit is unfinished: what is claimed is not all."""
+    problems = lost(result.unreadable())
+    first = problems[0]
+    why = f"{first.reason}{f', {first.detail}' if first.detail else ''}"
+    return (
+        f"the audit is unfinished: images could be read at first, and not again"
+        f" ({len(problems):,}, such as {first.set} {first.id} ({why})). They are in no rate, and no"
+        " gate passes; when the source is complete, run the same command again"
+    )

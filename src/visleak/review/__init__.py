@@ -4,6 +4,15 @@ The server is reachable from this machine only. Verdicts are stored in the audit
 before the next page is shown; nothing else in the folder changes.
 """
 
-from visleak.review.serving import review
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visleak.lazy import on_use
+
+if TYPE_CHECKING:
+    from visleak.review.serving import review
 
 __all__ = ["review"]
+
+__getattr__, __dir__ = on_use(__name__)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError, not_one_of
+from visleak.quantities import counted
 from visleak.records import GRADES
 from visleak.storage import (
     IMAGES,
@@ -186,6 +187,19 @@ class Imported:
     missing: tuple[str, ...]
     ignored: tuple[str, ...]
     reviewers: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was imported, line by line."""
+        parts = [f"{counted(self.added, 'verdict')} of {', '.join(self.reviewers)}"]
+        parts += [f"{self.known:,} already present"] if self.known else []
+        yield f"imported {', '.join(parts)}" if self.rows else "the file has no rows"
+        if self.repeated:
+            yield f"rows that judge a pair again, of which the last counts: {self.repeated:,}"
+        if self.unknown:
+            missing = named(self.missing)
+            yield f"rows on images that the audit does not have: {self.unknown:,} ({missing})"
+        if self.ignored:
+            yield f"ignored: {', '.join(self.ignored)}"
 
 
 def import_verdicts(

@@ -33,7 +33,8 @@ from visleak.dlede.results import (
     Judgement,
     MetricJudgement,
 )
-from visleak.dlede.settings import DECIDING
+from visleak.dlede.settings import DECIDING, Forecast
+from visleak.quantities import counted, duration
 
 #: Metrics that are named; of more a range is given.
 NAMED: Final = 3
@@ -419,3 +420,26 @@ def listed(texts: Sequence[str]) -> str:
 def labelled(metric: str, result: DLeDeResult) -> str:
     """Return the name of a metric, and whether lower is better."""
     return metric_name(metric) + " (lower is better)" * (metric in result.scores.lower)
+
+
+def forecast_line(found: Forecast) -> str:
+    """Return the expected cost of training runs as one line."""
+
+    def time(seconds: float) -> str:
+        return "under 1 s" if seconds < 1.0 else f"about {duration(seconds)}"
+
+    parts = [
+        f"{counted(found.trainings, 'training run')} on {found.training_images:,} images, each"
+        f" tested on {found.test_images:,}"
+    ]
+    if found.done:
+        parts.append(f"{found.done:,} finished before")
+    if found.seconds is None or found.seconds_a_training is None:
+        parts.append("the expected time is known after the first run")
+    elif found.done < found.trainings:
+        source = "as finished ones took" if found.measured else "by a first estimate"
+        at_once = f", {found.jobs:,} concurrent" if found.jobs > 1 else ""
+        parts.append(
+            f"{time(found.seconds)} left ({time(found.seconds_a_training)} each {source}{at_once})"
+        )
+    return "; ".join(parts)

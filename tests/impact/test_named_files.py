@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from visleak.cli.named_files import fair_files, named_files
 from visleak.errors import UsageError
+from visleak.impact.inputs import fair_files, named_files
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
-from visleak.cli.edges import plain
+from visleak.templates import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,8 @@ def shown(result: Any) -> Iterable[RenderableType]:
     """Return the parts of a document, or of lines, texts and tables; lines are made plain."""
     from rich.text import Text
 
-    from visleak.reporting import Document, terminal
+    from visleak.reporting.document import Document
+    from visleak.reporting.rendering import terminal
 
     parts = terminal(result) if isinstance(result, Document) else result
     return [Text(plain(part)) if isinstance(part, str) else part for part in parts]
