@@ -26,7 +26,7 @@ from visleak.dlede.settings import (
 from visleak.dlede.train import Outcome, TrainingTask
 from visleak.dlede.train.curves import prediction_limit
 from visleak.errors import UsageError, VisleakError
-from visleak.pipeline.context import Progress
+from visleak.progress import Progress
 from visleak.records import Bytes8, Opener, Unreadable
 
 #: Nothing is hashed: the pictures are blank.

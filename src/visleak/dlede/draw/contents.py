@@ -18,8 +18,8 @@ from visleak.auditing import Audit
 from visleak.dlede.draw import Split, split_digest
 from visleak.errors import VisleakError
 from visleak.images import content_digest
-from visleak.pipeline.context import Progress
 from visleak.pipeline.encoded_set import CHANGED, GONE, UnchangedOpener
+from visleak.progress import Progress
 from visleak.quantities import counted
 from visleak.records import Bytes8, ImageSet, Unreadable
 
