@@ -219,13 +219,9 @@ _REQUIREMENT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra of visleak.
+    """An extra of visleak."""
 
-    Attributes:
-        name: as in ``pip install 'visleak[NAME]'``.
-    """
-
-    name: str
+    name: str  # as in ``pip install 'visleak[NAME]'``
     missing: tuple[str, ...]
 
     @property
@@ -366,15 +362,10 @@ print(json.dumps({"providers": onnxruntime.get_available_providers()}))
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The result of a probe.
+    """The result of a probe."""
 
-    Attributes:
-        found: what it printed; empty if it failed.
-        error: the last line of its error, ``None`` if there was none.
-    """
-
-    found: Found
-    error: str | None
+    found: Found  # what it printed; empty if it failed
+    error: str | None  # the last line of its error, ``None`` if there was none
 
 
 def run_probes(names: list[str], probes: Mapping[str, str] = PROBES) -> dict[str, ProbeResult]:

@@ -60,17 +60,11 @@ AGAIN: Final = "run the audit again with --force"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One thing that is wrong."""
 
-    Attributes:
-        where: the file or the set.
-        what: what is wrong with it.
-        remedy: what to do.
-    """
-
-    where: str
-    what: str
-    remedy: str = AGAIN
+    where: str  # the file or the set
+    what: str  # what is wrong with it
+    remedy: str = AGAIN  # what to do
 
     def as_dict(self) -> dict[str, str]:
         """Return the finding as plain data."""
@@ -79,23 +73,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
-    """The result of :func:`check_audit`.
+    """The result of :func:`check_audit`."""
 
-    Attributes:
-        folder: the audit folder.
-        findings: what is wrong; empty if the audit is whole.
-        notes: what could not be checked, in words.
-        pairs, images, verdicts: how many were checked.
-        compared: images whose content was read again.
-    """
-
-    folder: Path
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
+    folder: Path  # the audit folder
+    findings: tuple[Finding, ...]  # what is wrong; empty if the audit is whole
+    notes: tuple[str, ...]  # what could not be checked, in words
+    # how many were checked
     pairs: int
     images: int
     verdicts: int
-    compared: int
+    compared: int  # images whose content was read again
 
     def as_dict(self) -> dict[str, object]:
         """Return the result as plain data."""

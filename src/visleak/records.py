@@ -91,15 +91,10 @@ ROLES: Final = ("benchmark", "training", "pretraining")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why one image could not be decoded.
+    """Why one image could not be decoded."""
 
-    Attributes:
-        reason: one of :data:`REASONS`.
-        detail: one line for a person, without the image's name.
-    """
-
-    reason: str
-    detail: str = ""
+    reason: str  # one of `REASONS`
+    detail: str = ""  # one line for a person, without the image's name
 
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
@@ -175,18 +170,13 @@ class ImageRow(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class DecodedImage:
-    """A decoded image as it is displayed.
+    """A decoded image as it is displayed."""
 
-    Attributes:
-        pixels: ``uint8`` array of shape (height, width, 3), RGB, after EXIF orientation, alpha
-            laid over white. May be smaller than the file says where a partial decode was enough.
-        width: full width in pixels, after EXIF orientation.
-        height: full height in pixels, after EXIF orientation.
-    """
-
+    # ``uint8`` array of shape (height, width, 3), RGB, after EXIF orientation, alpha laid over
+    # white. May be smaller than the file says where a partial decode was enough.
     pixels: Bytes8
-    width: int
-    height: int
+    width: int  # full width in pixels, after EXIF orientation
+    height: int  # full height in pixels, after EXIF orientation
 
 
 class Opener(Protocol):
@@ -318,19 +308,12 @@ class Partition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """How many of the files of a set are present.
+    """How many of the files of a set are present."""
 
-    Attributes:
-        present: files that were found.
-        expected: files that there must be, as far as their names say.
-        missing: names of files that are not present, at most :data:`MISSING_LISTED`.
-        ignored: files of vectors in other folders of the set, which are not read.
-    """
-
-    present: int
-    expected: int
-    missing: tuple[str, ...] = ()
-    ignored: int = 0
+    present: int  # files that were found
+    expected: int  # files that there must be, as far as their names say
+    missing: tuple[str, ...] = ()  # names of files that are not present, at most `MISSING_LISTED`
+    ignored: int = 0  # files of vectors in other folders of the set, which are not read
 
     @property
     def complete(self) -> bool:
@@ -358,30 +341,21 @@ class FileCount:
 
 @dataclass(frozen=True)
 class EmbeddingSet:
-    """A named set of embeddings made elsewhere; may be far larger than memory.
+    """A named set of embeddings made elsewhere; may be far larger than memory."""
 
-    Attributes:
-        name: the set's name, unique within an audit.
-        partitions: its files, in storage order.
-        width: number of coordinates of a vector.
-        encoder: digest of the encoder that made them; empty where only its name is known.
-        encoder_name: name of that encoder on the command line; empty if not given.
-        thresholds: that the encoder came with, or ``None``.
-        dataset, roles, annotated, source, options: as in :class:`ImageSet`.
-        files: how many of its files are present, where it is a folder of them.
-    """
-
-    name: str
-    partitions: tuple[Partition, ...]
-    width: int
-    encoder: str = ""
-    encoder_name: str = ""
-    thresholds: Mapping[str, Any] | None = None
+    name: str  # the set's name, unique within an audit
+    partitions: tuple[Partition, ...]  # its files, in storage order
+    width: int  # number of coordinates of a vector
+    encoder: str = ""  # digest of the encoder that made them; empty where only its name is known
+    encoder_name: str = ""  # name of that encoder on the command line; empty if not given
+    thresholds: Mapping[str, Any] | None = None  # that the encoder came with, or ``None``
+    # as in `ImageSet`
     dataset: str = ""
     roles: tuple[str, ...] = ()
     annotated: bool = False
     source: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    # how many of its files are present, where it is a folder of them
     files: FileCount | None = None
 
     def __len__(self) -> int:
@@ -394,31 +368,18 @@ AnySet = ImageSet | EmbeddingSet
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """The vectors of the readable images of a set, and what was measured with them.
+    """The vectors of the readable images of a set, and what was measured with them."""
 
-    Attributes:
-        set: name of the set.
-        rows: ``int64`` (n,), ascending: position of each fingerprint's image in its set.
-        ids: Arrow string array (n,).
-        matrix: ``float32`` (n, d), unit rows; usually memory-mapped.
-        digests: ``uint8`` (n, 16): BLAKE2b-128 of the stored bytes.
-        sizes: ``int32`` (n, 2): full width and height in pixels.
-        flat: ``bool`` (n,): next to no gradient energy (blank, black frames).
-        encoder: digest of the encoder, as text.
-        problems: the images that could not be read.
-        of_bytes: ``digests`` are of stored bytes; otherwise they are of vectors, and never equal
-            one of bytes.
-    """
-
-    set: str
-    rows: Int64
-    ids: pa.StringArray
-    matrix: Float32
-    digests: Bytes8
-    sizes: npt.NDArray[np.int32]
-    flat: Bool
-    encoder: str
-    problems: tuple[Problem, ...] = ()
+    set: str  # name of the set
+    rows: Int64  # ``int64`` (n,), ascending: position of each fingerprint's image in its set
+    ids: pa.StringArray  # Arrow string array (n,)
+    matrix: Float32  # ``float32`` (n, d), unit rows; usually memory-mapped
+    digests: Bytes8  # ``uint8`` (n, 16): BLAKE2b-128 of the stored bytes
+    sizes: npt.NDArray[np.int32]  # ``int32`` (n, 2): full width and height in pixels
+    flat: Bool  # ``bool`` (n,): next to no gradient energy (blank, black frames)
+    encoder: str  # digest of the encoder, as text
+    problems: tuple[Problem, ...] = ()  # the images that could not be read
+    # ``digests`` are of stored bytes; otherwise they are of vectors, and never equal one of bytes
     of_bytes: bool = True
 
     def __post_init__(self) -> None:
@@ -488,20 +449,16 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Measurements on candidate pairs: one column per check, one row per pair.
+    """Measurements on candidate pairs: one column per check, one row per pair."""
 
-    Attributes:
-        checks: name of a check to a ``float32`` column (n,); NaN where it was not made.
-        matrix: ``float32`` (n, 9): the geometric relation, row-major 3 x 3, query to reference
-            in unit coordinates (x right, y down, the image is [0, 1] x [0, 1]); NaN where
-            none was fitted.
-        skipped: ``int8`` (n,): candidates that were not verified, because better candidates of
-            the image are not near (1), its limit was reached (2), or near pairs connect the two
-            images (3); 0 for all others. ``None`` where no candidate could be skipped.
-    """
-
+    # name of a check to a ``float32`` column (n,); NaN where it was not made
     checks: Mapping[str, Float32]
+    # ``float32`` (n, 9): the geometric relation, row-major 3 x 3, query to reference in unit
+    # coordinates (x right, y down, the image is [0, 1] x [0, 1]); NaN where none was fitted
     matrix: Float32
+    # ``int8`` (n,): candidates that were not verified, because better candidates of the image are
+    # not near (1), its limit was reached (2), or near pairs connect the two images (3); 0 for all
+    # others. ``None`` where no candidate could be skipped.
     skipped: Int8 | None = None
 
     def __post_init__(self) -> None:
@@ -520,19 +477,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Grades:
-    """The grade of each pair.
+    """The grade of each pair."""
 
-    Attributes:
-        grade: ``int8`` (n,): index into :data:`GRADES`; -1 where the pair was not verified.
-        probability: ``float32`` (n,) in [0, 1]: P(a careful person calls the pair near or exact);
-            NaN where the pair was not verified.
-        reason: one line per pair, in words.
-        transform: what was done to the query to get the reference, in words.
-    """
-
-    grade: Int8
+    grade: Int8  # ``int8`` (n,): index into `GRADES`; -1 where the pair was not verified
+    # ``float32`` (n,) in [0, 1]: P(a careful person calls the pair near or exact); NaN where the
+    # pair was not verified
     probability: Float32
-    reason: tuple[str, ...] = field(repr=False)
+    reason: tuple[str, ...] = field(repr=False)  # one line per pair, in words
+    # what was done to the query to get the reference, in words
     transform: tuple[str, ...] = field(repr=False)
 
     def __post_init__(self) -> None:

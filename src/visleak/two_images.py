@@ -19,21 +19,13 @@ Image = str | os.PathLike[str] | object
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """How two images compare.
+    """How two images compare."""
 
-    Attributes:
-        grade: ``exact``, ``near``, ``similar`` or ``different``.
-        probability: that a careful person calls them near or exact.
-        similarity: of their fingerprints, from -1 to 1.
-        transform: what was done to one of them, such as ``mirrored``; empty where nothing was.
-        reason: for the grade.
-    """
-
-    grade: str
-    probability: float
-    similarity: float
-    transform: str
-    reason: str
+    grade: str  # ``exact``, ``near``, ``similar`` or ``different``
+    probability: float  # that a careful person calls them near or exact
+    similarity: float  # of their fingerprints, from -1 to 1
+    transform: str  # what was done to one of them, such as ``mirrored``; empty where nothing was
+    reason: str  # for the grade
 
 
 def same(first: Image, second: Image, *, settings: Settings | None = None) -> Same:

@@ -20,18 +20,12 @@ NORM_TOLERANCE: Final = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class UnitRows:
-    """Stored rows at unit length.
+    """Stored rows at unit length."""
 
-    Attributes:
-        matrix: ``float32`` (n, d); unit rows, all zero where a stored row is broken.
-        broken: ``bool`` (n,): the stored row has no direction: it holds NaN or infinity, or
-            nothing but zeros.
-        off: ``bool`` (n,): its length differs from 1 by more than :data:`NORM_TOLERANCE`.
-    """
-
-    matrix: Float32
+    matrix: Float32  # ``float32`` (n, d); unit rows, all zero where a stored row is broken
+    # ``bool`` (n,): the stored row has no direction: it holds NaN or infinity, or nothing but zeros
     broken: Bool
-    off: Bool
+    off: Bool  # ``bool`` (n,): its length differs from 1 by more than `NORM_TOLERANCE`
 
 
 def unit_rows(stored: npt.NDArray[np.generic]) -> UnitRows:

@@ -25,52 +25,41 @@ from visleak.verdicts.level import RATES, Level
 
 @dataclass(frozen=True)
 class Turnover:
-    """What became of the images of a set.
+    """What became of the images of a set."""
 
-    Attributes:
-        before, after: its name in the two audits; ``None`` if it is not there.
-        same, renamed, changed: images in both: unchanged, with another id, with another content.
-        removed, added: images in one of them only.
-        unseen_before, unseen_after: these images were perhaps there, but the audit before (after)
-            took a sample, or lists only the images that are in a pair.
-        known: contents are known, so that ``renamed`` and ``changed`` could be seen.
-    """
-
+    # its name in the two audits; ``None`` if it is not there
     before: str | None
     after: str | None
+    # images in both: unchanged, with another id, with another content
     same: int
     renamed: int
     changed: int
+    # images in one of them only
     removed: int
     added: int
+    # these images were perhaps there, but the audit before (after) took a sample, or lists only the
+    # images that are in a pair
     unseen_before: bool
     unseen_after: bool
-    known: bool
+    known: bool  # contents are known, so that ``renamed`` and ``changed`` could be seen
 
 
 @dataclass(frozen=True)
 class Total:
-    """What became of the leaks of a query set.
+    """What became of the leaks of a query set."""
 
-    Attributes:
-        before, after: its name in the two audits.
-        new, gone: images that leak in one of them only.
-        unseen: images that leak in one of them, and that the other did not compare.
-        regraded: images that leak in both, by another strongest grade or degree.
-        rates: of the level, then of those that both audits measured: name to before and after.
-        shared: images in both with the same content.
-        flips: of these, how many leak before alone and after alone.
-    """
-
+    # its name in the two audits
     before: str
     after: str
+    # images that leak in one of them only
     new: int
     gone: int
-    unseen: int
-    regraded: int
+    unseen: int  # images that leak in one of them, and that the other did not compare
+    regraded: int  # images that leak in both, by another strongest grade or degree
+    # of the level, then of those that both audits measured: name to before and after
     rates: Mapping[str, tuple[Rate, Rate]]
-    shared: int
-    flips: tuple[int, int]
+    shared: int  # images in both with the same content
+    flips: tuple[int, int]  # of these, how many leak before alone and after alone
 
     @property
     def paired(self) -> bool:
@@ -194,23 +183,16 @@ def _total(
 
 @dataclass(frozen=True)
 class Difference:
-    """What changed between two audits at a level.
+    """What changed between two audits at a level."""
 
-    Attributes:
-        before, after: the audits, and what their images are in the other.
-        level: the weakest that counts.
-        sets: a set each.
-        totals: a query set each that is one in both.
-        changes: the pairs.
-        conditions: what else differs: name to before and after.
-    """
-
+    # the audits, and what their images are in the other
     before: View
     after: View
-    level: Level
-    sets: tuple[Turnover, ...]
-    totals: tuple[Total, ...]
-    changes: Changes
+    level: Level  # the weakest that counts
+    sets: tuple[Turnover, ...]  # a set each
+    totals: tuple[Total, ...]  # a query set each that is one in both
+    changes: Changes  # the pairs
+    # what else differs: name to before and after
     conditions: Mapping[str, tuple[object, object]] = field(default_factory=dict)
 
     def counts(self, *, within: bool = False) -> dict[str, dict[str, int]]:

@@ -31,13 +31,9 @@ class ImageStatus(IntEnum):
 
 @dataclass(frozen=True)
 class Matching:
-    """For each image of an audit, who it is in the other.
+    """For each image of an audit, who it is in the other."""
 
-    Attributes:
-        partner: row of the other's images; -1 where it is gone.
-    """
-
-    partner: Int64
+    partner: Int64  # row of the other's images; -1 where it is gone
     fate: Int8
 
     @property

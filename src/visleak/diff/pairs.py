@@ -48,12 +48,9 @@ MEANINGS: Final = {
 
 @dataclass(frozen=True)
 class Changes:
-    """Pairs at a level in at least one audit that are not the same in the other.
+    """Pairs at a level in at least one audit that are not the same in the other."""
 
-    Attributes:
-        before, after: places in the listed pairs of the two audits; -1 where it is not listed.
-    """
-
+    # places in the listed pairs of the two audits; -1 where it is not listed
     before: Int64
     after: Int64
     change: Int8

@@ -33,20 +33,15 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Listed:
-    """Pairs of an audit, blank images left out. All arrays are of one length.
-
-    Attributes:
-        judged: :data:`HUMAN`, :data:`DISPUTED` or 0.
-        similarity: NaN if it was not measured.
-    """
+    """Pairs of an audit, blank images left out. All arrays are of one length."""
 
     query: Int64
     reference: Int64
     grade: Int8
     degree: Int8
     machine_grade: Int8
-    judged: Int8
-    similarity: Float32
+    judged: Int8  # `HUMAN`, `DISPUTED` or 0
+    similarity: Float32  # NaN if it was not measured
     within: Bool
 
     def __len__(self) -> int:

@@ -214,42 +214,29 @@ class AuditSummary:
 
 @dataclass(frozen=True)
 class DLeDeResult:
-    """The whole result.
+    """The whole result."""
 
-    Attributes:
-        train, test: the sets.
-        trainer: ``{"name", ...}``: its name and everything that changes its results.
-        plan: the requested training runs.
-        scores: of all training runs with a result.
-        judgement: by the requested rule.
-        others: by the other rules.
-        failed: training runs that failed twice.
-        seconds: of all training runs, summed.
-        notes: for the reader, one line each.
-        makeup, memory, calibration, detection, convergence, hashes: ``None`` or empty if not
-            requested or not known.
-        audit: of the same split, or ``None``.
-        proof: the proof of a leak because of which nothing was trained; otherwise empty.
-    """
-
+    # the sets
     train: SplitSet
     test: SplitSet
+    # ``{"name", ...}``: its name and everything that changes its results
     trainer: Mapping[str, object]
-    plan: Plan
-    scores: Scores
-    judgement: Judgement
-    others: tuple[Judgement, ...] = ()
-    failed: tuple[Failure, ...] = ()
-    seconds: float = 0.0
-    notes: tuple[str, ...] = ()
+    plan: Plan  # the requested training runs
+    scores: Scores  # of all training runs with a result
+    judgement: Judgement  # by the requested rule
+    others: tuple[Judgement, ...] = ()  # by the other rules
+    failed: tuple[Failure, ...] = ()  # training runs that failed twice
+    seconds: float = 0.0  # of all training runs, summed
+    notes: tuple[str, ...] = ()  # for the reader, one line each
+    # ``None`` or empty if not requested or not known
     makeup: ClassCounts | None = None
     memory: tuple[Gain, ...] = ()
     calibration: Calibration | None = None
     detection: DetectionLimit | None = None
     convergence: Convergence | None = None
     hashes: HashEvidence | None = None
-    audit: AuditSummary | None = None
-    proof: str = ""
+    audit: AuditSummary | None = None  # of the same split, or ``None``
+    proof: str = ""  # the proof of a leak because of which nothing was trained; otherwise empty
 
     @property
     def is_external(self) -> bool:

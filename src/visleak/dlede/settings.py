@@ -242,15 +242,7 @@ class ControlSettings(Options):
 
 @dataclass(frozen=True)
 class Execution(Options):
-    """Where training runs are executed, and who is notified. Never changes a result.
-
-    Attributes:
-        engine: :data:`visleak.pipeline.context.Engine` of a cluster; then as many runs execute
-            concurrently as it has processors.
-        progress: a :class:`visleak.pipeline.context.Progress`.
-        notify: called with notes in plain text.
-        on_forecast: called with the expected cost before the first training run.
-    """
+    """Where training runs are executed, and who is notified. Never changes a result."""
 
     jobs: int = option(1, "Number of concurrent training runs.", metavar="N", panel=SPEED, least=1)
     limit: float | None = option(
@@ -260,9 +252,13 @@ class Execution(Options):
         metavar="SECONDS",
         panel=TRAINING,
     )
+    # `visleak.pipeline.context.Engine` of a cluster; then as many runs execute concurrently as it
+    # has processors
     engine: Any = None
+    # a `visleak.pipeline.context.Progress`
     progress: Callable[..., None] = lambda step, done, total: None
-    notify: Callable[[str], None] = lambda text: None
+    notify: Callable[[str], None] = lambda text: None  # called with notes in plain text
+    # called with the expected cost before the first training run
     on_forecast: Callable[[Forecast], None] = lambda forecast: None
 
     def __post_init__(self) -> None:

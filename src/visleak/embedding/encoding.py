@@ -153,22 +153,14 @@ def texts_of(images: ImageSet, prints: Fingerprints, order: Int64) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A finished folder of embeddings.
+    """A finished folder of embeddings."""
 
-    Attributes:
-        folder: its path.
-        vectors: their number.
-        unreadable: images that could not be read.
-        shards: number of files of vectors.
-        reused: it existed, and nothing was computed.
-        salt, mapping: files that the owner of an anonymous folder keeps, else ``None``.
-    """
-
-    folder: Path
-    vectors: int
-    unreadable: int
-    shards: int
-    reused: bool
+    folder: Path  # its path
+    vectors: int  # their number
+    unreadable: int  # images that could not be read
+    shards: int  # number of files of vectors
+    reused: bool  # it existed, and nothing was computed
+    # files that the owner of an anonymous folder keeps, else ``None``
     salt: Path | None = None
     mapping: Path | None = None
 

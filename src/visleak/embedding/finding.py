@@ -33,21 +33,15 @@ ASKED: Final = "images asked for"  # name of the set of the images that are sear
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An image that may be the one that is searched.
+    """An image that may be the one that is searched."""
 
-    Attributes:
-        set, id, locator: which image.
-        similarity: higher is more similar.
-        degree: ``hard``, ``soft`` or ``None``.
-        grade, probability, reason: result of pixel verification; ``None`` if there are only
-            embeddings.
-    """
-
+    # which image
     set: str
     id: str
     locator: str | None
-    similarity: float
-    degree: str | None
+    similarity: float  # higher is more similar
+    degree: str | None  # ``hard``, ``soft`` or ``None``
+    # result of pixel verification; ``None`` if there are only embeddings
     grade: str | None
     probability: float | None
     reason: str | None
@@ -60,20 +54,14 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result for one image.
+    """The result for one image."""
 
-    Attributes:
-        image: the file, as given.
-        unreadable: why it could not be read, or ``None``.
-        matches: the closest images, most likely ones first.
-        decided: pixels or thresholds were available; otherwise only similarities are known.
-        unseen: unreadable images of the place, by reason; the image may be one of them.
-    """
-
-    image: str
-    unreadable: str | None
-    matches: tuple[Match, ...]
+    image: str  # the file, as given
+    unreadable: str | None  # why it could not be read, or ``None``
+    matches: tuple[Match, ...]  # the closest images, most likely ones first
+    # pixels or thresholds were available; otherwise only similarities are known
     decided: bool = True
+    # unreadable images of the place, by reason; the image may be one of them
     unseen: Mapping[str, int] = field(default_factory=dict)
 
     @property

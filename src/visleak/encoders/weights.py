@@ -65,15 +65,10 @@ PATIENCE: Final = 8.0  # seconds that the hub has for an answer
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The folder of a model.
+    """The folder of a model."""
 
-    Attributes:
-        name: as the caller named it.
-        path: its location.
-    """
-
-    name: str
-    path: Path
+    name: str  # as the caller named it
+    path: Path  # its location
 
     def config(self) -> dict[str, object]:
         """Return ``config.json``.

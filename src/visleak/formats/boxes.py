@@ -23,26 +23,17 @@ _SHOWN: Final = 60  # how much of a damaged row is shown
 
 @dataclass(frozen=True)
 class Boxes:
-    """The annotated objects of a set of images, one row an object.
+    """The annotated objects of a set of images, one row an object."""
 
-    Attributes:
-        names: of the classes.
-        image: ``int64`` (objects,), ascending: row of the set.
-        label: ``int64`` (objects,): index into ``names``; -1 for regions of no class.
-        corners: ``float64`` (objects, 4): left, top, right, bottom.
-        crowd: ``bool`` (objects,): regions that are neither to be found nor counted as wrong
-            (COCO's ``iscrowd``, KITTI's ``DontCare``).
-        images: how many images the set has.
-        relative: corners are shares of the image's width and height, else pixels.
-    """
-
-    names: tuple[str, ...]
-    image: Int64
-    label: Int64
-    corners: Float64
+    names: tuple[str, ...]  # of the classes
+    image: Int64  # ``int64`` (objects,), ascending: row of the set
+    label: Int64  # ``int64`` (objects,): index into ``names``; -1 for regions of no class
+    corners: Float64  # ``float64`` (objects, 4): left, top, right, bottom
+    # ``bool`` (objects,): regions that are neither to be found nor counted as wrong (COCO's
+    # ``iscrowd``, KITTI's ``DontCare``)
     crowd: Bool
-    images: int
-    relative: bool
+    images: int  # how many images the set has
+    relative: bool  # corners are shares of the image's width and height, else pixels
 
     def __post_init__(self) -> None:
         count = len(self.image)

@@ -20,15 +20,11 @@ SEARCHED: Final = 200
 
 @dataclass(frozen=True)
 class Root:
-    """What ``--root`` says: the folder that names start from, or a beginning that is replaced.
+    """What ``--root`` says: the folder that names start from, or a beginning that is replaced."""
 
-    Attributes:
-        folder: the folder, absolute.
-        replaces: what names begin with on the other machine; ``None`` where the folder is put in
-            front of relative names.
-    """
-
-    folder: str
+    folder: str  # the folder, absolute
+    # what names begin with on the other machine; ``None`` where the folder is put in front of
+    # relative names
     replaces: str | None = None
 
     @classmethod

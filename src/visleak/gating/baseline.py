@@ -37,21 +37,15 @@ class Baseline:
     """Pairs that a gate does not count, keyed by the unordered pair of their contents.
 
     Make it with :func:`read_baseline`.
-
-    Attributes:
-        sources: the folders and files it was read from.
-        pairs: ``key``, ``within`` (a duplicate within a set, not a leak between sets),
-            ``grade`` and ``degree`` as places on their scales.
-        accepted: accepted pairs and their grade, see ``verdicts.accepted``.
-        judged: what people said of pairs; disputed ones are not there.
-        summaries: ``audit.json`` of the audits, by source.
     """
 
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # the folders and files it was read from
+    # ``key``, ``within`` (a duplicate within a set, not a leak between sets), ``grade`` and
+    # ``degree`` as places on their scales
     pairs: pa.Table
-    accepted: Mapping[Key, str]
-    judged: Mapping[Key, str]
-    summaries: Mapping[str, AuditSummary]
+    accepted: Mapping[Key, str]  # accepted pairs and their grade, see ``verdicts.accepted``
+    judged: Mapping[Key, str]  # what people said of pairs; disputed ones are not there
+    summaries: Mapping[str, AuditSummary]  # ``audit.json`` of the audits, by source
 
     def knows(self, keys: pa.Array, within: pa.Array, level: Level) -> Bool:
         """Return which pairs of a later audit are known at a level.

@@ -30,20 +30,13 @@ MOST: Final = {"junit": 100, "sarif": 1000, "github": 10}
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
-    """Whether a query set passes a gate.
+    """Whether a query set passes a gate."""
 
-    Attributes:
-        gate: its name.
-        query_set: name of the set.
-        tripped: more leaks than allowed.
-        line: what was found, and what is allowed.
-        pairs: rows of ``pairs.parquet``: the worst pair of each leaking image, worst first.
-    """
-
-    gate: str
-    query_set: str
-    tripped: bool
-    line: str
+    gate: str  # its name
+    query_set: str  # name of the set
+    tripped: bool  # more leaks than allowed
+    line: str  # what was found, and what is allowed
+    # rows of ``pairs.parquet``: the worst pair of each leaking image, worst first
     pairs: Sequence[PairRow] = ()
 
 

@@ -39,15 +39,10 @@ NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A bound on a rate.
+    """A bound on a rate."""
 
-    Attributes:
-        name: one of :data:`NAMES`.
-        allowed: largest share that passes.
-    """
-
-    name: str
-    allowed: float = 0.0
+    name: str  # one of `NAMES`
+    allowed: float = 0.0  # largest share that passes
 
     def trips(self, rate: Rate) -> bool:
         """Whether a rate is above the bound, or of no image at all."""
@@ -191,19 +186,12 @@ def refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Whether a set passes a gate.
+    """Whether a set passes a gate."""
 
-    Attributes:
-        gate: the bound.
-        set_name: name of the set.
-        tripped: its rate is above the bound.
-        line: the rate, and what is allowed.
-    """
-
-    gate: Gate
-    set_name: str
-    tripped: bool
-    line: str
+    gate: Gate  # the bound
+    set_name: str  # name of the set
+    tripped: bool  # its rate is above the bound
+    line: str  # the rate, and what is allowed
 
 
 def judged(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[Judged]:
@@ -264,15 +252,10 @@ def _measured(gate: Gate, summary: AuditSummary) -> Iterable[tuple[str, str, Rat
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a gate says of a query set where a baseline is known.
+    """What a gate says of a query set where a baseline is known."""
 
-    Attributes:
-        gate: the bound, on new leaks.
-        found: what is new.
-    """
-
-    gate: Gate
-    found: NewLeaks
+    gate: Gate  # the bound, on new leaks
+    found: NewLeaks  # what is new
 
     @property
     def tripped(self) -> bool:
@@ -330,19 +313,13 @@ def checked(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the gates of an audit say.
+    """What the gates of an audit say."""
 
-    Attributes:
-        tripped: lines; one that begins with blanks continues the one before.
-        passed: lines on gates by pairs that did not trip, where a baseline is known.
-        notes: on the baseline.
-        gates: of pairs against a baseline, as plain values.
-    """
-
-    tripped: tuple[str, ...] = ()
+    tripped: tuple[str, ...] = ()  # lines; one that begins with blanks continues the one before
+    # lines on gates by pairs that did not trip, where a baseline is known
     passed: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    gates: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()  # on the baseline
+    gates: tuple[dict[str, Any], ...] = ()  # of pairs against a baseline, as plain values
 
 
 def outcome(

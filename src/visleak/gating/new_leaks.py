@@ -28,21 +28,13 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NewLeaks:
-    """What is new in a query set at a level.
+    """What is new in a query set at a level."""
 
-    Attributes:
-        query_set: its name.
-        level: the weakest that counts.
-        rate: of the images with at least one pair that is not known.
-        known: how many more images leak, by known pairs alone.
-        pairs: the rows of ``pairs.parquet`` that are not known, worst first.
-    """
-
-    query_set: str
-    level: Level
-    rate: Rate
-    known: int
-    pairs: pa.Table
+    query_set: str  # its name
+    level: Level  # the weakest that counts
+    rate: Rate  # of the images with at least one pair that is not known
+    known: int  # how many more images leak, by known pairs alone
+    pairs: pa.Table  # the rows of ``pairs.parquet`` that are not known, worst first
 
     def as_dict(self, named: int = 10) -> dict[str, object]:
         """Return plain values, with the ``named`` worst pairs."""

@@ -160,34 +160,24 @@ class Gap:
 
 @dataclass(frozen=True)
 class Impact:
-    """The impact of the leaks of a test set on the scores of models.
+    """The impact of the leaks of a test set on the scores of models."""
 
-    Attributes:
-        audit: the audit folder.
-        test_set, references: names of the sets.
-        images: readable images of the test set.
-        leaks: name of each leak to how many of the images leak so, in the order of the tables.
-        effects: model by model, metric by metric.
-        flips: pairs of models that change places; those that may first.
-        gaps: errors on the original and the fair test set, where both are known.
-        notes: what a reader must know, such as images without a prediction; one line each.
-        settings: how it was computed: draws, size of a draw, seed, mid-p.
-        judged: verdicts of reviewers are counted.
-        doubts: why prediction files may be mixed up; one line each.
-    """
-
-    audit: str
+    audit: str  # the audit folder
+    # names of the sets
     test_set: str
     references: tuple[str, ...]
-    images: int
+    images: int  # readable images of the test set
+    # name of each leak to how many of the images leak so, in the order of the tables
     leaks: Mapping[str, int]
-    effects: tuple[Effect, ...]
-    flips: tuple[Flip, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    effects: tuple[Effect, ...]  # model by model, metric by metric
+    flips: tuple[Flip, ...] = ()  # pairs of models that change places; those that may first
+    gaps: tuple[Gap, ...] = ()  # errors on the original and the fair test set, where both are known
+    # what a reader must know, such as images without a prediction; one line each
     notes: tuple[str, ...] = ()
+    # how it was computed: draws, size of a draw, seed, mid-p
     settings: Mapping[str, object] = field(default_factory=dict)
-    judged: bool = False
-    doubts: tuple[str, ...] = ()
+    judged: bool = False  # verdicts of reviewers are counted
+    doubts: tuple[str, ...] = ()  # why prediction files may be mixed up; one line each
 
     @property
     def models(self) -> tuple[str, ...]:

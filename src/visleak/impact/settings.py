@@ -18,11 +18,7 @@ LEAKS: Final = "Leaks"
 
 @dataclass(frozen=True)
 class ImpactSettings(Options):
-    """How an impact is measured.
-
-    Attributes:
-        subsets: name to a text file with one id per line: leaked images of another source.
-    """
+    """How an impact is measured."""
 
     metrics: tuple[str, ...] = option(
         (),
@@ -86,4 +82,5 @@ class ImpactSettings(Options):
         panel=METHOD,
     )
     seed: int = option(0, "Random seed of all draws.", metavar="N", panel=METHOD, least=0)
+    # name to a text file with one id per line: leaked images of another source
     subsets: Mapping[str, PathText] = field(default_factory=dict)

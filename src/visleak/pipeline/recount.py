@@ -61,20 +61,17 @@ ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """What the tables of an audit folder say.
+    """What the tables of an audit folder say."""
 
-    Attributes:
-        comparisons, totals, label_conflicts, unfinished, verification: as in the summary.
-        sets: with the numbers of images, blank images and contents that the tables have.
-        wrong: contradictions within the tables, as file and what is wrong.
-    """
-
+    # as in the summary
     comparisons: tuple[ComparisonSummary, ...]
     totals: tuple[TotalSummary, ...]
     label_conflicts: int
     unfinished: int
     verification: VerificationSummary
+    # with the numbers of images, blank images and contents that the tables have
     sets: tuple[SetSummary, ...]
+    # contradictions within the tables, as file and what is wrong
     wrong: tuple[tuple[str, str], ...]
 
 

@@ -24,20 +24,14 @@ REASONS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A size or class share that differs from its target.
+    """A size or class share that differs from its target."""
 
-    Attributes:
-        part: name of the part.
-        class_: name of the class, ``None`` for the size of the part.
-        points: of a size, the deviation relative to the target; of a class, the difference
-            between its share of the part and of all images.
-        images: the same in images, positive if there are too many.
-    """
-
-    part: str
-    class_: str | None
+    part: str  # name of the part
+    class_: str | None  # name of the class, ``None`` for the size of the part
+    # of a size, the deviation relative to the target; of a class, the difference between its share
+    # of the part and of all images
     points: float
-    images: float
+    images: float  # the same in images, positive if there are too many
 
     def __str__(self) -> str:
         whole = round(abs(self.images))
@@ -63,18 +57,12 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Balance:
-    """Counts of images by part and class.
-
-    Attributes:
-        shares: ``float64`` (parts,): target share of all images, sum 1.
-        classes: names; one empty name if classes do not count.
-        counts: ``int64`` (parts, classes).
-    """
+    """Counts of images by part and class."""
 
     parts: tuple[str, ...]
-    shares: Float64
-    classes: tuple[str, ...]
-    counts: Int64
+    shares: Float64  # ``float64`` (parts,): target share of all images, sum 1
+    classes: tuple[str, ...]  # names; one empty name if classes do not count
+    counts: Int64  # ``int64`` (parts, classes)
 
     @property
     def sizes(self) -> Int64:
@@ -187,14 +175,10 @@ def coded(values: pa.Array) -> tuple[Int64, tuple[str | None, ...]]:
 
 @dataclass(frozen=True)
 class Loads:
-    """Images per component and class, as a sparse matrix by rows.
+    """Images per component and class, as a sparse matrix by rows."""
 
-    Attributes:
-        begin: ``int64`` (components + 1,): first entry of each component.
-        classes, counts: ``int64``: class and number of images of each entry.
-    """
-
-    begin: Int64
+    begin: Int64  # ``int64`` (components + 1,): first entry of each component
+    # ``int64``: class and number of images of each entry
     classes: Int64
     counts: Int64
     width: int

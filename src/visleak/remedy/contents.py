@@ -44,16 +44,12 @@ class Substitute:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some images of one set.
-
-    Attributes:
-        keep: ``int64``, ascending positions in the set.
-        instead: position (one of ``keep``) to the image that takes its place; it keeps the place,
-            the name and the label.
-    """
+    """Some images of one set."""
 
     images: ImageSet
-    keep: Int64
+    keep: Int64  # ``int64``, ascending positions in the set
+    # position (one of ``keep``) to the image that takes its place; it keeps the place, the name and
+    # the label
     instead: Mapping[int, Substitute] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -24,16 +24,12 @@ _COLUMNS: Final = ("query_set", "query", "reference_set", "reference", "grade", 
 
 @dataclass(frozen=True)
 class Edges:
-    """Pairs of images that must stay in one part.
+    """Pairs of images that must stay in one part."""
 
-    Attributes:
-        first, second: ``int64`` (n,): rows of the graph, ``first < second``, no pair twice.
-        doubtful: ``bool`` (n,): reviewers disagree about the pair.
-    """
-
+    # ``int64`` (n,): rows of the graph, ``first < second``, no pair twice
     first: Int64
     second: Int64
-    doubtful: Bool
+    doubtful: Bool  # ``bool`` (n,): reviewers disagree about the pair
 
     @classmethod
     def of(cls, one: Int64, other: Int64, doubtful: Bool) -> Edges:
@@ -66,25 +62,16 @@ NO_EDGES: Final = Edges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0
 
 @dataclass(frozen=True)
 class Graph:
-    """The readable images of some sets, one row each, in the order of the sets.
-
-    Attributes:
-        owner: ``int64`` (n,): index of each image's set.
-        position: ``int64`` (n,): its position in the set.
-        content: ``int64`` (n,): number of its content; equal for equal bytes.
-        flat: ``bool`` (n,): blank.
-        group: ``int64`` (n,): number of its group, -1 without one.
-        label: ``int64`` (n,): number of its class.
-    """
+    """The readable images of some sets, one row each, in the order of the sets."""
 
     sets: tuple[ImageSet, ...]
-    owner: Int64
-    position: Int64
-    content: Int64
-    flat: Bool
-    group: Int64
+    owner: Int64  # ``int64`` (n,): index of each image's set
+    position: Int64  # ``int64`` (n,): its position in the set
+    content: Int64  # ``int64`` (n,): number of its content; equal for equal bytes
+    flat: Bool  # ``bool`` (n,): blank
+    group: Int64  # ``int64`` (n,): number of its group, -1 without one
     groups: tuple[str, ...]
-    label: Int64
+    label: Int64  # ``int64`` (n,): number of its class
     classes: tuple[str, ...]
     unreadable: int
 

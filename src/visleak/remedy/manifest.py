@@ -33,38 +33,26 @@ _ADVICE: Final = "give the manifest.json of a clean data set"
 
 
 class Removed(NamedTuple):
-    """An image that is removed: a row of ``removed.csv``.
+    """An image that is removed: a row of ``removed.csv``."""
 
-    Attributes:
-        set, id, digest, locator, label: of the image; empty if unknown.
-        why: grade, degree or other reason, such as ``near``.
-        partner: ``SET/ID`` of the image that it duplicates, the most similar one first.
-    """
-
+    # of the image; empty if unknown
     set: str
     id: str
     digest: str = ""
     locator: str = ""
     label: str = ""
-    why: str = ""
-    partner: str = ""
+    why: str = ""  # grade, degree or other reason, such as ``near``
+    partner: str = ""  # ``SET/ID`` of the image that it duplicates, the most similar one first
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that was written: a row of ``files.csv``.
+    """A file that was written: a row of ``files.csv``."""
 
-    Attributes:
-        path: relative to the folder, with ``/``.
-        kind: ``file`` or ``link``.
-        bytes: its size; 0 for a link.
-        digest: BLAKE2b-128 of its bytes, hexadecimal; empty for a link.
-    """
-
-    path: str
-    kind: str
-    bytes: int
-    digest: str
+    path: str  # relative to the folder, with ``/``
+    kind: str  # ``file`` or ``link``
+    bytes: int  # its size; 0 for a link
+    digest: str  # BLAKE2b-128 of its bytes, hexadecimal; empty for a link
     target: str = ""
 
 

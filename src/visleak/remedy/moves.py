@@ -137,14 +137,11 @@ class _SetDuplicates:
 
     An audit compares test with train and test with itself, but not train with itself; so an image
     that leaves train might leave a copy behind.
-
-    Attributes:
-        known: ``bool`` (images,): duplicates within the image's own set are known.
     """
 
     auditor: Auditor
     graph: Graph
-    known: Bool
+    known: Bool  # ``bool`` (images,): duplicates within the image's own set are known
     found: Edges = NO_EDGES
 
     def search(self, rows: Int64) -> bool:
@@ -200,17 +197,11 @@ def _plan(
 
 @dataclass(frozen=True)
 class Moves:
-    """Moves of images between parts.
+    """Moves of images between parts."""
 
-    Attributes:
-        part: ``int64`` (images,): the part of each afterwards.
-        straddling: ``int64``: components that were in several parts.
-        fewest: minimum number of moves that unites them.
-    """
-
-    part: Int64
-    straddling: Int64
-    fewest: int
+    part: Int64  # ``int64`` (images,): the part of each afterwards
+    straddling: Int64  # ``int64``: components that were in several parts
+    fewest: int  # minimum number of moves that unites them
     uniting: int
     back: int = 0
 

@@ -301,15 +301,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Split:
-    """A planned split, and what was written.
+    """A planned split, and what was written."""
 
-    Attributes:
-        folder: with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``.
-        content: of ``split.json``.
-    """
-
+    # with ``split.json``, ``assignment.csv`` and, once written, ``data`` and ``proof``
     folder: Path
-    content: Mapping[str, Any]
+    content: Mapping[str, Any]  # of ``split.json``
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -357,17 +353,13 @@ def refuse_output(out: Path, sets: Iterable[ImageSet], *, apply: bool) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a plan is written, and how.
-
-    Attributes:
-        format: ``manifest``, ``link`` or ``copy``.
-    """
+    """Where a plan is written, and how."""
 
     out: Path
     audited: Path
     auditor: Auditor
     apply: bool
-    format: str
+    format: str  # ``manifest``, ``link`` or ``copy``
 
 
 def planned(

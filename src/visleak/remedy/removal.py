@@ -67,18 +67,14 @@ class ClassChange:
 
 @dataclass(frozen=True)
 class SetPlan:
-    """The images that are removed from one set.
-
-    Attributes:
-        removed: images to remove, in the order of the set.
-        classes: each class before and after, by name; empty if labels are unknown.
-    """
+    """The images that are removed from one set."""
 
     name: str
     writable: bool
     total: int
     unreadable: int
-    removed: tuple[Removed, ...]
+    removed: tuple[Removed, ...]  # images to remove, in the order of the set
+    # each class before and after, by name; empty if labels are unknown
     classes: tuple[ClassChange, ...]
 
     @property
@@ -122,11 +118,7 @@ class SetPlan:
 
 @dataclass(frozen=True)
 class Purge:
-    """A plan, and what was written.
-
-    Attributes:
-        written: the data set; ``None`` if this is only a plan.
-    """
+    """A plan, and what was written."""
 
     settings: PurgeSettings
     sets: tuple[SetPlan, ...]
@@ -134,7 +126,7 @@ class Purge:
     blank: int
     advice: Advice
     caveats: tuple[str, ...]
-    written: Written | None = None
+    written: Written | None = None  # the data set; ``None`` if this is only a plan
 
     def as_dict(self) -> dict[str, object]:
         """Return plan and result as plain values."""

@@ -41,13 +41,9 @@ _REPLACED: Final = ("test", "pool", "class", "test_digest", "pool_digest", "how"
 
 @dataclass(frozen=True, slots=True)
 class ClassProgress:
-    """Replacements of a class.
+    """Replacements of a class."""
 
-    Attributes:
-        label: the class; empty without labels.
-    """
-
-    label: str
+    label: str  # the class; empty without labels
     duplicates: int
     replaced: int
     candidates_left: int
@@ -55,26 +51,21 @@ class ClassProgress:
 
 @dataclass(frozen=True)
 class ReplacePlan:
-    """What ``replace`` would write, or has written.
-
-    Attributes:
-        replaced: approvals that are used, in the order of the test set.
-        classes: replacements per class.
-        written: the result; ``None`` if this is only a plan.
-    """
+    """What ``replace`` would write, or has written."""
 
     test_set: str
     size: int
     settings: ReplaceSettings
     pool: Mapping[str, int]
-    replaced: tuple[Decision, ...]
+    replaced: tuple[Decision, ...]  # approvals that are used, in the order of the test set
     missing: tuple[tuple[str, str], ...]
-    classes: tuple[ClassProgress, ...]
+    classes: tuple[ClassProgress, ...]  # replacements per class
     leaks: int
     within: int
     blank: int
     disputed: int
     by_class: bool
+    # the result; ``None`` if this is only a plan
     written: Written | None = field(default=None, compare=False)
 
     @property

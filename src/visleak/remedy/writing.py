@@ -50,14 +50,10 @@ _LISTS: Final = (".txt", ".csv", ".tsv", ".parquet")
 
 @dataclass(frozen=True)
 class Written:
-    """A data set that was written.
-
-    Attributes:
-        how: ``manifest``, ``link`` or ``copy``.
-    """
+    """A data set that was written."""
 
     folder: Path
-    how: str
+    how: str  # ``manifest``, ``link`` or ``copy``
     sources: Mapping[str, str]
     counts: Mapping[str, int]
     files: int

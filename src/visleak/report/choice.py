@@ -38,25 +38,18 @@ COLUMNS: Final = [
 
 @dataclass(frozen=True)
 class Ledger:
-    """The pairs of an audit as plain arrays, one row per pair.
+    """The pairs of an audit as plain arrays, one row per pair."""
 
-    Attributes:
-        key: ``int64``, one number per duplicate group of query images.
-        stratum: ``int64``, one number per kind of pair: sets, grade or degree, conflict or not.
-        order: rows, most certain first.
-        group: ``int64`` (images,), the number of each image's group, in the order of ``first``.
-        first: ``int64`` (images,), where an image occurs first: row, or rows + row as reference.
-    """
-
-    key: Int64
-    stratum: Int64
-    order: Int64
+    key: Int64  # ``int64``, one number per duplicate group of query images
+    stratum: Int64  # ``int64``, one number per kind of pair: sets, grade or degree, conflict or not
+    order: Int64  # rows, most certain first
     leak: Bool
     within: Bool
     conflict: Bool
     shown: Bool
     verified: bool
-    group: Int64
+    group: Int64  # ``int64`` (images,), the number of each image's group, in the order of ``first``
+    # ``int64`` (images,), where an image occurs first: row, or rows + row as reference
     first: Int64
 
     def __len__(self) -> int:

@@ -62,27 +62,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PairCard:
-    """A pair of the gallery, or without images of the table of conflicts.
+    """A pair of the gallery, or without images of the table of conflicts."""
 
-    Attributes:
-        row: of the judged pairs, with what each reviewer ``said`` of it.
-        anchor: of its card; empty without one.
-        conflict: a leak or duplicate whose labels differ: one of them may be wrong.
-        more: other leaks of its group; of a repeat, other repeats.
-        card: ``None`` if an image is not available.
-        marks: where the content of the two images differs.
-        members: further images of its duplicate group, the first ones; ``left_out`` are not named.
-        files: addresses of the query and of the reference, relative to the page; may be empty.
-    """
-
-    row: PairRow
-    anchor: str
-    conflict: bool = True
-    more: int = 0
-    card: Card | None = None
-    marks: Marks = field(default_factory=Marks)
+    row: PairRow  # of the judged pairs, with what each reviewer ``said`` of it
+    anchor: str  # of its card; empty without one
+    conflict: bool = True  # a leak or duplicate whose labels differ: one of them may be wrong
+    more: int = 0  # other leaks of its group; of a repeat, other repeats
+    card: Card | None = None  # ``None`` if an image is not available
+    marks: Marks = field(default_factory=Marks)  # where the content of the two images differs
+    # further images of its duplicate group, the first ones; ``left_out`` are not named
     members: tuple[Member, ...] = ()
     left_out: int = 0
+    # addresses of the query and of the reference, relative to the page; may be empty
     files: tuple[str, str] = ("", "")
 
     @property
@@ -123,25 +114,18 @@ class PairCard:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Everything the page shows from the tables.
+    """Everything the page shows from the tables."""
 
-    Attributes:
-        pairs: number of pairs in ``pairs.parquet``.
-        strongest: the cards at the top of the page, drawn larger.
-        repeats: the strongest pairs of two images of one set.
-        listing: every pair above ``different``, for the table and the filters.
-        classes: share of each class's images that leak, worst first; name and rate.
-    """
-
-    pairs: int
+    pairs: int  # number of pairs in ``pairs.parquet``
     verified: bool
     cards: tuple[PairCard, ...]
-    strongest: tuple[PairCard, ...]
-    repeats: tuple[PairCard, ...]
-    listing: Listing
+    strongest: tuple[PairCard, ...]  # the cards at the top of the page, drawn larger
+    repeats: tuple[PairCard, ...]  # the strongest pairs of two images of one set
+    listing: Listing  # every pair above ``different``, for the table and the filters
     conflicts: tuple[PairCard, ...]
     conflict_total: int
     nearest: tuple[tuple[str, npt.NDArray[np.float64]], ...]
+    # share of each class's images that leak, worst first; name and rate
     classes: tuple[tuple[str, Rate], ...]
     class_total: tuple[int, int]
 

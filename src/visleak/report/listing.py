@@ -25,21 +25,13 @@ ROW: Final = (*NAMED, "query", "reference", "probability", "similarity", "confli
 
 @dataclass(frozen=True)
 class Listing:
-    """The pairs of the table.
+    """The pairs of the table."""
 
-    Attributes:
-        data: a JSON object that cannot end the element it stands in.
-        names: the values of the columns of few values.
-        between: the pairs of sets, as the filter names them.
-        pairs: how many pairs are listed.
-        total: how many the audit has above ``different``.
-    """
-
-    data: Markup
-    names: Mapping[str, Sequence[str]]
-    between: tuple[str, ...]
-    pairs: int
-    total: int
+    data: Markup  # a JSON object that cannot end the element it stands in
+    names: Mapping[str, Sequence[str]]  # the values of the columns of few values
+    between: tuple[str, ...]  # the pairs of sets, as the filter names them
+    pairs: int  # how many pairs are listed
+    total: int  # how many the audit has above ``different``
 
 
 def listed(columns: pa.Table, pairs: Ledger, anchors: Mapping[int, str]) -> Listing:

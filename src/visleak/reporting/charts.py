@@ -53,14 +53,10 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of :func:`bar_chart`.
-
-    Attributes:
-        note: at the right, such as "3 of 100 · 3.00 %".
-    """
+    """A row of :func:`bar_chart`."""
 
     name: str
-    note: str
+    note: str  # at the right, such as "3 of 100 · 3.00 %"
     parts: tuple[tuple[str, float], ...]
     interval: tuple[float, float] | None = None
     mark: float | None = None
@@ -180,16 +176,12 @@ def leak_bars(rows: Sequence[tuple[str, Rate, Rate, Rate, float | None]]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A matrix of :func:`matrices`.
-
-    Attributes:
-        shares: in [0, 1], (rows, columns); NaN where nothing was compared.
-        published: texts under the numbers, (rows, columns); empty ones for none.
-    """
+    """A matrix of :func:`matrices`."""
 
     title: str
-    shares: npt.NDArray[np.float64]
+    shares: npt.NDArray[np.float64]  # in [0, 1], (rows, columns); NaN where nothing was compared
     colours: str
+    # texts under the numbers, (rows, columns); empty ones for none
     published: Sequence[Sequence[str]] = ()
 
     def below(self, row: int, column: int) -> str:

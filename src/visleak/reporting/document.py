@@ -21,21 +21,14 @@ LONGEST: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        name: in files; empty where it is only shown.
-        type: in files, of Arrow; by default text.
-        heading: for people; empty where it is only in files.
-        show: makes text of a value that is known; by default numbers as they are, texts cut.
-        number: aligned as a number.
-    """
-
-    name: str = ""
-    type: pa.DataType = field(default_factory=pa.string)
-    heading: str = ""
+    name: str = ""  # in files; empty where it is only shown
+    type: pa.DataType = field(default_factory=pa.string)  # in files, of Arrow; by default text
+    heading: str = ""  # for people; empty where it is only in files
+    # makes text of a value that is known; by default numbers as they are, texts cut
     show: Callable[[Any], str] | None = None
-    number: bool = False
+    number: bool = False  # aligned as a number
 
     def text(self, value: object) -> str:
         """Return a value as text; unknown ones are empty."""
@@ -48,22 +41,15 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, for people and for files from the same rows.
+    """A table, for people and for files from the same rows."""
 
-    Attributes:
-        title: what it shows.
-        columns: of it; those that hold texts come first among those that are shown.
-        rows: values in the order of the columns.
-        file: that has all rows, for the title where only some are shown.
-        limit: rows that are shown.
-        bold: row and column name or heading of values that stand out.
-    """
-
-    title: str
+    title: str  # what it shows
+    # of it; those that hold texts come first among those that are shown
     columns: tuple[Column, ...]
-    rows: Sequence[Sequence[object]]
-    file: str = ""
-    limit: int = LIMIT
+    rows: Sequence[Sequence[object]]  # values in the order of the columns
+    file: str = ""  # that has all rows, for the title where only some are shown
+    limit: int = LIMIT  # rows that are shown
+    # row and column name or heading of values that stand out
     bold: frozenset[tuple[int, str]] = frozenset()
 
     def grid(self, limit: int | None = None) -> Grid:
@@ -98,19 +84,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure.
+    """A figure."""
 
-    Attributes:
-        name: of its files, without ending.
-        title: what it shows.
-        files: its content by ending, ``svg`` and ``png``; empty where there is nothing to draw.
-        shown: it is part of Markdown.
-    """
-
-    name: str
-    title: str
+    name: str  # of its files, without ending
+    title: str  # what it shows
+    # its content by ending, ``svg`` and ``png``; empty where there is nothing to draw
     files: Mapping[str, bytes]
-    shown: bool = False
+    shown: bool = False  # it is part of Markdown
 
     def by_name(self) -> dict[str, bytes | None]:
         """Return the content of its files by name; ``None`` for those that it does not have."""
@@ -119,44 +99,27 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement with a short name in front.
+    """A statement with a short name in front."""
 
-    Attributes:
-        name: of it; empty where it continues the one before.
-        text: what is stated.
-        style: ``caution``, ``good``, ``strong``, or empty.
-    """
-
-    name: str
-    text: str
-    style: str = ""
+    name: str  # of it; empty where it continues the one before
+    text: str  # what is stated
+    style: str = ""  # ``caution``, ``good``, ``strong``, or empty
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a capability reports.
+    """What a capability reports."""
 
-    Attributes:
-        title: of the page.
-        headline: what was found, as one line that can be repeated.
-        lines: further statements and cautions, the most important first.
-        tables: the most important first; those without rows are left out.
-        figures: of it.
-        images: titles and files of contact sheets.
-        facts: statements with names, shown behind the tables.
-        notes: what was measured, with which settings, at what cost.
-        reading: how to read the result.
-    """
-
-    title: str
-    headline: str
-    lines: tuple[str, ...] = ()
+    title: str  # of the page
+    headline: str  # what was found, as one line that can be repeated
+    lines: tuple[str, ...] = ()  # further statements and cautions, the most important first
+    # the most important first; those without rows are left out
     tables: tuple[Table | Grid, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    images: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    reading: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    figures: tuple[Figure, ...] = ()  # of it
+    images: tuple[tuple[str, str], ...] = ()  # titles and files of contact sheets
+    notes: tuple[str, ...] = ()  # what was measured, with which settings, at what cost
+    reading: tuple[str, ...] = ()  # how to read the result
+    facts: tuple[Fact, ...] = ()  # statements with names, shown behind the tables
 
     def grids(self) -> list[Grid]:
         """Return the tables that have rows, as texts."""

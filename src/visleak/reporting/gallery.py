@@ -45,15 +45,11 @@ INVISIBLE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Thumb:
-    """One encoded image and the size to show it at.
-
-    Attributes:
-        width, height: size to show, in CSS pixels; a whole multiple of the stored size where
-            ``crisp``.
-    """
+    """One encoded image and the size to show it at."""
 
     data: bytes
     mime: str
+    # size to show, in CSS pixels; a whole multiple of the stored size where ``crisp``
     width: int
     height: int
     crisp: bool

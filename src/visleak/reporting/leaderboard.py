@@ -17,15 +17,11 @@ Entry: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """A kind of leaderboard.
-
-    Attributes:
-        place: sorts the entries, the best first.
-    """
+    """A kind of leaderboard."""
 
     kind: str
     identity: tuple[str, ...]
-    place: Callable[[Entry], tuple[object, ...]]
+    place: Callable[[Entry], tuple[object, ...]]  # sorts the entries, the best first
     is_entry: Callable[[object], bool]
     schema: int = 1
 

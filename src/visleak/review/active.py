@@ -40,24 +40,16 @@ MOST: Final = 2_000
 
 @dataclass(frozen=True)
 class Measured:
-    """The columns of a list of pairs that the grader of an audit is refitted on.
+    """The columns of a list of pairs that the grader of an audit is refitted on."""
 
-    Attributes:
-        known: log-odds of the audit, (n,).
-        features: (n, d).
-        scale: of the prior of each weight, (d,).
-        row, image: which pairs decide whether which contents leak, (m,) each.
-        weight: images of each content, (contents,).
-        images: how many images could leak.
-    """
-
-    known: Float64
-    features: Float64
-    scale: Float64
+    known: Float64  # log-odds of the audit, (n,)
+    features: Float64  # (n, d)
+    scale: Float64  # of the prior of each weight, (d,)
+    # which pairs decide whether which contents leak, (m,) each
     row: Int64
     image: Int64
-    weight: Float64
-    images: int
+    weight: Float64  # images of each content, (contents,)
+    images: int  # how many images could leak
 
     @classmethod
     def of(cls, listing: Listing) -> Measured:
@@ -217,14 +209,10 @@ class Refit:
 
 @dataclass(frozen=True, slots=True)
 class TailSample:
-    """Near pairs in the unlikely tail, estimated from a random sample of it that was judged.
+    """Near pairs in the unlikely tail, estimated from a random sample of it that was judged."""
 
-    Attributes:
-        size: pairs of the tail.
-        judged, near: of the sample.
-    """
-
-    size: int
+    size: int  # pairs of the tail
+    # of the sample
     judged: int
     near: int
 

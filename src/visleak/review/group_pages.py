@@ -26,17 +26,11 @@ TINY: Final = 96
 
 @dataclass(frozen=True)
 class Group:
-    """A duplicate group of the list.
+    """A duplicate group of the list."""
 
-    Attributes:
-        contents: the contents that near or exact pairs connect.
-        inside: rows of the list between two of them.
-        conflicts: those of them that are not near, although other pairs connect their ends.
-    """
-
-    contents: Int64
-    inside: Int64
-    conflicts: Int64
+    contents: Int64  # the contents that near or exact pairs connect
+    inside: Int64  # rows of the list between two of them
+    conflicts: Int64  # those of them that are not near, although other pairs connect their ends
 
 
 def group_of(listing: Listing, near: Bool, row: int) -> Group:

@@ -54,20 +54,15 @@ SORTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Filters and order. Empty text filters nothing.
-
-    Attributes:
-        sort: one of ``SORTS``; empty for that of the list.
-        stop: ``off`` if the reviewer continues after the stop rule.
-    """
+    """Filters and order. Empty text filters nothing."""
 
     grade: str = ""
     label: str = ""
     sets: str = ""
     coverage: str = ""
     state: str = ""
-    sort: str = ""
-    stop: str = ""
+    sort: str = ""  # one of ``SORTS``; empty for that of the list
+    stop: str = ""  # ``off`` if the reviewer continues after the stop rule
 
     def __post_init__(self) -> None:
         choices: Mapping[str, tuple[str, ...]] = {
@@ -200,33 +195,25 @@ _IMAGE_COLUMNS: Final = ["set", "id", "digest", "label", "caption", "locator", "
 
 @dataclass(frozen=True)
 class Listing:
-    """The pairs that can be judged.
-
-    Attributes:
-        pairs: one row a pair of contents, in order of increasing distance, then as in the audit.
-        query, reference: ``int64`` (n,): rows of ``images``.
-        left, right: ``int64`` (n,): numbers of the two contents.
-        contents: ``int64`` (images,): number of the content of each image.
-        repeats: ``int64`` (n,): further pairs of images with the same two contents.
-        distance: ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured.
-        probability: ``float64`` (n,): the machine's; NaN if there is none.
-        grade: ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none.
-        within: ``bool`` (n,): two images of one set.
-    """
+    """The pairs that can be judged."""
 
     kind: str
+    # one row a pair of contents, in order of increasing distance, then as in the audit
     pairs: pa.Table
     images: pa.Table
+    # ``int64`` (n,): rows of ``images``
     query: Int64
     reference: Int64
+    # ``int64`` (n,): numbers of the two contents
     left: Int64
     right: Int64
-    contents: Int64
-    repeats: Int64
+    contents: Int64  # ``int64`` (images,): number of the content of each image
+    repeats: Int64  # ``int64`` (n,): further pairs of images with the same two contents
+    # ``float64`` (n,): ``sqrt(2 - 2 * similarity)``; NaN if it was not measured
     distance: npt.NDArray[np.float64]
-    probability: npt.NDArray[np.float64]
-    grade: Int8
-    within: Bool
+    probability: npt.NDArray[np.float64]  # ``float64`` (n,): the machine's; NaN if there is none
+    grade: Int8  # ``int8`` (n,): the machine's, as its place in ``GRADES``; -1 where there is none
+    within: Bool  # ``bool`` (n,): two images of one set
     digests: pa.Array
     left_out: int
 

@@ -63,13 +63,9 @@ MOST: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Instructions:
-    """Instructions by class.
+    """Instructions by class."""
 
-    Attributes:
-        general: for all classes; may be empty.
-    """
-
-    general: str = ""
+    general: str = ""  # for all classes; may be empty
     classes: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, label: str | None) -> str:

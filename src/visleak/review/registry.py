@@ -62,17 +62,14 @@ class ShownImage:
 
 @dataclass(frozen=True, slots=True)
 class ImageView:
-    """The meaning of an address.
+    """The meaning of an address."""
 
-    Attributes:
-        kind: ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
-            difference as they are, their difference once the query is laid over the reference, and
-            the query laid over the reference. ``marks`` of two: boxes, not an image.
-        matrix: nine floats, query to reference in unit coordinates; ``None`` for none.
-    """
-
+    # ``whole`` or ``small`` of one image; ``plain``, ``aligned`` or ``laid`` of two: their
+    # difference as they are, their difference once the query is laid over the reference, and the
+    # query laid over the reference. ``marks`` of two: boxes, not an image.
     kind: str
     images: tuple[Name, ...]
+    # nine floats, query to reference in unit coordinates; ``None`` for none
     matrix: tuple[float, ...] | None = None
     marked: Kind = "places"
 

@@ -52,20 +52,16 @@ HEADERS: Final = {
 
 @dataclass
 class Access:
-    """The secrets of one run of the server.
+    """The secrets of one run of the server."""
 
-    Attributes:
-        port: where it listens.
-        token: exchanged for the cookie as often as it comes, until the server ends. It is only
-            printed, so only readers of this terminal know it.
-        once: another token, good for one exchange. A browser is started with it, and other users
-            of the machine may read the command lines of processes.
-        cookie: value of the cookie.
-    """
-
-    port: int
+    port: int  # where it listens
+    # exchanged for the cookie as often as it comes, until the server ends. It is only printed, so
+    # only readers of this terminal know it.
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    # another token, good for one exchange. A browser is started with it, and other users of the
+    # machine may read the command lines of processes.
     once: str | None = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    # value of the cookie
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     @property

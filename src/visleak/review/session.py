@@ -380,17 +380,11 @@ ROW: Final = 20
 
 @dataclass(frozen=True)
 class ListState:
-    """The verdicts that stand, by row of the list.
+    """The verdicts that stand, by row of the list."""
 
-    Attributes:
-        mine: ``int8`` (n,): this reviewer's judgment as its place in ``GRADES``, -1 for none.
-        disputed: ``bool`` (n,): reviewers disagree on near-or-not.
-        taken: ``bool`` (n,): another reviewer has judged it.
-    """
-
-    mine: Int8
-    disputed: Bool
-    taken: Bool
+    mine: Int8  # ``int8`` (n,): this reviewer's judgment as its place in ``GRADES``, -1 for none
+    disputed: Bool  # ``bool`` (n,): reviewers disagree on near-or-not
+    taken: Bool  # ``bool`` (n,): another reviewer has judged it
     verdicts: tuple[Verdict, ...]
     by_key: dict[tuple[str, str], list[Verdict]]
 
@@ -407,17 +401,13 @@ class ListState:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a reviewer is in a list.
-
-    Attributes:
-        distance: of that pair; ``None`` if nothing is judged, or it was not measured.
-    """
+    """How far a reviewer is in a list."""
 
     judged: int
     total: int
     run: int
     passed_over: int
-    distance: float | None
+    distance: float | None  # of that pair; ``None`` if nothing is judged, or it was not measured
 
     @property
     def may_stop(self) -> bool:
@@ -427,15 +417,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ListPosition:
-    """Where a pair stands among those that a choice lets through.
-
-    Attributes:
-        previous, next: rows, or ``None`` at the ends.
-    """
+    """Where a pair stands among those that a choice lets through."""
 
     place: int
     total: int
     inside: bool
+    # rows, or ``None`` at the ends
     previous: int | None
     next: int | None
     ahead: tuple[int, ...]

@@ -110,34 +110,20 @@ class Tested:
 
 @dataclass(frozen=True)
 class Robustness:
-    """The whole experiment.
+    """The whole experiment."""
 
-    Attributes:
-        collection: name of the set.
-        source: SOURCE text of the set, or empty.
-        references: images of the collection that could be read.
-        queries: how many of them were changed.
-        seed: of the draw of the queries.
-        twins: pairs within the collection that are one image twice; no wrong answers.
-        graded: whether twins were looked for by looking at the images.
-        unreadable: images of the collection that could not be read.
-        conditions: that were tried.
-        encoders: what each made of it.
-        version: of visleak.
-        sheet: one query under every condition, for the contact sheet; not part of the JSON.
-    """
-
-    collection: str
-    source: str
-    references: int
-    queries: int
-    seed: int
-    twins: int
-    graded: bool
-    unreadable: int
-    conditions: tuple[Condition, ...]
-    encoders: tuple[Tested, ...]
-    version: str
+    collection: str  # name of the set
+    source: str  # SOURCE text of the set, or empty
+    references: int  # images of the collection that could be read
+    queries: int  # how many of them were changed
+    seed: int  # of the draw of the queries
+    twins: int  # pairs within the collection that are one image twice; no wrong answers
+    graded: bool  # whether twins were looked for by looking at the images
+    unreadable: int  # images of the collection that could not be read
+    conditions: tuple[Condition, ...]  # that were tried
+    encoders: tuple[Tested, ...]  # what each made of it
+    version: str  # of visleak
+    # one query under every condition, for the contact sheet; not part of the JSON
     sheet: tuple[tuple[str, Bytes8 | None], ...] = field(default=(), repr=False)
 
     @property

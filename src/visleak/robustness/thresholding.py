@@ -49,38 +49,26 @@ MOST_KEPT: Final = 20_000_000  # wrong pairs that may be kept in memory, 20 byte
 
 @dataclass(frozen=True)
 class Calibration:
-    """Thresholds of one encoder and where they come from.
+    """Thresholds of one encoder and where they come from."""
 
-    Attributes:
-        encoder, digest: whose they are.
-        hard, soft: the two thresholds.
-        collection, source: the set they were measured on.
-        images: its readable images.
-        unreadable: its images that could not be read.
-        queries: how many of them were changed.
-        seed: of the draw of the queries.
-        twins: pairs of it that are one image twice; left out.
-        graded: whether twins were looked for by looking at the images.
-        conditions: under which images were compared.
-        version: of visleak.
-        date: of the run, ISO.
-    """
-
+    # whose they are
     encoder: str
     digest: str
+    # the two thresholds
     hard: Level
     soft: Level
+    # the set they were measured on
     collection: str
     source: str
-    images: int
-    unreadable: int
-    queries: int
-    seed: int
-    twins: int
-    graded: bool
-    conditions: tuple[Condition, ...]
-    version: str
-    date: str
+    images: int  # its readable images
+    unreadable: int  # its images that could not be read
+    queries: int  # how many of them were changed
+    seed: int  # of the draw of the queries
+    twins: int  # pairs of it that are one image twice; left out
+    graded: bool  # whether twins were looked for by looking at the images
+    conditions: tuple[Condition, ...]  # under which images were compared
+    version: str  # of visleak
+    date: str  # of the run, ISO
 
     @property
     def provenance(self) -> str:

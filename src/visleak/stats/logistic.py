@@ -15,15 +15,10 @@ _STEPS = 50
 
 @dataclass(frozen=True)
 class Shift:
-    """A linear change of log-odds with a Gaussian posterior (Laplace approximation).
+    """A linear change of log-odds with a Gaussian posterior (Laplace approximation)."""
 
-    Attributes:
-        weights: float64 (d,), the mean.
-        covariance: float64 (d, d).
-    """
-
-    weights: Float64
-    covariance: Float64
+    weights: Float64  # float64 (d,), the mean
+    covariance: Float64  # float64 (d, d)
 
     def log_odds(self, features: Float64, known: Float64) -> tuple[Float64, Float64]:
         """Return mean and variance of the log-odds of rows, each (n,)."""

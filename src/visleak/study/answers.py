@@ -24,23 +24,14 @@ _FOUND: Final = GRADES[:3]
 
 @dataclass(frozen=True, slots=True)
 class Leaks:
-    """The leaking images of a query set, by id, with the strongest code of each.
+    """The leaking images of a query set, by id, with the strongest code of each."""
 
-    Attributes:
-        total: readable images of the query set.
-        degree: image to index into ``DEGREES``.
-        grade: image to index into ``GRADES``.
-        measured: there were thresholds, so that no degree means no leak.
-        graded: pairs were verified, so no grade means no leak.
-        own: pairs left out because they are known to be one image in two sets.
-    """
-
-    total: int
-    degree: Mapping[str, int]
-    grade: Mapping[str, int]
-    measured: bool
-    graded: bool
-    own: int = 0
+    total: int  # readable images of the query set
+    degree: Mapping[str, int]  # image to index into ``DEGREES``
+    grade: Mapping[str, int]  # image to index into ``GRADES``
+    measured: bool  # there were thresholds, so that no degree means no leak
+    graded: bool  # pairs were verified, so no grade means no leak
+    own: int = 0  # pairs left out because they are known to be one image in two sets
 
     def rates(self) -> dict[str, Rate | None]:
         """Return the rates that an audit has, ``None`` if nothing was measured."""

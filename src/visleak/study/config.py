@@ -26,42 +26,28 @@ _THOUSANDS: Final = re.compile(r"([0-9]+)k", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:
-    """Another set that is known to be part of this one.
+    """Another set that is known to be part of this one."""
 
-    Attributes:
-        set: name of the other set.
-        match: empty where the pair of sets is not compared at all; else how to tell an image's
-            own copy: ``id`` for equal ids, ``/regex/`` for ids whose first group is equal.
-    """
-
-    set: str
+    set: str  # name of the other set
+    # empty where the pair of sets is not compared at all; else how to tell an image's own copy:
+    # ``id`` for equal ids, ``/regex/`` for ids whose first group is equal
     match: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StudySet:
-    """One named set of the file.
+    """One named set of the file."""
 
-    Attributes:
-        name: unique in the study.
-        dataset: sets of one dataset leak *intra*, of two *inter*.
-        split: for people.
-        roles: some of ``benchmark``, ``training``, ``pretraining``.
-        source: SOURCE as it stands in the file; empty if the user has not filled it in.
-        encoder: of the audit against this set, where it is not that of the study.
-        images: how many images it should hold, as published (``31783`` or ``118k``), or empty.
-        contains: sets that are known to be part of it.
-        columns: ``id``, ``label``, ``group``, ``frame`` as :func:`visleak.open_images` takes them.
-    """
-
-    name: str
-    dataset: str
-    split: str
-    roles: tuple[str, ...]
-    source: str = ""
-    encoder: str = ""
+    name: str  # unique in the study
+    dataset: str  # sets of one dataset leak *intra*, of two *inter*
+    split: str  # for people
+    roles: tuple[str, ...]  # some of ``benchmark``, ``training``, ``pretraining``
+    source: str = ""  # SOURCE as it stands in the file; empty if the user has not filled it in
+    encoder: str = ""  # of the audit against this set, where it is not that of the study
+    # how many images it should hold, as published (``31783`` or ``118k``), or empty
     images: str = ""
-    contains: tuple[Inclusion, ...] = ()
+    contains: tuple[Inclusion, ...] = ()  # sets that are known to be part of it
+    # ``id``, ``label``, ``group``, ``frame`` as `visleak.open_images` takes them
     columns: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -77,27 +63,18 @@ class StudySet:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A file of sets, read and checked.
+    """A file of sets, read and checked."""
 
-    Attributes:
-        path: the file; relative sources count from its folder.
-        title: for people.
-        sets: in the order of the file.
-        settings: of every audit; ``within`` is asked for once, apart.
-        thresholds: file of ``visleak calibrate``, or ``None``.
-        references, queries: which sets take part in the comparisons between datasets, in the
-            order of the figure's rows and columns; empty if the roles decide.
-        paper: file of published values to print beside, or ``None``.
-    """
-
-    path: Path
-    title: str
-    sets: tuple[StudySet, ...]
-    settings: Settings
-    thresholds: Path | None = None
+    path: Path  # the file; relative sources count from its folder
+    title: str  # for people
+    sets: tuple[StudySet, ...]  # in the order of the file
+    settings: Settings  # of every audit; ``within`` is asked for once, apart
+    thresholds: Path | None = None  # file of ``visleak calibrate``, or ``None``
+    # which sets take part in the comparisons between datasets, in the order of the figure's rows
+    # and columns; empty if the roles decide
     references: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
-    paper: Path | None = None
+    paper: Path | None = None  # file of published values to print beside, or ``None``
 
     @property
     def folder(self) -> Path:

@@ -25,17 +25,11 @@ Values = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What somebody published.
+    """What somebody published."""
 
-    Attributes:
-        source: whose numbers they are.
-        cells: (query, reference) to rates in per cent.
-        intra: query to its rates in all other sets of its dataset together.
-    """
-
-    source: str
-    cells: Mapping[tuple[str, str], Values]
-    intra: Mapping[str, Values]
+    source: str  # whose numbers they are
+    cells: Mapping[tuple[str, str], Values]  # (query, reference) to rates in per cent
+    intra: Mapping[str, Values]  # query to its rates in all other sets of its dataset together
 
     def of(self, query: str, reference: str) -> Values:
         """Return what is published of a comparison; the total is the sum where none is printed."""

@@ -10,17 +10,13 @@ from visleak.study.config import Study, StudySet
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A query set against a reference set.
+    """A query set against a reference set."""
 
-    Attributes:
-        query, reference: names of the sets.
-        coverage: ``intra`` within a dataset, ``inter`` between two.
-        match: how images are told that are known to be in both (see ``Inclusion``), or empty.
-    """
-
+    # names of the sets
     query: str
     reference: str
-    coverage: str
+    coverage: str  # ``intra`` within a dataset, ``inter`` between two
+    # how images are told that are known to be in both (see ``Inclusion``), or empty
     match: str = ""
 
 
@@ -34,19 +30,13 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All comparisons of a study.
+    """All comparisons of a study."""
 
-    Attributes:
-        comparisons: that are made.
-        included: that would find what is known: one set is part of the other.
-        skipped: that would be made if their sets were there.
-        idle: sets that are in no comparison at all.
-    """
-
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]  # that are made
+    # that would find what is known: one set is part of the other
     included: tuple[LeftOut, ...] = ()
-    skipped: tuple[LeftOut, ...] = ()
-    idle: tuple[str, ...] = ()
+    skipped: tuple[LeftOut, ...] = ()  # that would be made if their sets were there
+    idle: tuple[str, ...] = ()  # sets that are in no comparison at all
 
     def by_reference(self) -> dict[str, tuple[Comparison, ...]]:
         """Return the comparisons by reference set: one audit each."""

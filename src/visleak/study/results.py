@@ -30,80 +30,50 @@ Rates = Mapping[str, Rate | None]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A comparison and what came out.
+    """A comparison and what came out."""
 
-    Attributes:
-        comparison: which.
-        modality: ``full`` or ``image-only``.
-        audit: the audit's folder, relative to the study's.
-        rates: of the query set's readable images.
-        own: pairs left out as one image that is known to be in both sets.
-        paper: published values, in per cent.
-    """
-
-    comparison: Comparison
-    modality: str
-    audit: str
-    rates: Rates
-    own: int
-    paper: Values
+    comparison: Comparison  # which
+    modality: str  # ``full`` or ``image-only``
+    audit: str  # the audit's folder, relative to the study's
+    rates: Rates  # of the query set's readable images
+    own: int  # pairs left out as one image that is known to be in both sets
+    paper: Values  # published values, in per cent
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """A benchmark against several references at once: an image that leaks into any of them.
+    """A benchmark against several references at once: an image that leaks into any of them."""
 
-    Attributes:
-        query: the benchmark.
-        coverage: of the comparisons: ``intra``, ``inter``, or ``any`` for all.
-        references: names of the sets.
-        rates: over the benchmark's readable images.
-        paper: published values, in per cent.
-    """
-
-    query: str
-    coverage: str
-    references: tuple[str, ...]
-    rates: Rates
-    paper: Values
+    query: str  # the benchmark
+    coverage: str  # of the comparisons: ``intra``, ``inter``, or ``any`` for all
+    references: tuple[str, ...]  # names of the sets
+    rates: Rates  # over the benchmark's readable images
+    paper: Values  # published values, in per cent
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Images of one set that repeat each other: never a leak.
+    """Images of one set that repeat each other: never a leak."""
 
-    Attributes:
-        query: the set.
-        pairs, images: of grade exact or near; each unordered pair once.
-    """
-
-    query: str
+    query: str  # the set
+    # of grade exact or near; each unordered pair once
     pairs: int
     images: int
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a study found.
+    """What a study found."""
 
-    Attributes:
-        run: what was done.
-        paper: published values.
-        cells: one a comparison, in the order of the plan.
-        unions: by benchmark: ``intra``, ``inter``, ``any``.
-        repeats: of the query sets, if they were looked for.
-        rows, columns: references and queries of the matrix, in its order.
-        notes: what a reader must know, one line each.
-    """
-
-    run: Run
-    paper: Paper
-    cells: tuple[Cell, ...]
-    unions: tuple[Union, ...]
-    repeats: tuple[Repeats, ...]
+    run: Run  # what was done
+    paper: Paper  # published values
+    cells: tuple[Cell, ...]  # one a comparison, in the order of the plan
+    unions: tuple[Union, ...]  # by benchmark: ``intra``, ``inter``, ``any``
+    repeats: tuple[Repeats, ...]  # of the query sets, if they were looked for
+    # references and queries of the matrix, in its order
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what a reader must know, one line each
 
     @property
     def title(self) -> str:

@@ -30,28 +30,18 @@ from visleak.study.plan import Comparison, LeftOut, Plan, plan
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a study's comparisons.
+    """What became of a study's comparisons."""
 
-    Attributes:
-        study, plan: what was asked.
-        missing: sets that are not there: name to reason.
-        opened: the sets that are.
-        audits: comparison to the audit that answers it.
-        leaks: comparison to what leaks.
-        failed: comparisons that came to nothing, and why.
-        within: audits that looked for repeats within the query sets.
-        reused: how many audits were finished before.
-    """
-
+    # what was asked
     study: Study
     plan: Plan
-    missing: Mapping[str, str]
-    opened: Mapping[str, AnySet]
-    audits: Mapping[Comparison, Audit]
-    leaks: Mapping[Comparison, Leaks]
-    failed: tuple[LeftOut, ...]
-    within: tuple[Audit, ...]
-    reused: int
+    missing: Mapping[str, str]  # sets that are not there: name to reason
+    opened: Mapping[str, AnySet]  # the sets that are
+    audits: Mapping[Comparison, Audit]  # comparison to the audit that answers it
+    leaks: Mapping[Comparison, Leaks]  # comparison to what leaks
+    failed: tuple[LeftOut, ...]  # comparisons that came to nothing, and why
+    within: tuple[Audit, ...]  # audits that looked for repeats within the query sets
+    reused: int  # how many audits were finished before
 
 
 def missing_sets(located: Mapping[str, Located]) -> dict[str, str]:
@@ -165,38 +155,26 @@ Finished = Callable[[Audit], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a study is run; nothing of it changes an answer.
+    """How a study is run; nothing of it changes an answer."""
 
-    Attributes:
-        workers, cache, engine, force, command: as of :func:`visleak.audit`.
-        watch: is told what is being done.
-        finished: is given every audit.
-    """
-
+    # as of `visleak.audit`
     workers: int | None = None
     cache: str | os.PathLike[str] | None = "default"
     engine: Engine = Processes
     force: bool = False
     command: str | None = None
-    watch: Watch = lambda name: nullcontext(pipeline.silent)
-    finished: Finished = lambda audit: None
+    watch: Watch = lambda name: nullcontext(pipeline.silent)  # is told what is being done
+    finished: Finished = lambda audit: None  # is given every audit
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An audit to make: of queries against a reference, or of repeats within the queries.
+    """An audit to make: of queries against a reference, or of repeats within the queries."""
 
-    Attributes:
-        base: its folder; what is added later goes beside it, to ``base+2`` and so on.
-        queries: names of the sets.
-        reference: name of the set; empty to look for repeats.
-        comparisons: that it answers.
-    """
-
-    base: Path
-    queries: tuple[str, ...]
-    reference: str
-    comparisons: tuple[Comparison, ...] = ()
+    base: Path  # its folder; what is added later goes beside it, to ``base+2`` and so on
+    queries: tuple[str, ...]  # names of the sets
+    reference: str  # name of the set; empty to look for repeats
+    comparisons: tuple[Comparison, ...] = ()  # that it answers
 
 
 def jobs_of(planned: Plan, folder: Path, study: Study) -> list[Job]:
@@ -235,20 +213,16 @@ def folder_name(name: str) -> str:
 
 @dataclass
 class Work:
-    """The audits of a study while they are made.
-
-    Attributes:
-        answers: audits with the comparisons they answer.
-        within: audits of repeats.
-    """
+    """The audits of a study while they are made."""
 
     study: Study
     folder: Path
     options: Options
     opened: Mapping[str, AnySet]
     faults: Mapping[str, str]
+    # audits with the comparisons they answer
     answers: list[tuple[Audit, tuple[Comparison, ...]]] = field(default_factory=list)
-    within: list[Audit] = field(default_factory=list)
+    within: list[Audit] = field(default_factory=list)  # audits of repeats
     failed: list[LeftOut] = field(default_factory=list)
     reused: int = 0
 
@@ -404,15 +378,10 @@ _ELSEWHERE: Final = ("hf",)
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A set's source as ``open_images`` takes it, or why there is none.
+    """A set's source as ``open_images`` takes it, or why there is none."""
 
-    Attributes:
-        source: SOURCE with variables and ``~`` replaced, relative paths from the file's folder.
-        missing: in words; empty if the source is there.
-    """
-
-    source: str
-    missing: str = ""
+    source: str  # SOURCE with variables and ``~`` replaced, relative paths from the file's folder
+    missing: str = ""  # in words; empty if the source is there
 
 
 def locate(study: Study, environment: Mapping[str, str] | None = None) -> dict[str, Located]:

@@ -42,17 +42,11 @@ COMPARED: Final = 64
 
 @dataclass(frozen=True)
 class TrainedEncoder:
-    """A trained encoder on disk.
+    """A trained encoder on disk."""
 
-    Attributes:
-        model: the ONNX file.
-        recipe: its JSON.
-        record: its training and scores, as in the JSON.
-    """
-
-    model: Path
-    recipe: Path
-    record: dict[str, Any]
+    model: Path  # the ONNX file
+    recipe: Path  # its JSON
+    record: dict[str, Any]  # its training and scores, as in the JSON
 
     @property
     def scores(self) -> dict[str, Rate]:

@@ -23,18 +23,11 @@ LEAST_SIDE, MOST_SIDE = 16, 512
 class EncoderSettings:
     """Settings of a training run; ``None`` and ``auto`` depend on the set.
 
-    Attributes:
-        epochs, batch, side: whole numbers.
-        seed: of weights, order, changes and held-out images.
-        labels: ``auto`` or ``none``.
-        network: ``auto``, ``plain-11`` or ``resnet``.
-        schedule: ``short`` or ``paper``.
-        precision: ``auto``, ``fp32`` or ``bf16``.
-
     Raises:
         UsageError: one of them is out of its range.
     """
 
+    # whole numbers
     epochs: int | None = option(
         None,
         "Passes over the set. Default: as many as make 300,000 views of images (3 to 100), minutes"
@@ -56,12 +49,14 @@ class EncoderSettings:
         metavar="N",
         panel=METHOD,
     )
+    # of weights, order, changes and held-out images
     seed: int = option(
         0,
         "Seed of weights, order, augmentation and the held-out part.",
         metavar="K",
         panel=METHOD,
     )
+    # ``auto`` or ``none``
     labels: str = option(
         "auto",
         "Learn the classes if there are labels, or never: then two augmented views of an image are"
@@ -69,12 +64,14 @@ class EncoderSettings:
         metavar="auto|none",
         panel=METHOD,
     )
+    # ``auto``, ``plain-11`` or ``resnet``
     network: str = option(
         "auto",
         "Default: plain-11 for images of up to 48 pixels, else a small residual network.",
         metavar="auto|plain-11|resnet",
         panel=METHOD,
     )
+    # ``short`` or ``paper``
     schedule: str = option(
         "short",
         "One cycle of the learning rate, or the five of Barz and Denzler with warm restarts: 372"
@@ -82,6 +79,7 @@ class EncoderSettings:
         metavar="short|paper",
         panel=METHOD,
     )
+    # ``auto``, ``fp32`` or ``bf16``
     precision: str = option(
         "auto",
         "Floating-point precision of the training run. Default: bf16 if the machine has"

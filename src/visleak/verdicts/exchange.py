@@ -166,27 +166,16 @@ NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import.
+    """The result of an import."""
 
-    Attributes:
-        rows: in the file.
-        added: verdicts that are new, or differ from the last one of the reviewer.
-        known: verdicts that were valid already, or that the same reviewer has replaced since.
-        repeated: rows that judge a pair of contents again; the last of them counts.
-        unknown: rows about images that the audit does not have.
-        missing: ids (of ``verdicts.csv``: digests) of those images, each once.
-        ignored: columns that were not used.
-        reviewers: whose verdicts they are.
-    """
-
-    rows: int
-    added: int
-    known: int
-    repeated: int
-    unknown: int
-    missing: tuple[str, ...]
-    ignored: tuple[str, ...]
-    reviewers: tuple[str, ...]
+    rows: int  # in the file
+    added: int  # verdicts that are new, or differ from the last one of the reviewer
+    known: int  # verdicts that were valid already, or that the same reviewer has replaced since
+    repeated: int  # rows that judge a pair of contents again; the last of them counts
+    unknown: int  # rows about images that the audit does not have
+    missing: tuple[str, ...]  # ids (of ``verdicts.csv``: digests) of those images, each once
+    ignored: tuple[str, ...]  # columns that were not used
+    reviewers: tuple[str, ...]  # whose verdicts they are
 
     def lines(self) -> Iterator[str]:
         """Yield what was imported, line by line."""

@@ -30,14 +30,11 @@ RATES: Final = {
 class Level:
     """A grade or degree, meant as *it or stronger*.
 
-    Attributes:
-        name: ``exact``, ``near``, ``similar``, ``hard`` or ``soft``.
-
     >>> Level("near").scale, Level("near").names
     ('grade', ('exact', 'near'))
     """
 
-    name: str
+    name: str  # ``exact``, ``near``, ``similar``, ``hard`` or ``soft``
 
     def __post_init__(self) -> None:
         if self.name not in RATES:

@@ -56,27 +56,20 @@ def reviewer_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of a person on a pair.
+    """The verdict of a person on a pair."""
 
-    Attributes:
-        first, second: content digests of the two images (hex), ``first <= second``.
-        judgment: one of :data:`visleak.records.GRADES`.
-        reviewer: name of the person.
-        time: ISO 8601 in UTC.
-        query_set, query, reference_set, reference: names of the images then; for people only.
-        similarity: of the pair then; ``None`` if it was not measured.
-    """
-
+    # content digests of the two images (hex), ``first <= second``
     first: str
     second: str
-    judgment: str
-    reviewer: str
-    time: str = field(default_factory=now)
+    judgment: str  # one of `visleak.records.GRADES`
+    reviewer: str  # name of the person
+    time: str = field(default_factory=now)  # ISO 8601 in UTC
+    # names of the images then; for people only
     query_set: str = ""
     query: str = ""
     reference_set: str = ""
     reference: str = ""
-    similarity: float | None = None
+    similarity: float | None = None  # of the pair then; ``None`` if it was not measured
 
     def __post_init__(self) -> None:
         if self.judgment not in GRADES:
@@ -119,13 +112,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Consensus:
-    """The consensus of the reviewers of a pair.
+    """The consensus of the reviewers of a pair."""
 
-    Attributes:
-        grade: one of :data:`visleak.records.GRADES`; ``None`` if it is disputed.
-    """
-
-    grade: str | None
+    grade: str | None  # one of `visleak.records.GRADES`; ``None`` if it is disputed
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -164,29 +153,21 @@ def _settled(verdicts: tuple[Verdict, ...]) -> Consensus:
 
 @dataclass(frozen=True, slots=True)
 class Kappa:
-    """How far two reviewers agree on near-or-not.
-
-    Attributes:
-        kappa: Cohen's; NaN if both always say the same one thing, or no pair is shared.
-    """
+    """How far two reviewers agree on near-or-not."""
 
     reviewers: tuple[str, str]
     pairs: int
     agreed: int
-    kappa: float
+    kappa: float  # Cohen's; NaN if both always say the same one thing, or no pair is shared
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Number of verdicts per reviewer, and their agreement.
-
-    Attributes:
-        reviewers: name to the number of pairs judged, most first.
-    """
+    """Number of verdicts per reviewer, and their agreement."""
 
     judged: int
     disputed: int
-    reviewers: Mapping[str, int]
+    reviewers: Mapping[str, int]  # name to the number of pairs judged, most first
     kappas: tuple[Kappa, ...]
 
 

@@ -27,16 +27,12 @@ COLUMNS: Final = {"label": "labels", "caption": "captions", "group": "groups", "
 
 @dataclass(frozen=True)
 class Split:
-    """The split under test.
+    """The split under test."""
 
-    Attributes:
-        train, test: the sets; their names differ.
-        train_boxes, test_boxes: their annotated objects, with the same classes; ``None`` if the
-            sets have none.
-    """
-
+    # the sets; their names differ
     train: ImageSet
     test: ImageSet
+    # their annotated objects, with the same classes; ``None`` if the sets have none
     train_boxes: Boxes | None = None
     test_boxes: Boxes | None = None
 

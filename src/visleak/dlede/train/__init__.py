@@ -24,23 +24,14 @@ class TrainingFailed(VisleakError):
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One training run to carry out. Picklable.
+    """One training run to carry out. Picklable."""
 
-    Attributes:
-        split: the original sets. The test set is always evaluated as a whole.
-        draw: rows of both that are trained on.
-        step: percent of the test images that leak.
-        repetition: number of the chain, from 1.
-        seed: of the trainer; the same for all steps of a repetition.
-        epochs: requested; ``None`` for the trainer's default.
-    """
-
-    split: Split
-    draw: Draw
-    step: int
-    repetition: int
-    seed: int
-    epochs: int | None = None
+    split: Split  # the original sets. The test set is always evaluated as a whole.
+    draw: Draw  # rows of both that are trained on
+    step: int  # percent of the test images that leak
+    repetition: int  # number of the chain, from 1
+    seed: int  # of the trainer; the same for all steps of a repetition
+    epochs: int | None = None  # requested; ``None`` for the trainer's default
 
     @property
     def train(self) -> ImageSet:
@@ -68,19 +59,17 @@ class TrainingTask:
 class Outcome:
     """The outcome of a training run.
 
-    Attributes:
-        metrics: name to value over the whole test set, finite. Shares are in [0, 1], such as
-            ``precision``, ``recall``, ``f1``, ``map50``, ``map50_95``, ``accuracy``.
-        images: metric to ``float64`` (test images,): the value of each image, NaN if it has none;
-            may be empty.
-        about: details of the training, such as ``{"epochs": 100}``; plain JSON.
-
     Raises:
         TrainingFailed: there is no metric, or one is not finite or not in its range.
     """
 
+    # name to value over the whole test set, finite. Shares are in [0, 1], such as ``precision``,
+    # ``recall``, ``f1``, ``map50``, ``map50_95``, ``accuracy``.
     metrics: Mapping[str, float]
+    # metric to ``float64`` (test images,): the value of each image, NaN if it has none; may be
+    # empty
     images: Mapping[str, Float64] = field(default_factory=dict)
+    # details of the training, such as ``{"epochs": 100}``; plain JSON
     about: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -23,14 +23,10 @@ from visleak.search.hits import Sides, Wanted
 
 @dataclass(frozen=True, slots=True)
 class PairCheck:
-    """Result of the verification of a candidate and a neighbour.
+    """Result of the verification of a candidate and a neighbour."""
 
-    Attributes:
-        grade: of the pair; ``None`` if an image could no longer be read.
-        probability: that a careful person calls the pair near or exact; ``None`` likewise.
-    """
-
-    grade: str | None
+    grade: str | None  # of the pair; ``None`` if an image could no longer be read
+    # that a careful person calls the pair near or exact; ``None`` likewise
     probability: float | None
     reason: str
 
@@ -46,32 +42,23 @@ CORRECTED: Final = (0.0, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An image near a candidate.
-
-    Attributes:
-        view: index into ``VIEWS``: the view of the candidate with that similarity.
-    """
+    """An image near a candidate."""
 
     set: str
     row: int
     similarity: float
-    view: int
+    view: int  # index into ``VIEWS``: the view of the candidate with that similarity
 
 
 @dataclass
 class Neighbours:
-    """Finds nearest images; the sets of the audit are searched once per candidate.
+    """Finds nearest images; the sets of the audit are searched once per candidate."""
 
-    Attributes:
-        existing: the sets of the audit, by name.
-        workers: threads.
-    """
-
-    existing: Mapping[str, Side]
+    existing: Mapping[str, Side]  # the sets of the audit, by name
     pool: Side
     encoder: Encoder
     views: tuple[int, ...]
-    workers: int
+    workers: int  # threads
     _found: dict[int, tuple[Neighbour, ...]] = field(default_factory=dict, init=False)
 
     def search(self, rows: Sequence[int]) -> None:
@@ -163,17 +150,13 @@ class SimilarImage:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An image of the pool and its nearest neighbours.
-
-    Attributes:
-        near: the verified neighbours, nearest first.
-    """
+    """An image of the pool and its nearest neighbours."""
 
     row: int
     id: str
     label: str | None
     digest: str
-    near: tuple[SimilarImage, ...]
+    near: tuple[SimilarImage, ...]  # the verified neighbours, nearest first
 
     @property
     def nearest(self) -> tuple[SimilarImage, ...]:
@@ -192,20 +175,14 @@ class Candidate:
 
 @dataclass
 class Examiner:
-    """Checks images of a pool against their nearest neighbours as an audit does, each pair once.
+    """Checks images of a pool against their nearest neighbours as an audit does, each pair once."""
 
-    Attributes:
-        sides: the sets of the audit and the pool, by name.
-        pool: name of the pool.
-        views: the choice of views in the settings.
-        context: returns a run context for one call; its cache holds earlier evidence.
-    """
-
-    sides: Mapping[str, Side]
-    pool: str
+    sides: Mapping[str, Side]  # the sets of the audit and the pool, by name
+    pool: str  # name of the pool
     neighbours: Neighbours
-    views: str
+    views: str  # the choice of views in the settings
     grader: Grader
+    # returns a run context for one call; its cache holds earlier evidence
     context: Callable[[], AbstractContextManager[RunContext]]
     _checks: dict[tuple[int, str, int], PairCheck] = field(default_factory=dict, init=False)
 

@@ -54,28 +54,20 @@ class AlreadyDecided(VisleakError):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about an image of the pool, shown for a test image.
+    """The decision about an image of the pool, shown for a test image."""
 
-    Attributes:
-        decision: ``approved`` or ``rejected``.
-        copy: index among the test images of this content, in the order of the set.
-        label: class of the test image; empty without one.
-        time: ISO 8601 in UTC.
-        withdrawn: time of its withdrawal; empty if it is valid.
-    """
-
-    decision: str
+    decision: str  # ``approved`` or ``rejected``
     test_digest: str
-    copy: int
+    copy: int  # index among the test images of this content, in the order of the set
     pool_digest: str
     test_set: str
     test: str
     pool: str
-    label: str
+    label: str  # class of the test image; empty without one
     reviewer: str
     how: str
-    time: str = field(default_factory=now)
-    withdrawn: str = ""
+    time: str = field(default_factory=now)  # ISO 8601 in UTC
+    withdrawn: str = ""  # time of its withdrawal; empty if it is valid
 
     def __post_init__(self) -> None:
         if self.decision not in (APPROVED, REJECTED):

@@ -25,46 +25,34 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """An image that a test image duplicates.
-
-    Attributes:
-        similarity: of the pair; ``None`` if a person added it without a measurement.
-    """
+    """An image that a test image duplicates."""
 
     set: str
     id: str
     grade: str
-    similarity: float | None
+    similarity: float | None  # of the pair; ``None`` if a person added it without a measurement
     within: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A test image that needs a replacement.
-
-    Attributes:
-        label: its class as stored, or ``None``.
-        leaks: images that it duplicates, strongest grade and largest similarity first.
-    """
+    """A test image that needs a replacement."""
 
     position: int
     id: str
     digest: str
     copy: int
-    label: str | None
+    label: str | None  # its class as stored, or ``None``
+    # images that it duplicates, strongest grade and largest similarity first
     leaks: tuple[Leak, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """The test images that need a replacement, and those left out.
-
-    Attributes:
-        images: the duplicates, in the order of the set.
-    """
+    """The test images that need a replacement, and those left out."""
 
     grade: str
-    images: tuple[Duplicate, ...]
+    images: tuple[Duplicate, ...]  # the duplicates, in the order of the set
     blank: int
     disputed: int
 

@@ -15,22 +15,18 @@ from visleak.records import Fingerprints, ImageSet, Int64
 
 @dataclass(frozen=True)
 class Pool:
-    """The images that may replace test images.
-
-    Attributes:
-        queues: normalised class to rows of ``fingerprints`` in the order in which they are tried;
-            ``None`` to all of them.
-        seed: of the order.
-    """
+    """The images that may replace test images."""
 
     images: ImageSet
     fingerprints: Fingerprints
+    # normalised class to rows of ``fingerprints`` in the order in which they are tried; ``None`` to
+    # all of them
     queues: Mapping[str | None, Int64]
     known: int
     repeated: int
     blank: int
     unreadable: int
-    seed: int
+    seed: int  # of the order
 
     @property
     def usable(self) -> int:

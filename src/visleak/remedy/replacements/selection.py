@@ -33,15 +33,11 @@ class NotEligible(VisleakError):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The state of a duplicate.
+    """The state of a duplicate."""
 
-    Attributes:
-        approved: its replacement, or ``None``.
-        candidate: the image to decide about: the replacement if there is one, otherwise the next
-            eligible one; ``None`` if no candidate of the class is left.
-    """
-
-    approved: Decision | None
+    approved: Decision | None  # its replacement, or ``None``
+    # the image to decide about: the replacement if there is one, otherwise the next eligible one;
+    # ``None`` if no candidate of the class is left
     candidate: Candidate | None
     passed: tuple[Candidate, ...]
     left: int
@@ -62,16 +58,12 @@ class Selection:
     """The selection of replacements for the duplicates of an audit. Safe for several threads.
 
     Made by :func:`visleak.remedy.replacements.opening.open_selection`.
-
-    Attributes:
-        test_set: name of the set with the duplicates.
-        by_class: a replacement must have the class of the test image.
     """
 
     duplicates: Duplicates
-    test_set: str
+    test_set: str  # name of the set with the duplicates
     pool: Pool
-    by_class: bool
+    by_class: bool  # a replacement must have the class of the test image
     examiner: Examiner
     decisions: Decisions
     _lock: AbstractContextManager[bool] = field(default_factory=threading.RLock, init=False)

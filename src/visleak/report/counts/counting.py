@@ -310,18 +310,12 @@ class SetCounts:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The duplicates of an audit, and its review.
+    """The duplicates of an audit, and its review."""
 
-    Attributes:
-        grades: that count, the strongest first.
-        sets: a test set each.
-        review: verdicts and agreement; ``None`` where there are none.
-        changed, added: listed pairs whose grade reviewers changed; pairs only reviewers found.
-    """
-
-    grades: tuple[str, ...]
-    sets: tuple[SetCounts, ...]
-    review: Review | None
+    grades: tuple[str, ...]  # that count, the strongest first
+    sets: tuple[SetCounts, ...]  # a test set each
+    review: Review | None  # verdicts and agreement; ``None`` where there are none
+    # listed pairs whose grade reviewers changed; pairs only reviewers found
     changed: int
     added: int
 
