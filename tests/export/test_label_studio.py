@@ -6,29 +6,12 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from PIL import Image
 
-import visleak
 from visleak.errors import UsageError, VisleakError
 from visleak.export import export
 from visleak.verdicts import read_verdicts
 from visleak.verdicts.exchange import import_verdicts
-
-
-@pytest.fixture
-def folder(natural: dict[str, np.ndarray], tmp_path: Path) -> Path:
-    """A mirrored copy and an exact one, both of one training image."""
-    train = natural["astronaut"][:96, :96]
-    test = [train[:, ::-1], train, natural["coffee"][:96, :96]]
-    for side, images in (("train", [train]), ("test", test)):
-        (tmp_path / side).mkdir()
-        for number, pixels in enumerate(images):
-            Image.fromarray(pixels).save(tmp_path / side / f"{number}.png")
-    out = tmp_path / "audit"
-    visleak.audit(tmp_path / "test", tmp_path / "train", out=out, within=False)
-    return out
 
 
 def annotated(tasks: list[dict], choices: list[str]) -> list[dict]:

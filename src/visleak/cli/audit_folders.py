@@ -82,8 +82,19 @@ class Export(Replaced):
         "cifair: TestID,TrainID,Distance,Judgment, with the pairs within the test set in a second"
         " file; ids: the leaking test images, one per line; csv: all pairs with all columns;"
         " accepted: leaking pairs by content, for audit --baseline; issues: every test image with"
-        " a leak score, as tables of cleanlab and cleanvision; labelstudio: pairs to judge there.",
-        choices=("cifair", "ids", "csv", "accepted", "issues", "labelstudio"),
+        " a leak score, as tables of cleanlab and cleanvision; labelstudio, cvat: pairs to judge"
+        " there; card: a section for a dataset card; croissant: the leaks with their description.",
+        choices=(
+            "cifair",
+            "ids",
+            "csv",
+            "accepted",
+            "issues",
+            "labelstudio",
+            "cvat",
+            "card",
+            "croissant",
+        ),
     )
     out: Path = output(..., "The file.", metavar="FILE")
     grade: str | None = option(
@@ -218,7 +229,8 @@ class Verdicts(Printed, Replaced):
     file: Path | None = argument(
         None,
         "A list TestID,TrainID,Distance,Judgment (0 exact, 1 near, 2 similar, 3 different),"
-        " verdicts.csv of another audit folder, or annotations of Label Studio (.json).",
+        " verdicts.csv of another audit folder, or annotations of Label Studio (.json) or CVAT"
+        " (.xml).",
         metavar="[FILE]",
     )
     reviewer: str | None = option(

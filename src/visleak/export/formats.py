@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, not_one_of
+from visleak.export import cvat, dataset_card
 from visleak.export.label_studio import interface_path, write_tasks
 from visleak.records import GRADES
 from visleak.storage import (
@@ -32,7 +33,7 @@ from visleak.verdicts.level import Level, alone, leaks
 CIFAIR_GRADES: Final = GRADES[:3]
 
 #: Formats that hold several test sets.
-WHOLE: Final = ("csv", "accepted")
+WHOLE: Final = ("csv", "accepted", "card", "croissant")
 
 #: Rows turned into text at a time.
 CHUNK: Final = 50_000
@@ -62,6 +63,10 @@ def export(
             worst, 1 no leak), as tables of cleanlab and cleanvision have them.
             ``labelstudio``: pairs to judge as tasks of Label Studio with small copies of their
             images, and the labelling interface beside them, ``.xml`` in place of the suffix.
+            ``cvat``: the same as an archive of images for CVAT, with the labels beside it,
+            ``.json`` in place of the suffix. ``card``: a section in Markdown for the card of a
+            published data set. ``croissant``: the leaks as a table (``.csv`` in place of the
+            suffix) and its description as Croissant.
             ``accepted``: leaking pairs by content digest, for ``--baseline``.
         out: file to write.
         grade: weakest grade to write, or stronger; by default ``near``, and every pair for ``csv``.
@@ -96,7 +101,7 @@ def export(
         raise UsageError(
             f"{format} holds one test set, this audit has {', '.join(names)}; choose one with --set"
         )
-    beside = {"cifair": second_path, "labelstudio": interface_path}.get(format)
+    beside = BESIDE.get(format)
     for file in (path,) if beside is None else (path, beside(path)):
         free_file(file, force=force, audit=Path(folder))
     wanted = query_set if query_set is not None or format in WHOLE else names[0]
@@ -237,4 +242,15 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
     "accepted": write_accepted,
     "issues": _issues,
     "labelstudio": write_tasks,
+    "cvat": cvat.write_images,
+    "card": dataset_card.write_section,
+    "croissant": dataset_card.write_croissant,
+}
+
+#: Name of a format to the path of its second file.
+BESIDE: Final[dict[str, Callable[[Path], Path]]] = {
+    "cifair": second_path,
+    "labelstudio": interface_path,
+    "cvat": cvat.labels_path,
+    "croissant": dataset_card.list_path,
 }

@@ -62,6 +62,26 @@ def drawable(path: Path) -> str:
     return DRAWN[path.suffix.lower()]
 
 
+def pair_card(
+    query: Bytes8,
+    reference: Bytes8,
+    matrix: Matrix = None,
+    *,
+    title: str = "",
+    lines: Sequence[str] = (),
+    kind: str = "PNG",
+) -> bytes:
+    """Return a pair as one image: query, reference, aligned and plain difference, under a title."""
+    images = {
+        "query": query,
+        "reference": reference,
+        "difference, aligned": difference(query, reference, matrix, side=PAIR),
+        "difference, plain": difference(query, reference, None, fit=False, side=PAIR),
+    }
+    tiles = [Tile(name, partial(shrink, pixels, PAIR)) for name, pixels in images.items()]
+    return _sheet(title, lines, [("", tiles)], PAIR, kind, above=True)
+
+
 def write_card(
     path: Path,
     query: Bytes8,
@@ -71,16 +91,10 @@ def write_card(
     title: str = "",
     lines: Sequence[str] = (),
 ) -> Path:
-    """Write a pair as one image: query, reference, aligned and plain difference, under a title."""
-    images = {
-        "query": query,
-        "reference": reference,
-        "difference, aligned": difference(query, reference, matrix, side=PAIR),
-        "difference, plain": difference(query, reference, None, fit=False, side=PAIR),
-    }
-    tiles = [Tile(name, partial(shrink, pixels, PAIR)) for name, pixels in images.items()]
+    """Write a pair as one image; see :func:`pair_card`."""
+    data = pair_card(query, reference, matrix, title=title, lines=lines, kind=drawable(path))
     try:
-        write_bytes(path, _sheet(title, lines, [("", tiles)], PAIR, drawable(path), above=True))
+        write_bytes(path, data)
     except OSError as error:
         raise VisleakError(
             f"{path} cannot be written ({error.strerror}); choose another"

@@ -29,6 +29,7 @@ from visleak.storage import (
     replacing_text,
     write_csv_rows,
 )
+from visleak.verdicts.cvat import read_tags
 from visleak.verdicts.label_studio import read_annotations
 from visleak.verdicts.ledger import COLUMNS, Ledger, read_plain, read_verdicts, write_plain
 from visleak.verdicts.overlay import judged_pairs
@@ -209,9 +210,10 @@ def import_verdicts(
         folder: an audit folder.
         path: a list ``TestID,TrainID,Distance,Judgment``, whose ids are those of the audit and
             whose judgments are 0 exact, 1 near, 2 similar, 3 different; ``verdicts.csv`` of
-            another audit folder, known by its header; or annotations of Label Studio, ``.json``.
-        reviewer: who judged; by default the list is the reviewer, under its name without suffix.
-            ``verdicts.csv`` names its reviewers itself.
+            another audit folder, known by its header; annotations of Label Studio, ``.json``; or
+            of CVAT, ``.xml``.
+        reviewer: who judged; by default the list is the reviewer, under its name without suffix,
+            and of CVAT the assignee. ``verdicts.csv`` and Label Studio name theirs themselves.
         within: TrainID is an id of the test set too.
         test, train: the sets of the two columns, where the audit has several.
         strict: refuse the file if it names an image that the audit does not have.
@@ -276,19 +278,28 @@ def _read(
     summary = read_summary(folder)
     if not path.is_file():
         raise UsageError(f"{path} is not a file; name the one to import")
-    annotated = path.suffix.lower() == ".json"
-    if not annotated and not is_plain(path):
+    kind = path.suffix.lower()
+    if kind not in (".json", ".xml") and not is_plain(path):
         name = reviewer_name(path.stem if reviewer is None else reviewer)
         sets = _sets(summary, test, train, within)
         listed, ignored = read_list(path)
         return _Read(len(listed), *_found(folder, listed, sets, name), ignored)
-    chosen = {"--reviewer": reviewer, "--test": test, "--train": train, "--within": within or None}
+    named_there = None if kind == ".xml" else reviewer
+    chosen = {
+        "--reviewer": named_there,
+        "--test": test,
+        "--train": train,
+        "--within": within or None,
+    }
     given = [name for name, value in chosen.items() if value is not None]
     if given:
         raise UsageError(
             f"{path} names its reviewers and images itself; leave out {', '.join(given)}"
         )
-    said = read_annotations(path) if annotated else read_plain(path)
+    if kind == ".xml":
+        said = read_tags(path, reviewer)
+    else:
+        said = read_annotations(path) if kind == ".json" else read_plain(path)
     return _Read(len(said), *_here(folder, said))
 
 
