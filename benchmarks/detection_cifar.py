@@ -19,7 +19,7 @@ from measures import (
 )
 from samples import LEFT_OUT, UNJUDGED, Found, Sample
 
-from visleak.stats.resampling import cluster_bootstrap
+from visleak.stats.bootstrap import cluster_bootstrap
 
 TEST = 10_000
 RESAMPLES = 1000

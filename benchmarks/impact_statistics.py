@@ -24,9 +24,8 @@ from scipy.stats import binom
 
 from visleak.rates import score_interval, wilson
 from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
-from visleak.stats.differences import newcombe, newcombe_paired
+from visleak.stats.intervals import newcombe, newcombe_paired, weighted_wilson
 from visleak.stats.permutation import hypergeometric_sum, permutation_test
-from visleak.stats.weighted import weighted_wilson
 
 Ends = tuple[float, float]
 Float64 = npt.NDArray[np.float64]

@@ -40,7 +40,7 @@ from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Encoder
-from visleak.stats.resampling import cluster_bootstrap
+from visleak.stats.bootstrap import cluster_bootstrap
 from visleak.training.encoder import working_folder
 
 Float32 = npt.NDArray[np.float32]

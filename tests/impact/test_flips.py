@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from visleak.impact.benchmark import Benchmark, Leak, Scores
-from visleak.impact.flips import flips_of
+from visleak.impact.effects import flips_of
 from visleak.impact.run import gap_of
 
 

@@ -16,9 +16,9 @@ from scipy.special import stdtrit
 from visleak.errors import UsageError
 from visleak.memorization.intervals import group_interval
 from visleak.rates import wilson
-from visleak.stats.means import t_interval
+from visleak.stats.bootstrap import cluster_bootstrap
+from visleak.stats.intervals import t_interval
 from visleak.stats.ranking import auc
-from visleak.stats.resampling import cluster_bootstrap
 
 DATA = os.environ.get("VISLEAK_DATA")
 

@@ -22,7 +22,7 @@ from test_review_browser import RULES, until
 from planted_pool import audited, darker, plant, png, scene, store, traps
 from visleak.errors import UsageError, VisleakError
 from visleak.progress import silent
-from visleak.remedy.replacements.settings import SelectionSettings
+from visleak.remedy.settings import SelectionSettings
 from visleak.review import replacement_pages
 from visleak.review.app import create_app
 from visleak.review.pages import read_instructions

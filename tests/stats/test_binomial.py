@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from visleak.errors import UsageError
-from visleak.stats.binomial import clopper_pearson_upper, clustered_upper
+from visleak.stats.intervals import clopper_pearson_upper, clustered_upper
 
 
 @given(st.data())

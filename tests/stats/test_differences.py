@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from visleak.errors import UsageError
-from visleak.stats.differences import mcnemar_exact, newcombe, newcombe_paired
+from visleak.stats.intervals import mcnemar_exact, newcombe, newcombe_paired
 
 counts = st.integers(0, 300)
 

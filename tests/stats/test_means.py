@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from visleak.errors import UsageError
-from visleak.stats.means import t_interval, t_test_power
+from visleak.stats.intervals import t_interval, t_test_power
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])

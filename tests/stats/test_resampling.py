@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError
-from visleak.stats.resampling import cluster_bootstrap, cluster_draws, percentiles
+from visleak.stats.bootstrap import cluster_bootstrap, cluster_draws, percentiles
 
 
 def test_the_seed_decides():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError
 from visleak.rates import score_interval, wilson
-from visleak.stats.weighted import weighted_wilson
+from visleak.stats.intervals import weighted_wilson
 
 rows = st.lists(st.booleans(), min_size=1, max_size=80)
 

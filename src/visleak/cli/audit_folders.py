@@ -143,7 +143,7 @@ def diff(options: Diff) -> Reply:
     from visleak.diff import diff as compared
     from visleak.diff import document as changes
     from visleak.diff import headlines, write_changes
-    from visleak.diff.matching import parse_map
+    from visleak.diff.sides import parse_map
     from visleak.storage import free_file, read_summary, refuse_sets
 
     before, after, out = options.before, options.after, options.out
@@ -193,7 +193,7 @@ def doctor(options: Printed) -> Reply:
 
 def review(audit: AuditFolder, options: Review, call: Call) -> Reply:
     """Judge the pairs of an audit in a browser; Ctrl-C ends it."""
-    from visleak.remedy.replacements.settings import GRADE, SelectionSettings
+    from visleak.remedy.settings import GRADE, SelectionSettings
     from visleak.review import review as serve
     from visleak.verdicts.ledger import PLAIN
 

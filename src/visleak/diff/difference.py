@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from visleak.diff.matching import ImageStatus, Matching, match_images, match_sets
 from visleak.diff.pairs import CHANGES, Changes, View, changes, reason_word, strongest
-from visleak.diff.sides import Side
+from visleak.diff.sides import ImageStatus, Matching, Side, match_images, match_sets
 from visleak.errors import UsageError
 from visleak.rates import Rate
 from visleak.records import Bool, Int8
-from visleak.stats.differences import mcnemar_exact, newcombe
+from visleak.stats.intervals import mcnemar_exact, newcombe
 from visleak.storage import AuditSummary
 from visleak.storage.audit_folder import Rates
 from visleak.verdicts.level import RATES, Level

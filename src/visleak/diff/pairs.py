@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.diff.matching import ImageStatus, Matching
-from visleak.diff.sides import HUMAN, NOTHING, Listed, Side
+from visleak.diff.sides import HUMAN, NOTHING, ImageStatus, Listed, Matching, Side
 from visleak.records import Bool, Int8, Int64
 from visleak.verdicts.level import Level
 

@@ -17,16 +17,15 @@ import numpy as np
 from visleak.errors import UsageError
 from visleak.impact.benchmark import Benchmark, Scores, benchmark_of, sampled, with_subsets
 from visleak.impact.difficulty import difficulty_of
-from visleak.impact.effects import Sampling, effects_of
-from visleak.impact.flips import RESAMPLES, flips_of
+from visleak.impact.effects import RESAMPLES, Sampling, effects_of, flips_of
 from visleak.impact.predictions.plausibility import between, doubtful_gaps
 from visleak.impact.predictions.scores import read_scores
 from visleak.impact.results import Effect, Gap, Impact
 from visleak.impact.settings import ImpactSettings, PathText
 from visleak.progress import Progress, silent
 from visleak.rates import wilson
-from visleak.stats.differences import mcnemar_exact, newcombe_paired
 from visleak.stats.estimates import Estimate
+from visleak.stats.intervals import mcnemar_exact, newcombe_paired
 
 _NONE: Mapping[str, PathText] = {}
 _DEFAULTS: Final = ImpactSettings()

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from visleak.errors import UsageError
 from visleak.groups import numbered
 from visleak.rates import check_confidence, score_interval
-from visleak.stats.resampling import cluster_bootstrap
+from visleak.stats.bootstrap import cluster_bootstrap
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

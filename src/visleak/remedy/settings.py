@@ -17,7 +17,6 @@ from visleak.options import (
     option,
     share,
 )
-from visleak.remedy.replacements.settings import SelectionSettings
 
 #: What a result consists of: lists alone, lists and links, lists and copies.
 FORMATS: Final = ("manifest", "link", "copy")
@@ -169,6 +168,37 @@ class RepairSettings(PartSettings):
         False,
         "Move others back, or unite some the other way, so that sizes and classes stay.",
         panel=REPAIR,
+    )
+
+
+#: The weakest grade that makes a duplicate by default; ``similar`` is that of the paper.
+GRADE: Final = "near"
+
+
+@dataclass(frozen=True)
+class SelectionSettings(Options):
+    """For which test images replacements are chosen, and in which order."""
+
+    id: str | None = option(None, "Column of the pool with the ids.", metavar="COLUMN", panel=SETS)
+    label: str | None = option(
+        None, "Column of the pool with the labels.", metavar="COLUMN", panel=SETS
+    )
+    set_name: str | None = option(
+        None, "The test set, if there are several.", "--set", metavar="NAME", panel=SETS
+    )
+    grade: str = option(
+        GRADE,
+        "Weakest grade of a pair that makes a duplicate; that of Barz & Denzler (2020) is similar.",
+        choices=("exact", "near", "similar"),
+        panel=METHOD,
+    )
+    include_disputed: bool = option(
+        False,
+        "Count pairs on which reviewers disagree, by their automatic grade.",
+        panel=METHOD,
+    )
+    seed: int = option(
+        0, "Seed of the order in which candidates are tried.", metavar="N", panel=METHOD
     )
 
 

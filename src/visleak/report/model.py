@@ -17,7 +17,7 @@ from visleak.report.counts import Counts, Example, count
 from visleak.report.counts.writing import classes_figure, types_figure
 from visleak.report.next_steps import next_steps
 from visleak.reporting.gallery import Card, ImageLoader, data_uri, decoded, drawn
-from visleak.stats.binomial import clopper_pearson
+from visleak.stats.intervals import clopper_pearson
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary
 from visleak.storage.audit_folder import ComparisonSummary, Rates, RecordingSummary, TotalSummary
 from visleak.verdicts import Verdict, judged_summary

@@ -28,7 +28,7 @@ from visleak.remedy.replacements.decisions import PLAIN, AlreadyDecided, Decisio
 from visleak.remedy.replacements.opening import open_selection
 from visleak.remedy.replacements.pool import class_of
 from visleak.remedy.replacements.selection import NotEligible, Selection
-from visleak.remedy.replacements.settings import SelectionSettings
+from visleak.remedy.settings import SelectionSettings
 from visleak.review.app import image_of
 from visleak.review.pages import Instructions, answer, page, read_instructions
 from visleak.review.registry import ImageRegistry

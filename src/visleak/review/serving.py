@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.routing import BaseRoute
 
-    from visleak.remedy.replacements.settings import SelectionSettings
+    from visleak.remedy.settings import SelectionSettings
     from visleak.review.replacement_pages import Bars
     from visleak.review.security import Access
     from visleak.verdicts import Agreement
@@ -96,7 +96,7 @@ def review(
         more: list[BaseRoute] = []
         nav: list[tuple[str, str]] = []
         if pool is not None:
-            from visleak.remedy.replacements.settings import SelectionSettings
+            from visleak.remedy.settings import SelectionSettings
             from visleak.review import replacement_pages
             from visleak.review.replacement_pages import open_replacement
 

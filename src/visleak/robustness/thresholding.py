@@ -31,13 +31,13 @@ from visleak.robustness.curves import plain
 from visleak.robustness.direct import Searched, search
 from visleak.robustness.experiment import Source
 from visleak.robustness.queries import Changed, Collection, changed_set, drawn
-from visleak.stats.binomial import (
+from visleak.stats.bootstrap import cluster_draws, percentiles
+from visleak.stats.intervals import (
     CONFIDENCE,
     chernoff_upper,
     clopper_pearson_upper,
     clustered_upper,
 )
-from visleak.stats.resampling import cluster_draws, percentiles
 
 #: Where one rate is named, it is that of the hard threshold; the soft one's is this many times it,
 #: up to the limit.

@@ -11,8 +11,7 @@ import numpy as np
 from visleak.rates import wilson
 from visleak.records import Bool, Float64, Int64
 from visleak.stats.bootstrap import bca_difference, bca_mean, bca_weighted_mean
-from visleak.stats.differences import newcombe
-from visleak.stats.weighted import weighted_wilson
+from visleak.stats.intervals import newcombe, weighted_wilson
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import pytest
 from planted_pool import audited, plant, traps
 from visleak.remedy.replacements.opening import open_selection
 from visleak.remedy.replacements.selection import Selection
-from visleak.remedy.replacements.settings import SelectionSettings
+from visleak.remedy.settings import SelectionSettings
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ from scipy.special import chdtri
 from visleak.dlede.judge import ROUNDING, Rule, excess, gain
 from visleak.dlede.results import Estimate
 from visleak.records import Float64, Int64
-from visleak.stats.means import t_interval, t_test_power
+from visleak.stats.intervals import t_interval, t_test_power
 
 #: Of intervals, two-sided.
 CONFIDENCE: Final = 0.95

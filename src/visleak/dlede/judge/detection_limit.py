@@ -34,7 +34,7 @@ from visleak.dlede.judge.judge import (
 from visleak.dlede.judge.scores import Scores, chance_of
 from visleak.dlede.results import DetectionLimit, Judgement
 from visleak.records import Float64
-from visleak.stats.means import t_test_power
+from visleak.stats.intervals import t_test_power
 
 #: Probability with which a leak as large as the limit is found.
 PROBABILITY: Final = 0.9

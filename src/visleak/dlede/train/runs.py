@@ -24,7 +24,7 @@ from visleak.dlede.train import Outcome, TrainingFailed
 from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import VisleakError
 from visleak.records import Bool, Float64, ImageSet
-from visleak.stats.means import t_interval
+from visleak.stats.intervals import t_interval
 from visleak.storage import write_json, write_tables, write_text
 
 KIND: Final = "visleak dlede training"

@@ -25,9 +25,9 @@ from scipy.special import ndtri
 from visleak.errors import UsageError
 from visleak.memorization.detection.records import Estimate, Separation, Threshold
 from visleak.rates import score_interval
-from visleak.stats.binomial import CONFIDENCE, clopper_pearson_upper
+from visleak.stats.bootstrap import cluster_draws, percentiles
+from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 from visleak.stats.ranking import auc, steps
-from visleak.stats.resampling import cluster_draws, percentiles
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError
 from visleak.records import GRADES, Fingerprints, ImageSet
-from visleak.remedy.replacements.settings import GRADE
+from visleak.remedy.settings import GRADE
 from visleak.verdicts import disputed
 from visleak.verdicts.level import Level
 

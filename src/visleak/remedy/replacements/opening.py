@@ -30,7 +30,7 @@ from visleak.remedy.replacements.decisions import Decisions
 from visleak.remedy.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
 from visleak.remedy.replacements.pool import Pool, class_of, make_pool
 from visleak.remedy.replacements.selection import Selection
-from visleak.remedy.replacements.settings import SelectionSettings
+from visleak.remedy.settings import SelectionSettings
 from visleak.settings import Settings
 from visleak.storage import IMAGES, read_table
 from visleak.verdicts import judged_pairs, read_verdicts

@@ -1,0 +1,272 @@
+"""Intervals and tests of shares, of weighted shares and of means."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.stats import beta, binom
+
+from visleak.errors import UsageError
+from visleak.rates import check_confidence, check_counts, score_interval, wilson
+
+
+def mcnemar_exact(only_before: int, only_after: int) -> float:
+    """Return the two-sided probability of so uneven a change, if nothing had really changed.
+
+    For one list of images that is asked a yes-no question twice. Images that answer the same
+    both times say nothing; of the others each answer is as likely as the other if nothing
+    changed, so their counts are those of a fair coin.
+
+    Returns between 0 and 1; 1 where nothing changed at all.
+
+    Source: McNemar 1947, "Note on the sampling error of the difference between correlated
+    proportions or percentages", in its exact binomial form.
+    """
+    if only_before < 0 or only_after < 0:
+        raise UsageError(f"counts must be 0 or more; got {only_before} and {only_after}")
+    changed = only_before + only_after
+    return min(1.0, 2.0 * float(binom.cdf(min(only_before, only_after), changed, 0.5)))
+
+
+def newcombe(
+    before: tuple[int, int], after: tuple[int, int], confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of the difference of two shares, after minus before.
+
+    For two independent samples. Where they share images it is wider than it need be.
+
+    Returns both ends, within [-1, 1]; ``(nan, nan)`` where one sample is empty.
+
+    Source: Newcombe 1998, "Interval estimation for the difference between independent
+    proportions", method 10.
+    """
+    ends_before = wilson(*before, confidence)
+    ends_after = wilson(*after, confidence)
+    if not before[1] or not after[1]:
+        return math.nan, math.nan
+    share_before, share_after = before[0] / before[1], after[0] / after[1]
+    change = share_after - share_before
+    down = math.hypot(share_after - ends_after[0], ends_before[1] - share_before)
+    up = math.hypot(ends_after[1] - share_after, share_before - ends_before[0])
+    return max(-1.0, change - down), min(1.0, change + up)
+
+
+def newcombe_paired(
+    both: int, only_before: int, only_after: int, neither: int, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the interval of the difference of two shares of the same images, after minus before.
+
+    For one list of images that is asked a yes-no question twice.
+
+    Returns both ends, within [-1, 1]; ``(nan, nan)`` where there are no images.
+
+    Source: Newcombe 1998, "Improved confidence intervals for the difference between binomial
+    proportions based on paired data", method 10.
+    """
+    if min(both, only_before, only_after, neither) < 0:
+        raise UsageError(
+            f"counts must be 0 or more; got {both}, {only_before}, {only_after} and {neither}"
+        )
+    check_confidence(confidence)
+    n = both + only_before + only_after + neither
+    if not n:
+        return math.nan, math.nan
+    before, after = both + only_before, both + only_after
+    low_before, high_before = wilson(before, n, confidence)
+    low_after, high_after = wilson(after, n, confidence)
+    phi = _corrected_phi(both, only_before, only_after, neither)
+    change = (after - before) / n
+    down = _joined(after / n - low_after, high_before - before / n, phi)
+    up = _joined(high_after - after / n, before / n - low_before, phi)
+    return max(-1.0, change - down), min(1.0, change + up)
+
+
+def _corrected_phi(both: int, only_before: int, only_after: int, neither: int) -> float:
+    """Return the correlation of two answers, a positive one corrected for continuity."""
+    n = both + only_before + only_after + neither
+    before, after = both + only_before, both + only_after
+    spread = before * (n - before) * after * (n - after)
+    if not spread:
+        return 0.0
+    excess: float = both * neither - only_before * only_after
+    if excess > 0:
+        excess = max(excess - n / 2, 0.0)
+    return excess / math.sqrt(spread)
+
+
+def _joined(first: float, second: float, correlation: float) -> float:
+    """Return the half-width of a difference whose two sides have these half-widths."""
+    return math.sqrt(max(0.0, first**2 - 2.0 * correlation * first * second + second**2))
+
+
+def weighted_wilson(
+    values: npt.ArrayLike, weights: npt.ArrayLike, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return the score interval of a weighted share, both ends within [0, 1].
+
+    Wilson's interval with the effective number of rows of equal weight. With
+    equal weights these are all rows, and the interval is :func:`~visleak.rates.wilson`'s.
+    Otherwise it is the smaller of two numbers. Kish's, ``sum(w) ** 2 / sum(w ** 2)``, is too
+    large where just the rows of large weight vary: then 90 % of such intervals cover. The other
+    one, ``share * (1 - share)`` over the variance that the rows show, is too large where few rows
+    are 0 or few are 1: 91 %. With the smaller one about 95 % cover, or more
+    (``benchmarks/impact_statistics.py``). The weights are taken as known.
+
+    ``values`` (n,): 0 or 1, or false or true. ``weights`` (n,): 0 or more; only their proportions
+    matter, and a row of weight 0 does not count. Returns both ends; ``(nan, nan)`` where no row
+    counts.
+
+    Source: Kish 1965, "Survey sampling", section 11.7; Korn & Graubard 1998, "Confidence
+    intervals for proportions with small expected number of positive counts estimated from survey
+    data", for the other size, with the variance of a ratio by linearisation (Cochran 1977,
+    "Sampling techniques", section 6.3).
+    """
+    check_confidence(confidence)
+    column, weight = weighted_columns(values, weights)
+    if not np.isin(column, (0.0, 1.0)).all():
+        raise UsageError("values must be 0 or 1 in every row")
+    if not weight.size:
+        return math.nan, math.nan
+    total = float(weight.sum())
+    share = min(1.0, float(weight[column == 1.0].sum()) / total)
+    known = total**2 / float((weight**2).sum())
+    shown = float(((weight * (column - share)) ** 2).sum()) / total**2
+    if shown > 0.0:
+        known = min(known, share * (1.0 - share) / shown)
+    return score_interval(share, known, confidence)
+
+
+def weighted_columns(
+    values: npt.ArrayLike, weights: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the rows that count, and their weights over the largest one."""
+    column, weight = np.asarray(values, np.float64), np.asarray(weights, np.float64)
+    if column.ndim != 1 or column.shape != weight.shape:
+        raise UsageError(
+            "values and weights must be columns of one length; got"
+            f" {column.shape} and {weight.shape}"
+        )
+    if not (np.isfinite(weight) & (weight >= 0.0)).all():
+        raise UsageError("weights must be 0 or more in every row")
+    counts = weight > 0.0
+    column, weight = column[counts], weight[counts]
+    return column, weight / weight.max() if weight.size else weight
+
+
+CONFIDENCE: Final = 0.95
+
+
+def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of a rate of which ``k`` in ``n`` *independent* cases came.
+
+    The largest rate at which ``k`` or fewer would still come with probability
+    ``1 - confidence``. 1 where ``k`` is ``n`` or nothing was seen.
+
+    Source: Clopper & Pearson 1934, "The use of confidence or fiducial limits".
+    """
+    check_counts(k, n, confidence)
+    return 1.0 if k == n else float(beta.ppf(confidence, k + 1, n - k))
+
+
+def clopper_pearson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return the exact two-sided interval of a rate; never too narrow, also without replacement.
+
+    >>> [round(end, 4) for end in clopper_pearson(0, 100)]
+    [0.0, 0.0362]
+    """
+    each = 0.5 + confidence / 2
+    return 1.0 - clopper_pearson_upper(n - k, n, each), clopper_pearson_upper(k, n, each)
+
+
+def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of the mean of independent cases that lie in [0, 1].
+
+    Unlike :func:`clopper_pearson_upper` a case may count by parts, such as a pair that is wrong
+    under some of its conditions. The bound is the mean ``p`` at which
+    ``cases * KL(rate || p) = -log(1 - confidence)``; where nothing was seen it is
+    ``1 - (1 - confidence) ** (1 / cases)``, the exact binomial one.
+
+    ``rate``: mean over the cases, in [0, 1].
+
+    Source: Hoeffding 1963, "Probability inequalities for sums of bounded random variables",
+    theorem 1.
+    """
+    if not 0.0 <= rate <= 1.0:
+        raise UsageError(f"rate must lie between 0 and 1; got {rate}")
+    check_counts(0, cases, confidence)
+    needed = -math.log(1.0 - confidence)
+    if cases == 0 or rate == 1.0:
+        return 1.0
+    if rate == 0.0:
+        return -math.expm1(-needed / cases)
+    almost = 1.0 - 1e-15
+    if rate >= almost or cases * _divergence(rate, almost) < needed:
+        return 1.0
+    return float(brentq(lambda p: cases * _divergence(rate, p) - needed, rate, almost, xtol=1e-15))
+
+
+def clustered_upper(rate: float, images: int, confidence: float = CONFIDENCE) -> float:
+    """Return the one-sided upper bound of a rate over *pairs of images*, however they depend.
+
+    Two pairs that share an image are not independent: an image that is similar to everything
+    affects all of its pairs at once. The mean over all pairs of ``m`` images drawn independently
+    of each other is an average, over all ways to group them, of means of ``m // 2`` independent
+    pairs; so the bound of so many independent cases holds for it (Hoeffding 1963, section 5). It
+    needs no assumption about the pairs of an image, and so is wide.
+
+    ``rate``: mean over the pairs, in [0, 1]; a pair may count by parts.
+    """
+    if images < 0:
+        raise UsageError(f"images must be 0 or more; got {images}")
+    return chernoff_upper(rate, images // 2, confidence)
+
+
+def _divergence(rate: float, p: float) -> float:
+    """Return the relative entropy of two coins, in nats; ``0 < rate < 1``."""
+    return rate * math.log(rate / p) + (1.0 - rate) * (math.log1p(-rate) - math.log1p(-p))
+
+
+def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
+    """Return Student's interval of the mean of independent values; NaN of fewer than two.
+
+    ``values`` (n,); NaN are left out.
+    """
+    from scipy.special import stdtrit
+
+    if not 0.0 < confidence < 1.0:
+        raise UsageError(f"confidence must lie between 0 and 1; got {confidence}")
+    array = np.asarray(values, np.float64)
+    known = array[~np.isnan(array)]
+    if len(known) < 2:
+        return math.nan, math.nan
+    error = known.std(ddof=1) / math.sqrt(len(known))
+    reach = float(stdtrit(len(known) - 1, 0.5 + confidence / 2) * error)
+    return float(known.mean()) - reach, float(known.mean()) + reach
+
+
+def t_test_power(
+    effect: npt.ArrayLike, spread: npt.ArrayLike, count: npt.ArrayLike, level: float = 0.95
+) -> npt.NDArray[np.float64]:
+    """Return the probability that a one-sided t test finds a mean above 0.
+
+    Returns of the shape that the arguments have together. A mean of 0 without spread is not found.
+
+    Source: Johnson & Welch 1940, "Applications of the non-central t-distribution".
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    if not 0.0 < level < 1.0:
+        raise UsageError(f"level must lie between 0 and 1; got {level}")
+    mean, deviation = np.asarray(effect, np.float64), np.asarray(spread, np.float64)
+    number = np.asarray(count, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = mean / deviation * np.sqrt(number)
+    ratio = np.where(np.isnan(ratio), -np.inf, ratio)
+    # beyond 30 standard errors the answer is sure, and the distribution overflows
+    reach = np.clip(ratio, -30.0, 30.0)
+    power = 1.0 - nctdtr(number - 1.0, reach, stdtrit(number - 1.0, level))
+    return np.asarray(np.where(ratio < -30.0, 0.0, power))
