@@ -1,8 +1,8 @@
 """CSV and TSV files as people have them: the encoding and what separates cells, where it is sure.
 
 A byte order mark names UTF-16 and UTF-32. A header without a comma tells of semicolons, which
-spreadsheets write where a comma is in numbers, or of tabs. Anything else is an error that names
-the encoding, never a guess.
+spreadsheets write where a comma is in numbers, of tabs or of vertical bars. Anything else is an
+error that names the encoding, never a guess.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def dialect_of(file: IO[bytes], name: str) -> Dialect:
         header.detach()
     if name.lower().endswith(".tsv"):
         return Dialect(encoding, "\t")
-    return Dialect(encoding, next((mark for mark in ",;\t" if _separates(mark, first)), ","))
+    return Dialect(encoding, next((mark for mark in ",;\t|" if _separates(mark, first)), ","))
 
 
 def encoding_of(head: bytes) -> str:

@@ -63,6 +63,8 @@ def test_unknown_verb() -> None:
     [
         (OSError(errno.ENOSPC, "No space left on device", "x/y"), "the disk is full: x/y; make"),
         (PermissionError(errno.EACCES, "Permission denied", "x"), "Permission denied: x"),
+        (OSError(errno.EFBIG, "File too large", "x"), "File too large: x; a process may write"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; a process may open"),
         (MemoryError(), "not enough memory; use fewer --workers"),
         (ZeroDivisionError("by\nzero"), r"unexpected ZeroDivisionError: by\nzero; this is a de"),
     ],

@@ -52,6 +52,11 @@ def test_an_input_is_never_written_over(dataset: Path, tmp_path: Path) -> None:
     replace {audit} --pool {data}/test -o {data}/train/new --apply -> lies among the images of
     impact {audit} --predictions {audit}/audit.json -o {data}/test/new -> lies among the images of
     stats {audit} -o {data}/train --force -> lies among the images of
+    memorization trace {data}/test --source {data}/train -o {data}/train/new -> lies among
+    memorization compare --model m --methods greedy --prompts {mine}/notes.txt \
+ --source {data}/train -o {data}/train/new -> lies among the images of
+    memorization benchmark --model m --triggers {mine}/notes.txt --references {data}/train \
+ --method rna:1 -o {data}/train/new -> lies among the images of
     audit {data} -o {mine} --force -> that visleak did not write
     encode {data}/test -o {mine} --force -> that visleak did not write
     robustness {data}/test -o {mine} --force -> that visleak did not write

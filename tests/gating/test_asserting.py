@@ -153,6 +153,19 @@ def test_unreadable_images_are_said(data: Path, tmp_path: Path) -> None:
     assert failure(test, data / "train", unreadable="fail").startswith(said)
 
 
+def test_missing_files_of_vectors_are_said(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for side, numbers in (("test", (0,)), ("train", (0, 1, 3))):
+        (tmp_path / side).mkdir()
+        for number in numbers:
+            vectors = rng.standard_normal((5, 8)).astype(np.float32)
+            np.save(tmp_path / side / f"img_emb_{number}.npy", vectors)
+    sides = [f"emb:{tmp_path / side}?encoder=clip" for side in ("test", "train")]
+    said = "1 of 4 files of train are missing, and were compared with nothing"
+    assert failure(*sides, grade="hard").startswith(said)
+    passes(*sides, grade="hard", unreadable="ignore")
+
+
 def test_a_side_without_a_readable_image_proves_nothing(data: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nrest")
     with pytest.raises(VisleakError, match="none of its 1 images could be read"):

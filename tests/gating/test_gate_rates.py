@@ -10,6 +10,7 @@ from visleak.errors import UsageError
 from visleak.gating.gates import Gate, check, parse, parse_all, tripped
 from visleak.rates import Rate
 from visleak.storage import AuditSummary, SetSummary, TotalSummary
+from visleak.storage.audit_folder import SetFiles
 
 
 def summary(count: int, total: int) -> AuditSummary:
@@ -83,6 +84,17 @@ def test_gates_bound_what_cannot_be_read_in_each_set() -> None:
         assert [("train" in line and "unreadable=RATE" in line) for line in lines] == [True] * trips
         assert tripped(parse_all(["near", "unreadable=10%"]), content) == []
         assert tripped(parse_all([]), content) == []
+
+
+def test_files_of_vectors_that_are_missing_are_not_compared_either() -> None:
+    for present, trips in ((19, False), (18, True)):
+        files = SetFiles(present, 20, ("img_emb_0003.npy",))
+        sets = (SetSummary("test", readable=100), SetSummary("train", files=files, readable=1000))
+        content = replace(summary(0, 100), sets=sets)
+        lines = tripped(parse_all(["hard"]), content)
+        assert ["2 of 20 train files" in line for line in lines] == [True] * trips
+        assert tripped(parse_all(["hard", "unreadable=10%"]), content) == []
+        assert len(tripped(parse_all(["hard", "unreadable"]), content)) == 1
 
 
 def test_percent_means_what_it_says() -> None:

@@ -49,8 +49,8 @@ def test_what_is_no_file_of_predictions_is_the_callers_mistake(tmp_path):
         (b"id,correct\n", "F holds no predictions: it has columns, but no rows"),
         (b"file,correct\na,1\n", "F has no column `id` with the ids of the images; it has 'file'"),
         (
-            b"id|correct\na|1\n",
-            "F has no column `id` with the ids of the images; it has 'id|correct': separate the"
+            b"id:correct\na:1\n",
+            "F has no column `id` with the ids of the images; it has 'id:correct': separate the"
             " columns of a .csv by commas",
         ),
         (b"id,ap,ap\na,1,2\n", "F has more than one column 'ap'; keep one"),

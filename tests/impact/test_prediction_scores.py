@@ -307,6 +307,7 @@ REFUSED = [
         "holds nothing to score: it needs `correct`, `prediction`, `predictions`, class scores or a"
         " column of numbers; it has 'word'",
     ),
+    ({"f1": ["0,25"] * 20}, {}, "it has 'f1'; 'f1' is not of numbers such as 0.5: row 0 holds '0"),
     (
         {"predictions": LABELS},
         {},

@@ -205,6 +205,12 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 #: Bytes of address space below which no verb gets as far as to its work.
 LEAST_SPACE: Final = 700_000_000
 
+#: What bounds a process, by the number of the error, and what to do.
+BOUNDS: Final = {
+    errno.EFBIG: "; a process may write no larger file, see ulimit -f",
+    errno.EMFILE: "; a process may open no more, see ulimit -n; use fewer --workers",
+}
+
 #: Untrusted text as one line that no terminal takes for a command.
 plain: Final = templates.plain
 
@@ -392,7 +398,8 @@ def _unforeseen(error: BaseException) -> str:
             " and --cache DIR"
         )
     if isinstance(error, OSError):
-        return f"{error.strerror or error}{_where(error)}"
+        advice = BOUNDS.get(error.errno or 0, "")
+        return f"{error.strerror or error}{_where(error)}{advice}"
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return f"the name {error.object} is not UTF-8, as is needed here; give it another one"
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -115,9 +115,12 @@ class Result(Printed, Replaced):
         None, "Folder of the result. Default: visleak- and the name of the command."
     )
 
-    def folder(self, command: str) -> Path:
-        """Return the folder."""
+    def folder(self, command: str, sources: Iterable[tuple[str, str]] = ()) -> Path:
+        """Return the folder, which lies in none of the sources (name, place)."""
+        from visleak.storage import refuse_inputs
+
         out = self.out or Path(f"visleak-{command}")
+        refuse_inputs(out, sources, Path())
         for other in COMMANDS:
             if other != command and (out / f"{other}.json").is_file():
                 raise UsageError(
@@ -415,7 +418,8 @@ def compare(
     from visleak.memorization.search.proposals import Rules, load_language_model
     from visleak.memorization.tracing.sources import training_sets
 
-    out = result.folder("compare")
+    sources = training_sets(options.source)
+    out = result.folder("compare", [(each.name, each.source) for each in sources])
     names = [name.strip() for name in options.methods.split(",")]
     rules = Rules().banning(words.banned)
     listed = options.listed(names)
@@ -447,7 +451,7 @@ def compare(
     by = options.similarity if options.similarity.startswith("sscd:") else ""
     verifier = baselines.TracedImages(
         loaded,
-        training_sets(options.source),
+        sources,
         settings,
         Sampling(guidance.steps, guidance.guidance, batch),
         similarity,
@@ -594,14 +598,15 @@ def trace(
     from visleak.storage import AUDIT, REPORT
 
     gates = [_gate(text) for text in options.fail_on]
-    out = result.folder("trace")
+    sources = training_sets(options.source)
+    out = result.folder("trace", [(each.name, each.source) for each in sources])
     if not options.source and not options.unverified:
         raise UsageError(
             "--source is missing: give the training images, or --unverified if they are not known"
         )
     found = tracing.trace(
         options.target,
-        training_sets(options.source),
+        sources,
         out,
         settings,
         **execution.chosen(),
@@ -656,7 +661,7 @@ def benchmark(
     from visleak.memorization.benchmark.document import document
     from visleak.memorization.benchmark.leaderboard import table_beside
 
-    out = result.folder("benchmark")
+    out = result.folder("benchmark", [("references", str(lists.references or ""))])
     if options.leaderboard is not None:
         table_beside(options.leaderboard)  # refused now rather than after hours
     if model.model is None and lists.triggers is None:

@@ -11,7 +11,7 @@ from typing import Final
 from visleak.auditing import Audit, Source, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.gating.baseline import Baseline, read_baseline
-from visleak.gating.gates import UNREADABLE_SHARE
+from visleak.gating.gates import UNREADABLE_SHARE, not_compared
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.rates import percent
 from visleak.records import AnySet, Encoder, Encodes
@@ -181,25 +181,28 @@ def _told(found: NewLeaks, result: Audit, allowed: float, known: Baseline | None
 
 
 def _problems(result: Audit) -> list[str]:
-    """Return a line on what could not be read, none if all could."""
+    """Return lines on what could not be read, none if all could."""
     problems = result.unreadable()
+    missing = [
+        f"{rate.count:,} of {rate.total:,} {noun} of {name} {what}, and were compared with nothing"
+        for name, noun, what, rate in not_compared(result.summary)
+        if noun == "files"
+    ]
     if not problems:
-        return []
+        return missing
     total = sum(each.images for each in result.summary.sets)
     first = [plain(f"{each.set} {each.id} ({each.reason})") for each in problems[:NAMED]]
     more = [f"{len(problems) - NAMED:,} more"] if len(problems) > NAMED else []
     return [
         f"{len(problems):,} of {total:,} images could not be read, and were compared with nothing:"
-        f" {', '.join([*first, *more])}"
+        f" {', '.join([*first, *more])}",
+        *missing,
     ]
 
 
 def _unread(result: Audit) -> float:
     """Return the largest share of a set that could not be read."""
-    shares: list[float] = [
-        each.unreadable / max(1, each.unreadable + each.readable) for each in result.summary.sets
-    ]
-    return max(shares)
+    return max((rate.share for *_, rate in not_compared(result.summary)), default=0.0)
 
 
 def _way_on(result: Audit, *, kept: bool) -> str:

@@ -206,9 +206,9 @@ def judged(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[Judged]:
     """
     for gate in gates:
         other = " (--fail-on unreadable=RATE sets another bound)" if gate == _DEFAULT else ""
-        for name, what, rate in _measured(gate, summary):
+        for name, noun, what, rate in _measured(gate, summary):
             line = (
-                f"gate {gate.name}: {rate.count:,} of {rate.total:,} {name} images"
+                f"gate {gate.name}: {rate.count:,} of {rate.total:,} {name} {noun}"
                 f" ({percent(rate.share)} %) {what}; allowed {percent(gate.allowed)} %{other}"
             )
             yield Judged(gate, name, gate.trips(rate), line)
@@ -233,21 +233,30 @@ def _why(gate: Gate) -> str:
     return "no thresholds are known for the encoder; give --hard and --soft"
 
 
-def _measured(gate: Gate, summary: AuditSummary) -> Iterable[tuple[str, str, Rate]]:
-    """Yield whose rate, what it says, and the rate."""
+def not_compared(summary: AuditSummary) -> Iterable[tuple[str, str, str, Rate]]:
+    """Yield for each set of what, why and at what rate it was not compared."""
+    for each in summary.sets:
+        # of a sample, only the images that were drawn were read
+        rate = Rate.of(each.unreadable, each.unreadable + each.readable)
+        if rate.total:
+            yield each.name, "images", "could not be read", rate
+        files = each.files
+        if files and files.present < files.expected:
+            missing = Rate.of(files.expected - files.present, files.expected)
+            yield each.name, "files", "are missing", missing
+
+
+def _measured(gate: Gate, summary: AuditSummary) -> Iterable[tuple[str, str, str, Rate]]:
+    """Yield whose rate, of what, what it says, and the rate."""
     if gate.name == UNREADABLE:
-        for each in summary.sets:
-            # of a sample, only the images that were drawn were read
-            rate = Rate.of(each.unreadable, each.unreadable + each.readable)
-            if rate.total:
-                yield each.name, "could not be read", rate
+        yield from not_compared(summary)
         return
     key, what = (RATES | OF_GROUPS)[gate.name]
     for total in summary.totals:
         measured = total.rates.get(key)
         if measured is None:
             raise UsageError(f"--fail-on {gate.name}: this audit did not measure it ({_why(gate)})")
-        yield total.query_set, f"have {what}", measured
+        yield total.query_set, "images", f"have {what}", measured
 
 
 @dataclass(frozen=True, slots=True)

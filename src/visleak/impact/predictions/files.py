@@ -148,7 +148,7 @@ def _ids(place: Path, kind: str, found: Contents) -> pa.StringArray:
     if "id" not in found.columns:
         names = [*found.columns, *found.lists, *found.unused]
         advice = ""
-        if kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;\t|"):
+        if kind == "CSV" and len(names) == 1 and any(mark in names[0] for mark in ",;:\t|"):
             mark = "tabs" if place.suffix.lower() == ".tsv" else "commas"
             advice = f": separate the columns of a {place.suffix} by {mark}"
         raise VisleakError(

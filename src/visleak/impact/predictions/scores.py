@@ -134,7 +134,10 @@ def _chosen(
     if not values:
         names = listed([*file.columns, *file.unused])
         there = f"it has {names}" if names else "it has `id` alone"
-        hint = f"; {_LISTS}" if _LISTS in gathered.unread.values() else ""
+        texts = ((name, cell) for name, cell in gathered.unread.items() if cell)
+        name, cell = next(texts, ("", ""))
+        hint = f"; {quoted(name)} is not of numbers such as 0.5: {cell}" if name else ""
+        hint = f"; {_LISTS}" if cell == _LISTS else hint
         raise VisleakError(
             f"{file.path} holds nothing to score: it needs `correct`, `prediction`, `predictions`,"
             f" class scores or a column of numbers; {there}{hint}"
