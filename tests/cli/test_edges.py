@@ -110,7 +110,8 @@ def test_stopped_run_says_what_is_kept(
         text=True,
     ) as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == "reading\n"
+        # a busy machine has steps of progress before
+        assert any(line == "reading\n" for line in process.stderr)
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=30)
     kept = f"is kept in the cache {cache}" if cached else "nothing is kept"
@@ -118,6 +119,10 @@ def test_stopped_run_says_what_is_kept(
     assert stderr.startswith(f"visleak: {word}; ")
     assert (kept in stderr, stderr.count("\n")) == (True, 1)
     assert [path.name for path in out.iterdir()] == [".visleak.lock"]
+
+
+#: How lines of progress begin, which a busy machine shows.
+STEPS = ("step ", "listing ", "loading ")
 
 
 def test_reader_that_leaves_early(dataset: Path, audited: Path) -> None:
@@ -133,7 +138,7 @@ def test_reader_that_leaves_early(dataset: Path, audited: Path) -> None:
             check=False,
         )
     assert ran.returncode == 3
-    lines = [line for line in ran.stderr.splitlines() if not line.startswith("step ")]
+    lines = [line for line in ran.stderr.splitlines() if not line.startswith(STEPS)]
     first, second = lines
     assert first.startswith("reused: ")
     assert second.startswith("visleak: gate near")
