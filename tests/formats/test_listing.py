@@ -33,7 +33,7 @@ FORMATS = {
 OTHERS = {
     "README": b"P5 is how this text begins, and it goes on",
     "BM": b"BM is how this text begins, and it goes on",
-    "scan.dcm": b"\0" * 128 + b"DICM",
+    "scan.nrrd": b"NRRD0004\n" + b"\0" * 128,
     "brain.nii.gz": b"\x1f\x8b" + b"\0" * 40,
     "shot.NEF": b"II*\0" + b"\0" * 60,
     "shot.iiq": b"II*\0" + b"\0" * 60,
@@ -50,7 +50,7 @@ OTHERS = {
 SKIPPED = {
     "": 3,
     "hidden": 1,
-    **dict.fromkeys((".dcm", ".nii.gz", ".nef", ".iiq", ".npy", ".svg", ".txt"), 1),
+    **dict.fromkeys((".nrrd", ".nii.gz", ".nef", ".iiq", ".npy", ".svg", ".txt"), 1),
 }
 
 
@@ -141,7 +141,7 @@ def test_a_pipe_does_not_stop_the_listing(folder: Path) -> None:
 def test_an_empty_set_says_what_was_skipped(folder: Path) -> None:
     for name in FORMATS:
         (folder / name).unlink()
-    with pytest.raises(VisleakError, match=r"set .*3 without extension.*1 \.dcm"):
+    with pytest.raises(VisleakError, match=r"set .*3 without extension.*1 \.nrrd"):
         open_images(folder)
 
 

@@ -91,7 +91,7 @@ def test_reasons(picture, encode, monkeypatch):
     ):
         assert reason(text) == "not-an-image", text
     assert reason(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 100) == "unsupported"
-    assert reason(b"\0\0\0\x0cJXL \r\n\x87\n" + b"\0" * 100) == "unsupported"
+    assert reason(b"\0\0\0\x0cJXL \r\n\x87\n" + b"\0" * 100) == "corrupt"
     data = bytearray(encode(picture(), "PNG"))
     at = data.index(b"IDAT") + 20
     data[at : at + 10] = b"\xff" * 10

@@ -27,7 +27,7 @@ HEAD: Final = 256  # bytes of a file that tell whether it is an image
 SHORTEST: Final = 18  # a shorter file without a known ending is not taken for an image
 #: Formats whose first bytes hardly any other file begins with.
 CERTAIN: Final = frozenset(
-    ["JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF", "HEIF", "JPEG 2000"]
+    ["JPEG", "PNG", "WebP", "GIF", "TIFF", "BMP", "AVIF", "HEIF", "JPEG 2000", "DICOM"]
 )
 #: Endings of annotations, tables and programs: these lie beside images in most sets.
 SIDE_ENDINGS: Final = frozenset(
@@ -42,7 +42,7 @@ SIDE_ENDINGS: Final = frozenset(
 #: them (raw files of cameras, slides of microscopes) begin as TIFF does.
 OTHER_ENDINGS: Final = frozenset(
     [
-        *(".dcm", ".dicom", ".nii", ".nii.gz", ".nrrd", ".mha", ".mhd", ".exr", ".hdr", ".svg"),
+        *(".nii", ".nii.gz", ".nrrd", ".mha", ".mhd", ".exr", ".hdr", ".svg"),
         *(".pdf", ".eps", ".ps", ".ai", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg"),
         *(".mpeg", ".wmv", ".flv", ".dng", ".nef", ".cr2", ".cr3", ".arw", ".raf", ".rw2", ".orf"),
         *(".pef", ".srw", ".raw", ".nrw", ".3fr", ".fff", ".iiq", ".rwl", ".kdc", ".dcr", ".k25"),
@@ -175,7 +175,7 @@ def is_image_file(path: str) -> bool:
 
     Hidden files are not, nor is what has the ending of something else.
     """
-    return is_image(os.path.basename(path), lambda: _head(path))
+    return is_image(os.path.basename(path), lambda: head_of(path))
 
 
 def is_image(name: str, head: Callable[[], bytes]) -> bool:
@@ -190,7 +190,7 @@ def is_image(name: str, head: Callable[[], bytes]) -> bool:
     return found is not None and found.name in CERTAIN
 
 
-def _head(path: str) -> bytes:
+def head_of(path: str) -> bytes:
     """Return the first bytes of a regular file; nothing where it cannot be read."""
     with suppress(OSError, ValueError):
         # not blocking, so that a pipe without a writer cannot stop the run
@@ -210,7 +210,7 @@ class Listing:
 
     def takes_file(self, path: str) -> bool:
         """Whether the file at a path is an image."""
-        return self.takes(os.path.basename(path), lambda: _head(path))
+        return self.takes(os.path.basename(path), lambda: head_of(path))
 
     def takes(self, name: str, head: Callable[[], bytes] = bytes) -> bool:
         """Whether a file is an image; see :func:`is_image`."""

@@ -21,6 +21,10 @@ from visleak.images.encodings import SUFFIXES
 
 #: Endings of tar archives.
 TARS: Final = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+#: Endings of files of arrays.
+ARRAYS: Final = (".npy", ".npz", ".h5", ".hdf5", "-ubyte", ".idx", "-ubyte.gz", ".idx.gz")
+#: Endings of videos.
+VIDEOS: Final = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv", ".flv")
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,18 @@ PLAIN: Final = (
         _PARQUET,
         recognises="tables:is_parquet_folder",
     ),
+    Format(
+        "a folder of DICOM files",
+        "dicom:open_dicom",
+        recognises="dicom:is_dicom_folder",
+        options=("group", "names"),
+    ),
+    Format(
+        "a folder of videos",
+        "video:open_video",
+        recognises="video:is_video_folder",
+        options=("every",),
+    ),
     Format("a folder", "folders:open_folder", _FOLDER, recognises="folders:is_folder"),
     Format("a glob", "folders:open_glob", _FOLDER, recognises="folders:is_image_glob"),
     Format(
@@ -140,6 +156,9 @@ PLAIN: Final = (
     Format("a .zip archive", "archives:open_zip", _ZIP, endings=(".zip",)),
     Format("a .tar archive", "tars:open_tar", _TAR, endings=TARS),
     Format("an image", "folders:open_file", _FOLDER, recognises="folders:is_image_path"),
+    Format("a video", "video:open_video", endings=VIDEOS, options=("every",)),
+    Format("a NIfTI volume", "nifti:open_nifti", endings=(".nii", ".nii.gz"), options=("axis",)),
+    Format("a file of arrays", "arrays:open_arrays", endings=ARRAYS, options=("key",)),
 )
 #: Formats of addresses, in addition to those of PLAIN with endings.
 REMOTE_IMAGE: Final = Format(
@@ -157,6 +176,11 @@ PREFIXED: Final = {
         Format("WebDataset", "webdataset:open_webdataset", _SHARDS, "wds", anywhere=True),
         Format("Hugging Face", "hub:open_hub", _HUB, "hf", anywhere=True),
         Format("embeddings", "embeddings:open_embeddings", prefix="emb"),
+        Format("videos", "video:open_video", prefix="video"),
+        Format("DICOM", "dicom:open_dicom", prefix="dicom"),
+        Format("NIfTI", "nifti:open_nifti", prefix="nifti"),
+        Format("pages of TIFF", "tiff:open_tiff", prefix="tiff"),
+        Format("arrays", "arrays:open_arrays", prefix="array"),
     )
 }
 FORMATS: Final = (*PLAIN, REMOTE_IMAGE, REMOTE_FOLDER, *PREFIXED.values())  # all formats
@@ -250,10 +274,16 @@ def split_prefix(text: str) -> tuple[str, str]:
 
 
 def _parts(rest: str) -> tuple[str, str, dict[str, str]]:
-    """Split ``path?name=value#split``, of which any but the path may be missing."""
+    """Split ``path?name=value#split``, of which any but the path may be missing.
+
+    >>> _parts("a.mp4#every=1s"), _parts("c10?a=b#test")
+    (('a.mp4', '', {'every': '1s'}), ('c10', 'test', {'a': 'b'}))
+    """
     path, split, options = rest, "", {}
     if not Path(path).exists() and "#" in path:
         path, _, split = path.rpartition("#")
+        if re.match(r"\w+=", split):
+            path, split = f"{path}?{split}", ""
     asked = re.search(r"\?\w+=", path)
     if asked is not None and not Path(path).exists():
         # an option may itself be a text with options: emb:laion?encoder=clip?prep=laion

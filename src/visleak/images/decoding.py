@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageChops, ImageFile
 
+from visleak.images.dicom import dicom_image
 from visleak.images.encodings import (
+    DICOM,
     JPEG,
     TIFF,
     Encoding,
@@ -63,6 +65,7 @@ DECODING: Final = 3
 _UNSUPPORTED: Final = (
     *("unsupported", "unknown pixel mode", "unknown data organization", "samples per pixel"),
     *("not installed", "not available", "unimplemented", "not supported", "not implemented"),
+    "does not support",
     "string index out of range",  # of the planes of a TIFF file with more bands than it knows
 )
 #: Messages of libtiff about pixels that it could not decode.
@@ -315,6 +318,10 @@ def _decode(data: bytes, kind: Encoding, enough: int, make: _Make[T]) -> T | Unr
         return _refusal(data, kind, OSError("image file is truncated"), [])
     if kind is JPEG:
         return _decode_jpeg(data, enough, make)
+    if kind is DICOM:
+        with QUIET:
+            image = dicom_image(data)
+        return _too_large(*image.size) or make(image, *image.size)
     if kind.calm:
         return _decode_other(data, kind, make)
     with QUIET:
@@ -404,9 +411,9 @@ def _refusal(data: bytes, kind: Encoding, error: Exception, messages: list[str])
         return Unreadable("truncated", f"the {kind.name} file ends before its image does")
     unknown = isinstance(cause, NotImplementedError | KeyError)  # Pillow looks up types by key
     if unknown or any(word in words for word in _UNSUPPORTED):
-        return Unreadable(
-            "unsupported", f"{kind.name} with pixels that Pillow does not read ({text})"
-        )
+        reader = "pydicom" if kind is DICOM else "Pillow"
+        detail = f"{kind.name} with pixels that {reader} does not read ({text})"
+        return Unreadable("unsupported", detail)
     return Unreadable("corrupt", f"{kind.name}: {text or type(error).__name__}")
 
 

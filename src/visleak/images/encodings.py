@@ -15,7 +15,7 @@ SUFFIXES: Final = frozenset(
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".webp", ".gif", ".bmp"),
         *(".dib", ".tif", ".tiff", ".avif", ".avifs", ".heic", ".heics", ".heif", ".hif", ".jp2"),
         *(".j2c", ".j2k", ".jpc", ".jpf", ".jpx", ".jxl", ".pbm", ".pfm", ".pgm", ".pnm", ".ppm"),
-        *(".dds", ".ico", ".pcx", ".psd", ".qoi", ".ras", ".sgi", ".tga"),
+        *(".dds", ".ico", ".pcx", ".psd", ".qoi", ".ras", ".sgi", ".tga", ".dcm", ".dicom"),
     ]
 )
 _BMP_HEADERS: Final = (12, 16, 40, 52, 56, 64, 108, 124)
@@ -49,7 +49,9 @@ BMP: Final = Encoding("BMP", "PIL.BmpImagePlugin", "BmpImageFile")
 PNM: Final = Encoding("PNM", "PIL.PpmImagePlugin", "PpmImageFile")
 AVIF: Final = Encoding("AVIF", "PIL.AvifImagePlugin", "AvifImageFile", extra="heif")
 HEIF: Final = Encoding("HEIF", "pillow_heif", "HeifImageFile", extra="heif")
+JPEG_XL: Final = Encoding("JPEG XL", "pillow_jxl.JpegXLImagePlugin", "JXLImageFile", extra="heif")
 JPEG2000: Final = Encoding("JPEG 2000", "PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile")
+DICOM: Final = Encoding("DICOM", extra="medical")
 TGA: Final = Encoding("TGA", "PIL.TgaImagePlugin", "TgaImageFile")
 #: Magic bytes at the start of the file, the most frequent formats first.
 MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
@@ -64,7 +66,7 @@ MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (b"MM\0+", TIFF),
     (b"\xff\x4f\xff\x51", JPEG2000),
     (b"\0\0\0\x0cjP  \r\n\x87\n", JPEG2000),
-    (b"\0\0\0\x0cJXL \r\n\x87\n", Encoding("JPEG XL")),
+    (b"\0\0\0\x0cJXL \r\n\x87\n", JPEG_XL),
     (b"qoif", Encoding("QOI", "PIL.QoiImagePlugin", "QoiImageFile")),
     (b"8BPS\0\x01", Encoding("PSD", "PIL.PsdImagePlugin", "PsdImageFile")),
     (b"DDS \x7c\0\0\0", Encoding("DDS", "PIL.DdsImagePlugin", "DdsImageFile")),
@@ -78,7 +80,7 @@ MAGICS: Final[tuple[tuple[bytes, Encoding], ...]] = (
     (b"\x0a\x02\x01", Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
     (b"\x0a\x03\x01", Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
     (b"\x0a\x05\x01", Encoding("PCX", "PIL.PcxImagePlugin", "PcxImageFile")),
-    (b"\xff\x0a", Encoding("JPEG XL")),
+    (b"\xff\x0a", JPEG_XL),
     (b"BM", BMP),
     *(
         (b"P" + kind + space, PNM)
@@ -103,6 +105,8 @@ def recognise(data: bytes) -> Encoding | None:
             return _confirmed(data, found)
     if data[4:8] == b"ftyp":
         return _boxed(data)
+    if data[128:132] == b"DICM":
+        return DICOM
     if data[-18:] == b"TRUEVISION-XFILE.\0":
         return TGA
     return next((found for magic, found in MAGICS if _begins(magic, data)), None)
@@ -116,6 +120,8 @@ def _confirmed(data: bytes, found: Encoding) -> Encoding | None:
         return WEBP if b"WEBP".startswith(data[8:12]) else None
     if found is BMP:
         return BMP if _is_bmp(data) else None
+    if found is TIFF and data[128:132] == b"DICM":  # whose preamble may be that of a TIFF file
+        return DICOM
     return found
 
 

@@ -1,0 +1,470 @@
+"""Arrays of images: NumPy (``.npy``, ``.npz``), HDF5, and IDX as of MNIST.
+
+Images are read one at a time, packed ones forward; nothing that is pickled is read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, TYPE_CHECKING, Final, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import MissingExtra, UsageError
+from visleak.formats.listing import ending_of
+from visleak.formats.request import Request
+from visleak.formats.sources import ARRAYS
+from visleak.formats.stacks import (
+    MAX_BYTES,
+    Contents,
+    Refused,
+    check_size,
+    files_of,
+    image_of,
+    stack_set,
+)
+from visleak.records import Bytes8, ImageSet, Unreadable
+
+if TYPE_CHECKING:
+    import h5py
+
+Values = npt.NDArray[np.generic]
+#: Types of IDX, by their number.
+_IDX_TYPES: Final = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+_CHANNELS: Final = (1, 3, 4)
+#: Names of arrays of images, and what the array with their labels is called then.
+_LABELS: Final = (("images", "labels"), ("image", "label"), ("x", "y"), ("X", "Y"), ("X", "y"))
+#: Labels are read whole; more bytes are not.
+_MAX_LABELS: Final = 1 << 28
+
+
+class Rows(Protocol):
+    """An array of a file, read row by row."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of its values."""
+
+    def row(self, number: int) -> object:
+        """Return one row, or the whole of an array that is one image (number -1)."""
+
+
+def is_arrays(path: str) -> bool:
+    """Whether the name of a file is that of an array of images."""
+    name = os.path.basename(path).lower()
+    return name.endswith(ARRAYS) and "idx1" not in name  # which holds labels
+
+
+def open_arrays(request: Request) -> ImageSet:
+    """List the images of arrays: ``array:FILE.npz#key=test_images``.
+
+    Without a key, all arrays of a file that have the shape of images are listed.
+    """
+    request.refuse_options("key")
+    key = request.options.get("key", "")
+    files = files_of(request, is_arrays, "an array (.npy, .npz, .h5, .hdf5, IDX)")
+    listed = partial(contents, key=key, text=request.text)
+    return stack_set(request, files, listed, partial(ArrayStack, key=key))
+
+
+def contents(path: str, key: str, text: str) -> Contents:
+    """Return the images of a file."""
+    with closing(_opened(path)) as file:
+        chosen = _chosen(file, key, text)
+        names, labels = list[str](), list[str | None]()
+        for name, count in chosen:
+            before = f"{name}/" if name else ""
+            names += [f"{before}{row}" for row in range(count)]
+            labels += _labels(file, name, count)
+    return Contents(
+        names,
+        range(len(names)),
+        labels=labels if any(label is not None for label in labels) else None,
+    )
+
+
+def _chosen(file: ArrayFile, key: str, text: str) -> list[tuple[str, int]]:
+    """Return the arrays of images of a file, and how many images each has."""
+    if key and key not in file.names:
+        raise UsageError(
+            f"source {text!r}: there is no array {key!r}; there are {', '.join(file.names)}"
+        )
+    found, why = list[tuple[str, int]](), "the file has no array"
+    labels = {name for each in file.names for name in _label_names(file, each)}
+    for name in [key] if key else (name for name in file.names if name not in labels):
+        try:
+            found.append((name, _images(file.array(name))))
+        except Refused as error:
+            why = f"array {name!r}: {error}" if name else str(error)
+            if error.why.reason != "unsupported":
+                raise
+    if not found:
+        raise Refused("unsupported", why)
+    sets = [each for each in found if not _is_one_image(file.array(each[0]))]
+    return sets or found  # a matrix beside images is something else
+
+
+def _images(rows: Rows) -> int:
+    """Return how many images an array holds; refuses one that holds none."""
+    shape, dtype = rows.shape, rows.dtype
+    if _is_encoded(rows):
+        return shape[0]
+    if dtype.hasobject:
+        raise Refused("unsupported", "an array of objects, which would be read as pickles")
+    if dtype.kind not in "buif":
+        raise Refused("unsupported", f"an array of {dtype}")
+    one = _is_one(shape)
+    if not (one or len(shape) == 3 or (len(shape) == 4 and _channels(shape[1:]) is not None)):
+        raise Refused(
+            "unsupported",
+            f"shape {shape}; images are (n, height, width), with 1, 3 or 4 channels last or first",
+        )
+    inner = shape if one else shape[1:]
+    sides = [side for at, side in enumerate(inner) if len(inner) == 2 or at != _channels(inner)]
+    if min(inner) < 1:
+        raise Refused("unsupported", f"an array of shape {shape} has no pixels")
+    count = 1 if one else shape[0]
+    check_size(sides[1], sides[0], count)
+    if math.prod(inner) * dtype.itemsize > MAX_BYTES:
+        raise Refused("too-large", f"images of more than {MAX_BYTES:,} bytes")
+    return count
+
+
+def _is_encoded(rows: Rows) -> bool:
+    return isinstance(rows, HdfRows) and rows.encoded
+
+
+def _is_one_image(rows: Rows) -> bool:
+    return not _is_encoded(rows) and _is_one(rows.shape)
+
+
+def _is_one(shape: Sequence[int]) -> bool:
+    """Whether an array is one image: two axes, or a last one of channels."""
+    return len(shape) == 2 or (len(shape) == 3 and shape[2] in (3, 4) and shape[1] > 4)
+
+
+def _channels(shape: Sequence[int]) -> int | None:
+    """Return the axis of the channels of one image, ``None`` where there is none.
+
+    >>> _channels((32, 32, 3)), _channels((3, 32, 32)), _channels((8, 8, 8))
+    (2, 0, None)
+    """
+    return next((at for at in (len(shape) - 1, 0) if shape[at] in _CHANNELS), None)
+
+
+def _image(values: object) -> bytes | Bytes8 | Unreadable:
+    """Return one image of an array."""
+    if isinstance(values, bytes):
+        return values
+    array = cast(Values, values)
+    if array.ndim == 3 and _channels(array.shape) == 0:
+        array = array.transpose(1, 2, 0)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("="))
+    return image_of(array)
+
+
+def _label_names(file: ArrayFile, name: str) -> list[str]:
+    """Return the arrays that by their names hold the labels of an array of images."""
+    folder, slash, last = name.rpartition("/")
+    pairs = ((images, labels) for images, labels in _LABELS if images in re.split(r"[_.-]", last))
+    others = (folder + slash + last.replace(images, labels) for images, labels in pairs)
+    return [other for other in others if other in file.names and other != name]
+
+
+def _labels(file: ArrayFile, name: str, count: int) -> list[str | None]:
+    """Return the labels of an array of images: whole numbers or texts of an array beside it."""
+    for other in _label_names(file, name):
+        rows = file.array(other)
+        if rows.dtype.kind not in "uiSU" or math.prod(rows.shape) != count or not rows.shape:
+            continue
+        if count * rows.dtype.itemsize > _MAX_LABELS:
+            continue
+        values = [np.asarray(rows.row(at)).ravel()[0] for at in range(count)]
+        return [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
+    return [None] * count
+
+
+class ArrayStack:
+    """An open file of arrays."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self._file = _opened(path)
+        chosen = _chosen(self._file, key, path)
+        self._arrays = [self._file.array(name) for name, _ in chosen]
+        self._ends = np.cumsum([count for _, count in chosen])
+
+    def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield some images."""
+        for number in numbers:
+            at = int(np.searchsorted(self._ends, number, side="right"))
+            rows = self._arrays[at]
+            row = number - int(self._ends[at - 1] if at else 0)
+            yield _image(rows.row(-1 if _is_one_image(rows) else row))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+class ArrayFile(Protocol):
+    """An open file of arrays by name; the name is empty where there is only one."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of its arrays."""
+
+    def array(self, name: str) -> Rows:
+        """Return an array."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+def _opened(path: str) -> ArrayFile:
+    ending = ending_of(path)
+    if ending == ".npz":
+        return NpzFile(path)
+    if ending in (".h5", ".hdf5"):
+        return HdfFile(path)
+    return StreamFile(path, npy_header if ending == ".npy" else idx_header)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a stored array is."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.generic]
+    fortran: bool = False
+
+
+def npy_header(file: IO[bytes]) -> Header:
+    """Read the header of a ``.npy`` file."""
+    version = np.lib.format.read_magic(file)
+    readers = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    if version not in readers:
+        raise Refused("unsupported", f"version {version} of .npy, which is for named fields")
+    shape, fortran, dtype = readers[version](file)
+    return Header(tuple(int(side) for side in shape), dtype, fortran and len(shape) > 1)
+
+
+def idx_header(file: IO[bytes]) -> Header:
+    """Read the header of an IDX file.
+
+    >>> import io
+    >>> idx_header(io.BytesIO(bytes([0, 0, 8, 1, 0, 0, 0, 5]))).shape
+    (5,)
+    """
+    magic = file.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _IDX_TYPES:
+        raise Refused("corrupt", "the content is not that of an IDX file")
+    sizes = file.read(4 * magic[3])
+    if len(sizes) < 4 * magic[3]:
+        raise EOFError("the IDX file ends in its header: truncated")
+    shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
+    return Header(shape, np.dtype(_IDX_TYPES[magic[2]]))
+
+
+class StreamRows:
+    """An array that is read forward, and from its start again for a row that has passed."""
+
+    def __init__(
+        self, opens: Callable[[], IO[bytes]], header: Callable[[IO[bytes]], Header]
+    ) -> None:
+        self._opens, self._reads = opens, header
+        self._file: IO[bytes] | None = None
+        self._next = 0
+        self.header = self._begin()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.header.shape
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of its values."""
+        return self.header.dtype
+
+    def _begin(self) -> Header:
+        self.close()
+        self._file, self._next = self._opens(), 0
+        try:
+            return self._reads(self._file)
+        except Exception:
+            self.close()
+            raise
+
+    def row(self, number: int) -> Values:
+        """Return one row, or the whole array."""
+        whole = number < 0
+        if self.header.fortran and not whole:
+            turned: Values = self._turned()[number]
+            return turned
+        shape = self.shape if whole else self.shape[1:]
+        size = math.prod(shape) * self.dtype.itemsize
+        wanted = max(number, 0)
+        if self._file is None or wanted < self._next:
+            self._begin()
+        file = cast("IO[bytes]", self._file)
+        if wanted > self._next:
+            file.seek((wanted - self._next) * size, os.SEEK_CUR)
+        self._next = wanted + 1
+        data = file.read(size)
+        if len(data) < size:
+            raise EOFError(f"the file is truncated: it ends before image {wanted + 1:,}")
+        return self._formed(data, shape)
+
+    def _formed(self, data: bytes, shape: tuple[int, ...]) -> Values:
+        values: Values = np.frombuffer(data, self.dtype)
+        return np.reshape(values, shape, order="F" if self.header.fortran else "C")
+
+    def _turned(self) -> Values:
+        """Return the whole of an array whose rows are not stored one after the other."""
+        size = math.prod(self.shape) * self.dtype.itemsize
+        if size > MAX_BYTES:
+            raise Refused("unsupported", f"an array of {size:,} bytes in Fortran order")
+        self._begin()
+        data = cast("IO[bytes]", self._file).read(size)
+        self._next = self.shape[0]
+        if len(data) < size:
+            raise EOFError("the file is truncated")
+        return self._formed(data, self.shape)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+class StreamFile:
+    """A file that holds one array."""
+
+    names: Sequence[str] = ("",)
+
+    def __init__(self, path: str, header: Callable[[IO[bytes]], Header]) -> None:
+        def opens() -> IO[bytes]:
+            packed = path.lower().endswith(".gz")
+            return cast("IO[bytes]", gzip.open(path) if packed else open(path, "rb"))
+
+        self._rows = StreamRows(opens, header)
+
+    def array(self, name: str) -> Rows:
+        """Return the array."""
+        return self._rows
+
+    def close(self) -> None:
+        """Close the file."""
+        self._rows.close()
+
+
+class NpzFile:
+    """A zip archive of ``.npy`` files; nothing of it is unpacked as a whole."""
+
+    def __init__(self, path: str) -> None:
+        self._archive = zipfile.ZipFile(path)
+        members = self._archive.namelist()
+        self._members = {name.removesuffix(".npy"): name for name in members}
+        self._open: dict[str, StreamRows] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the arrays."""
+        return sorted(self._members)
+
+    def array(self, name: str) -> Rows:
+        """Return an array."""
+        if name not in self._open:
+            member = partial(self._archive.open, self._members[name])
+            self._open[name] = StreamRows(member, npy_header)
+        return self._open[name]
+
+    def close(self) -> None:
+        """Close the file."""
+        for rows in self._open.values():
+            rows.close()
+        self._archive.close()
+
+
+class HdfRows:
+    """A data set of an HDF5 file."""
+
+    def __init__(self, data: h5py.Dataset) -> None:
+        import h5py
+
+        self._data = data
+        #: rows are encoded images, of any length
+        self.encoded = data.ndim == 1 and h5py.check_vlen_dtype(data.dtype) == np.uint8
+        if data.external or data.is_virtual:
+            raise Refused("unsupported", "data in other files")
+        if data.chunks and math.prod(data.chunks) * data.dtype.itemsize > MAX_BYTES:
+            raise Refused("too-large", f"chunks of more than {MAX_BYTES:,} bytes")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return tuple(self._data.shape)
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of its values."""
+        kind: np.dtype[np.generic] = np.dtype(self._data.dtype)
+        return kind
+
+    def row(self, number: int) -> object:
+        """Return one row, or the whole array."""
+        values = self._data[()] if number < 0 else self._data[number]
+        return np.asarray(values, np.uint8).tobytes() if self.encoded else np.asarray(values)
+
+
+class HdfFile:
+    """An HDF5 file; links out of it are not followed."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            import h5py
+        except ImportError as error:
+            raise MissingExtra("hdf5", "reading HDF5") from error
+
+        self._file = h5py.File(path, "r")
+        self._found: dict[str, h5py.Dataset] = {}
+        self._file.visititems(self._visit)
+
+    def _visit(self, name: str, item: object) -> None:
+        import h5py
+
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            self._found[name] = item
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the data sets."""
+        return sorted(self._found)
+
+    def array(self, name: str) -> Rows:
+        """Return a data set."""
+        return HdfRows(self._found[name])
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

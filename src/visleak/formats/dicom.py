@@ -1,0 +1,152 @@
+"""DICOM files: images of patients, under pseudonyms.
+
+The group of an image is its patient, or its study or series. Ids are made of digests of the
+patient, the series and the file's name, so that no tag and no name enters a result. A name that
+is guessed can still be confirmed by its digest. ``#names=yes`` keeps the names of the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from visleak.errors import MissingExtra
+from visleak.formats.files import read_file
+from visleak.formats.listing import HEAD, ending_of, head_of, is_image_file
+from visleak.formats.request import Request
+from visleak.formats.stacks import (
+    Contents,
+    Refused,
+    check_size,
+    choice,
+    files_of,
+    only_holds,
+    stack_set,
+)
+from visleak.images.decoding import QUIET
+from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom
+from visleak.images.pixels import rgb_of_array
+from visleak.records import Bytes8, ImageSet, Unreadable
+
+if TYPE_CHECKING:
+    from pydicom import Dataset
+
+_ENDINGS: Final = (".dcm", ".dicom")
+#: By what may be a group: the element that names it.
+_GROUPS: Final = {
+    "patient": "PatientID",
+    "study": "StudyInstanceUID",
+    "series": "SeriesInstanceUID",
+}
+_TAGS: Final = (
+    *(*_GROUPS.values(), "InstanceNumber", "NumberOfFrames", "Rows", "Columns"),
+    "TransferSyntaxUID",
+)
+_WHOLE: Final = -1  # number of the image of a file that holds one
+
+
+def is_dicom_folder(path: Path) -> bool:
+    """Whether a folder has DICOM files, and no images of another kind."""
+    return only_holds(path, _takes)
+
+
+def open_dicom(request: Request) -> ImageSet:
+    """List the images of a DICOM file or of those of a folder: ``dicom:FOLDER#group=series``."""
+    request.refuse_options("group", "names")
+    by = choice(request, "group", tuple(_GROUPS), "patient")
+    hides = choice(request, "names", ("yes", "no"), "no") == "no"
+    files = files_of(request, _takes, "a DICOM file")
+    if hides:
+        files = replace(files, hidden=pseudonym)
+    listed = partial(contents, by=by, hides=hides)
+    return stack_set(request, files, listed, DicomFile, by_file=False)
+
+
+def pseudonym(text: str) -> str:
+    """Return a text in place of one that may name a person: the same for the same text.
+
+    >>> pseudonym("DOE^JANE")
+    '2be7e92bf5cb'
+    """
+    return hashlib.blake2b(os.fsencode(text), digest_size=6).hexdigest()
+
+
+def _takes(path: str) -> bool:
+    """Whether a file is DICOM: by its ending, else by its first bytes. Indexes of media are not."""
+    ending = ending_of(path)
+    if ending in _ENDINGS:
+        return True
+    if os.path.basename(path).upper() == "DICOMDIR" or not is_image_file(path):
+        return False
+    return is_dicom(head_of(path))
+
+
+def contents(path: str, by: str, hides: bool) -> Contents:
+    """Return the frames of a file and where they belong."""
+    try:
+        from pydicom import dcmread
+    except ImportError as error:
+        raise MissingExtra("medical", "reading DICOM") from error
+
+    with open(path, "rb") as file:
+        if not is_dicom(file.read(HEAD)):
+            raise Refused("not-an-image", "the content is not that of a DICOM file")
+        check_unpacked(file)
+        file.seek(0)
+        with QUIET:
+            header = dcmread(file, stop_before_pixels=True, specific_tags=list(_TAGS))
+        rows, columns = _number(header, "Rows"), _number(header, "Columns")
+    if not rows or not columns:
+        return Contents((), (), skipped="DICOM without pixels")
+    count = _number(header, "NumberOfFrames") or 1
+    check_size(columns, rows, count)
+    owner, series = (str(header.get(_GROUPS[each], "") or "") for each in (by, "series"))
+    patient = str(header.get("PatientID", "") or "")
+    return Contents(
+        [""] if count == 1 else [f"frame={number}" for number in range(count)],
+        [_WHOLE] if count == 1 else range(count),
+        frames=_slices(header, count) if by == "series" else None,
+        before=f"{pseudonym(patient)}/{pseudonym(series)}/" if hides else "",
+        group=pseudonym(owner) if owner else None,
+    )
+
+
+def _number(header: Dataset, name: str) -> int | None:
+    """Return the whole number of an element, ``None`` where there is none."""
+    value = header.get(name)
+    return None if value is None or value == "" else int(value)
+
+
+def _slices(header: Dataset, count: int) -> Sequence[int | None]:
+    """Return the places of frames in their series."""
+    return range(count) if count > 1 else [_number(header, "InstanceNumber")]
+
+
+class DicomFile:
+    """An open DICOM file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the whole file, or some of its frames."""
+        if list(numbers) == [_WHOLE]:
+            yield read_file(self._path)  # decoded as it is in a plain folder
+            return
+        self._file = self._file or open(self._path, "rb")  # noqa: SIM115 - closed by close
+        frames = dicom_frames(self._file, numbers)
+        for _ in numbers:
+            with QUIET:
+                frame = next(frames)
+            yield rgb_of_array(frame)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()

@@ -1,0 +1,323 @@
+"""Files that hold several images, such as videos, volumes and arrays: how they are listed and read.
+
+A format lists the images of a file as its :class:`Contents` and opens it as a :class:`Stack`; all
+else is the same for all of them. An id is the name of the file and of the image in it, divided by
+``#``: ``drive.mp4#t=12.04``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from visleak.errors import MissingExtra, UsageError, one_line
+from visleak.formats.files import why_not
+from visleak.formats.frames import Frames
+from visleak.formats.listing import (
+    Walk,
+    describe_skipped,
+    ending_of,
+    is_hidden,
+    is_image_file,
+    labels_of,
+    name_text,
+)
+from visleak.formats.request import Request
+from visleak.images.decoding import MAX_PIXELS, MAX_SIDE
+from visleak.images.pixels import rgb_of_array
+from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
+
+MAX_IMAGES: Final = 5_000_000  # a file with more images is refused
+MAX_BYTES: Final = 1 << 30  # what is unpacked at once
+#: Words with which libraries describe a file that ends too early.
+_ENDED: Final = ("truncat", "eof", "end of file", "not enough", "unexpected end", "incomplete")
+_UNREAD: Final = ("unsupported", "not supported", "not implemented", "no decoder", "encrypt")
+
+
+class Stack(Protocol):
+    """An open file that holds several images."""
+
+    def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images with some ascending numbers; may raise anything of a damaged file."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The images of one file."""
+
+    names: Sequence[str]  # of the images within the file; empty for what is the whole file
+    numbers: Sequence[int]  # by which the stack reads them, ascending
+    frames: Sequence[int | None] | None = None  # frame numbers, or milliseconds
+    labels: Sequence[str | None] | None = None
+    problem: Unreadable | None = None  # why some of its images are not there
+    skipped: str = ""  # what the file is, if it is none that can have images
+    before: str = ""  # text before the name of the file in ids
+    group: str | None = None  # of all its images, where a group is more than a file
+
+
+@dataclass
+class StackOpener:
+    """Reads images of files that hold several; the last file that was read stays open."""
+
+    files: tuple[str, ...]
+    owners: Int64  # int64 (n,), ascending: the file of each image
+    numbers: Int64  # int64 (n,): its number in the file
+    opens: Callable[[str], Stack]  # picklable
+    _held: tuple[int, Stack] | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return StackOpener, (self.files, self.owners, self.numbers, self.opens)
+
+    @property
+    def stamp(self) -> str:
+        """Text that changes when a file does; locators may be hidden."""
+        return "\n".join(map(_state, self.files))
+
+    def read(self, positions: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield the images at the positions, see :class:`visleak.records.Opener`."""
+        for owner, members in itertools.groupby(positions, key=lambda at: int(self.owners[at])):
+            numbers = [int(self.numbers[at]) for at in members]
+            while numbers:
+                for image in self._read(owner, numbers):
+                    del numbers[0]
+                    yield image
+
+    def _read(self, owner: int, numbers: list[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield images of one file up to the first that is damaged, and why that is."""
+        try:
+            yield from self._stack(owner).read(list(numbers))
+        except Exception as error:  # a damaged file can make its library raise anything
+            self.close()
+            yield why_unreadable(error)
+
+    def _stack(self, owner: int) -> Stack:
+        if self._held is None or self._held[0] != owner:
+            self.close()
+            self._held = owner, self.opens(self.files[owner])
+        return self._held[1]
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._held is not None:
+            held, self._held = self._held[1], None
+            held.close()
+
+
+def _state(path: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return "missing"
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def why_unreadable(error: Exception) -> Unreadable:
+    """Return the reason for what a library raised about a file."""
+    text = one_line(error)
+    if isinstance(error, Refused):
+        return error.why
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return why_not(error)
+    if isinstance(error, MemoryError):
+        return Unreadable("too-large", text)
+    words = text.lower()
+    if isinstance(error, EOFError) or any(word in words for word in _ENDED):
+        return Unreadable("truncated", text)
+    if isinstance(error, NotImplementedError) or any(word in words for word in _UNREAD):
+        return Unreadable("unsupported", text)
+    return Unreadable("corrupt", text)
+
+
+class Refused(Exception):
+    """An image, or a file, that is not read for a known reason."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.why = Unreadable(reason, detail)
+
+
+def check_size(width: int, height: int, images: int = 1) -> None:
+    """Refuse images that are too large, before any pixel is decoded, and too many of them."""
+    if width * height > MAX_PIXELS or max(width, height) > MAX_SIDE:
+        raise Refused(
+            "too-large", f"{width} x {height} pixels; up to {MAX_PIXELS:,} pixels are read"
+        )
+    if images > MAX_IMAGES:
+        raise Refused("too-large", f"{images:,} images; up to {MAX_IMAGES:,} of a file are read")
+
+
+def image_of(array: npt.NDArray[np.generic]) -> Bytes8 | Unreadable:
+    """Return an image of an array, see :func:`visleak.images.pixels.rgb_of_array`."""
+    try:
+        return rgb_of_array(array)
+    except ValueError as error:
+        return Unreadable("unsupported", one_line(error))
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a source."""
+
+    root: Path
+    names: Sequence[str]  # below the root
+    skipped: Mapping[str, int]  # number of other files by ending
+    hidden: Callable[[str], str] | None = None  # makes a pseudonym of a name
+
+    def text(self, name: str) -> str:
+        """Return how a file is called in the results."""
+        return name_text(name) if self.hidden is None else self.hidden(name)
+
+    def place(self, name: str) -> str:
+        """Return where a file is, as far as results may show it."""
+        shown = self.hidden is None
+        return name_text(os.path.join(self.root, name)) if shown else self.text(name)
+
+
+def files_of(request: Request, takes: Callable[[str], bool], what: str) -> Files:
+    """Return the file of a source, or those of its folder that a format takes."""
+    request.refuse_columns_and_split(what)
+    if request.path.is_file():
+        return Files(request.path.parent, [request.path.name], {})
+    skipped: Counter[str] = Counter()
+
+    def kept(path: str) -> bool:
+        name = os.path.basename(path)
+        taken = not is_hidden(name) and takes(path)
+        if not taken and not is_hidden(name):
+            skipped[ending_of(name)] += 1
+        return taken
+
+    names = sorted(Walk(str(request.path), kept).names(), key=name_text)
+    if not names:
+        request.refuse_empty(f"no file below it is {what}")
+    return Files(request.path, names, dict(skipped))
+
+
+def only_holds(path: Path, takes: Callable[[str], bool]) -> bool:
+    """Whether a folder has files of one kind, and no images of another kind."""
+    if not path.is_dir():
+        return False
+    found = False
+    for name in Walk(str(path), lambda file: takes(file) or is_image_file(file)).names():
+        if not takes(os.path.join(path, name)):
+            return False
+        found = True
+    return found
+
+
+def stack_set(
+    request: Request,
+    files: Files,
+    contents: Callable[[str], Contents],
+    opens: Callable[[str], Stack],
+    *,
+    timed: bool = False,
+    by_file: bool = True,
+) -> ImageSet:
+    """Return the set of the images of some files; a file is a group unless it states another.
+
+    A file that cannot be listed becomes a row of ``unreadable.csv``.
+    """
+    listed = [_listed(os.path.join(files.root, name), contents) for name in files.names]
+    skipped = Counter(files.skipped) + Counter(each.skipped for each in listed if each.skipped)
+    problems = [
+        Problem(request.name, files.text(name), files.place(name), why.reason, why.detail)
+        for name, each in zip(files.names, listed, strict=True)
+        if (why := each.problem) is not None
+    ]
+    owners = np.repeat(np.arange(len(listed)), [len(each.names) for each in listed])
+    if not len(owners):
+        request.refuse_empty(problems[0].detail if problems else describe_skipped(skipped))
+    return request.image_set(
+        *_named(files, listed),
+        StackOpener(
+            tuple(os.path.join(files.root, name) for name in files.names),
+            owners.astype(np.int64),
+            np.fromiter((n for each in listed for n in each.numbers), np.int64, len(owners)),
+            opens,
+        ),
+        labels=_labels(files, listed, owners.astype(np.int64)),
+        groups=pa.array(
+            (
+                files.text(name) if by_file else each.group
+                for name, each in zip(files.names, listed, strict=True)
+                for _ in each.names
+            ),
+            pa.string(),
+        ),
+        frames=_frames(listed, timed),
+        problems=problems,
+        skipped=dict(skipped),
+    )
+
+
+def _listed(path: str, contents: Callable[[str], Contents]) -> Contents:
+    try:
+        return contents(path)
+    except (MissingExtra, UsageError):
+        raise
+    except Exception as error:  # a damaged file can make its library raise anything
+        return Contents((), (), problem=why_unreadable(error))
+
+
+def _named(files: Files, listed: Sequence[Contents]) -> tuple[pa.StringArray, pa.StringArray]:
+    """Return ids and locators."""
+    ids, places = list[str](), list[str]()
+    for name, each in zip(files.names, listed, strict=True):
+        text, place = each.before + files.text(name), files.place(name)
+        ids += (f"{text}#{part}" if part else text for part in each.names)
+        places += (f"{place}!{part}" if part else place for part in each.names)
+    return pa.array(ids, pa.string()), pa.array(places, pa.string())
+
+
+def _labels(files: Files, listed: Sequence[Contents], owners: Int64) -> pa.StringArray | None:
+    """Return the labels that the files have, else their folders where these are not hidden."""
+    if any(each.labels is not None for each in listed):
+        known = ((each.labels or [None] * len(each.names)) for each in listed)
+        return pa.array(itertools.chain.from_iterable(known), pa.string())
+    folders = None if files.hidden else labels_of(map(name_text, files.names))
+    return None if folders is None else folders.take(pa.array(owners))
+
+
+def _frames(listed: Sequence[Contents], timed: bool) -> Frames | None:
+    if all(each.frames is None for each in listed):
+        return None
+    known = ((each.frames or [None] * len(each.names)) for each in listed)
+    return Frames(pa.array(itertools.chain.from_iterable(known), pa.int64()), timed)
+
+
+def choice(request: Request, name: str, allowed: Sequence[str], default: str) -> str:
+    """Return the value of an option of a SOURCE that is one of a few."""
+    value = request.options.get(name, default)
+    if value not in allowed:
+        raise UsageError(
+            f"source {request.text!r}: {name} must be one of {', '.join(allowed)}; got {value!r}"
+        )
+    return value
+
+
+def whole(request: Request, name: str, default: int, least: int = 0) -> int:
+    """Return the value of an option of a SOURCE that is a whole number."""
+    text = request.options.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) < least:
+        raise UsageError(
+            f"source {request.text!r}: {name} must be a whole number from {least}; got {text!r}"
+        )
+    return int(text)

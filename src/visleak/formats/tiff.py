@@ -1,0 +1,232 @@
+"""TIFF files that hold several images: pages, stacks of OME-TIFF, levels and tiles of large images.
+
+A large page, as of a slide or a map, is a set of tiles: only what a tile needs is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from visleak.errors import MissingExtra
+from visleak.formats.listing import ending_of
+from visleak.formats.request import Request
+from visleak.formats.stacks import (
+    MAX_BYTES,
+    Contents,
+    Refused,
+    check_size,
+    files_of,
+    image_of,
+    stack_set,
+    whole,
+)
+from visleak.records import Bytes8, ImageSet, Unreadable
+
+if TYPE_CHECKING:
+    from tifffile import TiffFile, TiffFrame, TiffPage
+
+#: Endings of TIFF files, those of slides among them.
+ENDINGS: Final = (
+    *(".tif", ".tiff", ".btf", ".tf8", ".svs", ".ndpi", ".scn", ".bif", ".qptiff", ".lsm", ".stk"),
+)
+#: Longest side of a page that is one image, and side of the tiles of a larger one.
+LARGE: Final = 10_000
+TILE: Final = 1024
+_WHITE_IS_ZERO: Final = 0
+_PALETTE: Final = 3
+_LAB: Final = (8, 9, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """A page, and the part of it that is an image."""
+
+    page: int  # number among the pages of the level
+    top: int
+    left: int
+    height: int
+    width: int
+    tiled: bool  # the image is a part of the page
+
+    @property
+    def name(self) -> str:
+        """The image's name in its file."""
+        return f"page={self.page}" + (f",x={self.left},y={self.top}" if self.tiled else "")
+
+
+def open_tiff(request: Request) -> ImageSet:
+    """List the pages or tiles of TIFF files: ``tiff:FILE#tile=512&level=1``.
+
+    The group of an image is its file.
+    """
+    request.refuse_options("tile", "level")
+    tile = whole(request, "tile", -1)
+    level = whole(request, "level", 0)
+    files = files_of(request, lambda path: ending_of(path) in ENDINGS, "a TIFF file")
+    listed = partial(contents, tile=tile, level=level)
+    return stack_set(request, files, listed, partial(TiffStack, tile=tile, level=level))
+
+
+def _opened(path: str) -> TiffFile:
+    try:
+        import tifffile
+    except ImportError as error:
+        raise MissingExtra("tiff", "reading pages of TIFF") from error
+
+    return tifffile.TiffFile(path)
+
+
+def contents(path: str, tile: int, level: int) -> Contents:
+    """Return the planes of a file."""
+    with _opened(path) as file:
+        pages = _pages(file, level)
+        planes = list(_planes(pages, tile))
+    return Contents(
+        [plane.name for plane in planes],
+        range(len(planes)),
+        frames=[plane.page for plane in planes],
+    )
+
+
+def _pages(file: TiffFile, level: int) -> list[TiffPage | TiffFrame]:
+    """Return the pages of a level of all series: images of which only the size differs."""
+    found: list[TiffPage | TiffFrame] = []
+    for series in file.series:
+        levels = series.levels
+        if level < len(levels):
+            found += (page for page in levels[level].pages if page is not None)
+    if not found:
+        most = max((len(series.levels) for series in file.series), default=0)
+        raise Refused("unsupported", f"the file has {most} levels, and none is number {level}")
+    return found
+
+
+def _planes(pages: Sequence[TiffPage | TiffFrame], tile: int) -> Iterator[Plane]:
+    """Yield the planes of pages, in the order of the file."""
+    for number, page in enumerate(pages):
+        frame = _frame(page)
+        height, width = frame.imagelength, frame.imagewidth
+        side = tile if tile >= 0 else TILE * (max(height, width) > LARGE)
+        if not side:
+            check_size(width, height, len(pages))
+            yield Plane(number, 0, 0, height, width, tiled=False)
+            continue
+        check_size(side, side, -(-height // side) * -(-width // side))
+        for top, left in product(range(0, height, side), range(0, width, side)):
+            bottom, right = min(top + side, height), min(left + side, width)
+            yield Plane(number, top, left, bottom - top, right - left, tiled=True)
+
+
+def _frame(page: TiffPage | TiffFrame) -> TiffPage:
+    """Return the page that describes a page."""
+    frame = page.keyframe
+    if frame is None:
+        raise Refused("corrupt", "a page without a description")
+    return frame
+
+
+class TiffStack:
+    """An open TIFF file."""
+
+    def __init__(self, path: str, tile: int, level: int) -> None:
+        self._file = _opened(path)
+        self._pages = _pages(self._file, level)
+        self._planes = list(_planes(self._pages, tile))
+
+    def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
+        """Yield some planes."""
+        for number in numbers:
+            plane = self._planes[number]
+            page = self._pages[plane.page]
+            if plane.tiled:
+                values = _region(page, plane)
+            else:
+                _check_bytes(_frame(page), plane)
+                values = np.asarray(page.asarray(maxworkers=1))
+                if _frame(page).axes == "SYX":
+                    values = values.transpose(1, 2, 0)
+            yield _shown(_frame(page), values)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _check_bytes(page: TiffPage, plane: Plane) -> None:
+    itemsize = 0 if page.dtype is None else page.dtype.itemsize
+    if plane.height * plane.width * page.samplesperpixel * page.imagedepth * itemsize > MAX_BYTES:
+        raise Refused("too-large", f"a page of more than {MAX_BYTES:,} bytes")
+
+
+def _region(page: TiffPage | TiffFrame, plane: Plane) -> npt.NDArray[np.generic]:
+    """Return a part of a page; only the tiles or strips that touch it are decoded."""
+    frame = _frame(page)
+    if frame.dtype is None or frame.imagedepth != 1:
+        raise Refused("unsupported", "pages of this kind are not divided into tiles")
+    _check_bytes(frame, plane)
+    high = frame.tilelength if frame.is_tiled else min(frame.rowsperstrip, frame.imagelength)
+    wide = frame.tilewidth if frame.is_tiled else frame.imagewidth
+    down, across = -(-frame.imagelength // high), -(-frame.imagewidth // wide)
+    apart = frame.samplesperpixel if frame.planarconfig == 2 else 1
+    samples = frame.samplesperpixel
+    made = np.zeros((plane.height, plane.width, samples), frame.dtype)
+    bottom, right = plane.top + plane.height, plane.left + plane.width
+    for plate, row, column in product(
+        range(apart),
+        range(plane.top // high, -(-bottom // high)),
+        range(plane.left // wide, -(-right // wide)),
+    ):
+        part = _segment(page, (plate * down + row) * across + column)
+        if part is None:
+            continue
+        top, left = row * high, column * wide
+        y, x = max(top, plane.top), max(left, plane.left)
+        inside = part[y - top : bottom - top, x - left : right - left]
+        rows = slice(y - plane.top, y - plane.top + inside.shape[0])
+        columns = slice(x - plane.left, x - plane.left + inside.shape[1])
+        made[rows, columns, plate : plate + inside.shape[2]] = inside
+    return made if samples > 1 else made[:, :, 0]
+
+
+def _segment(page: TiffPage | TiffFrame, number: int) -> npt.NDArray[np.generic] | None:
+    """Return one decoded tile or strip, (height, width, samples); ``None`` for an empty one."""
+    frame = _frame(page)
+    offset, size = page.dataoffsets[number], page.databytecounts[number]
+    if not size:
+        return None
+    if size > MAX_BYTES:
+        raise Refused("too-large", f"a tile of {size:,} bytes")
+    handle = page.parent.filehandle
+    handle.seek(offset)
+    data = handle.read(size)
+    if len(data) < size:
+        raise EOFError("the file ends before its image does")
+    jpeg = {"jpegtables": page.jpegtables, "jpegheader": frame.jpegheader}
+    decoded = frame.decode(data, number, **jpeg)[0]
+    return None if decoded is None else np.asarray(decoded)[0]
+
+
+def _shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8 | Unreadable:
+    """Return the values of a plane as they are compared: of many bands the first three."""
+    photometric = int(page.photometric)
+    if photometric in _LAB:
+        return Unreadable("unsupported", "TIFF in CIELAB, of which pages are not read")
+    if photometric == _PALETTE and page.colormap is not None and values.ndim == 2:
+        return image_of(np.moveaxis(np.asarray(page.colormap)[:, values], 0, -1))
+    if values.ndim == 3 and values.shape[2] not in (1, 3):
+        alpha = values.shape[2] == 4 and any(int(each) in (1, 2) for each in page.extrasamples)
+        if not alpha:
+            values = values[:, :, : 3 if values.shape[2] > 3 else 1]
+    if values.dtype.kind == "c":
+        values = np.abs(values)
+    image = image_of(values)
+    if photometric == _WHITE_IS_ZERO and not isinstance(image, Unreadable):
+        return np.asarray(255 - image, np.uint8)
+    return image

@@ -1,0 +1,140 @@
+"""DICOM: stored values to pixels, by the same rule as all images of more than eight bits.
+
+The window that a file names is a choice of how to display it, not what was acquired: it is ignored,
+so that one acquisition has one rendering under all windows. The values themselves decide the range
+that is shown (``visleak.images.pixels``). A linear rescale changes only the unit and is left out.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from visleak.images.pixels import to_eight
+from visleak.records import Bytes8
+
+if TYPE_CHECKING:
+    from pydicom import Dataset
+
+#: Where the magic bytes stand, behind the preamble, and what they are.
+MAGIC: Final = (128, b"DICM")
+#: The one syntax in which the whole file is packed, and what it may unpack to.
+_DEFLATED: Final = b"1.2.840.10008.1.2.1.99"
+_HEAD: Final = 4096  # bytes in which it is named
+_META_END: Final = 144  # where the length of the header ends
+MAX_UNPACKED: Final = 1 << 30
+#: Bytes that may have to be decoded for one frame.
+MAX_FRAME_BYTES: Final = 2 << 30
+# what pydicom says of odd files is not the caller's concern
+logging.getLogger("pydicom").addHandler(logging.NullHandler())
+
+
+def is_dicom(data: bytes) -> bool:
+    """Whether some bytes begin as a DICOM file does."""
+    start, magic = MAGIC
+    return data[start : start + len(magic)] == magic
+
+
+def dicom_image(data: bytes) -> Image.Image:
+    """Return the first frame of a DICOM file, of mode ``L`` or ``RGB``; may raise anything."""
+    return Image.fromarray(next(dicom_frames(io.BytesIO(data), [0])))
+
+
+def dicom_frames(file: BinaryIO, numbers: Sequence[int]) -> Iterator[Bytes8]:
+    """Yield frames of a DICOM file as ``uint8`` (height, width) or (height, width, 3)."""
+    from pydicom import dcmread
+    from pydicom.pixels.utils import iter_pixels
+
+    packed = check_unpacked(file)
+    file.seek(0)
+    header = dcmread(file, stop_before_pixels=not packed)
+    check_header(header)
+    file.seek(0)
+    for values in iter_pixels(header if packed else file, indices=list(numbers)):
+        yield shown(header, values)
+
+
+def check_header(header: Dataset) -> None:
+    """Refuse a file without pixels, or with too many for one frame."""
+    rows, columns = int(header.get("Rows") or 0), int(header.get("Columns") or 0)
+    if not rows or not columns:
+        raise NotImplementedError("a file without pixels")
+    bits, samples = int(header.get("BitsAllocated") or 8), int(header.get("SamplesPerPixel") or 1)
+    if rows * columns * samples * max(1, bits // 8) > MAX_FRAME_BYTES:
+        raise MemoryError(f"{columns} x {rows} pixels of {bits} bits are not read")
+
+
+def check_unpacked(file: BinaryIO) -> bool:
+    """Return whether a whole file is packed; refuse one that unpacks to more than is read."""
+    file.seek(0)
+    head = file.read(_HEAD)
+    if _DEFLATED not in head:
+        return False
+    # the group that names the syntax is not packed; its first element is its length
+    if head[132:140] != b"\2\0\0\0UL\4\0":
+        raise NotImplementedError("a deflated file without the length of its header")
+    file.seek(_META_END + int.from_bytes(head[140:_META_END], "little"))
+    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    while packed := unpacker.unconsumed_tail or file.read(1 << 16):
+        size += len(unpacker.decompress(packed, 1 << 20))
+        if size > MAX_UNPACKED:
+            raise MemoryError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
+    return True
+
+
+def shown(header: Dataset, values: npt.NDArray[np.generic]) -> Bytes8:
+    """Return the values of one frame as they are compared.
+
+    Colours are RGB already, but for a palette. Of greys, unused bits are cut off, a table of the
+    modality is applied, padding becomes the least value, and white is great.
+    """
+    photometric = str(header.get("PhotometricInterpretation", "")).upper()
+    if photometric == "PALETTE COLOR":
+        from pydicom.pixels.processing import apply_color_lut
+
+        return to_eight(np.asarray(apply_color_lut(values, header)))
+    if values.ndim == 3:
+        return to_eight(values)
+    values = _own_bits(header, values)
+    if int(header.get("BitsStored") or 8) == 1:
+        return to_eight(values.astype(np.bool_))
+    padding = _padding(header, values)
+    if "ModalityLUTSequence" in header:
+        from pydicom.pixels.processing import apply_modality_lut
+
+        values = np.asarray(apply_modality_lut(values, header))
+    if padding is not None and not padding.all():
+        values = np.where(padding, values[~padding].min(), values).astype(values.dtype)
+    grey = to_eight(values)
+    falling = float(header.get("RescaleSlope") or 1) < 0
+    inverse = header.get("PresentationLUTShape") == "INVERSE"
+    return 255 - grey if (photometric == "MONOCHROME1") != (falling or inverse) else grey
+
+
+def _own_bits(header: Dataset, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Return integers without the bits beside those that are stored, where overlays may lie."""
+    stored = int(header.get("BitsStored") or 0)
+    width = 8 * values.dtype.itemsize
+    if values.dtype.kind not in "ui" or not 1 < stored < width:
+        return values
+    spare = width - stored
+    whole = cast("npt.NDArray[np.int64]", values)
+    return np.asarray((whole << spare) >> spare)
+
+
+def _padding(header: Dataset, values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_] | None:
+    """Return which values only fill the frame, ``None`` where the file names none."""
+    first = header.get("PixelPaddingValue")
+    if not isinstance(first, int):
+        return None
+    last = header.get("PixelPaddingRangeLimit")
+    low, high = sorted((first, last if isinstance(last, int) else first))
+    numbers = cast("npt.NDArray[np.int64]", values)
+    return np.asarray((numbers >= low) & (numbers <= high))

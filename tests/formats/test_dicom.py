@@ -1,0 +1,200 @@
+"""DICOM: pixels by the values alone, groups under pseudonyms, and files that are damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pydicom
+import pytest
+from PIL import Image
+from pydicom import encaps, uid
+from pydicom.data import get_testdata_file
+from pydicom.dataset import Dataset, FileMetaDataset
+
+import visleak
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_image_set
+from visleak.images import decode
+from visleak.images.pixels import rgb_of_array, to_eight
+from visleak.records import Unreadable
+
+NAME = "DOE^JANE"
+
+
+def scan(values, syntax=uid.ExplicitVRLittleEndian, **elements):
+    """Return a file of some values: (rows, columns), or (frames, rows, columns)."""
+    header = Dataset()
+    header.file_meta = FileMetaDataset()
+    header.file_meta.TransferSyntaxUID = syntax
+    header.SOPClassUID = uid.CTImageStorage
+    header.SOPInstanceUID = uid.generate_uid()
+    header.PatientName, header.PatientID = NAME, "4711"
+    header.StudyInstanceUID = header.SeriesInstanceUID = "1.2.3"
+    header.Rows, header.Columns = values.shape[-2:]
+    if values.ndim == 3:
+        header.NumberOfFrames = len(values)
+    header.SamplesPerPixel, header.PhotometricInterpretation = 1, "MONOCHROME2"
+    header.BitsAllocated, header.BitsStored, header.HighBit = 8 * values.itemsize, 12, 11
+    header.PixelRepresentation = int(values.dtype.kind == "i")
+    header.PixelData = values.tobytes()
+    for name, value in elements.items():
+        setattr(header, name, value)
+    return header
+
+
+def stored(header) -> bytes:
+    file = io.BytesIO()
+    header.save_as(file, enforce_file_format=True)
+    return file.getvalue()
+
+
+@pytest.fixture
+def values():
+    rng = np.random.default_rng(3)
+    return rng.integers(0, 4096, (40, 50)).astype(np.uint16)
+
+
+def pixels(data: bytes):
+    found = decode(data)
+    assert not isinstance(found, Unreadable), found
+    return found.pixels
+
+
+def test_the_same_values_are_the_same_pixels_under_any_window(values):
+    png = io.BytesIO()
+    Image.fromarray(values).save(png, "PNG")
+    expected = pixels(png.getvalue())
+    for window in ({}, {"WindowCenter": 40, "WindowWidth": 400}, {"RescaleIntercept": -1024}):
+        assert np.array_equal(pixels(stored(scan(values, **window))), expected)
+
+
+def test_syntaxes_agree(values):
+    expected = pixels(stored(scan(values)))
+    packed = scan(values)
+    packed.compress(uid.RLELossless)
+    j2k = io.BytesIO()
+    Image.fromarray(values).save(j2k, "JPEG2000", no_jp2=True)
+    lossless = scan(values, uid.JPEG2000Lossless, PixelData=encaps.encapsulate([j2k.getvalue()]))
+    others = [packed, lossless]
+    others += [scan(values, each) for each in (uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)]
+    others[-1].PixelData = values.byteswap().tobytes()
+    others.append(scan(values, uid.DeflatedExplicitVRLittleEndian))
+    for other in others:
+        assert np.array_equal(pixels(stored(other)), expected)
+
+
+def test_what_is_white(values):
+    expected = pixels(stored(scan(values)))
+    inverse = pixels(stored(scan(values, PhotometricInterpretation="MONOCHROME1")))
+    assert np.array_equal(inverse, 255 - expected)
+    falling = pixels(stored(scan(values, RescaleSlope=-1, RescaleIntercept=0)))
+    assert np.array_equal(falling, 255 - expected)
+
+
+def test_signed_values_padding_and_overlays_in_unused_bits(values):
+    signed = values.astype(np.int16) - 1024
+    plain = pixels(stored(scan(np.where(signed < 0, 0, signed), BitsStored=13)))
+    padded = np.where(signed < 0, -2000, signed).astype(np.int16)
+    assert np.array_equal(
+        pixels(stored(scan(padded, BitsStored=13, PixelPaddingValue=-2000))), plain
+    )
+    marked = values | np.uint16(0x8000)
+    assert np.array_equal(pixels(stored(scan(marked))), pixels(stored(scan(values))))
+    mask = (values > 2000).astype(np.uint8)
+    shown = pixels(stored(scan(mask, BitsAllocated=8, BitsStored=1)))
+    assert set(np.unique(shown)) == {0, 255}
+
+
+@pytest.mark.parametrize("name", ["SC_rgb_rle.dcm", "SC_rgb_rle_16bit.dcm", "examples_palette.dcm"])
+def test_files_of_the_library(name):
+    header = pydicom.dcmread(get_testdata_file(name))
+    shown = pixels(Path(get_testdata_file(name)).read_bytes())
+    if header.PhotometricInterpretation == "RGB":
+        assert np.array_equal(shown, to_eight(header.pixel_array))
+    assert shown.std() > 10
+
+
+def test_frames_groups_and_pseudonyms(tmp_path, values):
+    frames = np.stack([values, values[::-1], values // 2])
+    (tmp_path / NAME).mkdir()
+    scan(values, InstanceNumber=7).save_as(tmp_path / NAME / "a.dcm", enforce_file_format=True)
+    scan(frames, PatientID="12").save_as(tmp_path / NAME / "b", enforce_file_format=True)
+    report = scan(values)
+    del report.PixelData, report.Rows, report.Columns
+    report.save_as(tmp_path / "report.dcm", enforce_file_format=True)
+    images = open_image_set(tmp_path)
+    assert len(images) == 4
+    assert len(set(images.groups.to_pylist())) == 2
+    assert images.skipped == {"DICOM without pixels": 1}
+    for column in (images.ids, images.locators, images.groups):
+        assert not any(word in text for text in column.to_pylist() for word in (NAME, "4711"))
+    read = list(images.opener.read(range(4)))
+    assert np.array_equal(read[2], rgb_of_array(frames[1]))
+    named = open_image_set(f"dicom:{tmp_path}#names=yes&group=series")
+    assert named.ids.to_pylist() == [f"{NAME}/a.dcm", *(f"{NAME}/b#frame={n}" for n in range(3))]
+    assert named.frames.to_pylist() == [7, 0, 1, 2]
+    with pytest.raises(UsageError, match="group must be one of patient, study, series"):
+        open_image_set(f"dicom:{tmp_path}#group=ward")
+
+
+def test_no_name_enters_an_audit(tmp_path, values):
+    for side, part in (("test", values), ("train", np.roll(values, 3, 1))):
+        folder = tmp_path / "set" / side / NAME
+        folder.mkdir(parents=True)
+        scan(part).save_as(folder / "4711.dcm", enforce_file_format=True)
+        (folder / "broken.dcm").write_bytes(stored(scan(part))[:900])
+    audit = visleak.audit(tmp_path / "set", out=tmp_path / "audit", workers=1, report=True)
+    assert audit.summary.comparisons[0].groups.shared == 1
+    for file in (tmp_path / "audit").rglob("*"):
+        if file.is_file() and file.suffix in (".json", ".csv", ".html"):
+            assert NAME not in file.read_text()
+            assert "4711" not in file.read_text().replace("0.4711", "")
+    rows = pq.read_table(tmp_path / "audit" / "images.parquet").to_pylist()
+    assert NAME not in json.dumps(rows, default=str)
+
+
+def test_a_plain_folder_of_mixed_images(tmp_path, values, put):
+    scan(values).save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    Image.fromarray(values).save(tmp_path / "b.png")
+    images = open_image_set(tmp_path)
+    assert images.ids.to_pylist() == ["a.dcm", "b.png"]
+    left, right = (decode(data).pixels for data in images.opener.read([0, 1]))
+    assert np.array_equal(left, right)
+
+
+def test_damaged_files_are_refused_with_a_reason(values):
+    whole = stored(scan(values))
+    encrypted = scan(values, uid.JPEGBaseline8Bit, PixelData=encaps.encapsulate([b"\x07" * 64]))
+    unknown = whole.replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.9.9.9\0")
+    lying = scan(values, Rows=60_000, Columns=60_000)
+    for data in (
+        *(whole[:size] for size in (133, 200, 700, len(whole) - 100)),
+        stored(encrypted),
+        unknown,
+        stored(lying),
+        whole[:400] + b"\xff" * 100 + whole[500:],
+    ):
+        found = decode(data)
+        assert isinstance(found, Unreadable) or found.pixels.shape == (40, 50, 3)
+    assert isinstance(decode(whole[: len(whole) - 100]), Unreadable)
+    assert decode(stored(lying)).reason == "too-large"
+
+
+def test_a_packed_file_is_not_unpacked_without_bound(monkeypatch, values):
+    monkeypatch.setattr("visleak.images.dicom.MAX_UNPACKED", 3_000)
+    found = decode(stored(scan(values, uid.DeflatedExplicitVRLittleEndian)))
+    assert found.reason == "too-large"
+
+
+def test_a_missing_library_is_one_line(tmp_path, values, monkeypatch):
+    scan(values).save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    data = (tmp_path / "a.dcm").read_bytes()
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    with pytest.raises(VisleakError, match=r"pip install 'visleak\[medical\]'"):
+        open_image_set(tmp_path)
+    assert decode(data).detail.endswith("pip install 'visleak[medical]'")

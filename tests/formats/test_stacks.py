@@ -1,0 +1,258 @@
+"""Pages of TIFF, slices of NIfTI and arrays: each image is read as it was written."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+import sys
+import zipfile
+
+import h5py
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+
+from visleak.errors import UsageError, VisleakError
+from visleak.formats import open_image_set
+from visleak.images.pixels import rgb_of_array
+from visleak.records import Unreadable
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (6, 20, 30), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (6, 20, 30, 3), dtype=np.uint8)
+DEEP = RNG.integers(0, 4096, (6, 20, 30), dtype=np.uint16)
+LABELS = np.array([3, 1, 4, 1, 5, 9])
+
+
+def idx(values) -> bytes:
+    return (
+        struct.pack(">HBB", 0, 8, values.ndim)
+        + np.array(values.shape, ">u4").tobytes()
+        + (values.tobytes())
+    )
+
+
+def same(source, expected, **checks):
+    """Whether a source holds some images, read forward, backward and one by one."""
+    images = open_image_set(source)
+    assert len(images) == len(expected)
+    for positions in (range(len(expected)), [1], [0], [0, len(expected) - 1]):
+        for at, found in zip(positions, images.opener.read(list(positions)), strict=True):
+            assert np.array_equal(found, rgb_of_array(expected[at])), at
+    for name, value in checks.items():
+        assert getattr(images, name).to_pylist()[: len(value)] == value
+    return images
+
+
+# -- arrays --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [GREY, COLOUR, DEEP, COLOUR.transpose(0, 3, 1, 2), np.asfortranarray(GREY), GREY > 9],
+    ids=["grey", "colour", "deep", "channels first", "fortran", "boolean"],
+)
+def test_npy(tmp_path, values):
+    np.save(tmp_path / "a.npy", values)
+    images = values.transpose(0, 2, 3, 1) if values.shape[1] == 3 else values
+    same(tmp_path / "a.npy", images, ids=["a.npy#0", "a.npy#1"])
+
+
+def test_npz_with_labels(tmp_path):
+    arrays = {"train_images": COLOUR, "train_labels": LABELS[:, None], "val_images": GREY[:2]}
+    np.savez_compressed(tmp_path / "m.npz", **arrays)
+    source = f"array:{tmp_path / 'm.npz'}#key=train_images"
+    same(source, COLOUR, labels=["3", "1", "4"], ids=["m.npz#train_images/0"])
+    same(tmp_path / "m.npz", [*COLOUR, *GREY[:2]])
+    with pytest.raises(UsageError, match="there are train_images, train_labels, val_images"):
+        open_image_set(f"array:{tmp_path / 'm.npz'}#key=test")
+
+
+def test_hdf5(tmp_path):
+    with h5py.File(tmp_path / "p.h5", "w") as file:
+        file["x"], file["y"] = COLOUR, LABELS.reshape(6, 1, 1, 1)
+    same(tmp_path / "p.h5", COLOUR, labels=["3", "1"], ids=["p.h5#x/0"])
+
+
+def test_hdf5_never_reads_other_files(tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = COLOUR
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("other.h5", "x")
+        layout = h5py.VirtualLayout(shape=COLOUR.shape, dtype="u1")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "x", COLOUR.shape)
+        file.create_virtual_dataset("x", layout)
+    with pytest.raises(VisleakError, match="data in other files"):
+        open_image_set(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("name", ["t10k-images-idx3-ubyte", "train-images-idx3-ubyte.gz"])
+def test_idx(tmp_path, name):
+    packed = gzip.compress(idx(GREY)) if name.endswith("gz") else idx(GREY)
+    (tmp_path / name).write_bytes(packed)
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(LABELS.astype(np.uint8)))
+    same(tmp_path / name, GREY)
+    same(f"array:{tmp_path}", GREY)
+
+
+def test_arrays_that_are_refused(tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([{}], object), allow_pickle=True)
+    np.save(tmp_path / "vectors.npy", np.zeros((5, 4, 3, 2, 7)))
+    np.save(tmp_path / "huge.npy", GREY)
+    header = (tmp_path / "huge.npy").read_bytes().replace(b"(6, 20, 30)", b"(6,99999,99999)"[:11])
+    (tmp_path / "huge.npy").write_bytes(header)
+    (tmp_path / "cut.npy").write_bytes(b"\x93NUMPY\x01")
+    (tmp_path / "words.h5").write_bytes(b"words")
+    (tmp_path / "bad-ubyte").write_bytes(b"\0\0\x42\x03")
+    (tmp_path / "cut.npz").write_bytes(b"PK\3\4")
+    np.save(tmp_path / "good.npy", GREY)
+    images = open_image_set(f"array:{tmp_path}")
+    assert set(images.groups.to_pylist()) <= {"good.npy", "huge.npy"}
+    reasons = {each.id: each.reason for each in images.problems}
+    assert reasons["objects.npy"] == "unsupported"
+    assert reasons["vectors.npy"] == "unsupported"
+    assert {"cut.npy", "words.h5", "bad-ubyte", "cut.npz"} <= reasons.keys()
+
+
+def test_a_truncated_array_costs_its_last_images(tmp_path):
+    np.save(tmp_path / "a.npy", GREY)
+    content = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(content[:-700])
+    (tmp_path / "b-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(GREY))[:-300])
+    for name in ("a.npy", "b-images-idx3-ubyte.gz"):
+        found = list(open_image_set(tmp_path / name).opener.read(range(6)))
+        assert found[-1].reason == "truncated"
+        assert np.array_equal(found[0][:, :, 0], GREY[0])
+
+
+def test_an_encrypted_archive_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", images=GREY)
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    for magic, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.find(magic) + at] |= 1
+    (tmp_path / "a.npz").write_bytes(content)
+    assert zipfile.is_zipfile(tmp_path / "a.npz")
+    with pytest.raises(VisleakError, match="encrypted"):
+        open_image_set(tmp_path / "a.npz")
+
+
+# -- NIfTI ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["v.nii", "v.nii.gz"])
+def test_nifti(tmp_path, name):
+    values = RNG.integers(-1000, 2000, (16, 20, 24, 2)).astype(np.int16)
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / name)
+    slices = [values[:, :, z, t].T for t in range(2) for z in range(24)]
+    images = same(tmp_path / name, slices, ids=[f"{name}#z=0,t=0", f"{name}#z=1,t=0"])
+    assert images.frames.to_pylist() == 2 * list(range(24))
+    same(
+        f"nifti:{tmp_path / name}#axis=0", [values[x, :, :, t].T for t in (0, 1) for x in range(16)]
+    )
+
+
+def test_damaged_nifti(tmp_path):
+    values = RNG.integers(0, 900, (16, 20, 24)).astype(np.int16)
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "v.nii.gz")
+    content = (tmp_path / "v.nii.gz").read_bytes()
+    (tmp_path / "v.nii.gz").write_bytes(content[: len(content) // 2])
+    (tmp_path / "words.nii").write_bytes(b"words" * 200)
+    (tmp_path / "short.nii").write_bytes(b"\x5c\x01")
+    images = open_image_set(f"nifti:{tmp_path}")
+    assert {each.id for each in images.problems} == {"words.nii", "short.nii"}
+    found = list(images.opener.read(range(24)))
+    assert np.array_equal(found[0], rgb_of_array(values[:, :, 0].T))
+    assert isinstance(found[-1], Unreadable)
+
+
+# -- TIFF ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [GREY, COLOUR, DEEP, DEEP.astype(np.float32) / 7])
+def test_pages(tmp_path, values):
+    photometric = "rgb" if values.ndim == 4 else "minisblack"
+    tifffile.imwrite(tmp_path / "a.tif", values, photometric=photometric, compression="zlib")
+    same(f"tiff:{tmp_path / 'a.tif'}", values, ids=["a.tif#page=0"])
+
+
+def test_ome_and_white_is_zero(tmp_path):
+    values = RNG.integers(0, 4096, (2, 3, 24, 20), dtype=np.uint16)
+    tifffile.imwrite(tmp_path / "a.ome.tif", values, metadata={"axes": "CZYX"})
+    same(f"tiff:{tmp_path}", values.reshape(6, 24, 20))
+    tifffile.imwrite(tmp_path / "w.tif", GREY, photometric="miniswhite")
+    images = open_image_set(f"tiff:{tmp_path / 'w.tif'}")
+    assert np.array_equal(next(images.opener.read([2]))[:, :, 0], 255 - GREY[2])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tile": (64, 48), "compression": "zlib"},
+        {"rowsperstrip": 17, "compression": "lzw"},
+        {"tile": (64, 64), "planarconfig": "separate"},
+    ],
+    ids=["tiles", "strips", "planes"],
+)
+def test_tiles_are_the_parts_of_a_page(tmp_path, options):
+    values = RNG.integers(0, 256, (230, 190, 3), dtype=np.uint8)
+    apart = options.get("planarconfig") == "separate"
+    page = values.transpose(2, 0, 1) if apart else values
+    tifffile.imwrite(tmp_path / "a.tif", page, photometric="rgb", **options)
+    images = open_image_set(f"tiff:{tmp_path / 'a.tif'}#tile=100")
+    assert len(images) == 6
+    for name, found in zip(images.ids.to_pylist(), images.opener.read(range(6)), strict=True):
+        x, y = map(int, re.search(r"x=(\d+),y=(\d+)", name).groups())
+        assert np.array_equal(found, values[y : y + 100, x : x + 100])
+
+
+def test_levels_of_a_pyramid(tmp_path):
+    values = RNG.integers(0, 256, (256, 192, 3), dtype=np.uint8)
+    with tifffile.TiffWriter(tmp_path / "a.ome.tif") as file:
+        tiles = {"tile": (64, 64), "photometric": "rgb"}
+        file.write(values, subifds=1, metadata={"axes": "YXS"}, **tiles)
+        file.write(values[::2, ::2], subfiletype=1, **tiles)
+    images = open_image_set(f"tiff:{tmp_path / 'a.ome.tif'}#level=1")
+    assert np.array_equal(next(images.opener.read([0])), values[::2, ::2])
+    with pytest.raises(VisleakError, match="2 levels"):
+        open_image_set(f"tiff:{tmp_path / 'a.ome.tif'}#level=2")
+
+
+def test_damaged_tiff(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", COLOUR, photometric="rgb", compression="zlib")
+    content = (tmp_path / "a.tif").read_bytes()
+    for name, data in (("cut.tif", content[:90]), ("words.tif", b"II*\0" + b"words" * 20)):
+        (tmp_path / name).write_bytes(data)
+    flipped = bytearray(content)
+    flipped[-3000:-2900] = bytes(100)
+    (tmp_path / "flipped.tif").write_bytes(flipped)
+    images = open_image_set(f"tiff:{tmp_path}")
+    groups = images.groups.to_pylist()
+    assert groups.count("a.tif") == 6
+    for name, found in zip(groups, images.opener.read(range(len(images))), strict=True):
+        assert isinstance(found, Unreadable | np.ndarray)
+        assert name != "a.tif" or isinstance(found, np.ndarray)
+    assert {each.id for each in images.problems} <= {"cut.tif", "words.tif", "flipped.tif"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "extra"),
+    [
+        ("h5py", "a.h5", "hdf5"),
+        ("nibabel.nifti1", "a.nii", "medical"),
+        ("tifffile", "a.tif", "tiff"),
+    ],
+)
+def test_a_missing_library_is_one_line(tmp_path, monkeypatch, module, name, extra):
+    (tmp_path / name).write_bytes(b"II*\0")
+    monkeypatch.setitem(sys.modules, module, None)
+    source = f"tiff:{tmp_path / name}" if extra == "tiff" else tmp_path / name
+    with pytest.raises(VisleakError, match=rf"pip install 'visleak\[{extra}\]'"):
+        open_image_set(source)
+
+
+@pytest.mark.parametrize("source", ["tiff:{}#tile=x", "tiff:{}#pages=1", "nifti:{}#axis=3"])
+def test_options_that_are_none(tmp_path, source):
+    with pytest.raises(UsageError):
+        open_image_set(source.format(tmp_path))
