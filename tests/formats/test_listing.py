@@ -141,7 +141,7 @@ def test_a_pipe_does_not_stop_the_listing(folder: Path) -> None:
 def test_an_empty_set_says_what_was_skipped(folder: Path) -> None:
     for name in FORMATS:
         (folder / name).unlink()
-    with pytest.raises(VisleakError, match=r"set .*3 without extension.*1 \.nrrd"):
+    with pytest.raises(VisleakError, match=r"set .*3 without extension.*1 \.nef"):
         open_images(folder)
 
 

@@ -256,8 +256,7 @@ class Video:
         second = round(1 / (self._stream.time_base or Fraction(1, 1000)))
         for back in (0, second, 10 * second, None):
             target = self._first if back is None else max(stamp - back, self._first)
-            self.container.seek(target, stream=self._stream, backward=True, any_frame=False)
-            self._frames, self._waiting, self._passed = self._decoded(), None, None
+            self._jump(target)
             frame = self._next(stamp)
             if frame is not None or target == self._first:
                 return frame
@@ -265,24 +264,30 @@ class Video:
                 return None
         return None
 
+    def _jump(self, stamp: int) -> None:
+        """Go on from the last key frame before a stamp."""
+        self.container.seek(stamp, stream=self._stream, backward=True, any_frame=False)
+        self._frames, self._waiting, self._passed = self._decoded(), None, None
+
     def _next(self, stamp: int) -> VideoFrame | None:
         """Return the frame with a stamp, of those that follow."""
-        self._landed = None
-        while True:
-            frame = self._waiting or next(self._frames, None)
+        following = self._frames
+        if self._waiting is not None:
+            following = itertools.chain([self._waiting], self._frames)
             self._waiting = None
-            if frame is None:
-                return None
+        first = None
+        for frame in following:
             own = frame.dts if frame.pts is None else frame.pts
             if own is None:
                 continue
-            self._landed = self._landed or frame
-            self._passed = own
+            first = frame if first is None else first
+            self._landed, self._passed = first, own
             if own == stamp:
                 return frame
             if own > stamp:
                 self._waiting = frame
                 return None
+        return None
 
     def _seeks(self, stamp: int) -> bool:
         """Whether a frame is reached faster from a key frame than by decoding on."""
