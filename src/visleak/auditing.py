@@ -240,12 +240,7 @@ class Audit:
         return read_problems(self.folder / UNREADABLE)
 
     def decoded_images(
-        self,
-        set_name: str,
-        ids: Iterable[str],
-        *,
-        side: int | None = None,
-        complete: bool = False,
+        self, set_name: str, ids: Iterable[str], *, side: int | None = None, complete: bool = False
     ) -> dict[str, Bytes8]:
         """Return images of a set for display, RGB ``uint8``.
 
@@ -359,8 +354,7 @@ class Audit:
 
 
 def apply_verdicts(
-    audit: Audit,
-    verdicts: str | os.PathLike[str] | Iterable[Verdict] | None = None,
+    audit: Audit, verdicts: str | os.PathLike[str] | Iterable[Verdict] | None = None
 ) -> Audit:
     """Return an audit with verdicts of people included in pairs, rates, headline and summary.
 

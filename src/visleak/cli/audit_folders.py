@@ -8,15 +8,7 @@ from typing import Final
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
-from visleak.options import (
-    AUDIT_DIR,
-    Printed,
-    Replaced,
-    argument,
-    keywords,
-    option,
-    output,
-)
+from visleak.options import AUDIT_DIR, Printed, Replaced, argument, keywords, option, output
 from visleak.quantities import counted
 from visleak.review.settings import Review
 

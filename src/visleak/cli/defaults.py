@@ -49,10 +49,6 @@ def defaults(command: Group) -> dict[str, object]:
 
     Args:
         command: the group of all commands.
-
-    Raises:
-        UsageError: a file has a key that is not an option, or a value of another type.
-        VisleakError: a file is damaged.
     """
     place, table = _file(Path.cwd())
     named = any(name.startswith(PREFIX) for name in os.environ if name not in OTHERS)

@@ -22,10 +22,7 @@ from visleak.dlede.settings import (
     parse_chance,
 )
 from visleak.errors import UsageError, VisleakError
-from visleak.options import (
-    Backend,
-    Columns,
-)
+from visleak.options import Backend, Columns
 from visleak.options import Execution as Workers
 
 if TYPE_CHECKING:

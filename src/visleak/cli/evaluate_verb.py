@@ -23,11 +23,7 @@ from visleak.impact.evaluators.settings import (
     Target,
     Zeroshot,
 )
-from visleak.options import (
-    Execution,
-    Printed,
-    keywords,
-)
+from visleak.options import Execution, Printed, keywords
 
 if TYPE_CHECKING:
     from visleak.impact.evaluators.classification import Classification

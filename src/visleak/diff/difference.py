@@ -211,10 +211,7 @@ class Difference:
     def within(self) -> Bool:
         """Which of the changes are of repeats within a set."""
         result = np.zeros(len(self.changes), bool)
-        for view, places in (
-            (self.before, self.changes.before),
-            (self.after, self.changes.after),
-        ):
+        for view, places in ((self.before, self.changes.before), (self.after, self.changes.after)):
             listed = places >= 0
             result[listed] = view.side.listed.within[places[listed]]
         return result

@@ -236,10 +236,7 @@ def write_changes(found: Difference, path: Path) -> None:
 def _order(found: Difference) -> Int64:
     """Return the changes in the order of the file; images are in the order of their ids."""
     own = [np.zeros(len(found.changes), np.int64) for _ in range(2)]
-    for view, places in (
-        (found.before, found.changes.before),
-        (found.after, found.changes.after),
-    ):
+    for view, places in ((found.before, found.changes.before), (found.after, found.changes.after)):
         listed = np.flatnonzero(places >= 0)
         pairs = view.side.listed
         own[0][listed] = pairs.query[places[listed]]

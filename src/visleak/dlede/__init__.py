@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from visleak.dlede.protocol import forecast, judge_scores, run
     from visleak.dlede.results import DLeDeResult
     from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Plan
-    from visleak.dlede.train import (
-        FunctionTrainer,
-        Outcome,
-        Trainer,
-        TrainingFailed,
-        TrainingTask,
-    )
+    from visleak.dlede.train import FunctionTrainer, Outcome, Trainer, TrainingFailed, TrainingTask
     from visleak.dlede.trainers import load_trainer
 
 __all__ = [

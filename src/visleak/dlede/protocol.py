@@ -31,13 +31,7 @@ from visleak.dlede.results import (
     Judgement,
     SplitSet,
 )
-from visleak.dlede.settings import (
-    ControlSettings,
-    DecisionSettings,
-    Execution,
-    Forecast,
-    Plan,
-)
+from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Forecast, Plan
 from visleak.dlede.train import Trainer
 from visleak.dlede.train.curves import (
     CALIBRATION,

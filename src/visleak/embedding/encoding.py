@@ -398,11 +398,7 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
 
 
 def claim(
-    folder: Path,
-    key: str | None,
-    *,
-    force: bool,
-    again: Callable[[Sequence[Problem]], bool],
+    folder: Path, key: str | None, *, force: bool, again: Callable[[Sequence[Problem]], bool]
 ) -> bool:
     """Prepare a folder for a job; return whether it is finished already.
 

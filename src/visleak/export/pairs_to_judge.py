@@ -34,11 +34,7 @@ class PairToJudge(NamedTuple):
 
 
 def pairs_to_judge(folder: Path, grade: str | None, query_set: str | None) -> Iterator[PairToJudge]:
-    """Yield the pairs of a test set, the likeliest leaks first.
-
-    Raises:
-        VisleakError: an image cannot be read again.
-    """
+    """Yield the pairs of a test set, the likeliest leaks first."""
     audit = apply_verdicts(Audit(folder))
     table = audit.pairs(grade=cast(GradeName, grade or "similar"))
     table = table.filter(pc.equal(table["query_set"], query_set))

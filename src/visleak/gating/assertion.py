@@ -121,11 +121,7 @@ def assert_no_leak(
 
 
 def _check(allowed: float, unreadable: str, level: Level, settings: Settings | None) -> None:
-    """Refuse arguments that cannot be answered.
-
-    Raises:
-        UsageError: see its message.
-    """
+    """Refuse arguments that cannot be answered."""
     if not 0.0 <= allowed <= 1.0:
         raise UsageError(f"allowed must be a share between 0 and 1; got {allowed}")
     if unreadable not in UNREADABLE:
@@ -142,11 +138,7 @@ def _listed(baseline: Baselines) -> Sequence[str | os.PathLike[str]]:
 
 
 def _leaks(result: Audit, level: Level, known: Baseline | None) -> tuple[NewLeaks, ...]:
-    """Return the leaks of an audit that are not known.
-
-    Raises:
-        UsageError: they were not measured.
-    """
+    """Return the leaks of an audit that are not known."""
     summary = judged_summary(result.folder)
     for total in summary.totals:
         if total.rates.get(level.rate) is None:

@@ -50,9 +50,6 @@ def render(
         gates: the bounds.
         folder: the audit.
         baseline: what is known; with it only new leaks trip gates by pairs.
-
-    Raises:
-        UsageError: a rate was not measured.
     """
     summary = judged_summary(folder)
     found = list(results(gates, folder, summary, baseline, MOST[format]))
@@ -61,11 +58,7 @@ def render(
 
 
 def results(
-    gates: Sequence[Gate],
-    folder: Path,
-    summary: AuditSummary,
-    baseline: Baseline | None,
-    most: int,
+    gates: Sequence[Gate], folder: Path, summary: AuditSummary, baseline: Baseline | None, most: int
 ) -> Iterator[GateResult]:
     """Yield the result of each gate for each set."""
     pairs: Sequence[PairRow]

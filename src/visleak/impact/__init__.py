@@ -12,14 +12,6 @@ if TYPE_CHECKING:
     from visleak.impact.run import Check, check, impact
     from visleak.impact.settings import ImpactSettings
 
-__all__ = [
-    "Check",
-    "Impact",
-    "ImpactSettings",
-    "check",
-    "impact",
-    "read_impact",
-    "write",
-]
+__all__ = ["Check", "Impact", "ImpactSettings", "check", "impact", "read_impact", "write"]
 
 __getattr__, __dir__ = on_use(__name__)

@@ -256,12 +256,7 @@ def _measured(summary: AuditSummary, name: str) -> tuple[str, ...]:
 
 
 def _pairs(
-    folder: Path,
-    summary: AuditSummary,
-    name: str,
-    references: Sequence[str],
-    *,
-    judged_only: bool,
+    folder: Path, summary: AuditSummary, name: str, references: Sequence[str], *, judged_only: bool
 ) -> pa.Table:
     """Return the pairs that may count, each image's most similar one first."""
     pairs = leaks(folder, summary, None, _COLUMNS)

@@ -199,9 +199,6 @@ def by_prefix(option: str, texts: Sequence[str], names: Iterable[str]) -> dict[s
 
     >>> by_prefix("--fair", ["a:m=x.csv", "b:y.csv"], ["a", "b"])
     {'a': ['m=x.csv'], 'b': ['y.csv']}
-
-    Raises:
-        UsageError: one begins with none of the names.
     """
     found: dict[str, list[str]] = {name: [] for name in names}
     for text in texts:

@@ -83,10 +83,6 @@ def fill(
             ending says the format), ``bytes`` (encoded, any format) or ``arrays`` (pixels).
         known: by set, columns ``id`` and ``digest`` of the images that an audit saw.
         progress: reports each step.
-
-    Raises:
-        VisleakError: an image is not what the audit saw, a substitute cannot be read, or its
-            place cannot hold it.
     """
     return tuple(
         OutputPart(

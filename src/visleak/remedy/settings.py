@@ -75,9 +75,7 @@ class PurgeSettings(Options):
         panel=METHOD,
     )
     include_disputed: bool = option(
-        False,
-        "Count pairs on which reviewers disagree, by their automatic grade.",
-        panel=METHOD,
+        False, "Count pairs on which reviewers disagree, by their automatic grade.", panel=METHOD
     )
     format: str = _format("manifest")
 
@@ -193,9 +191,7 @@ class SelectionSettings(Options):
         panel=METHOD,
     )
     include_disputed: bool = option(
-        False,
-        "Count pairs on which reviewers disagree, by their automatic grade.",
-        panel=METHOD,
+        False, "Count pairs on which reviewers disagree, by their automatic grade.", panel=METHOD
     )
     seed: int = option(
         0, "Seed of the order in which candidates are tried.", metavar="N", panel=METHOD

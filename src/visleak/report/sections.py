@@ -23,15 +23,7 @@ from visleak.reporting.gallery import data_uri
 from visleak.storage import SECTIONS
 
 #: Known sections in the order of the page; others follow by name.
-ORDER: Final = (
-    "purge",
-    "split",
-    "replace",
-    "impact",
-    "robustness",
-    "dlede",
-    "memorization",
-)
+ORDER: Final = ("purge", "split", "replace", "impact", "robustness", "dlede", "memorization")
 #: Most rows of a section's table on the page.
 MOST_ROWS: Final = 200
 #: Characters of a drawing; the page has to stay light.

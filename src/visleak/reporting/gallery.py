@@ -204,12 +204,7 @@ def _area(pixels: Bytes8, width: int, height: int) -> Bytes8:
 
 
 def difference(
-    query: Bytes8,
-    reference: Bytes8,
-    matrix: Matrix = None,
-    *,
-    fit: bool = True,
-    side: int = SIDE,
+    query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, fit: bool = True, side: int = SIDE
 ) -> Bytes8:
     """Return what is left between two images once one is laid over the other.
 
@@ -320,9 +315,7 @@ def _lay_over(
 
 
 def _fit(
-    warped: npt.NDArray[np.float32],
-    wanted: npt.NDArray[np.float32],
-    overlap: npt.NDArray[np.bool_],
+    warped: npt.NDArray[np.float32], wanted: npt.NDArray[np.float32], overlap: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float32]:
     """Fit gain and offset a channel by least squares over the overlap."""
     source, goal = warped[overlap].astype(np.float64), wanted[overlap].astype(np.float64)

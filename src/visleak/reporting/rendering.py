@@ -56,10 +56,7 @@ def page(
             images=shown,
             links=links,
             grids=document.grids(),
-            notes=[
-                ("What was measured", document.notes),
-                ("How to read this", document.reading),
-            ],
+            notes=[("What was measured", document.notes), ("How to read this", document.reading)],
             policy=policy(style),
             style=Markup(style),
             version=visleak.__version__,

@@ -293,10 +293,6 @@ def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = 
         kind: ``listed`` for every pair of the audit; ``nearest`` for each query image's one
             nearest reference, and its one nearest other image of its own set.
         without: names of sets that have no images.
-
-    Raises:
-        UsageError: there is no such list.
-        VisleakError: a table is missing or damaged, or no pair has two images.
     """
     if kind not in LISTS:
         raise UsageError(f"candidates must be one of {', '.join(LISTS)}; got {kind!r}")

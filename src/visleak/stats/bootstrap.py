@@ -30,11 +30,7 @@ UNKNOWN: Final = (math.nan, math.nan)
 
 
 def bca_mean(
-    values: npt.ArrayLike,
-    *,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: npt.ArrayLike, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float]:
     """Return the BCa interval of a mean.
 

@@ -82,9 +82,6 @@ def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison
     Args:
         audit: a finished audit.
         comparisons: those to read; the audit may hold more.
-
-    Raises:
-        VisleakError: a table cannot be read.
     """
     flats = _flats(audit, {each.query for each in comparisons})
     stored = {(c.query_set, c.reference_set): c for c in audit.summary.comparisons}

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from visleak.quantities import counted
 from visleak.rates import Rate, percent
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown, page
 from visleak.reporting.charts import Panel, bar_chart, leak_bars, matrices
@@ -359,15 +360,6 @@ def extent(plan: Plan) -> str:
         f" {counted(len(plan.by_reference()), 'audit')}; {len(plan.included)} left out as known"
         f" inclusions, {len(plan.skipped)} skipped because a set is not there"
     )
-
-
-def counted(count: int, what: str) -> str:
-    """Return a count with its noun.
-
-    >>> counted(1, "audit"), counted(2_000, "audit")
-    ('1 audit', '2,000 audits')
-    """
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def plan_of(study: Study) -> tuple[Document, dict[str, object]]:

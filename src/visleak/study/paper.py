@@ -40,12 +40,7 @@ NOTHING: Final = Paper("", {}, {})
 
 
 def read_paper(path: Path) -> Paper:
-    """Read published values.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is none of this kind, damaged, or of a newer visleak.
-    """
+    """Read published values."""
     if not path.is_file():
         raise UsageError(f"published values {path} is not a file; leave `paper` out, or name one")
     content = read_document(path, KIND, SCHEMA, "it holds no published values (docs/study.md)")

@@ -120,9 +120,6 @@ def result_of(run: Run, folder: Path, paper: Paper = NOTHING) -> Result:
         run: the study, carried out.
         folder: it was written to.
         paper: published values.
-
-    Raises:
-        VisleakError: two audits disagree on how many images of a set can be read.
     """
     cells = tuple(_cell(run, each, folder, paper) for each in run.leaks)
     compared = {cell.comparison for cell in cells}

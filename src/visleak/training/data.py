@@ -37,12 +37,7 @@ SizeOf = Callable[[int, int], tuple[int, int]]
 
 
 def decoded(
-    images: ImageSet,
-    place: RunContext,
-    size_of: SizeOf,
-    *,
-    chunk: int,
-    resample: int,
+    images: ImageSet, place: RunContext, size_of: SizeOf, *, chunk: int, resample: int
 ) -> Iterator[Decoded]:
     """Yield the images of a set in parts, in its order."""
     opener, done, step = place.share(images.opener), 0, f"reading {images.name}"

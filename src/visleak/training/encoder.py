@@ -22,13 +22,7 @@ from visleak.rates import Rate
 from visleak.records import ImageSet
 from visleak.reporting import Document
 from visleak.storage import claimed, free_file
-from visleak.training.data import (
-    ImageData,
-    TrainingData,
-    read_images,
-    sizes_of,
-    training_data,
-)
+from visleak.training.data import ImageData, TrainingData, read_images, sizes_of, training_data
 from visleak.training.plan import Plan, plan_for, shape_for
 from visleak.training.settings import EncoderSettings
 
@@ -190,11 +184,7 @@ def _read(
 
 
 def _about(
-    images: ImageSet,
-    test: ImageSet | None,
-    material: TrainingData,
-    plan: Plan,
-    data: str,
+    images: ImageSet, test: ImageSet | None, material: TrainingData, plan: Plan, data: str
 ) -> dict[str, object]:
     import torch
 

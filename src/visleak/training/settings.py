@@ -51,10 +51,7 @@ class EncoderSettings:
     )
     # of weights, order, changes and held-out images
     seed: int = option(
-        0,
-        "Seed of weights, order, augmentation and the held-out part.",
-        metavar="K",
-        panel=METHOD,
+        0, "Seed of weights, order, augmentation and the held-out part.", metavar="K", panel=METHOD
     )
     # ``auto`` or ``none``
     labels: str = option(

@@ -58,10 +58,6 @@ def read_accepted(path: Path) -> Mapping[Key, str]:
 
     ``first`` and ``second`` are required; columns may have any order, others are ignored. Of
     two rows with one pair the more tolerant one counts.
-
-    Raises:
-        UsageError: there is no such file.
-        VisleakError: it is not such a table; the message names the line.
     """
     if not path.is_file():
         raise UsageError(f"{path} does not exist; give an audit folder or a file of accepted pairs")

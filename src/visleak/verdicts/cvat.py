@@ -31,9 +31,6 @@ def read_tags(path: Path, reviewer: str | None) -> tuple[Verdict, ...]:
     Args:
         path: ``annotations.xml``.
         reviewer: who judged; by default whom the task was assigned to, or its owner.
-
-    Raises:
-        VisleakError: the file is not such an export, or its images are not pairs of an audit.
     """
     try:
         root = ElementTree.parse(path).getroot()

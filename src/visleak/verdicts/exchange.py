@@ -217,10 +217,6 @@ def import_verdicts(
         within: TrainID is an id of the test set too.
         test, train: the sets of the two columns, where the audit has several.
         strict: refuse the file if it names an image that the audit does not have.
-
-    Raises:
-        UsageError: there is no such file or set, or an argument does not fit the file.
-        VisleakError: a row is wrong, or no row is about images of this audit.
     """
     home, source = Path(folder), Path(path)
     read = _read(home, source, reviewer, within, test, train)
@@ -425,10 +421,6 @@ def export_verdicts(
         reviewer: only verdicts of this one.
         test, train: the sets of the two columns, where the audit has several.
         force: replace files that are there already.
-
-    Raises:
-        UsageError: an argument is invalid, or there is no such reviewer.
-        VisleakError: a file cannot be read or written.
     """
     home, path = Path(folder), Path(out)
     summary = read_summary(home)

@@ -21,11 +21,7 @@ Node = Mapping[str, object]
 
 
 def read_annotations(path: Path) -> tuple[Verdict, ...]:
-    """Return the verdicts in a JSON export of Label Studio; skipped tasks have none.
-
-    Raises:
-        VisleakError: the file is not such an export, or its tasks are not those of an audit.
-    """
+    """Return the verdicts in a JSON export of Label Studio; skipped tasks have none."""
     try:
         tasks = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -122,7 +122,7 @@ def statements(result: DLeDeResult) -> Iterator[str]:
     if result.failed:
         some = len(result.failed)
         yield (
-            f"{some:,} training run{'s' * (some != 1)} failed twice; verdicts rest on the"
+            f"{counted(some, 'training run')} failed twice; verdicts rest on the"
             " repetitions that have all deciding steps"
         )
     if result.calibration is not None:
@@ -254,7 +254,7 @@ def _values(judged: Judgement, values: Sequence[float]) -> str:
 def _calibrated(result: DLeDeResult, found: Calibration) -> Iterator[str]:
     """Yield the threshold of clean splits, what follows from it, and the scores of both."""
     judged = result.judgement
-    splits = f"{len(found.splits):,} clean split{'s' * (len(found.splits) != 1)} of the same images"
+    splits = f"{counted(len(found.splits), 'clean split')} of the same images"
     if not found.threshold > 0.0:
         yield f"{splits} rise too little, or too unevenly, to distinguish a split that leaks"
     elif is_calibrated(result):
@@ -342,7 +342,7 @@ def drift_line(found: ClassCounts) -> str:
 def about(result: DLeDeResult) -> str:
     """Return what was trained."""
     plan, name = result.plan, result.trainer.get("name", "a trainer")
-    runs = f"{plan.repetitions:,} repetition{'s' * (plan.repetitions != 1)}"
+    runs = counted(plan.repetitions, "repetition")
     if result.is_external:
         source = result.trainer.get("source") or "training runs made elsewhere"
         return f"scores of {source}: {runs} of {len(plan.steps)} steps"

@@ -28,10 +28,7 @@ from visleak.storage import csv_text
 
 #: Names of the metrics of Babu et al. 2025, the most specific first. ``map`` alone comes last,
 #: because some mean the average over 0.5:0.95 by it.
-ALIASES: Final = {
-    "map50": ("map50", "map05", "map5", "ap50", "map"),
-    "f1": ("f1", "f1score"),
-}
+ALIASES: Final = {"map50": ("map50", "map05", "map5", "ap50", "map"), "f1": ("f1", "f1score")}
 
 #: Beginnings of names of metrics that count correct answers.
 ACCURACY: Final = ("acc", "balancedacc", "top1", "top5")

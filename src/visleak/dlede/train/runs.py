@@ -173,10 +173,7 @@ def read_images(files: RunFiles) -> ImageValues:
 
 
 def scores_of(
-    runs: Sequence[Run],
-    steps: Sequence[int],
-    repetitions: Sequence[int],
-    lower: Iterable[str] = (),
+    runs: Sequence[Run], steps: Sequence[int], repetitions: Sequence[int], lower: Iterable[str] = ()
 ) -> Scores:
     """Return the metrics that all runs have, as one array; NaN for missing runs."""
     names = list(runs[0].metrics) if runs else []

@@ -252,10 +252,7 @@ def timm_classifier(request: Request) -> Classifier:
     timm = library("timm", "timm", request.called)
     running = running_of(request)
     module = timm_model(timm, name, request.called)
-    about = {
-        "timm": str(module.pretrained_cfg.get("architecture", name)),
-        "modules": str(module),
-    }
+    about = {"timm": str(module.pretrained_cfg.get("architecture", name)), "modules": str(module)}
     digest = tensors_digest(module.state_dict(), about)
     preprocessing = timm_preprocessing(timm, module, name, request.called)
     names = _timm_names(timm, module)

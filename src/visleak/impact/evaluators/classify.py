@@ -13,14 +13,7 @@ import numpy as np
 
 from visleak.errors import UsageError
 from visleak.impact.evaluators.classes import Classes, classes_of
-from visleak.impact.evaluators.classification import (
-    BEST,
-    Classification,
-    Ranked,
-    few,
-    ranked,
-    save,
-)
+from visleak.impact.evaluators.classification import BEST, Classification, Ranked, few, ranked, save
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
 from visleak.impact.evaluators.feeding import context, feed, nothing_read, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target

@@ -18,15 +18,7 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import entries, maker
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
-from visleak.records import (
-    BatchEncoder,
-    Encoder,
-    Fingerprints,
-    Float32,
-    ImageSet,
-    Int64,
-    Problem,
-)
+from visleak.records import BatchEncoder, Encoder, Fingerprints, Float32, ImageSet, Int64, Problem
 
 if TYPE_CHECKING:
     from visleak.impact.evaluators.classifiers import Classifier

@@ -169,11 +169,7 @@ def zeroshot(
             f"names that several classes have: {few(names.shared)}; the first of these classes is"
             " predicted"
         )
-    used = {
-        "name": sentences.name,
-        "count": len(sentences.sentences),
-        "digest": sentences.digest,
-    }
+    used = {"name": sentences.name, "count": len(sentences.sentences), "digest": sentences.digest}
     with context(images, workers, cache, progress) as place:
         prints = image_vectors(images, towers.images, place)
         result = save(

@@ -60,11 +60,6 @@ def open_selection(
         workers: processes that read images; by default one per core.
         cache: folder for intermediate results; ``None`` for none.
         progress: reports each step.
-
-    Raises:
-        UsageError: the audit has no grades, no such test set or no images; or the pool has no
-            images, or none of the classes.
-        VisleakError: the images or the encoder changed since the audit.
     """
     result = Audit(folder)
     name = _test_set(result, settings.set_name)
