@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import beta, binom
+from scipy.special import bdtr, betaincinv
 
 from visleak.errors import UsageError
 from visleak.rates import check_confidence, check_counts, score_interval, wilson
@@ -29,7 +28,7 @@ def mcnemar_exact(only_before: int, only_after: int) -> float:
     if only_before < 0 or only_after < 0:
         raise UsageError(f"counts must be 0 or more; got {only_before} and {only_after}")
     changed = only_before + only_after
-    return min(1.0, 2.0 * float(binom.cdf(min(only_before, only_after), changed, 0.5)))
+    return min(1.0, 2.0 * float(bdtr(min(only_before, only_after), changed, 0.5)))
 
 
 def newcombe(
@@ -169,7 +168,7 @@ def clopper_pearson_upper(k: int, n: int, confidence: float = CONFIDENCE) -> flo
     Source: Clopper & Pearson 1934, "The use of confidence or fiducial limits".
     """
     check_counts(k, n, confidence)
-    return 1.0 if k == n else float(beta.ppf(confidence, k + 1, n - k))
+    return 1.0 if k == n else float(betaincinv(k + 1, n - k, confidence))
 
 
 def clopper_pearson(k: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -203,6 +202,9 @@ def chernoff_upper(rate: float, cases: int, confidence: float = CONFIDENCE) -> f
         return 1.0
     if rate == 0.0:
         return -math.expm1(-needed / cases)
+    # an import that takes as long as all of visleak's
+    from scipy.optimize import brentq
+
     almost = 1.0 - 1e-15
     if rate >= almost or cases * _divergence(rate, almost) < needed:
         return 1.0
