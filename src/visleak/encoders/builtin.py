@@ -81,8 +81,9 @@ def gradient_votes(squares: npt.NDArray[np.uint8]) -> Float32:
 
 def mean_gradient(votes: Float32) -> npt.NDArray[np.float64]:
     """Return the mean gradient of squares (n,) in grey levels, from their votes."""
-    total = votes.sum(axis=(1, 2, 3), dtype=np.float64)
-    return np.asarray(total / (VOTE_SCALE * SIDE * SIDE))
+    # of whole numbers whose sum float32 holds, and much faster than a sum in float64
+    total = votes.reshape(len(votes), -1).sum(axis=1)
+    return np.asarray(total.astype(np.float64) / (VOTE_SCALE * SIDE * SIDE))
 
 
 def _grey_levels(difference: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -209,7 +210,8 @@ def _colour_grid(squares: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     """Return twice the sums of (colour - 127.5) over 8 x 8 pixel cells, (n, 48)."""
     step = SIDE // COLOURS
     cells = squares.reshape(len(squares), COLOURS, step, COLOURS, step, 3)
-    sums = cells.sum(axis=(2, 4), dtype=np.int64).reshape(len(squares), -1)
+    # one axis after the other, which is several times as fast
+    sums = cells.sum(axis=2, dtype=np.int64).sum(axis=3).reshape(len(squares), -1)
     return np.asarray(2 * sums - 255 * step * step, np.int64)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.grading.model import Grader, features
-from visleak.records import GRADES, Bool, Evidence, Float32, Grades
+from visleak.records import GRADES, Bool, Evidence, Float32, Grades, Int64
 
 EXACT, NEAR, SIMILAR, DIFFERENT = range(len(GRADES))
 #: Least probability of pairs whose pixels are identical but whose bytes differ.
@@ -99,9 +99,22 @@ def _graded(
     if evidence.skipped is not None:
         unseen |= (evidence.skipped > 0) & ~equal_bytes
     result[unseen], probability[unseen] = -1, np.nan
-    chance = grader.conditions(columns)
-    reasons, transforms = _in_words(result, evidence, equal_bytes, flat, chance)
+    another = np.flatnonzero((result == SIMILAR) & (evidence.checks["close_side"] > 0))
+    weakest = _weakest(grader, columns, another)
+    reasons, transforms = _in_words(result, evidence, equal_bytes, flat, weakest)
     return Grades(result, probability.astype(np.float32), reasons, transforms)
+
+
+def _weakest(
+    grader: Grader, columns: Mapping[str, npt.NDArray[np.float64]], rows: Int64
+) -> dict[int, str]:
+    """Return the least probable condition of some pairs, by row; only similar ones name it."""
+    chance = grader.conditions({name: column[rows] for name, column in columns.items()})
+    if not chance:
+        return {}
+    least = np.stack(list(chance.values())).argmin(axis=0).tolist()
+    names = list(chance)
+    return {row: names[place] for row, place in zip(rows.tolist(), least, strict=True)}
 
 
 def _in_words(
@@ -109,7 +122,7 @@ def _in_words(
     evidence: Evidence,
     equal_bytes: Bool,
     flat: Bool,
-    chance: Mapping[str, npt.NDArray[np.float64]],
+    weakest: Mapping[int, str],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return reasons and transforms, one line per pair."""
     reasons = [_SCREENED] * len(grades)
@@ -128,9 +141,8 @@ def _in_words(
         if grades[row] in (NEAR, SIMILAR):
             matrix = evidence.matrix[row].reshape(3, 3).astype(np.float64)
             transforms[row] = transform(matrix, check, check["inverted"] == 1)
-        conditions = {name: float(values[row]) for name, values in chance.items()}
-        weakest = min(conditions, key=conditions.__getitem__, default="")
-        reasons[row] = reason(int(grades[row]), transforms[row], check, weakest)
+        why = weakest.get(int(row), "")
+        reasons[row] = reason(int(grades[row]), transforms[row], check, why)
     return tuple(reasons), tuple(transforms)
 
 

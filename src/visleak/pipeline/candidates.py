@@ -187,6 +187,8 @@ def similarities(
         for row, view in enumerate(views):
             seen = seen_vectors(encoder, query, view)
             found[row, part] = np.einsum("ij,ij->i", seen, reference)
+        for each in sides:
+            forget(each.matrix)
     best = found.argmax(axis=0)
     return found[best, np.arange(len(left))], np.array(views, np.int8)[best]
 

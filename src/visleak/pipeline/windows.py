@@ -24,6 +24,7 @@ from visleak.pipeline.candidates import similarities, with_added
 from visleak.pipeline.encoded_set import Side
 from visleak.records import Encoder, Float32, Int64, Pairs
 from visleak.search.exact import Scored
+from visleak.vectors import forget
 from visleak.verification.check import SMALL
 
 #: Windows: left, top, width and height, as shares of the image.
@@ -38,9 +39,11 @@ LENGTH: Final = 127
 BEST: Final = 10
 #: Parts into which the references are cut, per wanted candidate.
 PARTS: Final = 4
-#: Queries and references compared at a time, whose scores fit the processor's cache.
+#: Queries and references compared at a time, whose scores fit the processor's cache; and scores
+#: that a thread holds, which bounds the queries of large sets.
 QUERIES: Final = 128
-REFERENCES: Final = 1024
+REFERENCES: Final = 512
+SCORES: Final = 8_000_000
 
 
 def applies(query: Side, reference: Side, encoder: Encoder) -> bool:
@@ -90,7 +93,8 @@ class _Views:
     """The distinct small images of a side."""
 
     rows: Int64  # of the fingerprints, one per content, that of the lowest id
-    views: Float32  # integers (1 + windows, n, components): all of each image, then its windows
+    # int8 (1 + windows, n, components): all of each image, then its windows
+    views: npt.NDArray[np.int8]
     members: Int64  # rows of the fingerprints of all copies, grouped by content
     edges: Int64  # int64 (n + 1,): where each content's members begin and end
 
@@ -103,7 +107,7 @@ class _Views:
         edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         rows = members[edges[:-1]]
         maps, mean = _maps()
-        views = np.empty((len(maps), len(rows), COMPONENTS), np.float32)
+        views = np.empty((len(maps), len(rows), COMPONENTS), np.int8)
         for start in range(0, len(rows), REFERENCES):
             part = slice(start, start + REFERENCES)
             vectors = side.fingerprints.matrix[rows[part]].astype(np.float64)
@@ -111,6 +115,7 @@ class _Views:
                 made = vectors @ components - mean
                 length = np.linalg.norm(made, axis=1, keepdims=True)
                 views[number, part] = np.rint(made * (LENGTH / np.maximum(length, 1e-6)))
+            forget(side.fingerprints.matrix)
         return cls(rows, views, members, edges)
 
     def with_copies(self, one: Int64, other: Int64) -> tuple[Int64, Int64]:
@@ -156,9 +161,10 @@ def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int6
     """Return the best pairs of each query, as positions among the small images."""
     same = left is right
     place = order[right.rows]
+    step = max(1, min(QUERIES, SCORES // max(1, len(right.rows))))
 
     def search(start: int) -> tuple[Int64, Int64]:
-        score = _scores(left.views[:, start : start + QUERIES], right.views)
+        score = _scores(left.views[:, start : start + step], right.views)
         queries = np.arange(len(score))
         if same:
             score[queries, start + queries] = -np.inf
@@ -176,20 +182,24 @@ def _best(left: _Views, right: _Views, order: Int64, workers: int) -> tuple[Int6
         return start + rows[chosen], columns[chosen]
 
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max(1, workers)) as pool:
-        parts = list(pool.map(search, range(0, len(left.rows), QUERIES)))
+        parts = list(pool.map(search, range(0, len(left.rows), step)))
     one, other = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
     return one, other
 
 
-def _scores(query: Float32, reference: Float32) -> Float32:
+def _scores(query: npt.NDArray[np.int8], reference: npt.NDArray[np.int8]) -> Float32:
     """Return the best score of each query (q) with each reference (r) over all windows, (q, r)."""
     score = np.empty((query.shape[1], reference.shape[1]), np.float32)
+    ours = query.astype(np.float32)
     for start in range(0, reference.shape[1], REFERENCES):
         part = slice(start, start + REFERENCES)
-        block = query[0] @ reference[1, part].T
+        theirs = reference[:, part].astype(np.float32)
+        best = ours[0] @ theirs[1].T
+        product = np.empty_like(best)
         for one, other in _view_pairs():
-            np.maximum(block, query[one] @ reference[other, part].T, out=block)
-        score[:, part] = block
+            np.matmul(ours[one], theirs[other].T, out=product)
+            np.maximum(best, product, out=best)
+        score[:, part] = best
     return score
 
 

@@ -35,7 +35,7 @@ MARGIN: Final = 1e-5
 KEPT_FOR_THRESHOLD: Final = 1 / 20
 KEPT_FOR_BEST: Final = 1 / 2
 #: Candidates a query block holds before they are settled: only bounds memory, for floods.
-PENDING_LIMIT: Final = 400_000
+PENDING_LIMIT: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
