@@ -350,27 +350,39 @@ class ParquetOpener:
 
     def _values(self, group: int, inside: list[int]) -> Iterator[bytes | None]:
         owner, number = (int(value) for value in self.owners[group])
-        with (
-            arrow_source(self.files[owner]) as source,
-            pq.ParquetFile(source, metadata=self._footers.get(owner), buffer_size=1 << 20) as file,
-        ):
-            self._footers[owner] = file.metadata
-            wanted, start = iter(inside), 0
-            row = next(wanted)
-            for batch in file.iter_batches(
-                self._batch_rows(file.metadata, number),
-                row_groups=[number],
-                columns=[self.column],
-                use_threads=False,
+        try:
+            with (
+                arrow_source(self.files[owner]) as source,
+                pq.ParquetFile(
+                    source, metadata=self._footers.get(owner), buffer_size=1 << 20
+                ) as file,
             ):
-                values = _leaf(batch.column(0))
-                while row < start + len(values):
-                    yield values[row - start].as_py()
-                    following = next(wanted, None)
-                    if following is None:
-                        return
-                    row = following
-                start += len(values)
+                self._footers[owner] = file.metadata
+                yield from self._wanted(file, number, inside)
+        finally:
+            # Arrow would keep several times the memory of the images for itself
+            pa.default_memory_pool().release_unused()
+
+    def _wanted(
+        self, file: pq.ParquetFile, number: int, inside: list[int]
+    ) -> Iterator[bytes | None]:
+        """Yield the given rows of a row group of an open file."""
+        wanted, start = iter(inside), 0
+        row = next(wanted)
+        for batch in file.iter_batches(
+            self._batch_rows(file.metadata, number),
+            row_groups=[number],
+            columns=[self.column],
+            use_threads=False,
+        ):
+            values = _leaf(batch.column(0))
+            while row < start + len(values):
+                yield values[row - start].as_py()
+                following = next(wanted, None)
+                if following is None:
+                    return
+                row = following
+            start += len(values)
 
     def _batch_rows(self, footer: pq.FileMetaData, number: int) -> int:
         group = footer.row_group(number)

@@ -16,7 +16,7 @@ from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import numbered_contents
 from visleak.pipeline.selection import LARGE
 from visleak.rates import Rate, percent
-from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Int64
+from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Float32, Int64
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Hits, Sides, Wanted
 from visleak.storage.audit_folder import ChanceSummary, ComparisonSummary, DuplicateGroups
@@ -287,6 +287,8 @@ def _listed(names: Sequence[str]) -> str:
 #: Contents of each side that are sampled; all of their pairs are compared.
 QUERIES: Final = 256
 REFERENCES: Final = 4096
+#: Queries compared at a time; only bounds memory, for all pairs of a scene reach the thresholds.
+CHUNK: Final = 64
 #: Expected chance pairs per test image from which a threshold is reported as too low.
 MANY: Final = 1.0
 
@@ -310,31 +312,49 @@ def chance_of(
     sampled = len(left) * (len(right) - same)
     if sampled <= 0:
         return None
-    hits = ExactSearch().find(
-        Sides(
-            query.matrix[left],
-            reference.matrix[right],
-            penalty=np.zeros(len(right), np.float32),
-            order=np.arange(len(right)),
-            views=views,
-            make=encoder.view if len(views) > 1 else None,
-        ),
-        Wanted(thresholds.soft, best=0, cap=len(right)),
-        workers=workers,
-    )
-    # in one set both samples begin with the same contents
-    others = hits.query != hits.reference if same else np.ones(len(hits.query), np.bool_)
-    copies = _copies(comparison, left[hits.query], right[hits.reference])
+    degrees = {
+        degree: threshold
+        for degree, threshold in zip(DEGREES, (thresholds.hard, thresholds.soft), strict=True)
+        if threshold is not None
+    }
+    counts = dict.fromkeys(degrees, 0)
+    for start in range(0, len(left), CHUNK):
+        part = left[start : start + CHUNK]
+        rows = query.matrix[part], reference.matrix[right]
+        hits = _reaching(rows, thresholds.soft, encoder, views, workers)
+        # in one set both samples begin with the same contents
+        others = (start + hits.query != hits.reference) | (not same)
+        copies = _copies(comparison, part[hits.query], right[hits.reference])
+        for degree, threshold in degrees.items():
+            reached = others & (hits.similarity >= np.float32(threshold))
+            counts[degree] += (
+                int((reached & ~copies).sum()) if copies is not None else _beyond(hits, reached)
+            )
     images = int((~query.flat).sum()), int((~reference.flat).sum()) - same
-    per_image, pairs = {}, {}
-    for degree, threshold in zip(DEGREES, (thresholds.hard, thresholds.soft), strict=True):
-        if threshold is None:
-            continue
-        reached = others & (hits.similarity >= np.float32(threshold))
-        count = int((reached & ~copies).sum()) if copies is not None else _beyond(hits, reached)
-        per_image[degree] = round(count / sampled * images[1], 6)
-        pairs[degree] = round(count / sampled * images[0] * images[1] / (1 + same), 3)
+    per_image = {d: round(count / sampled * images[1], 6) for d, count in counts.items()}
+    pairs = {
+        d: round(count / sampled * images[0] * images[1] / (1 + same), 3)
+        for d, count in counts.items()
+    }
     return ChanceSummary(sampled, per_image, pairs)
+
+
+def _reaching(
+    rows: tuple[Float32, Float32],
+    soft: float,
+    encoder: Encoder,
+    views: tuple[int, ...],
+    workers: int,
+) -> Hits:
+    """Return the pairs of queries and references that reach the soft threshold."""
+    sides = Sides(
+        *rows,
+        penalty=np.zeros(len(rows[1]), np.float32),
+        order=np.arange(len(rows[1])),
+        views=views,
+        make=encoder.view if len(views) > 1 else None,
+    )
+    return ExactSearch().find(sides, Wanted(soft, best=0, cap=len(rows[1])), workers=workers)
 
 
 def _sample(fingerprints: Fingerprints, count: int) -> Int64:

@@ -123,7 +123,7 @@ def dihedral_basis(width: int, make: ViewMaker) -> DihedralBasis | None:
     actions = [make(identity, view).astype(np.float64) for view in range(len(VIEWS))]
     turn, mirror, inverted = actions[1], actions[4], actions[8]
     turns = [np.eye(width), turn, turn @ turn, turn @ turn @ turn]
-    expected = turns + [mirror @ each for each in turns]
+    expected = itertools.chain(turns, (mirror @ each for each in turns))
     if not all(np.allclose(a, b) for a, b in zip(expected, actions[:8], strict=True)):
         return None
     if not all(np.allclose(a @ a.T, np.eye(width)) for a in (turn, mirror)):
@@ -150,7 +150,10 @@ def sum_of(
     weights: tuple[int, ...], matrices: list[npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
     """Return the weighted sum of matrices."""
-    return np.asarray(np.einsum("k,kij->ij", np.array(weights, float), np.stack(matrices)))
+    total = np.zeros_like(matrices[0])
+    for weight, matrix in zip(weights, matrices, strict=True):
+        total += weight * matrix
+    return total
 
 
 def _range_of(projector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
