@@ -162,6 +162,13 @@ def test_a_crowd_is_one_group_and_its_counts_are_true(crowd):
     assert min(frames["pairs_total"].to_pylist()) >= FRAMES - 1
 
 
+def test_frames_of_a_crowd_are_not_similar_by_chance(crowd):
+    """Although few of their pairs are graded."""
+    chance = crowd.summary.as_dict()["comparisons"][0]["chance"]
+    assert chance["sampled"] == (FRAMES + 1) * FRAMES
+    assert set(chance["pairs"].values()) == {0}
+
+
 def test_a_crowd_costs_about_a_pair_per_image(crowd):
     between = crowd.pairs()
     crop = pc.or_(

@@ -299,7 +299,7 @@ def chance_of(
     """Return how many pairs of a comparison reach its thresholds by chance.
 
     The sample is the contents with the lowest digests, so it is random with regard to the images
-    and depends on nothing else. Pairs that were graded near or exact are not counted. Without
+    and depends on nothing else. Pairs that near or exact pairs connect are not counted. Without
     grades each query's most similar reference is excluded, because it may be a copy; the estimate
     is then a little too low.
     """
@@ -317,19 +317,18 @@ def chance_of(
         for degree, threshold in zip(DEGREES, (thresholds.hard, thresholds.soft), strict=True)
         if threshold is not None
     }
-    counts = dict.fromkeys(degrees, 0)
+    counts, groups = dict.fromkeys(degrees, 0), _groups(comparison)
     for start in range(0, len(left), CHUNK):
         part = left[start : start + CHUNK]
         rows = query.matrix[part], reference.matrix[right]
         hits = _reaching(rows, thresholds.soft, encoder, views, workers)
         # in one set both samples begin with the same contents
         others = (start + hits.query != hits.reference) | (not same)
-        copies = _copies(comparison, part[hits.query], right[hits.reference])
+        if groups is not None:
+            others &= groups[0][part][hits.query] != groups[1][right][hits.reference]
         for degree, threshold in degrees.items():
             reached = others & (hits.similarity >= np.float32(threshold))
-            counts[degree] += (
-                int((reached & ~copies).sum()) if copies is not None else _beyond(hits, reached)
-            )
+            counts[degree] += _beyond(hits, reached) if groups is None else int(reached.sum())
     images = int((~query.flat).sum()), int((~reference.flat).sum()) - same
     per_image = {d: round(count / sampled * images[1], 6) for d, count in counts.items()}
     pairs = {
@@ -364,18 +363,18 @@ def _sample(fingerprints: Fingerprints, count: int) -> Int64:
     return rows[np.unique(keys, return_index=True)[1][:count]]
 
 
-def _copies(comparison: Comparison, query: Int64, reference: Int64) -> Bool | None:
-    """Return which pairs of rows are graded near or exact; ``None`` without grades."""
-    near, pairs = comparison.near, comparison.pairs
-    if near is None:
+def _groups(comparison: Comparison) -> tuple[Int64, Int64] | None:
+    """Return the group that near pairs form of the images of either side, ``None`` without grades.
+
+    Of a crowd only as many pairs are graded as connect its images.
+    """
+    if comparison.near is None:
         return None
-    one, other = pairs.query[near], pairs.reference[near]
-    width = 1 + max(int(rows.max(initial=0)) for rows in (one, other, query, reference))
-    keys = one * width + other
-    if comparison.query is comparison.reference:
-        # each unordered pair is listed once
-        keys = np.concatenate([keys, other * width + one])
-    return np.isin(query * width + reference, keys)
+    own, others = numbered_contents(comparison.query, comparison.reference)
+    near = comparison.pairs.only(np.flatnonzero(comparison.near))
+    count = 1 + int(max(own.max(initial=-1), others.max(initial=-1)))
+    group = components(count, [(own[near.query], others[near.reference])])
+    return group[own], group[others]
 
 
 def _beyond(hits: Hits, reached: Bool) -> int:
