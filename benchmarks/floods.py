@@ -11,9 +11,10 @@ Makes each set in a temporary folder and runs ``visleak audit`` on it with an em
 - ``noise``: 200,000 images of 8 x 8 random pixels, of which none repeats another.
 
 Seconds, the peak memory of all processes and every count are compared with what is known from the
-construction. ``scene=0.02`` makes a set of a fiftieth of the size; by default all sets are made at
-full size. Where sets are named, the others keep the figures they have. Time and memory have bars at
-full size only, for they do not grow evenly.
+construction. Under other load (``load``: processes that need a core, mean of five minutes) the
+processor time is the better measure. ``scene=0.02`` makes a set of a fiftieth of the size; by
+default all sets are made at full size. Where sets are named, the others keep the figures they have.
+Time and memory have bars at full size only, for they do not grow evenly.
 """
 
 from __future__ import annotations
@@ -212,6 +213,7 @@ def measure(name: str, part: float) -> dict[str, Any]:
         "share_of_full_size": part,
         "seconds": round(seconds, 1),
         "cpu_seconds": round(used_seconds() - used, 1),
+        "load": round(os.getloadavg()[1], 1),
         "ms_per_image": round(1000 * seconds / count, 3),
         "peak_mb": round(watch.all_kb * 1024 / 1e6, 1),
         "cache_bytes_per_image": round(stored / count, 1),
