@@ -265,7 +265,7 @@ class Video:
         return None
 
     def _jump(self, stamp: int) -> None:
-        """Go on from the last key frame before a stamp."""
+        """Continue from the last key frame before a stamp."""
         self.container.seek(stamp, stream=self._stream, backward=True, any_frame=False)
         self._frames, self._waiting, self._passed = self._decoded(), None, None
 
