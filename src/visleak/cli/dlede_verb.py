@@ -76,10 +76,12 @@ def dlede(
     split = claimed_split(options.out, split, sets, listed=listed, force=options.force)
     given = given_audit(options, split, call.note)
     audits: list[Audit] = []
+    pinned: list[Split] = []
 
     def summary(trained_on: Split) -> AuditSummary | None:
         from visleak.dlede.protocol import audit_summary
 
+        pinned.append(trained_on)
         if options.audit == "off":
             return None
         audits.append(given or _audited(split, options, workers, call))
@@ -96,7 +98,7 @@ def dlede(
         audit=summary,
         force=options.force,
     )
-    reply = _written(result, options, _sheet(options, split, result, call), audits)
+    reply = _written(result, options, _sheet(options, pinned[0], result, call), audits)
     if cost and cost[0].done == cost[0].trainings:
         call.note(f"reused: all {cost[0].done:,} training runs were in {options.out}")
     return reply

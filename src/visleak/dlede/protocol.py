@@ -285,7 +285,7 @@ def _state_request(folder: Path, curve: Curve, *, force: bool) -> None:
     try:
         write_json(path, {"schema": 1, "kind": KIND, **request, "files": files})
     except OSError as error:
-        raise VisleakError(f"{path} cannot be written: {error}") from error
+        raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
 def _settled(

@@ -299,7 +299,9 @@ def _written(
         try:
             return _stored(job, shard, prints)
         except OSError as error:
-            raise VisleakError(f"{job.folder} cannot be written: {error}") from error
+            raise VisleakError(
+                f"{job.folder} cannot be written ({error.strerror or error})"
+            ) from error
 
 
 def _stored(job: _Job, shard: Shard, prints: Fingerprints) -> Note:
@@ -483,7 +485,9 @@ def salt_for(folder: Path, given: Path | None) -> Salt:
             _write_secret(path, secrets.token_hex(32) + "\n")
         text = path.read_bytes().strip()
     except OSError as error:
-        raise VisleakError(f"the salt {path} cannot be read or written: {error}") from error
+        raise VisleakError(
+            f"the salt {path} cannot be read or written ({error.strerror or error})"
+        ) from error
     if len(text) < SHORTEST:
         raise UsageError(
             f"the salt in {path} has {len(text)} characters and can be guessed; it needs"
@@ -518,7 +522,7 @@ def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Pat
         write_csv(path, MAPPING_COLUMNS, (tuple(cell or "" for cell in row) for row in rows))
         path.chmod(0o600)
     except OSError as error:
-        raise VisleakError(f"{path} cannot be written: {error}") from error
+        raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
     return path
 
 

@@ -354,4 +354,4 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         files = {name: file_digest(folder / name) for name in names}
         replace(summary, files=files).save(folder)
     except OSError as error:
-        raise VisleakError(f"{folder} cannot be written: {error}") from error
+        raise VisleakError(f"{folder} cannot be written ({error.strerror or error})") from error

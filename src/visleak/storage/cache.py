@@ -86,7 +86,8 @@ class Cache:
             folder.mkdir(parents=True, exist_ok=True)
             self.path = file_in(folder)
         except OSError as error:
-            self._say(f"the cache folder {folder} cannot be used ({error}); continuing without")
+            why = error.strerror or error
+            self._say(f"the cache folder {folder} cannot be used ({why}); continuing without")
             return
         self._open()
 

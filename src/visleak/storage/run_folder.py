@@ -239,7 +239,9 @@ def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a")
     except OSError as error:
-        raise VisleakError(f"the output folder {folder} cannot be written: {error}") from error
+        raise VisleakError(
+            f"the output folder {folder} cannot be written ({error.strerror or error})"
+        ) from error
     try:
         with lock:
             if not try_lock(lock.fileno()):

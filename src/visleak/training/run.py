@@ -376,7 +376,9 @@ class _Saver:
         try:
             state.write(self._path)
         except OSError as error:
-            raise VisleakError(f"the checkpoint {self._path} cannot be written: {error}") from error
+            raise VisleakError(
+                f"the checkpoint {self._path} cannot be written ({error.strerror or error})"
+            ) from error
         self.saved = time.monotonic()
         self._cost = self.saved - begun
 
@@ -455,7 +457,7 @@ def write_model(network: TrainedNetwork, out: Path, about: Mapping[str, object])
             beside.write_bytes(made)
         write_json(recipe, {**recipe_of(network).as_dict(), "about": dict(about)})
     except OSError as error:
-        raise VisleakError(f"{out} cannot be written: {error}") from error
+        raise VisleakError(f"{out} cannot be written ({error.strerror or error})") from error
 
 
 def deviation(network: TrainedNetwork, images: Bytes8, folder: Path) -> float | None:

@@ -180,7 +180,7 @@ def write_split_tables(split: Split, folder: Path, *, force: bool = False) -> Sp
         try:
             write_tables(path, table.schema, [table])
         except OSError as error:
-            raise VisleakError(f"{path} cannot be written: {error}") from error
+            raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
         before = parts[path]
         made = cast(
             ImageSet, open_images(str(path), name=before.name, dataset=before.dataset, id="id")

@@ -119,7 +119,9 @@ def write_run(
         write_json(files.result, {"schema": SCHEMA, "kind": KIND, **as_plain(run)})
         shutil.rmtree(files.work, ignore_errors=True)
     except OSError as error:
-        raise VisleakError(f"{files.result} cannot be written: {error}") from error
+        raise VisleakError(
+            f"{files.result} cannot be written ({error.strerror or error})"
+        ) from error
 
 
 def _write_images(path: Path, images: Mapping[str, Float64], test: ImageSet, draw: Draw) -> None:
