@@ -268,6 +268,7 @@ def test_a_home_that_cannot_be_written_to_costs_one_line(tmp_path) -> None:
         env=environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert completed.returncode == 0, completed.stderr
-    assert completed.stderr.count("\n") == 1
-    assert "cannot be used" in completed.stderr
+    # a busy machine has lines of progress between
+    (line,) = (x for x in completed.stderr.splitlines() if x.startswith("visleak: "))
+    assert "cannot be used" in line
     assert (tmp_path / "out" / "report.html").exists()

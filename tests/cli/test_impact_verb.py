@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import random
 import shutil
@@ -82,6 +83,19 @@ def test_tables_figures_and_a_section_of_the_report(
     assert "cannot be shown" not in page
     # a page with pictures keeps them
     assert "data:image/" in page
+
+
+def test_an_audit_that_may_only_be_read(
+    folder: Path, files: Mapping[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(path: Path, content: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("visleak.report.readable_images.write_json", refusing)
+    ran = run("impact", folder, "--predictions", files["one"], "-o", tmp_path / "out")
+    assert ran.code == 0
+    assert f"the report of {folder} does not show it: Permission denied" in ran.err
+    assert (tmp_path / "out" / "impact.json").is_file()
 
 
 def test_json_is_all_that_is_printed(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.formats import files, open_images
+from visleak.formats import files, open_images, open_splits
 from visleak.images import decode
 from visleak.records import Unreadable
 
@@ -161,6 +161,16 @@ def test_an_unreadable_sub_folder_is_a_problem(tmp_path, put, monkeypatch):
     assert images.ids.to_pylist() == ["a/1.png"]
     [problem] = images.problems
     assert (problem.set, problem.id, problem.reason) == ("s", "b", "no-permission")
+
+
+@pytest.mark.parametrize("given", ["", "yolo:"])
+def test_a_folder_that_may_not_be_listed_is_named(tmp_path, put, monkeypatch, given):
+    put("a.png")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    for opening in (open_images, open_splits):
+        with pytest.raises(VisleakError, match="does not let this user read the folder") as refused:
+            opening(f"{given}{tmp_path}")
+        assert repr(f"{given}{tmp_path}") in str(refused.value)
 
 
 def test_openers_travel_and_yield_what_was_asked_for(tmp_path, put):

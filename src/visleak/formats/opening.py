@@ -32,6 +32,7 @@ from visleak.formats.sources import (
     derived_name,
     locate,
     parse_set,
+    refuse_closed,
     split_prefix,
 )
 from visleak.groups import both_have
@@ -259,6 +260,7 @@ def _split_sources(text: str) -> tuple[Path, dict[str, str]]:
     """Return the path of a source, and the SOURCE of each split that it holds."""
     prefix, rest = ("", text) if Path(text).exists() else split_prefix(text)
     path = Path(rest)
+    refuse_closed(path, text)
     finder = _finder(prefix, path) if path.exists() else None
     return path, {} if finder is None else finder(path)
 

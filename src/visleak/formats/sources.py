@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import importlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
 from visleak.formats.remote import is_address, known_scheme, path_of, redacted
 from visleak.images.encodings import SUFFIXES
 
@@ -220,7 +221,14 @@ def locate(text: str, plain: bool = False) -> Located:
     path, split, options = _parts(rest)
     if not found.anywhere and not Path(path).exists():
         raise UsageError(redacted(f"source {text!r}: {path} does not exist"))
+    refuse_closed(Path(path), text)
     return Located(found, path, split, options)
+
+
+def refuse_closed(path: Path, text: str) -> None:
+    """Refuse a folder that this user may not list, before something in it is looked for."""
+    if path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+        raise VisleakError(f"source {text!r}: the system does not let this user read the folder")
 
 
 def _remote(text: str) -> Located:
@@ -243,6 +251,7 @@ def _local(text: str) -> Located:
         if glob.has_magic(before):
             place, split = before, after
     path = Path(place)
+    refuse_closed(path, text)
     for each in PLAIN:
         if each.matches(path):
             other = next((option for option in options if option not in each.options), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -91,6 +92,14 @@ def renew_report(audit: Audit, *, private: bool, progress: Progress) -> None:
 def show_in_report(
     audit: Audit, name: str, content: Mapping[str, object], *, private: bool
 ) -> None:
-    """Write a section, and the report with it; a report without images stays so."""
-    write_json(audit.folder / SECTIONS / name, content)
-    save_report(audit, private=private or is_private(audit.folder))
+    """Write a section, and the report with it; a report without images stays so.
+
+    An audit that may only be read is another's: the result is complete without its report.
+    """
+    try:
+        write_json(audit.folder / SECTIONS / name, content)
+        save_report(audit, private=private or is_private(audit.folder))
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EROFS):
+            raise
+        logger.warning("the report of %s does not show it: %s", audit.folder, error.strerror)
