@@ -10,8 +10,6 @@ from visleak.errors import UsageError, VisleakError
 from visleak.options import (
     METHOD,
     OUTPUT,
-    SETS,
-    SPEED,
     Backend,
     Columns,
     Execution,
@@ -19,14 +17,12 @@ from visleak.options import (
     Printed,
     Replaced,
     argument,
-    group_column,
     keywords,
-    label_column,
     option,
     output,
 )
 from visleak.robustness.settings import Calibrate, Robustness
-from visleak.training.settings import EncoderSettings
+from visleak.training.settings import EncoderSettings, TrainEncoder
 
 
 @dataclass(frozen=True)
@@ -95,24 +91,13 @@ def encode(
         engine=engine_of(backend.engine, backend.ray_address),
         progress=call.progress,
     )
-    unreadable = f", {result.unreadable:,} unreadable" if result.unreadable else ""
-    files = "file" if result.shards == 1 else "files"
-    lines = [
-        f"{result.vectors:,} vectors in {result.shards:,} {files}{unreadable}",
-        str(result.folder),
-    ]
-    if result.salt is not None:
-        lines.append(
-            f"keep, and never publish: {result.salt} (the salt) and {result.mapping} (which hash is"
-            " which image)"
-        )
     if result.unreadable and not result.vectors:
         raise VisleakError(
             f"none of the {result.unreadable:,} images of {opened.name} could be read; see"
             f" {result.folder / UNREADABLE} for the reasons"
         )
     reused = f"reused: {result.folder} holds these vectors, finished"
-    return Reply(lines, notes=[reused] if result.reused else [])
+    return Reply(list(result.lines()), notes=[reused] if result.reused else [])
 
 
 @dataclass(frozen=True)
@@ -247,38 +232,6 @@ def calibrate(images: ImageSet, options: Calibrate, execution: Execution, call: 
     for line in result.notes:
         call.complain(line)
     return Reply(document(result), result.as_dict(), files=[options.out])
-
-
-@dataclass(frozen=True)
-class TrainEncoder(Printed, Replaced):
-    """Options of ``train-encoder``."""
-
-    out: Path = output(
-        Path("model.onnx"),
-        "The ONNX file; a JSON file of the same name is written beside it.",
-        metavar="FILE",
-    )
-    test: str | None = option(
-        None,
-        "Set whose accuracy is reported. Default: a tenth of the training set is held out.",
-        metavar="[NAME=]SOURCE",
-        panel=SETS,
-    )
-    label: str | None = label_column()
-    group: str | None = group_column()
-    device: str = option(
-        "auto",
-        "Device of the training run. Default: GPU if available.",
-        metavar="auto|cpu|cuda|..",
-        panel=SPEED,
-    )
-    threads: int | None = option(
-        None,
-        "CPU threads. Default: one per core. A different number changes rounding.",
-        metavar="N",
-        panel=METHOD,
-        least=1,
-    )
 
 
 def train_encoder(

@@ -28,6 +28,7 @@ from visleak.pipeline.encoded_set import are_back
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.pipeline.folder import stamp_of
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.records import Encoder, Fingerprints, Float32, ImageSet, Int64, Problem
 from visleak.storage import (
     UNREADABLE,
@@ -163,6 +164,17 @@ class Encoded:
     # files that the owner of an anonymous folder keeps, else ``None``
     salt: Path | None = None
     mapping: Path | None = None
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was written, line by line."""
+        unreadable = f", {self.unreadable:,} unreadable" if self.unreadable else ""
+        yield f"{self.vectors:,} vectors in {counted(self.shards, 'file')}{unreadable}"
+        yield str(self.folder)
+        if self.salt is not None:
+            yield (
+                f"keep, and never publish: {self.salt} (the salt) and {self.mapping} (which hash is"
+                " which image)"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError
-from visleak.options import METHOD, option
+from visleak.options import (
+    METHOD,
+    SETS,
+    SPEED,
+    Printed,
+    Replaced,
+    group_column,
+    label_column,
+    option,
+    output,
+)
 
 NETWORKS: Final = ("plain-11", "resnet")
 SCHEDULES: Final = ("short", "paper")
@@ -108,3 +119,35 @@ class EncoderSettings:
                 f"the schedule paper has {sum(CYCLES)} epochs; leave out the epochs, or use the"
                 " schedule short"
             )
+
+
+@dataclass(frozen=True)
+class TrainEncoder(Printed, Replaced):
+    """Options of ``train-encoder``."""
+
+    out: Path = output(
+        Path("model.onnx"),
+        "The ONNX file; a JSON file of the same name is written beside it.",
+        metavar="FILE",
+    )
+    test: str | None = option(
+        None,
+        "Set whose accuracy is reported. Default: a tenth of the training set is held out.",
+        metavar="[NAME=]SOURCE",
+        panel=SETS,
+    )
+    label: str | None = label_column()
+    group: str | None = group_column()
+    device: str = option(
+        "auto",
+        "Device of the training run. Default: GPU if available.",
+        metavar="auto|cpu|cuda|..",
+        panel=SPEED,
+    )
+    threads: int | None = option(
+        None,
+        "CPU threads. Default: one per core. A different number changes rounding.",
+        metavar="N",
+        panel=METHOD,
+        least=1,
+    )
