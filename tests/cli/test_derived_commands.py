@@ -197,4 +197,4 @@ def test_shells_complete_choices() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
     )
-    assert ran.stdout.split() == ["cifair", "csv"]
+    assert ran.stdout.split() == ["cifair", "csv", "cvat", "card", "croissant"]
