@@ -9,6 +9,7 @@ import pytest
 from impact_making import TABLE_2, cifair, effect_of, gaps_of, impact_of, table_2, table_3, table_4
 
 from visleak.impact.headline import headlines
+from visleak.impact.results import MatchedComparison
 from visleak.stats.estimates import Estimate
 
 
@@ -63,6 +64,15 @@ START = (
 )
 def test_one_model(difference, changes, end):
     assert headlines(cifar(difference, **changes)) == (START + end,)
+
+
+@pytest.mark.parametrize(("leaked", "few"), [(2, True), (5, True), (6, False), (40, False)])
+def test_few_images_cannot_tell_easier_from_memorized(leaked, few):
+    """Five pairs have no probability below 2 / 2 ** 5."""
+    ends = Estimate(0.8, 0.19, 0.96)
+    twinned = MatchedComparison(leaked, 1, 0, (0.4, 0.5, 0.4, 0.4), 1.0, ends, 0.07, 0.14)
+    end = headlines(cifar(twinned=twinned))[-1]
+    assert ("so few cannot tell" in end, "difficulty may explain" in end) == (few, not few)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ _WITHOUT: Final = {
 }
 
 _NOT_SIGNIFICANT: Final = "not statistically significant"  # of what is not significant
+_DIFFICULTY: Final = "difficulty may explain all of the difference"
 
 
 def headlines(result: Impact) -> tuple[str, ...]:
@@ -151,8 +152,11 @@ def _matched(effects: Sequence[Effect], leak: str) -> Iterator[str]:
                 " difficulty, as measured, does not explain"
             )
         else:
-            may = "; difficulty may explain all of the difference" * (each.adjusted < ALPHA)
-            yield f"{start} not significantly differently ({_difference(effect, matched)}){may}"
+            # the least probability that so few images can have
+            few = 2 * (matched.twins + 1.0) ** -matched.leaked >= ALPHA
+            may = "so few cannot tell easier from memorized" if few else _DIFFICULTY
+            more = f"; {may}" if each.adjusted < ALPHA else ""
+            yield f"{start} not significantly differently ({_difference(effect, matched)}){more}"
 
 
 def _summary(result: Impact, leak: str) -> str:
