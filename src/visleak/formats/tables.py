@@ -360,7 +360,11 @@ class ParquetOpener:
                 self._footers[owner] = file.metadata
                 yield from self._wanted(file, number, inside)
         finally:
-            # Arrow would keep several times the memory of the images for itself
+            self._release(self._footers.get(owner), number)
+
+    def _release(self, footer: pq.FileMetaData | None, number: int) -> None:
+        """Return the memory that Arrow keeps of a large row group: several times the images'."""
+        if footer is not None and footer.row_group(number).total_byte_size > BATCH_BYTES:
             pa.default_memory_pool().release_unused()
 
     def _wanted(

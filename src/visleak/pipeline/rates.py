@@ -318,10 +318,10 @@ def chance_of(
         if threshold is not None
     }
     counts, groups = dict.fromkeys(degrees, 0), _groups(comparison)
+    references = reference.matrix[right]
     for start in range(0, len(left), CHUNK):
         part = left[start : start + CHUNK]
-        rows = query.matrix[part], reference.matrix[right]
-        hits = _reaching(rows, thresholds.soft, encoder, views, workers)
+        hits = _reaching((query.matrix[part], references), thresholds.soft, encoder, views, workers)
         # in one set both samples begin with the same contents
         others = (start + hits.query != hits.reference) | (not same)
         if groups is not None:
