@@ -27,6 +27,7 @@ LEVELS = (
     ("formats", "progress"),
     ("storage",),
     ("reporting",),
+    ("grouping",),
     ("pipeline",),
     ("verdicts",),
     ("auditing",),

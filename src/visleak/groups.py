@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.records import AnySet, Bool, Int8, Int64
+
+UInt64 = npt.NDArray[np.uint64]
 
 
 def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
@@ -43,6 +46,19 @@ def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
     graph = coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
     _, labels = connected_components(graph, directed=False)
     return numbered(labels)
+
+
+def first_of_components(count: int, groups: Sequence[Sequence[int]]) -> Int64:
+    """Return the first image of the component of each image, where groups of images are connected.
+
+    >>> first_of_components(4, [[1, 3], [3, 2]]).tolist()
+    [0, 1, 1, 1]
+    """
+    sizes = [len(group) for group in groups]
+    members = np.fromiter(itertools.chain.from_iterable(groups), np.int64, sum(sizes))
+    heads = np.repeat([group[0] for group in groups], sizes).astype(np.int64)
+    component = components(count, [(heads, members)])
+    return np.unique(component, return_index=True)[1][component].astype(np.int64)
 
 
 def numbered(values: npt.NDArray[np.generic]) -> Int64:
@@ -88,6 +104,49 @@ def rank_within(group: npt.NDArray[np.generic], *keys: npt.NDArray[np.generic]) 
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order)) - np.searchsorted(groups, groups)
     return rank
+
+
+def nearest_frames(
+    group: Int64, frame: Int64, other_group: Int64, other_frame: Int64
+) -> tuple[Int64, UInt64]:
+    """Return the nearest other frame of each frame's group, and its distance.
+
+    Exact for all of int64, in O((n + m) log (n + m)). Of two that are equally near, the earlier.
+
+    Returns:
+        ``int64`` (n,): place of the other frame, -1 where its group has none; and ``uint64`` (n,):
+        the distance, the largest number there is where there is none.
+
+    >>> one = np.array([0, 0, 1])
+    >>> place, distance = nearest_frames(one, np.array([5, 90, 7]), one, np.array([1, 100, 7]))
+    >>> place.tolist(), distance.tolist()
+    ([0, 1, 2], [4, 10, 0])
+    """
+    values = np.unique(np.concatenate([frame, other_frame]))
+    width = max(len(values), 1)
+    keys = other_group * width + np.searchsorted(values, other_frame)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    after = np.searchsorted(keys, group * width + np.searchsorted(values, frame))
+    best, place = np.full(len(frame), np.iinfo(np.uint64).max), np.full(len(frame), -1, np.int64)
+    # the first of equal frames before
+    before = np.searchsorted(keys, keys[np.maximum(after - 1, 0)]) if len(keys) else after - 1
+    for at in (np.where(after > 0, before, -1), after):
+        there = np.flatnonzero((at >= 0) & (at < len(keys)))
+        key = keys[at[there]]
+        there = there[key // width == group[there]]
+        key = keys[at[there]]
+        apart = distance_of(frame[there], values[key % width])
+        closer = apart < best[there]
+        best[there[closer]] = apart[closer]
+        place[there[closer]] = order[at[there[closer]]]
+    return place, best
+
+
+def distance_of(left: Int64, right: Int64) -> UInt64:
+    """Return the absolute differences of whole numbers; none overflows."""
+    high, low = np.maximum(left, right), np.minimum(left, right)
+    return high.view(np.uint64) - low.view(np.uint64)
 
 
 def places_within(sizes: Int64) -> tuple[Int64, Int64]:

@@ -31,6 +31,9 @@ MESSAGES: Final = "Messages"
 #: Metavariable of an audit folder; a command warns if one is unfinished.
 AUDIT_DIR: Final = "AUDIT_DIR"
 
+#: Groups that are found in the names of the images, in place of a column or pattern.
+AUTO: Final = "auto"
+
 _KEY: Final = "option"
 
 
@@ -207,8 +210,8 @@ def group_column(panel: str = SETS) -> str | None:
     return option(
         None,
         "Column with the groups (a video, a patient), or a pattern whose first group is searched"
-        " in the id.",
-        metavar="COLUMN|/REGEX/",
+        " in the id; auto uses what names state and the images confirm.",
+        metavar="COLUMN|/REGEX/|auto",
         panel=panel,
     )
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import typer
 
 from visleak.cli.command import Call, Reply, whole
 from visleak.errors import UsageError
@@ -17,6 +22,25 @@ from visleak.remedy.settings import (
     ReplaceSettings,
     SplitSettings,
 )
+
+Chosen = TypeVar("Chosen", "Purge", "Split")
+Result = TypeVar("Result")
+
+
+def confirmed(run: Callable[[Chosen], Result], options: Chosen, call: Call) -> Result:
+    """Run a remedy; at a terminal, ask whether groups that were found are to be used."""
+    from visleak.remedy.found_groups import UnconfirmedGroups
+
+    try:
+        return run(options)
+    except UnconfirmedGroups as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        for line in error.statements:
+            call.note(line)
+        if not typer.confirm("Use these groups?", err=True):
+            raise
+        return run(dataclasses.replace(options, yes=True))
 
 
 @dataclass(frozen=True)
@@ -62,7 +86,9 @@ def purge(options: Purge, call: Call) -> Reply:
         raise UsageError("--apply needs a folder to write: -o DIR")
     audit = Audit(options.folder)
     out = options.out if options.apply else None
-    result = clean(audit, options, out=out, progress=call.progress)
+    result = confirmed(
+        lambda own: clean(audit, own, out=out, progress=call.progress), options, call
+    )
     return Reply(whole(purge_document(result, audit.summary, options.out)), result.as_dict())
 
 
@@ -103,7 +129,7 @@ class Split(SplitSettings, RepairSettings, Applied):
 
 #: Options of ``split`` that a repair has as well.
 OF_REPAIRS = (
-    *("repair", "keep_sizes", "group", "grade", "seed", "out", "apply", "format", "json"),
+    *("repair", "keep_sizes", "group", "yes", "grade", "seed", "out", "apply", "format", "json"),
     *("workers", "cache"),
 )
 
@@ -126,7 +152,8 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
     }
     if options.repair is not None:
         call.only_with("--repair", OF_REPAIRS)
-        content = repair(options.repair, options, **shared).content
+        audited = options.repair
+        content = confirmed(lambda own: repair(audited, own, **shared), options, call).content
         return Reply(whole(split_document(content, options.out)), content)
     if options.source is None or options.ratios is None:
         raise UsageError(
@@ -136,7 +163,10 @@ def split(options: Split, execution: Execution, call: Call) -> Reply:
     if options.keep_sizes:
         raise UsageError("--keep-sizes needs --repair; a new split has the sizes of --ratios")
     try:
-        found = divide(options.source, options.ratios, options, audited=options.audit, **shared)
+        source, ratios = options.source, options.ratios
+        found = confirmed(
+            lambda own: divide(source, ratios, own, audited=own.audit, **shared), options, call
+        )
     except Unbalanced as error:
         shown = split_document(error.content, options.out)
         return Reply(whole(shown), error.content, complaints=[str(error)], code=1)

@@ -164,6 +164,12 @@ class BuiltinEncoder:
         order, sign = view_coordinates(view)
         return np.asarray(vectors[:, order] * sign)
 
+    @staticmethod
+    def colours(vectors: Float32) -> Float32:
+        """Return the mean colour (n, 3) of images, around mid-grey."""
+        cells = vectors[:, ORIENTATION_WIDTH:].reshape(len(vectors), COLOURS * COLOURS, 3)
+        return np.asarray(cells.mean(axis=1))
+
 
 def builtin_encoder(request: Request) -> BuiltinEncoder:
     """Return the built-in encoder, which has nothing to choose."""

@@ -16,6 +16,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats.frames import Frames, read_frames
 from visleak.formats.remote import redacted
 from visleak.formats.sources import Located, locate
+from visleak.options import AUTO
 from visleak.records import AnySet, ImageSet, Opener, Problem
 
 #: Columns that name an image, in order of preference.
@@ -92,8 +93,9 @@ class Request:
     @property
     def columns(self) -> dict[str, str]:
         """The columns that were given, by option; without patterns."""
-        searched = {"group": self.group_pattern, "frame": self.frame_pattern, "root": self.root}
-        return {o: value for o, value in self.wanted.items() if searched.get(o) is None}
+        groups = self.group == AUTO or self.group_pattern
+        searched = {"group": groups, "frame": self.frame_pattern, "root": self.root}
+        return {o: value for o, value in self.wanted.items() if not searched.get(o)}
 
     def refuse_columns(self, what: str) -> None:
         """Refuse columns for a source that has none; patterns are searched in the ids."""
@@ -238,7 +240,8 @@ def describe(
     label = request.label
     if label is None:
         label = next((name for name in ("label_name", "label") if name in there), None)
-    group, frame = request.group or "group", request.frame or "frame"
+    group = "group" if request.group in (None, AUTO) else request.group
+    frame = request.frame or "frame"
     columns: dict[str, Any] = {
         "labels": label and _labels(table, label, (class_names or {}).get(label)),
         "captions": _optional(table, "caption"),

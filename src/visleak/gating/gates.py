@@ -11,7 +11,7 @@ from visleak.errors import UsageError, not_one_of
 from visleak.gating.baseline import Baseline
 from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.groups import both_have
-from visleak.options import share_of
+from visleak.options import AUTO, share_of
 from visleak.pipeline.comparison import Thresholds
 from visleak.pipeline.recordings import doubt
 from visleak.rates import Rate, percent
@@ -149,10 +149,12 @@ def refuse_ungrouped(
         UsageError: it is so.
     """
     asked = {gate.name for gate in gates}
+    if any(images.options.get("group") == AUTO for images in (*queries, *references)):
+        return  # whether images have groups is found by the audit
     if GROUP in asked and not both_have(("groups",), queries, references):
         raise UsageError(
-            "--fail-on group needs groups on both sides of one data set: give --group COLUMN, or"
-            " --group '/REGEX/' to find them in the ids"
+            "--fail-on group needs groups on both sides of one data set: give --group COLUMN,"
+            " --group '/REGEX/' to find them in the ids, or --group auto"
         )
     if RECORDING in asked and not both_have(("groups", "frames"), queries, references):
         raise UsageError(

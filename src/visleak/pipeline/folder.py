@@ -15,10 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak import grouping
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
+from visleak.options import AUTO
 from visleak.pipeline import recordings, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
 from visleak.pipeline.encoded_set import Side, are_back
@@ -37,6 +39,7 @@ from visleak.records import (
 from visleak.settings import Settings
 from visleak.storage import (
     AUDIT,
+    GROUPS,
     IMAGES,
     IMAGES_SCHEMA,
     PAIRS,
@@ -52,6 +55,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
+from visleak.storage.groupings import GROUP_COLUMNS
 from visleak.verification import check
 
 #: Rows per row group.
@@ -291,6 +295,8 @@ def stamp_of(images: AnySet) -> str | None:
 
 def _stamp_images(hasher: hashlib.blake2b, images: ImageSet) -> None:
     columns = [images.ids, images.locators, images.labels, images.captions, images.groups]
+    if images.options.get("group") == AUTO:
+        hasher.update(b"auto")
     if images.frames is not None:
         hasher.update(b"ms" if images.timed else b"frames")
         columns.append(images.frames)
@@ -337,7 +343,8 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
     """Write the tables, then ``audit.json``, whose presence marks the folder as complete."""
     try:
         (folder / AUDIT).unlink(missing_ok=True)
-        (folder / RECORDINGS).unlink(missing_ok=True)
+        for name in (RECORDINGS, GROUPS):
+            (folder / name).unlink(missing_ok=True)
         # pages of commands that used the previous audit
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
         write_tables(folder / PAIRS, PAIRS_SCHEMA, pair_tables(outcome.comparisons))
@@ -350,8 +357,22 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         if outcome.recordings:
             rows = recordings.rows(outcome.recordings)
             write_csv(folder / RECORDINGS, recordings.COLUMNS, rows)
+        found = list(_group_rows(outcome))
+        if found:
+            write_csv(folder / GROUPS, GROUP_COLUMNS, found)
         names = [PAIRS, IMAGES, UNREADABLE, *([RECORDINGS] if outcome.recordings else [])]
+        names += [GROUPS] if found else []
         files = {name: file_digest(folder / name) for name in names}
         replace(summary, files=files).save(folder)
     except OSError as error:
         raise VisleakError(f"{folder} cannot be written ({error.strerror or error})") from error
+
+
+def _group_rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of ``groups.csv``: by scheme, then in the order of the sets."""
+    number = 0
+    for sets, found in outcome.found:
+        for each in found:
+            number += 1
+            if each.hypothesis.believed:
+                yield from grouping.rows(each, sets, number)

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.groups import UInt64, distance_of, nearest_frames
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
 from visleak.rates import Rate
@@ -29,7 +29,6 @@ from visleak.storage.audit_folder import (
     RecordingSummary,
 )
 
-UInt64 = npt.NDArray[np.uint64]
 #: Number of groups that are named.
 NAMED: Final = 20
 #: Number of recordings in ``audit.json``; ``recordings.csv`` has all.
@@ -302,30 +301,12 @@ def recording_leak(comparison: Comparison, settings: Settings) -> RecordingLeak 
 def distances(group: Int64, frame: Int64, other_group: Int64, other_frame: Int64) -> UInt64:
     """Return the distance of each frame to the nearest other frame of its group.
 
-    Exact for all of int64, in O((n + m) log (n + m)).
-
     >>> import numpy as np
     >>> one = np.array([0, 0, 1])
     >>> distances(one, np.array([5, 90, 7]), one, np.array([1, 100, 7])).tolist()
     [4, 10, 0]
     """
-    values = np.unique(np.concatenate([frame, other_frame]))
-    width = max(len(values), 1)
-    keys = np.unique(other_group * width + np.searchsorted(values, other_frame))
-    after = np.searchsorted(keys, group * width + np.searchsorted(values, frame))
-    best = np.full(len(frame), np.iinfo(np.uint64).max)
-    for at in (after - 1, after):
-        there = np.flatnonzero((at >= 0) & (at < len(keys)))
-        key = keys[at[there]]
-        there, key = there[key // width == group[there]], key[key // width == group[there]]
-        best[there] = np.minimum(best[there], _apart(frame[there], values[key % width]))
-    return best
-
-
-def _apart(left: Int64, right: Int64) -> UInt64:
-    """Return the absolute differences of whole numbers; none overflows."""
-    high, low = np.maximum(left, right), np.minimum(left, right)
-    return high.view(np.uint64) - low.view(np.uint64)
+    return nearest_frames(group, frame, other_group, other_frame)[1]
 
 
 def _placed(side: Side) -> tuple[Int64, pa.StringArray, Int64] | None:
@@ -382,7 +363,7 @@ def _near(comparison: Comparison, left: _Coded, right: _Coded) -> _Near | None:
     first, second = pairs.query[known], pairs.reference[known]
     same = (own[0][first] >= 0) & (own[0][first] == other[0][second])
     first, second = first[same], second[same]
-    return _Near(first, own[0][first], _apart(own[1][first], other[1][second]))
+    return _Near(first, own[0][first], distance_of(own[1][first], other[1][second]))
 
 
 def _spread(count: int, coded: _Coded) -> tuple[Int64, Int64]:

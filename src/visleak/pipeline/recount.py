@@ -19,6 +19,7 @@ from visleak.pipeline import recordings, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.folder import image_tables, pair_tables
+from visleak.pipeline.found_groups import bounded
 from visleak.pipeline.run import Outcome, couples
 from visleak.pipeline.summary import comparison_of, conflicts, lost_images, total_of
 from visleak.records import (
@@ -92,7 +93,8 @@ def recount(folder: Path) -> Recount:
     limits = stored.thresholds
     thresholds = Thresholds(limits.hard, limits.soft, limits.provenance, limits.provisional)
     comparisons = tuple(_comparisons(stored, sides, pairs, thresholds))
-    leaks = {each.names: recordings.recording_leak(each, stored.settings) for each in comparisons}
+    settings = bounded(stored.settings, stored.grouping)
+    leaks = {each.names: recordings.recording_leak(each, settings) for each in comparisons}
     queries = tuple(sides[about.name] for about in stored.sets if about.side == "query")
     outcome = Outcome(
         queries,

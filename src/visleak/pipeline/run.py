@@ -12,6 +12,8 @@ from visleak.devices import torch_device
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.roots import root_hint
 from visleak.grading import Grader, load_grader
+from visleak.grouping import Found, Sets
+from visleak.pipeline import found_groups
 from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
 from visleak.pipeline.comparison import Comparison, Thresholds, thresholds_of
 from visleak.pipeline.context import RunContext
@@ -31,6 +33,7 @@ from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Account, Wanted
 from visleak.settings import Settings
+from visleak.storage.groupings import GroupingSummary
 
 #: Attempts of a run that loses images.
 ATTEMPTS: Final = 4
@@ -52,6 +55,9 @@ class Outcome:
     accounts: Mapping[tuple[str, str], Sequence[Account]] = field(default_factory=dict)
     # distances in time of frames on both sides, where they are known; by the same
     recordings: Mapping[tuple[str, str], RecordingLeak] = field(default_factory=dict)
+    # groups that were found unasked, by dataset; and what of them is in audit.json
+    found: Sequence[tuple[Sets, Sequence[Found]]] = ()
+    grouping: GroupingSummary | None = None
 
     @property
     def sides(self) -> dict[str, Side]:
@@ -151,15 +157,27 @@ def _compared(
             replace(each, chance=chance_of(each, comparer.encoder, comparer.views, context.workers))
             for each in graded
         )
-    leaks = {each.names: recording_leak(each, settings) for each in comparisons}
+    sides, used = comparer.sides, found_groups.wanted(comparer.sides)
+    with context.timed("groups"):
+        groups = found_groups.groups_of(
+            sides, [each.names for each in comparisons], comparer.encoder
+        )
+    grouping = found_groups.summary_of(groups, used=used)
+    if used:
+        sides = found_groups.with_groups(sides, groups)
+        comparisons = tuple(found_groups.regrouped(each, sides) for each in comparisons)
+    bounded = found_groups.bounded(settings, grouping)
+    leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
     return Outcome(
-        tuple(comparer.sides[images.name] for images in queries),
-        tuple(comparer.sides[images.name] for images in references),
+        tuple(sides[images.name] for images in queries),
+        tuple(sides[images.name] for images in references),
         comparisons,
         thresholds,
         grader,
         comparer.accounts,
         {names: leak for names, leak in leaks.items() if leak is not None},
+        groups,
+        grouping,
     )
 
 

@@ -70,6 +70,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         comparisons=comparisons,
         totals=totals,
         label_conflicts=sum(map(conflicts, outcome.comparisons)),
+        grouping=outcome.grouping,
         skipped=tuple(
             map(Omission.of, (*_skipped(outcome, encoder, settings, low=low), *unverified))
         ),

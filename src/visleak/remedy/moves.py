@@ -16,9 +16,11 @@ from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.formats.request import check_pattern
 from visleak.formats.sources import resolved
+from visleak.options import AUTO
 from visleak.progress import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, counted
+from visleak.remedy.found_groups import with_found_groups
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
 from visleak.remedy.plan import (
     Auditor,
@@ -71,7 +73,9 @@ def repair(
     """
     folder, found = Path(out), Audit(audited)
     refuse_ungraded(found.folder, found.summary)
-    sets = _sets(found, settings.group)
+    sets = _sets(found, None if settings.group == AUTO else settings.group)
+    if settings.group == AUTO:
+        sets = with_found_groups(found, sets, yes=settings.yes)
     refuse_output(folder, sets, apply=apply)
     auditor = Auditor.of(found, settings.grade, workers, cache, progress)
     graph = Graph.of(found.folder, sets)

@@ -18,11 +18,12 @@ from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.formats.opening import open_set
 from visleak.formats.request import check_pattern
-from visleak.options import Columns, keywords
+from visleak.options import AUTO, Columns, keywords
 from visleak.progress import Progress, silent
 from visleak.records import ImageSet
 from visleak.remedy.assignment import assign
 from visleak.remedy.balance import Balance, Float64, Loads, counted, reasons
+from visleak.remedy.found_groups import with_found_groups
 from visleak.remedy.graph import Edges, Graph
 from visleak.remedy.plan import (
     AUDITED,
@@ -92,6 +93,8 @@ def split(
     else:
         found = Audit(audited)
         images = replace(images, name=_name_in(found, images))
+    if settings.group == AUTO:
+        (images,) = with_found_groups(found, [images], yes=settings.yes)
     auditor = Auditor.of(found, settings.grade, workers, cache, progress)
     graph = Graph.of(found.folder, [images])
     edges = graph.edges(found.folder, {images.name: 0}, settings.grade, auditor.verdicts)
@@ -199,7 +202,11 @@ def _audited(
     run = partial(
         audit,
         # groups change no pair: without them one audit serves all choices of groups
-        replace(images, groups=None),
+        replace(
+            images,
+            groups=None,
+            options={name: value for name, value in images.options.items() if name != "group"},
+        ),
         settings=Settings(encoder=encoder),
         out=folder,
         workers=workers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
@@ -20,6 +20,7 @@ from visleak.pipeline import rates
 from visleak.progress import Progress, silent
 from visleak.records import DEGREES, GRADES, ImageSet
 from visleak.remedy.contents import Part, Piece, refuse_changed
+from visleak.remedy.found_groups import leaking, refuse_unconfirmed
 from visleak.remedy.manifest import Removed
 from visleak.remedy.settings import PurgeSettings
 from visleak.remedy.writing import Written, write
@@ -181,6 +182,7 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
             f"this audit used a sample of {summary.settings.sample} images per set; purge needs an"
             " audit of all images: run `visleak audit` without --sample"
         )
+    of_groups = _of_groups(folder, summary, settings)
     pairs = judged_pairs(folder, _COLUMNS)
     own = "query_set" if settings.remove_from == "test" else "reference_set"
     mine = pc.is_in(pairs[own], pa.array([each.name for each in sets]))
@@ -196,7 +198,7 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
     columns = ["set", "id", "digest", "label", "flat", "locator"]
     for each in sets:
         images = read_table(folder, IMAGES, columns, pc.field("set") == each.name)
-        plan, kept = _plan_set(each, images, leaks, inside, settings, level)
+        plan, kept = _plan_set(each, images, leaks, inside, settings, level, of_groups)
         plans.append(plan)
         blank += kept
     lost = leaks.group_by(["reference_set", "reference"]).aggregate([]).num_rows
@@ -208,6 +210,18 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
         _advise(summary, lost),
         tuple(_caveats(summary, settings, ungraded)),
     )
+
+
+def _of_groups(
+    folder: Path, summary: AuditSummary, settings: PurgeSettings
+) -> Mapping[tuple[str, str], tuple[str, str]]:
+    """Return the images of one side whose group is on both; nothing unless that was chosen."""
+    if settings.group is None:
+        return {}
+    refuse_unconfirmed(folder, summary, yes=settings.yes)
+    tests = {total.query_set for total in summary.totals}
+    trains = {each.name for each in _training_sets(summary)}
+    return leaking(folder, tests, trains, settings.remove_from)
 
 
 def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:
@@ -314,6 +328,7 @@ def _plan_set(
     inside: pa.Table,
     settings: PurgeSettings,
     level: Level,
+    of_groups: Mapping[tuple[str, str], tuple[str, str]],
 ) -> tuple[SetPlan, int]:
     """Return the plan of a set, and how many of its leaking images stay because they are blank."""
     name = about.name
@@ -324,6 +339,9 @@ def _plan_set(
     leaking = dict(_strongest(leaks.filter(pc.equal(leaks[f"{own}_set"], name)), own, other, level))
     why = {id_: reason for id_, reason in leaking.items() if id_ not in flat}
     blank = len(leaking) - len(why)
+    for (owner, id_), reason in of_groups.items():
+        if owner == name:
+            why.setdefault(id_, reason)
     _add_same_content(images, why)
     if settings.test_duplicates == "drop":
         pairs = inside.filter(pc.equal(inside["query_set"], name))

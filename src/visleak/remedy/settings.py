@@ -7,6 +7,7 @@ from typing import Final
 
 from visleak.errors import UsageError
 from visleak.options import (
+    AUTO,
     METHOD,
     OUTPUT,
     SETS,
@@ -38,6 +39,13 @@ def _format(default: str) -> str:
         panel=OUTPUT,
     )
     return made
+
+
+def _yes() -> bool:
+    return option(
+        False, "Use the groups that --group auto finds without asking for confirmation.",
+        panel=METHOD,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,14 @@ class PurgeSettings(Options):
     include_disputed: bool = option(
         False, "Count pairs on which reviewers disagree, by their automatic grade.", panel=METHOD
     )
+    group: str | None = option(
+        None,
+        "auto: also remove images of groups on both sides, as the audit found them in names and"
+        " confirmed them by the images.",
+        choices=(AUTO,),
+        panel=METHOD,
+    )
+    yes: bool = _yes()
     format: str = _format("manifest")
 
     def __post_init__(self) -> None:
@@ -93,7 +109,8 @@ class PurgeSettings(Options):
 
     def as_dict(self) -> dict[str, object]:
         """Return what ``purge --json`` and ``manifest.json`` contain."""
-        return {
+        chosen: dict[str, object] = {"group": self.group} if self.group else {}
+        return chosen | {
             "from": self.remove_from,
             "grade": None if self.degree else self.level,
             "degree": self.degree,
@@ -108,6 +125,7 @@ class PartSettings(Options):
     """What keeps images together, and how the parts of a split are written."""
 
     group: str | None = group_column(METHOD)
+    yes: bool = _yes()
     grade: str = option(
         "near",
         "Images of pairs of this grade or stronger stay together.",

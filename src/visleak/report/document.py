@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from visleak import grouping
 from visleak.auditing import Audit
 from visleak.pipeline import rates, recordings
 from visleak.pipeline.encoded_set import lost
@@ -16,6 +17,7 @@ from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
 from visleak.storage import REPORT, UNREADABLE, AuditSummary
 from visleak.storage.audit_folder import ThresholdSummary
+from visleak.storage.groupings import GroupingSummary
 from visleak.verdicts import read_verdicts
 
 #: Rates of the table: key and words.
@@ -43,7 +45,13 @@ def document(audit: Audit) -> Document:
         first,
         lines=tuple(others),
         tables=(Table("rates", _COLUMNS, list(_rates(content))),),
-        facts=(*_within(content), *_groups(content), *_recordings(content), *_facts(audit)),
+        facts=(
+            *_within(content),
+            *_groups(content),
+            *_recordings(content),
+            *grouping.facts(content.grouping or GroupingSummary()),
+            *_facts(audit),
+        ),
     )
 
 

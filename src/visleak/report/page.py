@@ -98,7 +98,7 @@ def build(
             review=model.read_review(folder, said, shown) if said else None,
             most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
-            sections=sections.load(folder),
+            sections=sections.load(folder, summary.audit.grouping),
             figures=_figures(summary, found),
             filters=_filters(found),
             pixels="private" if private else "shown" if loader else "absent",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,8 +20,11 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
+from visleak.grouping import document
+from visleak.reporting import section
 from visleak.reporting.gallery import data_uri
 from visleak.storage import SECTIONS
+from visleak.storage.groupings import GroupingSummary
 
 #: Known sections in the order of the page; others follow by name.
 ORDER: Final = ("purge", "split", "replace", "impact", "robustness", "dlede", "memorization")
@@ -71,8 +75,11 @@ class Section:
     trouble: tuple[str, ...] = ()
 
 
-def load(folder: Path) -> tuple[Section, ...]:
-    """Read the sections of an audit folder; a damaged one becomes a section that says so."""
+def load(folder: Path, grouping: GroupingSummary | None = None) -> tuple[Section, ...]:
+    """Read the sections of an audit folder; a damaged one becomes a section that says so.
+
+    Groups that were found unasked come first: they are part of the audit, so no file holds them.
+    """
     files = sorted((folder / SECTIONS).glob("*.json"), key=_place)
     anchors: list[str] = []
     for path in files:
@@ -80,7 +87,11 @@ def load(folder: Path) -> tuple[Section, ...]:
         while anchor in anchors:
             anchor += "-again"
         anchors.append(anchor)
-    return tuple(_section(path, anchor) for path, anchor in zip(files, anchors, strict=True))
+    found = tuple(_section(path, anchor) for path, anchor in zip(files, anchors, strict=True))
+    if grouping is None or not grouping.believed:
+        return found
+    content = section(document(grouping, str(folder)))
+    return (_made(content, "section-found-groups", "Groups"), *found)
 
 
 def _place(path: Path) -> tuple[int, str]:
@@ -98,10 +109,15 @@ def _section(path: Path, anchor: str) -> Section:
             f"sections/{path.name} cannot be shown ({error}); run the step that wrote it again."
         )
         return Section(anchor, path.stem, Markup(""), trouble=(trouble,))
+    return _made(value, anchor, path.stem)
+
+
+def _made(value: Mapping[str, object], anchor: str, name: str) -> Section:
+    """Return a section from its content; ``name`` is its title where it has none."""
     trouble_list: list[str] = []
     tables = tuple(_grids(value.get("tables"), trouble_list))
     drawings = tuple(_drawings(value.get("svg"), trouble_list))
-    title = str(value.get("title") or path.stem)
+    title = str(value.get("title") or name)
     body = rendered(str(value.get("markdown") or ""))
     headline = str(value.get("headline") or "")
     return Section(anchor, title, body, headline, tables, drawings, tuple(trouble_list))

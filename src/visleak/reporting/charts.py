@@ -339,5 +339,41 @@ def distance_chart(bars: Sequence[tuple[str, int]], close: int, label: str, name
         return saved(figure, name, ("svg",))
 
 
+def decay_chart(
+    bars: Sequence[tuple[int, float]], base: float, gap: int, label: str, name: str
+) -> Files:
+    """Draw how similarity decays over a distance; the base is a line, the chosen distance marked.
+
+    Args:
+        bars: distance and mean similarity.
+        base: similarity wherever frames lie.
+        gap: the chosen distance.
+        label: of the distances.
+        name: no two charts of a page have the same.
+    """
+    places = [math.log2(max(distance, 1)) for distance, _ in bars]
+    with figure_of((4.6, 2.6)) as figure:
+        axes = figure.add_axes((0.13, 0.2, 0.83, 0.68))
+        axes.axhline(base, color=QUIET, ls=(0, (2, 3)), lw=1.2)
+        axes.axvline(math.log2(max(gap, 1)), color=COLOURS["near"], ls=(0, (4, 3)), lw=1.2)
+        axes.plot(places, [value for _, value in bars], "o-", color=COLOURS["similar"], lw=1.6)
+        axes.set_xticks(places, [f"{distance:,}" for distance, _ in bars], fontsize=7, rotation=30)
+        axes.annotate(
+            f"--max-frame-gap {gap:,}" if "frames" in label else f"{gap:,}",
+            (math.log2(max(gap, 1)), 1.02), xycoords=("data", "axes fraction"), fontsize=9,
+            ha="center", color=COLOURS["near"],
+        )  # fmt: skip
+        axes.annotate(
+            "any two frames", (1, base), xycoords=("axes fraction", "data"), xytext=(-2, 3),
+            textcoords="offset points", ha="right", fontsize=8, color=QUIET,
+        )  # fmt: skip
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.set_xlabel(label, fontsize=9)
+        axes.set_ylabel("mean similarity", fontsize=9)
+        axes.tick_params(axis="y", labelsize=8)
+        return saved(figure, name, ("svg",))
+
+
 def _name(name: str) -> str:
     return as_text(cut(name, LONGEST))

@@ -4,6 +4,7 @@ from visleak.delimited import write_csv_rows
 from visleak.storage.audit_folder import (
     AUDIT,
     DECISIONS,
+    GROUPS,
     IMAGES,
     IMAGES_SCHEMA,
     LEDGER,
@@ -59,7 +60,7 @@ from visleak.storage.run_folder import (
     remove_unfinished,
 )
 
-__all__ = ["AUDIT", "DECISIONS", "IMAGES", "IMAGES_SCHEMA", "LEDGER", "LOCK", "PAIRS"]
+__all__ = ["AUDIT", "DECISIONS", "GROUPS", "IMAGES", "IMAGES_SCHEMA", "LEDGER", "LOCK", "PAIRS"]
 __all__ += ["PAIRS_SCHEMA", "PROBLEM_COLUMNS", "RECORDINGS", "REPLACEMENTS", "REPORT", "SCHEMA"]
 __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummary"]
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]

@@ -23,6 +23,7 @@ from visleak.rates import Rate
 from visleak.records import Problem
 from visleak.settings import Settings
 from visleak.storage.files import csv_text, file_digest, opened_for_arrow, write_csv, write_json
+from visleak.storage.groupings import GroupingSummary
 
 #: Version of the folder's layout; readers refuse a newer one and read every older one.
 SCHEMA: Final = 1
@@ -74,6 +75,7 @@ IMAGES: Final = "images.parquet"
 AUDIT: Final = "audit.json"
 UNREADABLE: Final = "unreadable.csv"
 RECORDINGS: Final = "recordings.csv"
+GROUPS: Final = "groups.csv"
 REPORT: Final = "report.html"
 SECTIONS: Final = "sections"
 #: What people judged of the pairs of an audit: a ledger, and the same as a table.
@@ -442,6 +444,8 @@ class AuditSummary:
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds by step
     # digests of the tables by name
     files: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
+    # what names and tags say about groups, and whether the images confirm it
+    grouping: GroupingSummary | None = field(default=None, metadata=OPTIONAL)
     # where verdicts are counted; never in the file
     review: ReviewSummary | None = field(default=None, metadata=OPTIONAL)
 

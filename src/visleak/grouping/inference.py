@@ -1,0 +1,455 @@
+"""From names to groups that the images confirm."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from visleak.errors import VisleakError
+from visleak.formats.frames import read_frames
+from visleak.formats.request import captured
+from visleak.grouping import evidence, names
+from visleak.grouping.evidence import Compare, Members
+from visleak.grouping.names import Scheme
+from visleak.records import VIEWS, Bytes8, Encoder, Float32, Int64
+from visleak.storage.groupings import GroupEvidence, Hypothesis
+
+#: Largest p-value, corrected for the two ways to compare, with which a scheme is believed.
+SIGNIFICANT: Final = 1e-3
+#: Pairs without which nothing is believed.
+ENOUGH: Final = 10
+#: How often a pair must be more similar than others where names state what they mean; where the
+#: images alone decide; and how often the most similar image must then be one of the group.
+STATED_AUC: Final = 0.6
+ALONE_AUC: Final = 0.75
+ALONE_NEAREST: Final = 0.5
+#: For copies: the same, as copies are more similar than shots.
+COPIES_AUC: Final = 0.7
+COPIES_NEAREST: Final = 0.3
+#: Distance up to which shots of a camera are compared: numbers, and milliseconds.
+SHOTS: Final = 3
+SHOTS_MS: Final = 60_000
+#: Images of the same place in a sequence of two sets, as a share, from which numbers are doubted.
+RESTARTED: Final = 0.1
+#: A subject whose name holds no number is a class.
+NUMBERED: Final = 0.8
+
+
+@dataclass(frozen=True)
+class GroupableSet:
+    """The readable images of a set.
+
+    Attributes:
+        name: of the set.
+        tested: it is a query set.
+        ids: Arrow string array (n,).
+        labels: Arrow string array (n,), or ``None``.
+        groups, frames, timed: as the source has them, like those of an image set.
+        matrix: ``float32`` (n, d), unit rows.
+        digests: ``uint8`` (n, 16), of the contents.
+    """
+
+    name: str
+    tested: bool
+    ids: pa.StringArray
+    labels: pa.StringArray | None
+    groups: pa.StringArray | None
+    frames: pa.Int64Array | None
+    timed: bool
+    matrix: Float32
+    digests: Bytes8
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The images of all sets of a dataset in one numbering."""
+
+    sets: tuple[GroupableSet, ...]
+    encoder: Encoder
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sets))
+
+    @cached_property
+    def starts(self) -> Int64:
+        """The first row of each set, and the end."""
+        return np.cumsum([0, *map(len, self.sets)]).astype(np.int64)
+
+    @cached_property
+    def owner(self) -> Int64:
+        """The index of the set of each row."""
+        return np.repeat(np.arange(len(self.sets)), [len(each) for each in self.sets])
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The id of each row."""
+        return [id_ for each in self.sets for id_ in each.ids.to_pylist()]
+
+    @cached_property
+    def rank(self) -> Int64:
+        """The rank of the id of each row."""
+        return _codes(np.array(self.ids))
+
+    @cached_property
+    def content(self) -> Int64:
+        """The number of the content of each row."""
+        digests = np.concatenate([each.digests for each in self.sets])
+        return _codes(np.ascontiguousarray(digests).view("V16").ravel())
+
+    @cached_property
+    def stratum(self) -> Int64:
+        """The number of the class of each row; of its folder where classes are unknown."""
+        if any(each.labels is not None for each in self.sets):
+            labels = [
+                each.labels.to_pylist() if each.labels is not None else [None] * len(each)
+                for each in self.sets
+            ]
+            texts = [str(label) for own in labels for label in own]
+        else:
+            texts = [id_.rpartition("/")[0] for id_ in self.ids]
+        return _codes(np.array(texts))
+
+    def vectors(self, rows: Int64) -> Float32:
+        """Return the vectors of some rows."""
+        found = np.empty((len(rows), self.sets[0].matrix.shape[1]), np.float32)
+        for index, each in enumerate(self.sets):
+            own = self.owner[rows] == index
+            found[own] = each.matrix[rows[own] - self.starts[index]]
+        return found
+
+
+@dataclass(frozen=True)
+class Found:
+    """A hypothesis, and the images that it puts together.
+
+    Attributes:
+        rows: ``int64`` (n,): rows of the images of which the group is known.
+        members: of these.
+        groups: name of each group, by number.
+    """
+
+    hypothesis: Hypothesis
+    rows: Int64
+    members: Members
+    groups: tuple[str, ...]
+
+
+def _codes(values: npt.NDArray[np.generic]) -> Int64:
+    """Return the rank of each value among those that occur: the same in any order of images."""
+    return np.asarray(np.unique(values, return_inverse=True)[1].ravel(), np.int64)
+
+
+def infer(sets: Sets) -> list[Found]:
+    """Return what may put images together, believed or not, with evidence.
+
+    Groups that a source states take the place of names.
+    """
+    found = []
+    for scheme, known in _schemes(sets):
+        if known is None or len(known[0]) < names.COVERED * len(sets):
+            continue
+        found.append(_judged(scheme, *known, sets))
+    return _without_repeats(found)
+
+
+#: Rows, groups, frames (or None) and whether these are times, of a scheme.
+Known = tuple[Int64, list[str], Int64 | None, bool]
+
+
+def _schemes(sets: Sets) -> Iterator[tuple[Scheme, Known | None]]:
+    given = [each for each in sets.sets if each.groups is not None]
+    if given:
+        framed = all(each.frames is not None for each in given)
+        words = "<group>, <frame>" if framed else "<group>"
+        kind = "sequence" if framed else "subjects"
+        yield Scheme(kind, words, "", stated=True), _given(sets, framed)
+        return
+    for scheme in names.schemes(sets.ids):
+        yield scheme, _read(scheme, sets.ids)
+
+
+def _given(sets: Sets, framed: bool) -> Known | None:
+    """Return the groups that a source states."""
+    groups = pa.chunked_array(
+        [
+            each.groups if each.groups is not None else pa.nulls(len(each), pa.string())
+            for each in sets.sets
+        ],
+        pa.string(),
+    )
+    frames = pa.chunked_array(
+        [
+            each.frames if each.frames is not None else pa.nulls(len(each), pa.int64())
+            for each in sets.sets
+        ],
+        pa.int64(),
+    )
+    known = pc.is_valid(groups)
+    known = pc.and_(known, pc.is_valid(frames)) if framed else known
+    rows = np.flatnonzero(known.to_numpy())
+    taken = groups.take(pa.array(rows)).to_pylist()
+    numbers = frames.take(pa.array(rows)).to_numpy().astype(np.int64) if framed else None
+    timed = framed and all(each.timed for each in sets.sets if each.groups is not None)
+    return rows, taken, numbers, timed
+
+
+def _read(scheme: Scheme, ids: Sequence[str]) -> Known | None:
+    """Return what a scheme finds in the ids; ``None`` where its numbers cannot be read."""
+    pattern = re.compile(scheme.group)
+    groups = [captured(pattern, id_) for id_ in ids]
+    if not scheme.frame:
+        rows = np.array([row for row, name in enumerate(groups) if name is not None], np.int64)
+        return rows, [str(groups[row]) for row in rows], None, False
+    pattern = re.compile(scheme.frame)
+    texts = [
+        captured(pattern, id_) if name is not None else None
+        for id_, name in zip(ids, groups, strict=True)
+    ]
+    try:
+        frames = read_frames(pa.array(texts, pa.string()), "frames")
+    except VisleakError:
+        return None
+    rows = np.flatnonzero(pc.is_valid(frames.values).to_numpy(zero_copy_only=False))
+    numbers = frames.values.take(pa.array(rows)).to_numpy().astype(np.int64)
+    return rows, [str(groups[row]) for row in rows], numbers, frames.timed
+
+
+# -- judgement ------------------------------------------------------------------------------------
+
+
+def _judged(
+    scheme: Scheme, rows: Int64, named: Sequence[str], frames: Int64 | None, timed: bool, sets: Sets
+) -> Found:
+    """Return a scheme with its evidence, and whether it is believed."""
+    # by id, so that what is drawn does not depend on the order of files and sets
+    order = np.lexsort((sets.content[rows], sets.rank[rows]))
+    rows, frames = rows[order], None if frames is None else frames[order]
+    unique, group = np.unique(np.array(named, np.str_)[order], return_inverse=True)
+    members = Members(
+        group.astype(np.int64),
+        np.zeros(len(rows), np.int64) if frames is None else frames,
+        _strata(sets.stratum[rows], group) if scheme.stated else sets.stratum[rows],
+        sets.content[rows],
+    )
+    hypothesis = Hypothesis(
+        kind=scheme.kind,
+        words=scheme.words,
+        source="names" if scheme.group else "source",
+        group=scheme.group,
+        frame=scheme.frame,
+        images=len(sets),
+        covered=len(rows),
+        groups=len(unique),
+        largest=int(np.bincount(group).max()),
+        unit=None if frames is None else "ms" if timed else "frames",
+    )
+    found = Found(hypothesis, rows, members, tuple(unique.tolist()))
+    if why := _counter_evidence(scheme, found, sets):
+        return replace(found, hypothesis=replace(hypothesis, why=why))
+    ways = _comparisons(sets, rows, views=scheme.kind == "copies")
+    judge = _judge_sequence if scheme.kind == "sequence" else _judge_groups
+    return replace(found, hypothesis=judge(scheme, hypothesis, members, ways))
+
+
+def _strata(stratum: Int64, group: Int64) -> Int64:
+    """Return the class of images; of folders that hold one stated group each, one class of all."""
+    pairs = np.unique(np.stack([stratum, group], axis=1), axis=0)
+    return stratum if len(np.unique(pairs[:, 0])) < len(pairs) else np.zeros_like(stratum)
+
+
+@dataclass(frozen=True)
+class _ByContent:
+    """Cosine similarity of the vectors; the largest over the views of the second image."""
+
+    sets: Sets
+    rows: Int64
+    views: tuple[int, ...] = ()
+
+    def cross(self, first: Int64, second: Int64) -> Float32:
+        left, right = self.sets.vectors(self.rows[first]), self.sets.vectors(self.rows[second])
+        best = left @ right.T
+        for view in self.views:
+            best = np.maximum(best, left @ self.sets.encoder.view(right, view).T)
+        return np.asarray(best)
+
+    def paired(self, first: Int64, second: Int64) -> Float32:
+        left, right = self.sets.vectors(self.rows[first]), self.sets.vectors(self.rows[second])
+        return np.asarray(np.einsum("nd,nd->n", left, right))
+
+
+@dataclass(frozen=True)
+class _ByColour:
+    """One less the distance of mean colours."""
+
+    sets: Sets
+    rows: Int64
+    colours: Callable[[Float32], Float32]
+
+    def cross(self, first: Int64, second: Int64) -> Float32:
+        left, right = self._of(first), self._of(second)
+        return np.asarray(1.0 - np.linalg.norm(left[:, None] - right[None], axis=2))
+
+    def paired(self, first: Int64, second: Int64) -> Float32:
+        return np.asarray(1.0 - np.linalg.norm(self._of(first) - self._of(second), axis=1))
+
+    def _of(self, places: Int64) -> Float32:
+        return self.colours(self.sets.vectors(self.rows[places]))
+
+
+def _comparisons(sets: Sets, rows: Int64, *, views: bool) -> dict[str, Compare]:
+    """Return the ways to compare images: their content, and their mean colour where it is known."""
+    encoder = sets.encoder
+    seen = tuple(range(1, len(VIEWS) - 1)) if views and encoder.views > 1 else ()
+    ways: dict[str, Compare] = {"content": _ByContent(sets, rows, seen)}
+    colours: Callable[[Float32], Float32] | None = getattr(encoder, "colours", None)
+    if colours is not None and not views:
+        ways["colour"] = _ByColour(sets, rows, colours)
+    return ways
+
+
+def _judge_sequence(
+    scheme: Scheme, hypothesis: Hypothesis, members: Members, ways: dict[str, Compare]
+) -> Hypothesis:
+    """Judge a sequence as a recording, or where names state it as shots of a camera."""
+    found = evidence.of_neighbours(members, ways["content"])
+    if _alone(found):
+        kind, why, believed, way = "recordings", _told(found), True, "content"
+    elif scheme.stated:
+        most = SHOTS_MS if hypothesis.unit == "ms" else SHOTS
+        found, way = _best(
+            {name: evidence.of_neighbours(members, each, most) for name, each in ways.items()}
+        )
+        believed = _stated(found)
+        kind, why = "shots", _told(found) if believed else _untold(found)
+    else:
+        kind, why, believed, way = "recordings", _untold(found), False, "content"
+    made = replace(hypothesis, kind=kind, why=why, believed=believed, evidence=found)
+    if not believed:
+        return made
+    bars, base, gap = evidence.decay(members, ways[way])
+    step = _step(members)
+    return replace(made, decay=bars, base=base, gap=gap or step, step=step)
+
+
+def _judge_groups(
+    scheme: Scheme, hypothesis: Hypothesis, members: Members, ways: dict[str, Compare]
+) -> Hypothesis:
+    found, _ = _best({name: evidence.of_groups(members, each) for name, each in ways.items()})
+    if scheme.kind == "copies":
+        enough = found.auc >= COPIES_AUC and found.nearest >= COPIES_NEAREST
+        believed = _significant(found) and enough
+    else:
+        believed = _stated(found) if scheme.stated else _alone(found)
+    why = _told(found) if believed else _untold(found)
+    return replace(hypothesis, why=why, believed=believed, evidence=found)
+
+
+def _best(found: dict[str, GroupEvidence]) -> tuple[GroupEvidence, str]:
+    """Return the stronger evidence, its p-value corrected for the choice, and its way."""
+    way = min(found, key=lambda name: (_or(found[name].p, 1.0), -_or(found[name].auc, 0.0)))
+    p = min(1.0, len(found) * found[way].p)
+    return replace(found[way], p=p, by=way), way
+
+
+def _or(value: float, other: float) -> float:
+    return other if math.isnan(value) else value
+
+
+def _significant(found: GroupEvidence) -> bool:
+    return found.pairs >= ENOUGH and found.p <= SIGNIFICANT
+
+
+def _stated(found: GroupEvidence) -> bool:
+    """Whether the images confirm what names state."""
+    return _significant(found) and found.auc >= STATED_AUC
+
+
+def _alone(found: GroupEvidence) -> bool:
+    """Whether the images alone are enough: each is most similar to one that belongs to it."""
+    strong = found.auc >= ALONE_AUC and found.nearest >= ALONE_NEAREST
+    return _significant(found) and strong and found.asked >= ENOUGH
+
+
+def _told(found: GroupEvidence) -> str:
+    return (
+        f"{found.pairs:,} pairs by {found.by}: more similar than others in {100 * found.auc:.0f} %"
+        f" (50 % by chance, p {_p(found.p)})"
+    )
+
+
+def _untold(found: GroupEvidence) -> str:
+    if found.pairs < ENOUGH:
+        return f"only {found.pairs:,} pairs can be compared"
+    return f"the images do not confirm it: {_told(found)}"
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 1e-3 else f"= {value:.3f}"
+
+
+def _step(members: Members) -> int:
+    """Return the most common distance of successive frames."""
+    order = np.lexsort((members.frame, members.group))
+    apart = np.diff(members.frame[order])[np.diff(members.group[order]) == 0]
+    values, counts = np.unique(apart[apart > 0], return_counts=True)
+    return int(values[np.argmax(counts)])
+
+
+def _counter_evidence(scheme: Scheme, found: Found, sets: Sets) -> str:
+    """Return what speaks against a scheme before images are compared, or nothing."""
+    if scheme.kind == "subjects" and not scheme.stated:
+        lasts = [name.rpartition("/")[2] for name in found.groups]
+        if sum(bool(re.search(r"\d", name)) for name in lasts) < NUMBERED * len(lasts):
+            return "the names of the groups are words, as of classes"
+    members, owner = found.members, sets.owner[found.rows]
+    if scheme.group and scheme.kind == "sequence":
+        restarted = _restarted(members, owner)
+        if restarted > RESTARTED:
+            return (
+                f"numbers begin again in each set: {100 * restarted:.0f} % of the images have the"
+                " number of another image of another set"
+            )
+    return ""
+
+
+def _restarted(members: Members, owner: Int64) -> float:
+    """Return the share of images that have the place of another image of another set."""
+    order = np.lexsort((members.content, owner, members.frame, members.group))
+    same = np.diff(members.group[order]) == 0
+    same &= np.diff(members.frame[order]) == 0
+    same &= np.diff(owner[order]) != 0
+    same &= np.diff(members.content[order]) != 0
+    return 2.0 * float(same.sum()) / max(len(owner), 1)
+
+
+def _without_repeats(found: Sequence[Found]) -> list[Found]:
+    """Leave out a scheme whose groups are those of another one that is believed."""
+    kept: list[Found] = []
+    # of two with the same groups, the one that also has frames
+    for each in sorted(
+        found, key=lambda one: (not one.hypothesis.believed, one.hypothesis.unit is None)
+    ):
+        if not any(own.hypothesis.believed and _same_groups(own, each) for own in kept):
+            kept.append(each)
+    return kept
+
+
+def _same_groups(one: Found, other: Found) -> bool:
+    """Whether two schemes put the same images together."""
+    # shots are grouped by the gaps between them
+    if one.hypothesis.kind == "shots" or not np.array_equal(one.rows, other.rows):
+        return False
+    pairs = np.unique(np.stack([one.members.group, other.members.group], axis=1), axis=0)
+    return len(pairs) == len(one.groups) == len(other.groups)

@@ -1,0 +1,340 @@
+"""Grammar of file names: what the names of images may say about recordings, copies and subjects.
+
+Each scheme is a pair of patterns as ``--group`` and ``--frame`` take them, so that what was found
+can be given to every later command. Names alone prove nothing: :mod:`visleak.grouping.evidence`
+compares the images that a scheme puts together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Final
+
+#: Ids that are read to find schemes: some stretches of the sorted ids.
+READ: Final = 20_000
+STRETCHES: Final = 40
+#: Share of the ids that a scheme must cover.
+COVERED: Final = 0.5
+#: Groups that must have two images before copies or subjects are supposed.
+LEAST_GROUPS: Final = 3
+#: Images of a sequence, at least.
+LONG: Final = 5
+#: Different texts behind or before a counter that are listed in a pattern.
+LISTED: Final = 8
+#: Chance that a counter that begins with 1 has no smaller numbers, below which it does not.
+OUTSIDE: Final = 1e-3
+#: Digits of the counter of a camera, at least.
+CAMERA_DIGITS: Final = 4
+
+_WORDS: Final = (
+    *("aug", "augment", "augmented", "augmentation", "transform", "transformed", "flip"),
+    *("flipped", "hflip", "vflip", "fliplr", "flipud", "flip_lr", "flip_ud", "mirror", "mirrored"),
+    *("rot", "rotate", "rotated", "rotation", "crop", "cropped", "noise", "noisy", "blur"),
+    *("blurred", "bright", "brighter", "brightness", "brightened", "dark", "darker", "darkened"),
+    *("contrast", "gamma", "color", "colour", "jitter", "hue", "saturation", "gray", "grey"),
+    *("grayscale", "greyscale", "scale", "scaled", "zoom", "zoomed", "shift", "shifted", "shear"),
+    *("sheared", "translate", "translated", "elastic", "distorted", "cutout", "invert"),
+    *("inverted", "sharp", "sharpened", "equalized", "equalised", "jpeg", "compressed", "resize"),
+    *("resized", "copy", "dup", "duplicate"),
+)
+_WORD: Final = "|".join(sorted(_WORDS, key=len, reverse=True))
+#: A suffix that names what was done to an image; `` (1)`` and ``.rf.HASH`` of exports included.
+_SUFFIX: Final = re.compile(
+    rf"(?:(?:[ _.\-]+|(?<=\d))(?:{_WORD})(?:[ _.\-]*\d+(?:deg|x|px)?)?(?![A-Za-z])[_\-]?)+$"
+    r"|(?:_(?:jpe?g|png|bmp|webp|tiff?))?\.rf\.[0-9a-f]{16,}$"
+    r"|(?: - copy)? ?\(\d+\)$",
+    re.IGNORECASE,
+)
+#: Words before the number of whom or what an image is of: those that hold others come first.
+_SUBJECTS: Final = (
+    *("patient", "pat", "pt", "subject", "subj", "sub", "participant", "person", "donor"),
+    *("animal", "mouse", "cow", "case", "specimen", "sample_id", "lesion", "plant", "slide"),
+    *("recording", "session", "episode", "ep", "trajectory", "traj", "flight", "drive", "video"),
+    *("vid", "clip", "sequence", "seq", "scene", "track", "rosbag", "bag"),
+)
+#: What stands between the name of a recording and the number of a frame.
+_JOINT: Final = re.compile(
+    r"(?:[\W_]+(?:f|fr|frame|frames|img|image|im|i|n|t|z|slice|idx|no|pic|photo|shot)?[\W_]*"
+    r"|[\W_]*)$",
+    re.IGNORECASE,
+)
+#: Texts that are another one for every image: names of uploads.
+NOISE: Final = r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,})"
+_NOISE: Final = re.compile(rf"^(?:.*/)?{NOISE}[\W_]*", re.IGNORECASE)
+_DAY: Final = r"(?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d"
+_MOMENT: Final = rf"(?<!\d){_DAY}[-_ T.]+[0-2]\d[-_.:]?[0-5]\d[-_.:]?[0-5]\d(?!\d)"
+_ENDING: Final = re.compile(r"\.[A-Za-z]\w{1,4}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """What names may mean.
+
+    Attributes:
+        kind: ``copies``, ``sequence``, ``subjects`` or ``tiles``.
+        words: the scheme in words, such as ``<recording>_<frame>``.
+        group, frame: patterns whose first groups are searched in the id; no frame where empty.
+        stated: names state it themselves, by words or by the counter of a camera.
+    """
+
+    kind: str
+    words: str
+    group: str
+    frame: str = ""
+    stated: bool = False
+
+
+def schemes(ids: Sequence[str]) -> list[Scheme]:
+    """Return what the names of images may mean, the most specific first.
+
+    Args:
+        ids: of the images of all sets of a dataset.
+
+    >>> found = schemes([f"drive{d}_{n:04}.jpg" for d in range(3) for n in range(9)])
+    >>> found[0].words, found[0].group
+    ('<recording>_<frame>', '^(.*?)_\\\\d+\\\\.\\\\w+$')
+    """
+    names = _read(ids)
+    ending = r"\.\w+$" if all(map(_ENDING.search, names)) else r"(?:\.[A-Za-z]\w{1,4})?$"
+    stems = [_ENDING.sub("", name) for name in names]
+    copies, suffix = _copies(stems, ending)
+    if suffix:
+        behind = re.compile(f"(?:{suffix})$")
+        # an original and its copies have one number
+        stems = list(dict.fromkeys(behind.sub("", stem) for stem in stems))
+        ending = f"(?:{suffix})?{ending}"
+    found = [copies, *_by_word(stems), _by_time(stems), _tiles(stems, ending)]
+    found += _by_counter(stems, ending)
+    return [each for each in dict.fromkeys(found) if each is not None]
+
+
+def _read(ids: Sequence[str]) -> list[str]:
+    """Return all ids, or some stretches of neighbours of many."""
+    names = sorted(set(ids))
+    if len(names) <= READ:
+        return names
+    length = READ // STRETCHES
+    starts = (place * (len(names) - length) // (STRETCHES - 1) for place in range(STRETCHES))
+    return list(dict.fromkeys(chain.from_iterable(names[at : at + length] for at in starts)))
+
+
+def general(text: str) -> str:
+    """Return a pattern of a text whose numbers may be others.
+
+    >>> general("_aug3.b")
+    '_aug\\\\d+\\\\.b'
+    """
+    parts = re.split(r"(\d+|[0-9a-f]{16,})", text)
+    return "".join(
+        re.escape(part).replace(r"\ ", " ").replace(r"\-", "-")
+        if not place % 2
+        else r"\d+"
+        if part.isdigit() and len(part) < 16
+        else "[0-9a-f]+"
+        for place, part in enumerate(parts)
+    )
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+
+def _copies(stems: Sequence[str], ending: str) -> tuple[Scheme | None, str]:
+    """Return the scheme of augmented copies, and the pattern of their suffixes."""
+    known = set(stems)
+    suffixes: Counter[str] = Counter()
+    bases: defaultdict[str, set[str]] = defaultdict(set)
+    named = True
+    for stem in stems:
+        found = _SUFFIX.search(stem)
+        if found and re.search(r"\w", stem[: found.start()]):
+            suffixes[general(found.group())] += 1
+            bases[stem[: found.start()]].add(stem)
+    if not suffixes:
+        named = False
+        for stem, base in _extended(stems, known):
+            suffixes[general(stem[len(base) :])] += 1
+            bases[base].add(stem)
+    several = [b for b, own in bases.items() if len(own) + (b in known) > 1]
+    common = [text for text, count in suffixes.most_common(LISTED) if count >= LEAST_GROUPS]
+    if len(several) < LEAST_GROUPS or not common:
+        return None, ""
+    suffix = "|".join(sorted(common, key=lambda text: (-len(text), text)))
+    group = f"^(.+?)(?:{suffix})?{ending}"
+    shown = common[0].replace(r"\d+", "<n>").replace("[0-9a-f]+", "<n>").replace("\\", "")
+    return Scheme("copies", f"<image>{shown}", group, stated=named), suffix
+
+
+def _extended(stems: Sequence[str], known: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield names that are another name and a suffix behind a separator, and that name."""
+    for stem in stems:
+        for found in re.finditer(r"[ _.\-~(]+", stem):
+            base = stem[: found.start()]
+            if base in known:
+                yield stem, base
+                break
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _by_word(stems: Sequence[str]) -> Iterator[Scheme]:
+    """Yield the scheme of the first word that names whom or what images are of."""
+    for word in _SUBJECTS:
+        group = rf"(?:^|[/_\-. ])({word}s?[_\- ]?[A-Za-z]?\d+)(?![A-Za-z0-9])"
+        pattern = re.compile(group, re.IGNORECASE)
+        found = [match.group(1) for match in map(pattern.search, stems) if match]
+        sizes = Counter(found)
+        if len(found) >= COVERED * len(stems) and _repeats(sizes):
+            name = word.replace("_id", "")
+            yield Scheme("subjects", f"<{name}>", f"(?i:{group})", stated=True)
+            return
+
+
+def _repeats(sizes: Counter[str]) -> bool:
+    """Whether there are several groups, and enough of them with two images or more."""
+    return len(sizes) > 1 and sum(count > 1 for count in sizes.values()) >= LEAST_GROUPS
+
+
+def _by_time(stems: Sequence[str]) -> Scheme | None:
+    """Return the scheme of names that hold date and time."""
+    known = [match.group() for match in map(re.compile(_MOMENT).search, stems) if match]
+    if len(known) < max(COVERED * len(stems), LONG) or len(set(known)) < LONG:
+        return None
+    group = rf"^(.*?)[\W_]*{_MOMENT}"
+    return Scheme("sequence", "<camera>_<date>_<time>", group, f"({_MOMENT})", stated=True)
+
+
+# -- tiles ----------------------------------------------------------------------------------------
+
+_TILE: Final = r"[\W_]+(?:x|r|row|tile|patch|crop|px)?[\W_]*\d+[\W_]*(?:x|y|c|col|_)[\W_]*\d+"
+_TILE_WORD: Final = re.compile(r"(?:^|[\W_])(?:x|r|row|tile|patch|crop)[\W_]*\d+", re.IGNORECASE)
+
+
+def _tiles(stems: Sequence[str], ending: str) -> Scheme | None:
+    """Return the scheme of tiles: two numbers behind the name of a scene, on a grid."""
+    pattern = re.compile(rf"^(.+?)({_TILE})$", re.IGNORECASE)
+    matches = [match for match in map(pattern.search, stems) if match]
+    if len(matches) < COVERED * len(stems) or not _repeats(Counter(m.group(1) for m in matches)):
+        return None
+    places = [tuple(map(int, re.findall(r"\d+", m.group(2))[-2:])) for m in matches]
+    if not (_on_grid(places) or sum(map(bool, map(_TILE_WORD.search, stems))) > len(stems) // 2):
+        return None
+    return Scheme("tiles", "<scene>_<x>_<y>", f"(?i:^(.+?){_TILE}{ending})", stated=True)
+
+
+def _on_grid(places: Iterable[tuple[int, ...]]) -> bool:
+    """Whether both coordinates are multiples of a step of 16 pixels or more."""
+    columns = list(zip(*places, strict=True))
+    return all(
+        len(set(values)) > 1 and max(values) >= 64 and all(value % 16 == 0 for value in values)
+        for values in columns
+    )
+
+
+# -- counters -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Names with a counter."""
+
+    head: str  # what stands before it, without the joint
+    joint: str  # what stands between
+    number: str
+    tail: str  # what stands behind, as a pattern
+
+
+def _by_counter(stems: Sequence[str], ending: str) -> Iterator[Scheme]:
+    """Yield what the counter of names may be: of frames, of shots, or of images of a subject."""
+    noisy = sum(map(bool, map(_NOISE.search, stems))) >= 0.8 * len(stems)
+    for place in (1, 2, 3):
+        pattern = re.compile(rf"^(.*?)(\d+)(\D*(?:\d+\D*){{{place - 1}}})$")
+        found = list(_counted(stems, pattern, noisy))
+        tails = Counter(each.tail for each in found)
+        kept = {tail for tail, _ in tails.most_common(LISTED)}
+        found = [each for each in found if each.tail in kept]
+        series: defaultdict[str, set[str]] = defaultdict(set)
+        for each in found:
+            series[each.head].add(each.number)
+        if len(found) < COVERED * len(stems) or max(map(len, series.values()), default=0) < 2:
+            continue
+        group, frame, words = _patterns(found, kept, ending, noisy)
+        long = sum(len(own) for own in series.values() if len(own) >= LONG)
+        if long >= COVERED * len(found):
+            yield Scheme("sequence", words, group, frame, stated=_of_camera(found))
+        sizes = Counter({head: len(own) for head, own in series.items()})
+        if _repeats(sizes) and max(sizes.values()) <= len(found) // 2:
+            yield Scheme("subjects", words.replace("recording", "subject"), group)
+        return
+
+
+def _counted(stems: Iterable[str], pattern: re.Pattern[str], noisy: bool) -> Iterator[_Counted]:
+    for stem in stems:
+        text = _NOISE.sub("", stem) if noisy else stem
+        match = pattern.search(text)
+        if match is None or len(match.group(2)) > 19:
+            continue
+        before, number, behind = match.groups()
+        joint = _JOINT.search(before)
+        head = before[: joint.start()] if joint else before
+        if not re.search(r"\w", head.rpartition("/")[2]) and re.search(r"\w", before):
+            # a word with nothing before it is all that the recording is called
+            head = before.rstrip("_-. ")
+        yield _Counted(head, before[len(head) :], number, general(behind))
+
+
+def _patterns(
+    found: Sequence[_Counted], tails: set[str], ending: str, noisy: bool
+) -> tuple[str, str, str]:
+    """Return the patterns of group and frame of names with counters, and the scheme in words."""
+    joints = Counter(each.joint for each in found)
+    listed = [text for text, _ in joints.most_common(LISTED)]
+    joint = _either([general(text) for text in listed])
+    tail = _either(sorted(tails))
+    start = rf"^(?:.*/)?{NOISE}[\W_]*" if noisy else "^"
+    group = rf"{start}(.*?){joint}\d+{tail}{ending}"
+    frame = rf"(\d+){tail}{ending}"
+    shown = next(iter(listed), "") or ""
+    return group, frame, f"<recording>{shown}<frame>"
+
+
+def _either(patterns: Sequence[str]) -> str:
+    """Return a pattern of any of some patterns.
+
+    >>> _either(["_", "_f"]), _either([""]), _either(["", "b"])
+    ('(?:_f|_)', '', '(?:b)?')
+    """
+    texts = sorted({text for text in patterns if text}, key=lambda text: (-len(text), text))
+    if not texts:
+        return ""
+    if len(texts) == 1 and "" not in patterns:
+        return texts[0]
+    return f"(?:{'|'.join(texts)}){'?' if '' in patterns else ''}"
+
+
+def _of_camera(found: Sequence[_Counted]) -> bool:
+    """Whether most numbers are those of a camera: they do not begin where an index would.
+
+    The numbers of an index are a part of 1 to the largest. The chance that so many of them are
+    all above the smallest one seen is tiny where a camera counted other images before. Series
+    that follow each other are one index, sorted by what they are called after.
+    """
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for each in found:
+        numbers[each.head].append(int(each.number))
+    if max(len(each.number) for each in found) < CAMERA_DIGITS:
+        return False
+    ranges = sorted((min(own), max(own)) for own in numbers.values())
+    apart = all(first[1] < second[0] for first, second in pairwise(ranges))
+    series = [list(chain.from_iterable(numbers.values()))] if apart else list(numbers.values())
+    return sum(len(own) for own in series if _begins_late(own)) > len(found) / 2
+
+
+def _begins_late(numbers: Sequence[int]) -> bool:
+    """Whether so many numbers of 1 to the largest would hardly all be above the smallest seen."""
+    least, most = min(numbers), max(numbers)
+    return least > 1 and (1.0 - (least - 1) / most) ** len(numbers) < OUTSIDE

@@ -1,0 +1,127 @@
+"""Audits of recordings that are torn apart: what is found unasked, and remedies by it."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+import visleak
+from visleak.errors import UsageError
+from visleak.integrity import check_audit
+from visleak.remedy import purge, repair
+from visleak.remedy.found_groups import UnconfirmedGroups
+from visleak.remedy.settings import PurgeSettings, RepairSettings
+
+FRAMES = 24
+FAST = {"verify": False, "candidates": "nearest", "workers": 1, "cache": None}
+
+
+def frames_of(seed):
+    """Frames of a camera that moves over a texture."""
+    rng = np.random.default_rng(seed)
+    texture = cv2.GaussianBlur(rng.integers(0, 256, (160, 400, 3)).astype(np.uint8), (0, 0), 6)
+    texture = cv2.normalize(texture, None, 0, 255, cv2.NORM_MINMAX)
+    return [texture[20 : 20 + 96, 7 * n : 7 * n + 96] for n in range(FRAMES)]
+
+
+@pytest.fixture(scope="module")
+def torn(tmp_path_factory):
+    """A split whose recordings b and c are on both sides; a is in train, d in test alone."""
+    folder = tmp_path_factory.mktemp("torn")
+    for name, place in (("a1", "train"), ("b2", "torn"), ("c3", "torn"), ("d4", "test")):
+        for n, pixels in enumerate(frames_of(ord(name[0]))):
+            part = place if place != "torn" else "test" if n >= 16 else "train"
+            (folder / part).mkdir(exist_ok=True)
+            Image.fromarray(pixels).save(folder / part / f"drive-{name}_{10 * n:05}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(torn, tmp_path_factory):
+    return visleak.audit(torn, out=tmp_path_factory.mktemp("audits") / "plain", **FAST)
+
+
+def test_recordings_are_found_unasked(found):
+    (known,) = found.summary.grouping.believed
+    assert (known.kind, known.groups, known.step, known.unit) == ("recordings", 4, 10, "frames")
+    assert known.evidence.p < 0.001
+    assert known.gap >= 10
+    assert not found.summary.grouping.used
+    (one,) = known.shared
+    assert (one.groups, one.queries, one.least, dict(one.named)) == (
+        2, 16, 10, {"drive-b2": 8, "drive-c3": 8},
+    )  # fmt: skip
+    sides = {each.set: each for each in known.sides}
+    assert (sides["test"].units, sides["train"].units) == (3, 3)
+    assert sides["test"].span == 230 + 2 * 70
+
+
+def test_every_image_is_listed_with_its_nearest_training_frame(found):
+    with (found.folder / "groups.csv").open(newline="") as lines:
+        rows = {(row["set"], row["id"]): row for row in csv.DictReader(lines)}
+    assert len(rows) == 4 * FRAMES
+    last = rows["test", "drive-b2_00230.png"]
+    assert (last["nearest"], last["distance"]) == ("drive-b2_00150.png", "80")
+    assert rows["test", "drive-d4_00000.png"]["nearest"] == ""
+    assert check_audit(found.folder).findings == ()
+
+
+def test_gates_and_rates_do_not_use_what_was_found(found):
+    content = json.loads((found.folder / "audit.json").read_text())
+    assert all("group" not in total["rates"] for total in content["totals"])
+    assert found.images()["group"].null_count == 4 * FRAMES
+
+
+def test_group_auto_uses_what_was_found(torn, tmp_path):
+    sides = [
+        visleak.open_images(torn / part, name=part, dataset="d", roles=(role,), group="auto")
+        for part, role in (("test", "benchmark"), ("train", "training"))
+    ]
+    audit = visleak.audit(*sides, out=tmp_path / "auto", **FAST)
+    assert audit.rate("group").count == 16
+    assert audit.rate("recording").count >= 2
+    (recordings,) = (each.recordings for each in audit.summary.comparisons if each.recordings)
+    assert recordings.within == audit.summary.grouping.believed[0].gap
+    assert check_audit(audit.folder).findings == ()
+    again = visleak.audit(*sides, out=tmp_path / "auto", **FAST)
+    assert again.reused
+
+
+def test_purge_removes_groups_on_both_sides(found):
+    with pytest.raises(UnconfirmedGroups, match="--yes"):
+        purge(found, PurgeSettings(degree="hard", group="auto"))
+    (test,) = purge(found, PurgeSettings(degree="hard", group="auto", yes=True)).sets
+    gone = {each.id for each in test.removed if each.why == "group"}
+    assert {name[6:8] for name in gone} == {"b2", "c3"}
+    chosen = PurgeSettings(degree="hard", group="auto", yes=True, remove_from="train")
+    (train,) = purge(found, chosen).sets
+    assert sum(each.why == "group" for each in train.removed) == 32
+
+
+def test_groups_that_were_not_found_are_refused(tmp_path):
+    rng = np.random.default_rng(3)
+    for part in ("train", "test"):
+        (tmp_path / "data" / part).mkdir(parents=True)
+        for n in range(8):
+            noise = rng.integers(0, 256, (40, 40, 3)).astype(np.uint8)
+            Image.fromarray(noise).save(tmp_path / "data" / part / f"{rng.bytes(4).hex()}{n}.png")
+    audit = visleak.audit(tmp_path / "data", out=tmp_path / "audit", **FAST)
+    with pytest.raises(UsageError, match="found no groups"):
+        purge(audit, PurgeSettings(degree="hard", group="auto", yes=True))
+
+
+@pytest.mark.slow
+def test_repair_unites_the_recordings_that_were_found(torn, tmp_path):
+    audit = visleak.audit(torn, out=tmp_path / "audit", workers=1, cache=None)
+    with pytest.raises(UnconfirmedGroups):
+        repair(audit.folder, RepairSettings(group="auto"), out=tmp_path / "split")
+    chosen = RepairSettings(group="auto", yes=True)
+    repair(audit.folder, chosen, out=tmp_path / "split", workers=1, cache=None)
+    with (tmp_path / "split" / "assignment.csv").open(newline="") as lines:
+        parts = {(row["id"][:8], row["part"]) for row in csv.DictReader(lines)}
+    assert len(parts) == 4

@@ -1,0 +1,199 @@
+"""Names of many grammars: what they state is found, and what they do not state is not."""
+
+from __future__ import annotations
+
+import re
+import string
+import uuid
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_groups import around, inferred, made_set, partition, strangers, walk
+
+from visleak.formats.request import captured
+from visleak.grouping.names import schemes
+
+WORDS = st.text(string.ascii_letters, min_size=2, max_size=7)
+ENDINGS = st.sampled_from([".jpg", ".png", ".jpeg", ""])
+SEEDS = st.integers(0, 2**31)
+FEW = settings(max_examples=8, deadline=None)
+
+
+KINDS = ("{w}{r:03}", "{w}-{r}", "{r:05}{w}", "{w}_{r:02}_cam", "2019_{r:02}_{w}")
+
+
+@st.composite
+def recordings(draw):
+    """Names of recordings and frames, and the recording of each."""
+    count, length = draw(st.integers(2, 4)), draw(st.integers(12, 30))
+    kind = draw(
+        st.sampled_from(["{w}{r:03}", "{w}-{r}", "{r:05}{w}", "{w}_{r:02}_cam", "2019_{r:02}_{w}"])
+    )
+    joint = draw(st.sampled_from(["_", "-", "_frame", "_f", "/", "/frame_", "__img", "."]))
+    tail = draw(st.sampled_from(["", "_rgb", "_left8bit", "-final"]))
+    word, ending = draw(WORDS), draw(ENDINGS)
+    start, step, width = (
+        draw(st.integers(0, 5000)),
+        draw(st.integers(1, 40)),
+        draw(st.integers(1, 8)),
+    )
+    ids, truth = [], []
+    for number in range(1, count + 1):
+        name = kind.format(w=word, r=number)
+        for frame in range(length):
+            ids.append(f"{name}{joint}{start + step * frame:0{width}}{tail}{ending}")
+            truth.append(number)
+    return ids, np.array(truth)
+
+
+@FEW
+@given(recordings(), SEEDS)
+def test_recordings_of_any_grammar_are_found(made, seed):
+    ids, truth = made
+    vectors = np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+    half = made_set(ids[::2], vectors[::2], "test", tested=True)
+    rest = made_set(ids[1::2], vectors[1::2])
+    _, believed = inferred(half, rest)
+    assert [each.hypothesis.kind for each in believed] == ["recordings"]
+    wanted = {frozenset(np.array(ids)[truth == n].tolist()) for n in np.unique(truth)}
+    assert partition(believed[0], (half, rest)) == wanted
+
+
+@FEW
+@given(recordings(), SEEDS)
+def test_shuffled_recordings_are_not_believed(made, seed):
+    ids, truth = made
+    vectors = np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+    shuffled = np.random.default_rng(seed).permutation(len(ids))
+    _, believed = inferred(made_set(ids, vectors[shuffled]))
+    assert believed == []
+
+
+@FEW
+@given(recordings(), SEEDS)
+def test_patterns_find_what_was_found(made, seed):
+    """The patterns that a report shows are those of ``--group`` and ``--frame``."""
+    ids, truth = made
+    vectors = np.concatenate([walk(int((truth == n).sum()), seed + n) for n in np.unique(truth)])
+    own = made_set(ids, vectors)
+    _, (found,) = inferred(own)
+    group, frame = (re.compile(each) for each in (found.hypothesis.group, found.hypothesis.frame))
+    names = {}
+    for id_, number in zip(ids, truth.tolist(), strict=True):
+        names.setdefault(captured(group, id_), set()).add(number)
+        assert captured(frame, id_).isdigit()
+    assert all(len(numbers) == 1 for numbers in names.values())
+    assert len(names) == len(set(truth.tolist()))
+
+
+SUFFIXES = st.sampled_from(
+    ["_aug{n}", "-flip", "_transformed_{n}_", "_rot{n}0", " ({n})", "_hflip", "_crop_{n}", "_blur",
+     "_jpg.rf.{h}", "_v{n}"]
+)  # fmt: skip
+
+
+@FEW
+@given(SUFFIXES, WORDS, ENDINGS, SEEDS)
+def test_augmented_copies_are_found(suffix, word, ending, seed):
+    rng = np.random.default_rng(seed)
+    numbers = rng.choice(90_000, 40, replace=False) + 10_000
+    ids, truth = [], []
+    for number in numbers.tolist():
+        names = [f"{word}{number}{ending}"]
+        if number % 3:
+            text = suffix.format(n=number % 4, h=uuid.UUID(int=number).hex)
+            names.append(f"{word}{number}{text}{ending}")
+        ids += names
+        truth += [number] * len(names)
+    _, believed = inferred(made_set(ids, around(truth, seed, spread=0.1)))
+    assert [each.hypothesis.kind for each in believed] == ["copies"]
+    _, none = inferred(made_set(ids, strangers(len(ids), seed)))
+    assert none == []
+
+
+@FEW
+@given(
+    SEEDS, st.sampled_from(["patient{s:05}/study1/view{k}", "sub-{s:02}_T1_{k}", "case_{s}_{k}"])
+)
+def test_subjects_named_by_a_word_are_found(seed, kind):
+    truth = np.repeat(np.arange(1, 25), 4)
+    ids = [kind.format(s=s, k=k % 4) + ".png" for k, s in enumerate(truth)]
+    own = made_set(ids, around(truth, seed, spread=0.2))
+    _, believed = inferred(own)
+    wanted = {frozenset(np.array(ids)[truth == n].tolist()) for n in np.unique(truth)}
+    assert wanted in [partition(each, (own,)) for each in believed]
+
+
+NAMES = st.sampled_from(["number", "uuid", "word", "class", "date", "hash", "subject"])
+
+
+def named(kind, count, rng):
+    """Names that state nothing about the images."""
+    if kind == "number":
+        return [f"{n:06}.jpg" for n in rng.permutation(count)]
+    if kind == "uuid":
+        return [f"{uuid.UUID(bytes=rng.bytes(16))}.jpg" for _ in range(count)]
+    if kind == "word":
+        return ["".join(rng.choice(list("abcdefgh 123"), 9)) + f"{n}.jpg" for n in range(count)]
+    if kind == "class":
+        return [f"class{n % 5}/{n:04}.jpg" for n in range(count)]
+    if kind == "date":
+        return [
+            f"IMG_20{n % 24:02}0{n % 9 + 1}11_1{n % 10}{n % 6}000_{n}.jpg" for n in range(count)
+        ]
+    if kind == "hash":
+        return [f"{rng.bytes(8).hex()}.png" for _ in range(count)]
+    return [f"patient{n // 3}_{n}.png" for n in range(count)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(NAMES, SEEDS, st.integers(3, 120))
+def test_no_group_is_believed_of_unrelated_images(kind, seed, count):
+    rng = np.random.default_rng(seed)
+    ids = list(dict.fromkeys(named(kind, count, rng)))
+    half = len(ids) // 2
+    vectors = strangers(len(ids), seed)
+    sets = (
+        made_set(ids[:half], vectors[:half], "test", tested=True),
+        made_set(ids[half:], vectors[half:]),
+    )
+    _, believed = inferred(*sets)
+    assert believed == []
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(
+    "name", ["class{c}/{n:04}.jpg", "kind_{c}/kind_{c}_{n}.jpg", "spot{w}_{n}.png"]
+)
+def test_classes_are_no_groups(name, labelled):
+    """Images of a class are more similar than others; the names of classes state no group."""
+    truth = np.repeat(np.arange(8), 40)
+    words = ["ab", "cd", "ef", "gh", "ij", "kl", "mn", "op"]
+    ids = [name.format(c=c, n=n, w=words[c]) for n, c in enumerate(truth)]
+    labels = [f"label {c}" for c in truth] if labelled else None
+    _, believed = inferred(made_set(ids, around(truth, 3), labels=labels))
+    assert believed == []
+
+
+def test_a_sorted_index_is_no_recording():
+    """Lists sorted by shop or coil: neighbours are more similar, but few are most similar."""
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(4, 12, 60)
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    _, believed = inferred(made_set([f"{n:03}.jpg" for n in range(len(truth))], around(truth, 5)))
+    assert believed == []
+
+
+def test_numbers_that_begin_again_in_each_set_are_no_groups():
+    left, right = walk(60, 1), walk(60, 2)
+    ids = [f"clip_{n:04}.jpg" for n in range(60)]
+    found, believed = inferred(made_set(ids, left, "test", tested=True), made_set(ids, right))
+    assert believed == []
+    assert "begin again" in found[0].hypothesis.why
+
+
+def test_schemes_of_nothing():
+    assert schemes([]) == []
+    assert schemes(["a"]) == []
