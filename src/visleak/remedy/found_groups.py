@@ -22,7 +22,7 @@ Row = tuple[str, str, str, str, str, str]
 
 
 class UnconfirmedGroups(UsageError):
-    """Groups were found, and nobody has confirmed them.
+    """Groups were found and are not confirmed yet.
 
     Attributes:
         statements: what was found, line by line.
