@@ -186,6 +186,26 @@ def test_a_sorted_index_is_no_recording():
     assert believed == []
 
 
+def test_a_part_of_an_index_sorted_by_class_is_not_taken_for_shots():
+    """The numbers begin late, as those of a camera do."""
+    truth = np.repeat(np.arange(8), 45)
+    ids = [f"{n:04}.jpg" for n in range(700, 700 + len(truth))]
+    _, believed = inferred(made_set(ids, around(truth, 7)))
+    assert believed == []
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_shots_of_a_camera_are_found(alike):
+    """Two shots of each object; the camera counted others before."""
+    truth = np.repeat(np.arange(60), 2)
+    rng = np.random.default_rng(4)
+    numbers = 5000 + np.cumsum(np.where(np.arange(120) % 2, 1, rng.integers(2, 30, 120)))
+    ids = [f"{uuid.UUID(bytes=rng.bytes(16))}___RS {n}_final.jpg" for n in numbers]
+    vectors = around(truth, 4) if alike else strangers(120, 4)
+    _, believed = inferred(made_set(ids, vectors))
+    assert [each.hypothesis.kind for each in believed] == (["shots"] if alike else [])
+
+
 def test_numbers_that_begin_again_in_each_set_are_no_groups():
     left, right = walk(60, 1), walk(60, 2)
     ids = [f"clip_{n:04}.jpg" for n in range(60)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +20,10 @@ _MOST: Final = 2.0**53  # whole numbers below this are exact in a float
 _MOST_SECONDS: Final = 6e10  # seconds from 1970 to the end of what datetime holds, about
 #: By digits: unit of times since 1970 from September 2001 to 2286, and how many are a millisecond.
 _STAMPS: Final = {13: ("milliseconds", 1), 16: ("microseconds", 1_000), 19: ("nanoseconds", 10**6)}
+#: Date and time as file names hold them.
+_IN_NAMES: Final = re.compile(
+    r"^(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)[-_ T.]+(\d\d)[-_.:]?(\d\d)[-_.:]?(\d\d)$"
+)
 _ALLOWED: Final = "must hold whole numbers, seconds or ISO times"
 
 
@@ -104,13 +109,20 @@ def _is_number(text: str) -> bool:
 def _milliseconds(text: str) -> int | None:
     """Return the milliseconds from 1970 to an ISO date and time, ``None`` if it is none.
 
+    Dates and times in file names, which cannot hold colons, are read as well.
+
     >>> _milliseconds("1970-01-01T00:00:01.5Z"), _milliseconds("1970-01-01 01:00+01:00")
     (1500, 0)
+    >>> _milliseconds("1970_01_01_00-00-02"), _milliseconds("1970-01-01-00-00-02")
+    (2000, 2000)
     """
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        return None
+        try:
+            time = datetime.fromisoformat(_IN_NAMES.sub(r"\1-\2-\3 \4:\5:\6", text))
+        except ValueError:
+            return None
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
 
 

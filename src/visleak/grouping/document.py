@@ -24,6 +24,14 @@ NOUNS: Final = {
     "subjects": ("subject", "subjects"),
     "tiles": ("scene", "scenes"),
 }
+#: What images of a test set are to a training set, by kind.
+_RELATIONS: Final = {
+    "recordings": "are of recordings that are also in",
+    "shots": "were taken next to an image of",
+    "copies": "are copies of images that also have copies in",
+    "subjects": "are of subjects that are also in",
+    "tiles": "are of scenes that are also in",
+}
 _READING: Final = (
     "A pattern is believed only if the images confirm it: images that it puts together must be"
     " more similar than others of their class. The p-value is that of a permutation test.",
@@ -43,8 +51,8 @@ def document(found: GroupingSummary, folder: str = "") -> Document:
     statements = [line for each in found.believed for line in sentences(each)]
     return Document(
         "Groups found unasked",
-        statements[0] if statements else "no groups were found in names",
-        lines=tuple(statements[1:]),
+        headline(found),
+        lines=tuple(statements),
         tables=(_hypotheses(found.hypotheses), _sides(found.believed), _shared(found.believed)),
         figures=tuple(_figures(found.believed)),
         facts=tuple(
@@ -55,12 +63,48 @@ def document(found: GroupingSummary, folder: str = "") -> Document:
     )
 
 
+def headline(found: GroupingSummary) -> str:
+    """Return what groups mean for the test sets, in one line.
+
+    >>> one = SharedGroups("val", "train", groups=1, queries=9)
+    >>> side = SideGroups("val", 10, 10, 1, 1)
+    >>> headline(GroupingSummary(hypotheses=(Hypothesis(
+    ...     "recordings", believed=True, sides=(side,), shared=(one,)),)))
+    '9 of 10 val images are of recordings that are also in train'
+    """
+    parts = [
+        f"{_reached(each, one):,} of {_side_of(each, one).images:,} {one.query_set} images"
+        f" {_RELATIONS[each.kind]} {one.reference_set}"
+        for each in found.believed
+        for one in each.shared
+        if _reached(each, one)
+    ]
+    if parts:
+        return "; ".join(parts)
+    if not found.believed:
+        return "names state no groups that the images confirm"
+    if any(each.shared for each in found.believed):
+        return "no group of a test set is in a training set"
+    return "; ".join(belief(each) for each in found.believed)
+
+
+def _reached(each: Hypothesis, one: SharedGroups) -> int:
+    """Return the query images that a training image of their group stands for."""
+    return (one.close or 0) if each.kind == "shots" else one.queries
+
+
+def _side_of(each: Hypothesis, one: SharedGroups) -> SideGroups:
+    return next(side for side in each.sides if side.set == one.query_set)
+
+
 def facts(found: GroupingSummary) -> Iterator[Fact]:
     """Yield the lines of the summary of an audit."""
     for each in found.believed:
+        if each.source == "source":
+            continue  # groups that are given have lines of their own
         for number, line in enumerate(sentences(each)):
             leaks = any(one.queries for one in each.shared)
-            yield Fact("" if number else each.kind, line, "caution" if leaks else "")
+            yield Fact("" if number else f"found {each.kind}", line, "caution" if leaks else "")
 
 
 def belief(each: Hypothesis) -> str:
@@ -80,7 +124,7 @@ def sentences(each: Hypothesis) -> Iterator[str]:
     """Yield what a believed hypothesis means, one line for each query set first."""
     told = {one.query_set for one in each.shared}
     for one in each.shared:
-        side = next(side for side in each.sides if side.set == one.query_set)
+        side = _side_of(each, one)
         yield f"{_units(each, side)}{_leak(each, one)}"
     for side in each.sides:
         if side.set not in told and not each.shared:
@@ -121,7 +165,7 @@ def span(value: int, unit: str | None) -> str:
 
 def _leak(each: Hypothesis, one: SharedGroups) -> str:
     """Return what a query set shares with a reference set."""
-    side = next(side for side in each.sides if side.set == one.query_set)
+    side = _side_of(each, one)
     if not one.queries:
         return f"; none is in {one.reference_set}"
     if each.kind == "shots":

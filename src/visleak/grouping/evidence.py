@@ -24,6 +24,8 @@ PAIRS: Final = 400
 DRAWS: Final = 2999
 ASKED: Final = 200
 POOL: Final = 500
+#: Successive shots that are compared with each other.
+STRETCH: Final = 24
 #: Permutations that are made at once, and as extreme ones from which no more are made.
 BLOCK: Final = 100
 PLENTY: Final = 20
@@ -65,13 +67,17 @@ class Members:
         return len(self.group)
 
 
-def of_neighbours(members: Members, compare: Compare, most: int | None = None) -> GroupEvidence:
+def of_neighbours(
+    members: Members, compare: Compare, most: int | None = None, *, near_by: bool = False
+) -> GroupEvidence:
     """Return whether successive frames are more similar than other frames of their sequence.
 
     Args:
         members: of the sequences.
         compare: similarities of images.
         most: distance of frames that count as successive; any by default.
+        near_by: compare with frames of a short stretch only. A list that is sorted by class is
+            similar over longer ones.
     """
     order = np.lexsort((members.content, members.frame, members.group))
     first, second = order[:-1], order[1:]
@@ -91,10 +97,12 @@ def of_neighbours(members: Members, compare: Compare, most: int | None = None) -
     first, second = first[found], second[found]
     chosen = np.sort(_draw(len(first), PAIRS))
     first, second = first[chosen], second[chosen]
+    stretch = rank // STRETCH if near_by else members.group
+    stratum = _codes(np.stack([members.group, stretch], axis=1)[first])
     # frames beside each other cannot be counter-examples
     auc, p, pairs = _matched(
         compare.cross(first, second),
-        members.group[first],
+        stratum,
         np.abs(rank[first][:, None] - rank[second][None]) <= 1,
     )
     return GroupEvidence(pairs, auc, p, near, chance, asked)
@@ -125,6 +133,11 @@ def of_groups(members: Members, compare: Compare) -> GroupEvidence:
         members.group[first][:, None] == members.group[second][None],
     )
     return GroupEvidence(pairs, auc, p, near, chance, asked)
+
+
+def _codes(rows: Int64) -> Int64:
+    """Return a number for each row of a table: equal for equal rows."""
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 def _rank_of_frame(members: Members) -> Int64:

@@ -20,6 +20,7 @@ from visleak.formats.request import captured
 from visleak.grouping import evidence, names
 from visleak.grouping.evidence import Compare, Members
 from visleak.grouping.names import Scheme
+from visleak.grouping.tags import read_shots
 from visleak.records import VIEWS, Bytes8, Encoder, Float32, Int64
 from visleak.storage.groupings import GroupEvidence, Hypothesis
 
@@ -32,6 +33,9 @@ ENOUGH: Final = 10
 STATED_AUC: Final = 0.6
 ALONE_AUC: Final = 0.75
 ALONE_NEAREST: Final = 0.5
+#: For shots: how often neighbours must be more similar than others near by, and its p-value.
+LOCAL_AUC: Final = 0.62
+LOCAL_P: Final = 0.01
 #: For copies: the same, as copies are more similar than shots.
 COPIES_AUC: Final = 0.7
 COPIES_NEAREST: Final = 0.3
@@ -56,6 +60,7 @@ class GroupableSet:
         groups, frames, timed: as the source has them, like those of an image set.
         matrix: ``float32`` (n, d), unit rows.
         digests: ``uint8`` (n, 16), of the contents.
+        locators: Arrow string array (n,), or ``None`` where tags are not to be read.
     """
 
     name: str
@@ -67,6 +72,7 @@ class GroupableSet:
     timed: bool
     matrix: Float32
     digests: Bytes8
+    locators: pa.StringArray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -174,10 +180,27 @@ def _schemes(sets: Sets) -> Iterator[tuple[Scheme, Known | None]]:
         framed = all(each.frames is not None for each in given)
         words = "<group>, <frame>" if framed else "<group>"
         kind = "sequence" if framed else "subjects"
-        yield Scheme(kind, words, "", stated=True), _given(sets, framed)
+        yield Scheme(kind, words, "", stated=True, source="source"), _given(sets, framed)
         return
     for scheme in names.schemes(sets.ids):
         yield scheme, _read(scheme, sets.ids)
+    if (known := _of_tags(sets)) is not None:
+        words = "camera and time"
+        yield Scheme("sequence", words, "", stated=True, source="EXIF"), known
+
+
+def _of_tags(sets: Sets) -> Known | None:
+    """Return cameras and times of photographs that are files."""
+    if any(each.locators is None for each in sets.sets):
+        return None
+    paths = [str(path) for each in sets.sets if each.locators for path in each.locators.to_pylist()]
+    shots = read_shots(paths)
+    if shots is None:
+        return None
+    known = [(row, shot) for row, shot in enumerate(shots) if shot is not None]
+    rows = np.array([row for row, _ in known], np.int64)
+    times = np.array([shot.time for _, shot in known], np.int64)
+    return rows, [shot.camera for _, shot in known], times, True
 
 
 def _given(sets: Sets, framed: bool) -> Known | None:
@@ -246,7 +269,7 @@ def _judged(
     hypothesis = Hypothesis(
         kind=scheme.kind,
         words=scheme.words,
-        source="names" if scheme.group else "source",
+        source=scheme.source,
         group=scheme.group,
         frame=scheme.frame,
         images=len(sets),
@@ -331,8 +354,12 @@ def _judge_sequence(
         found, way = _best(
             {name: evidence.of_neighbours(members, each, most) for name, each in ways.items()}
         )
-        believed = _stated(found)
+        near_by = evidence.of_neighbours(members, ways[way], most, near_by=True)
+        local = near_by.auc >= LOCAL_AUC and near_by.p <= LOCAL_P
+        believed = _stated(found) and local
         kind, why = "shots", _told(found) if believed else _untold(found)
+        if _stated(found) and not local:
+            why = "neighbours are no more similar than others near by, as in a sorted list"
     else:
         kind, why, believed, way = "recordings", _untold(found), False, "content"
     made = replace(hypothesis, kind=kind, why=why, believed=believed, evidence=found)

@@ -7,6 +7,7 @@ compares the images that a scheme puts together.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,13 @@ READ: Final = 20_000
 STRETCHES: Final = 40
 #: Share of the ids that a scheme must cover.
 COVERED: Final = 0.5
+#: Pixels between tiles, at least.
+STEP: Final = 8
+#: Share of names from which something is taken to be part of all.
+NUMEROUS: Final = 0.8
+#: Subjects with a number from which names state them, and images of most of them at most.
+MANY_SUBJECTS: Final = 20
+FEW_IMAGES: Final = 30
 #: Groups that must have two images before copies or subjects are supposed.
 LEAST_GROUPS: Final = 3
 #: Images of a sequence, at least.
@@ -67,6 +75,8 @@ NOISE: Final = r"(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,})"
 _NOISE: Final = re.compile(rf"^(?:.*/)?{NOISE}[\W_]*", re.IGNORECASE)
 _DAY: Final = r"(?:19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d"
 _MOMENT: Final = rf"(?<!\d){_DAY}[-_ T.]+[0-2]\d[-_.:]?[0-5]\d[-_.:]?[0-5]\d(?!\d)"
+#: Seconds since 1970 with a fraction.
+_SECONDS: Final = r"(?<!\d)1\d{9}\.\d{3,9}(?!\d)"
 _ENDING: Final = re.compile(r"\.[A-Za-z]\w{1,4}$")
 
 
@@ -79,6 +89,7 @@ class Scheme:
         words: the scheme in words, such as ``<recording>_<frame>``.
         group, frame: patterns whose first groups are searched in the id; no frame where empty.
         stated: names state it themselves, by words or by the counter of a camera.
+        source: where it is read: names, EXIF, or the source of the images.
     """
 
     kind: str
@@ -86,6 +97,7 @@ class Scheme:
     group: str
     frame: str = ""
     stated: bool = False
+    source: str = "names"
 
 
 def schemes(ids: Sequence[str]) -> list[Scheme]:
@@ -107,8 +119,9 @@ def schemes(ids: Sequence[str]) -> list[Scheme]:
         # an original and its copies have one number
         stems = list(dict.fromkeys(behind.sub("", stem) for stem in stems))
         ending = f"(?:{suffix})?{ending}"
-    found = [copies, *_by_word(stems), _by_time(stems), _tiles(stems, ending)]
-    found += _by_counter(stems, ending)
+    time = _by_time(stems)
+    found = [copies, *_by_word(stems), time, _tiles(stems, ending)]
+    found += _by_counter(stems, ending) if time is None else ()
     return [each for each in dict.fromkeys(found) if each is not None]
 
 
@@ -128,7 +141,7 @@ def general(text: str) -> str:
     >>> general("_aug3.b")
     '_aug\\\\d+\\\\.b'
     """
-    parts = re.split(r"(\d+|[0-9a-f]{16,})", text)
+    parts = re.split(r"([0-9a-f]{16,}|\d+)", text)
     return "".join(
         re.escape(part).replace(r"\ ", " ").replace(r"\-", "-")
         if not place % 2
@@ -160,9 +173,12 @@ def _copies(stems: Sequence[str], ending: str) -> tuple[Scheme | None, str]:
             bases[base].add(stem)
     several = [b for b, own in bases.items() if len(own) + (b in known) > 1]
     common = [text for text, count in suffixes.most_common(LISTED) if count >= LEAST_GROUPS]
-    if len(several) < LEAST_GROUPS or not common:
+    everywhere = named and sum(suffixes.values()) >= NUMEROUS * len(stems)
+    if not common or (len(several) < LEAST_GROUPS and not everywhere):
         return None, ""
     suffix = "|".join(sorted(common, key=lambda text: (-len(text), text)))
+    if len(several) < LEAST_GROUPS:
+        return None, suffix  # what an export appends to every name
     group = f"^(.+?)(?:{suffix})?{ending}"
     shown = common[0].replace(r"\d+", "<n>").replace("[0-9a-f]+", "<n>").replace("\\", "")
     return Scheme("copies", f"<image>{shown}", group, stated=named), suffix
@@ -200,12 +216,14 @@ def _repeats(sizes: Counter[str]) -> bool:
 
 
 def _by_time(stems: Sequence[str]) -> Scheme | None:
-    """Return the scheme of names that hold date and time."""
-    known = [match.group() for match in map(re.compile(_MOMENT).search, stems) if match]
-    if len(known) < max(COVERED * len(stems), LONG) or len(set(known)) < LONG:
-        return None
-    group = rf"^(.*?)[\W_]*{_MOMENT}"
-    return Scheme("sequence", "<camera>_<date>_<time>", group, f"({_MOMENT})", stated=True)
+    """Return the scheme of names that hold the time of each image."""
+    for moment in (_MOMENT, _SECONDS):
+        known = [match.group() for match in map(re.compile(moment).search, stems) if match]
+        # one time of many images is that of a recording
+        if len(set(known)) >= max(COVERED * len(stems), LONG):
+            group = rf"^(.*?)[\W_]*{moment}"
+            return Scheme("sequence", "<camera>_<time>", group, f"({moment})", stated=True)
+    return None
 
 
 # -- tiles ----------------------------------------------------------------------------------------
@@ -227,12 +245,9 @@ def _tiles(stems: Sequence[str], ending: str) -> Scheme | None:
 
 
 def _on_grid(places: Iterable[tuple[int, ...]]) -> bool:
-    """Whether both coordinates are multiples of a step of 16 pixels or more."""
+    """Whether both coordinates are multiples of a step of some pixels."""
     columns = list(zip(*places, strict=True))
-    return all(
-        len(set(values)) > 1 and max(values) >= 64 and all(value % 16 == 0 for value in values)
-        for values in columns
-    )
+    return all(len(set(values)) > 1 and math.gcd(*values) >= STEP for values in columns)
 
 
 # -- counters -------------------------------------------------------------------------------------
@@ -250,7 +265,7 @@ class _Counted:
 
 def _by_counter(stems: Sequence[str], ending: str) -> Iterator[Scheme]:
     """Yield what the counter of names may be: of frames, of shots, or of images of a subject."""
-    noisy = sum(map(bool, map(_NOISE.search, stems))) >= 0.8 * len(stems)
+    noisy = sum(map(bool, map(_NOISE.search, stems))) >= NUMEROUS * len(stems)
     for place in (1, 2, 3):
         pattern = re.compile(rf"^(.*?)(\d+)(\D*(?:\d+\D*){{{place - 1}}})$")
         found = list(_counted(stems, pattern, noisy))
@@ -268,7 +283,8 @@ def _by_counter(stems: Sequence[str], ending: str) -> Iterator[Scheme]:
             yield Scheme("sequence", words, group, frame, stated=_of_camera(found))
         sizes = Counter({head: len(own) for head, own in series.items()})
         if _repeats(sizes) and max(sizes.values()) <= len(found) // 2:
-            yield Scheme("subjects", words.replace("recording", "subject"), group)
+            words = words.replace("recording", "subject").replace("frame", "image")
+            yield Scheme("subjects", words, group, stated=_of_ids(sizes))
         return
 
 
@@ -314,6 +330,14 @@ def _either(patterns: Sequence[str]) -> str:
     if len(texts) == 1 and "" not in patterns:
         return texts[0]
     return f"(?:{'|'.join(texts)}){'?' if '' in patterns else ''}"
+
+
+def _of_ids(sizes: Counter[str]) -> bool:
+    """Whether groups are called after ids: many with a number of three digits, of few images."""
+    numbered = sum(bool(re.search(r"\d{3}", name.rpartition("/")[2])) for name in sizes)
+    middle = sorted(sizes.values())[len(sizes) // 2]
+    many = len(sizes) >= MANY_SUBJECTS and numbered >= NUMEROUS * len(sizes)
+    return many and middle <= FEW_IMAGES
 
 
 def _of_camera(found: Sequence[_Counted]) -> bool:

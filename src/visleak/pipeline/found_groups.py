@@ -69,6 +69,7 @@ def _groupable(side: Side, tested: set[str]) -> GroupableSet:
         images.timed,
         fingerprints.matrix,
         fingerprints.digests,
+        taken(images.locators) if images.has_pixels else None,
     )
 
 

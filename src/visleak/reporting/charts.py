@@ -364,8 +364,8 @@ def decay_chart(
             ha="center", color=COLOURS["near"],
         )  # fmt: skip
         axes.annotate(
-            "any two frames", (1, base), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-            textcoords="offset points", ha="right", fontsize=8, color=QUIET,
+            "any two frames", (0, base), xycoords=("axes fraction", "data"), xytext=(4, 3),
+            textcoords="offset points", fontsize=8, color=QUIET,
         )  # fmt: skip
         axes.grid(axis="y")
         axes.set_axisbelow(True)

@@ -72,7 +72,7 @@ class Hypothesis:
 
     kind: str = ""  # recordings, shots, copies, subjects or tiles
     words: str = ""  # such as <recording>_<frame>
-    source: str = "names"  # where it was read: names, EXIF or columns
+    source: str = "names"  # where it was read: names, EXIF, or source, which has groups itself
     group: str = ""  # patterns for --group and --frame; empty where there is none
     frame: str = ""
     believed: bool = False
