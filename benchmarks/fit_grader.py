@@ -62,6 +62,7 @@ TINY_SIMILAR = ("corrected", "agreement", "directions", "grey")
 SHARED = ("amount", "drift")
 UNCHANGED = (
     *("amount", "matched", "opposed", "replaced", "added", "hidden", "exchanged", "rewritten"),
+    *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
     *("typical", "places", "altered", "altered_rest", "altered_cells", "altered_covered"),
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
 )
@@ -72,6 +73,9 @@ MONOTONE = {
     "matched": 1,
     "opposed": -1,
     "typical": -1,
+    "outlier": -1,
+    "alone_less": -1,
+    "swapped": -1,
     "drift": -1,
     "altered": -1,
     "colour": 1,
@@ -101,8 +105,8 @@ MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "ste
 
 #: Images of each set that are planted, and of photographs, documents of each kind, and sizes of the
 #: trees.
-PLANTED_IMAGES, PLANTED_PHOTOGRAPHS, TINY_IMAGES, DOCUMENTS = 20, 60, 200, 6
-LARGE_TREES = {"max_iter": 150, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
+PLANTED_IMAGES, PLANTED_PHOTOGRAPHS, TINY_IMAGES, DOCUMENTS = 20, 60, 200, 10
+LARGE_TREES = {"max_iter": 300, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
 

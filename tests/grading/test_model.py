@@ -94,7 +94,7 @@ def test_text_and_back():
 def test_the_shipped_grader_is_small_and_says_where_it_comes_from():
     """And looks only at what there is."""
     text = resources.files("visleak.grading").joinpath("grader.json").read_text("utf-8")
-    assert len(text) < 800_000
+    assert len(text) < 1_500_000
     shipped = load_grader()
     assert load_grader() is shipped
     assert "CIFAR-10" in shipped.provenance

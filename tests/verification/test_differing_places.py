@@ -99,3 +99,43 @@ def test_a_mark_that_moved_leaves_both_of_its_places():
     cv2.rectangle(barred, (10, 168), (400, 208), (70, 110, 160), -1)
     assert between(other, whole).exchanged > 5
     assert between(barred, whole).exchanged == 0
+
+
+@pytest.mark.parametrize("quality", [None, 40, 85])
+def test_what_was_changed_stands_out_from_what_processing_left(quality):
+    """One digit of a page, whatever the page went through; a copy has nothing of the kind."""
+    changed = page([*LINES[:3], "Total 148.70 EUR", LINES[4]])
+    versions = [
+        pixels if quality is None else saved(pixels, quality) for pixels in (changed, page())
+    ]
+    altered, copy = (between(pixels, page()).outliers for pixels in versions)
+    assert altered.largest > copy.largest + 1
+    assert altered.swapped > 1
+    assert copy.swapped == 0
+    assert max(copy.more, copy.less, copy.marks) == 0
+
+
+def test_a_stamp_stands_out_of_one_image_and_a_moved_mark_of_both():
+    """Nobody stamps a copy where the original had another stamp."""
+    here, there = page().copy(), page().copy()
+    cv2.circle(here, (340, 60), 9, (30, 30, 30), -1)
+    cv2.circle(there, (340, 250), 9, (30, 30, 30), -1)
+    stamped, moved = between(here, page()).outliers, between(here, there).outliers
+    assert stamped.more > 1
+    assert stamped.less == 0
+    assert min(moved.more, moved.less) > 1
+
+
+def test_outliers_are_searched_below_a_cover_too():
+    """A row that was selected looks like a cover, and another row was selected before."""
+    greys = []
+    for top in (60, 204):
+        pixels = page().copy()
+        pixels[top : top + 14, 30:200] = (70, 110, 160)
+        greys.append(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32))
+    hidden = np.zeros(greys[0].shape, np.bool_)
+    hidden[200:222, 26:204] = True
+    query, reference = greys
+    beside = np.where(hidden, reference, query)
+    assert differences(beside, reference, ~hidden).outliers.less == 0
+    assert differences(beside, reference, ~hidden, (query, hidden)).outliers.less > 3

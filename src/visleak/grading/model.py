@@ -29,6 +29,8 @@ Node = tuple[int, float, int, int] | tuple[float]
 _MOST_GAIN: Final = 20.0
 #: Share of rewritten content that is as good as none.
 _LEAST_SHARE: Final = 1e-3
+#: Trees times rows that are evaluated at a time.
+ROUTED: Final = 2_000_000
 #: Side up to which images count as tiny: the two sizes have models of their own, because the
 #: same agreement says more where there were more pixels to agree.
 TINY: Final = 48
@@ -100,6 +102,7 @@ def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
             name: checks[name]
             for name in (
                 *("opposed", "replaced", "added", "hidden", "exchanged", "typical"),
+                *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
                 *("altered", "altered_rest", "altered_covered", "plain", "textured"),
             )
         },
@@ -162,18 +165,26 @@ class Trees:
         all_rows = np.stack([columns[name] for name in self.features], axis=1)
         known: Bool = np.asarray(~np.isnan(all_rows).any(axis=1))
         table = all_rows[known]
-        odds, rows = np.full(len(table), self.intercept), np.arange(len(table))
-        for number in range(len(self.feature)):
-            node = np.zeros(len(table), np.int64)
-            while (inner := self.feature[number, node] >= 0).any():
-                at = node[inner]
-                values = table[rows[inner], self.feature[number, at]]
-                right = values > self.threshold[number, at]
-                node[inner] = np.where(right, self.right[number, at], self.left[number, at])
-            odds += self.value[number, node]
+        step = max(1, ROUTED // max(1, len(self.feature)))
+        parts = [self._leaves(table[at : at + step]) for at in range(0, len(table), step)]
+        odds = np.concatenate([np.empty(0), *parts]) + self.intercept
         result = np.full(len(known), np.nan)
         result[known] = 1.0 / (1.0 + np.exp(-np.clip(odds, -50, 50)))
         return result
+
+    def _leaves(self, table: Float64) -> Float64:
+        """Return the sum of the leaves that each row reaches in all trees."""
+        node = np.zeros((len(self.feature), len(table)), np.int64)
+        rows = np.arange(len(table))
+
+        def of(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            return np.take_along_axis(values, node, axis=1)
+
+        while (inner := (feature := of(self.feature)) >= 0).any():
+            right = table[rows, feature] > of(self.threshold)
+            node = np.where(inner, np.where(right, of(self.right), of(self.left)), node)
+        # one tree after the other, so that a sum does not depend on how many rows there are
+        return np.asarray(np.cumsum(of(self.value), axis=0)[-1], np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ a perspective does not look like another text.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import cv2
@@ -46,8 +46,47 @@ TILES: Final = 400
 UNSETTLED: Final = 0.1
 #: Energy of what is worth matching: a share of the image's contrast, times the noise, and levels.
 FAINT: Final = (0.01, 4.0, 4.0)
+#: Content of both images: the fainter has this share of the stronger's energy at least.
+BOTH: Final = 0.15
+#: Share of the energy that differs which stands out from what is usual in the pair: so many times
+#: that, within these bounds; of places with this share of the image's contrast at least.
+STANDS_OUT: Final = 4.0
+OUT_BOUNDS: Final = (0.04, 0.8)
+OUT_CONTENT: Final = 0.03
+#: Percentile that is usual, and a lower one that large changes do not reach, times a factor.
+USUAL: Final = (95, 80, 3.0)
+#: Energy, in contrasts times pixels, of the smallest place that stands out; ratio of the energies
+#: from which content is of one image alone, and share of a place that then is.
+LEAST_ENERGY: Final = 0.2
+ALONE: Final = 4.0
+ONE_SIDED: Final = 0.75
+#: Share of the energy that counts for none.
+LEAST_USUAL: Final = 0.01
 
 Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outliers:
+    """Places that differ by far more than is usual in the pair.
+
+    In a copy everything differs a little, as processing left it; a changed digit stands out from
+    that however small it is. What was laid over a copy stands out as well, but only one of the
+    images has it; where something moved, each has something the other lacks.
+    """
+
+    # log of the share of the energy that differs, 95th percentile of the content of both images,
+    # and log of the largest such share relative to it
+    usual: float = math.log(LEAST_USUAL)
+    largest: float = 0.0
+    # energy of content that one image alone has, of the image with more and of that with less of
+    # it, as log(1 + contrasts times pixels); number of places with hardly anything else, as
+    # log(1 + n)
+    more: float = 0.0
+    less: float = 0.0
+    marks: float = 0.0
+    # content taken away where other content was added, summed over places, as log(1 + amount)
+    swapped: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +109,7 @@ class Differences:
     places: int = 0  # number of places where content is replaced or added
     boxes: tuple[Box, ...] = ()  # left, top, width, height of those places in the frame, pixels
     covers: tuple[Box, ...] = ()  # the same of places that are covered
+    outliers: Outliers = field(default_factory=Outliers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +163,26 @@ def settled(query: Float32, reference: Float32, mask: Bool) -> Float32:
     return _matched_again(inks, differing, unsettled) + inks.grounds[0]
 
 
-def differences(query: Float32, reference: Float32, mask: Bool) -> Differences:
-    """Return where two grey images (h, w), settled, differ, of where the mask holds."""
+def differences(
+    query: Float32, reference: Float32, mask: Bool, hidden: tuple[Float32, Bool] | None = None
+) -> Differences:
+    """Return where two grey images (h, w), settled, differ, of where the mask holds.
+
+    ``hidden``: the query as it is, and where something covers one of the images. Outliers are
+    searched there as well: a row that was selected looks like a cover.
+    """
     inks = _Inks.of(query, reference, mask)
     if inks is None:
         return Differences()
+    whole = inks
+    if hidden is not None:
+        query = np.where(hidden[1], hidden[0], query)
+        whole = _Inks.of(query, reference, mask | hidden[1]) or inks
+    return replace(_places(inks), outliers=_outliers(whole))
+
+
+def _places(inks: _Inks) -> Differences:
+    """Return the places that differ."""
     content = (inks.inside > 0) & (inks.energies > CONTENT * inks.contrast)
     if np.count_nonzero(content) < 30:
         return Differences()
@@ -208,6 +263,57 @@ def _peak(values: list[float], at: int) -> float:
     before, middle, after = values[at - 1 : at + 2]
     bend = before - 2 * middle + after
     return max(-0.5, min(0.5, (before - after) / (2 * bend))) if bend < -1e-6 else 0.0
+
+
+def _outliers(inks: _Inks) -> Outliers:
+    """Return what stands out from the usual differences of two images."""
+    weight = inks.inside
+    ours, theirs = (_smooth(ink * ink * weight) for ink in (inks.ours, inks.theirs))
+    differing = _smooth((inks.ours - inks.theirs) ** 2 * weight)
+    share = differing / (ours + theirs + inks.noise + 0.02 * inks.contrast)
+    content = (weight > 0) & (inks.energies > CONTENT * inks.contrast)
+    both = content & (np.minimum(ours, theirs) > BOTH * inks.energies)
+    if np.count_nonzero(both) < 30:
+        return Outliers()
+    usual, robust = (float(value) for value in np.percentile(share[both], USUAL[:2]))
+    limit = np.clip(STANDS_OUT * min(usual, USUAL[2] * robust + LEAST_USUAL), *OUT_BOUNDS)
+    found = (weight > 0) & (inks.energies > OUT_CONTENT * inks.contrast) & (share > limit)
+    more, less, marks, swapped = _sided(inks, found, differing, ours, theirs)
+    return Outliers(
+        usual=math.log(usual + LEAST_USUAL),
+        largest=math.log((float(share[both].max()) + LEAST_USUAL) / (usual + LEAST_USUAL)),
+        more=math.log1p(more),
+        less=math.log1p(less),
+        marks=math.log1p(marks),
+        swapped=math.log1p(swapped),
+    )
+
+
+def _sided(
+    inks: _Inks, found: Bool, differing: Float32, ours: Float32, theirs: Float32
+) -> tuple[float, float, int, float]:
+    """Return what one image alone has, more and less, in how many places, and what was swapped."""
+    closed = cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
+    count, labels = cv2.connectedComponents(closed)
+    place, energy = labels[found], differing[found] / inks.contrast
+
+    def summed(values: Float32) -> npt.NDArray[np.float64]:
+        return np.asarray(np.bincount(place, weights=values, minlength=count)[1:], np.float64)
+
+    alone = [
+        summed(energy * (one[found] > ALONE * other[found]))
+        for one, other in ((ours, theirs), (theirs, ours))
+    ]
+    total = summed(energy)
+    large = total > LEAST_ENERGY
+    lone = large & (np.maximum(*alone) > ONE_SIDED * total)
+    apart = np.abs(inks.ours - inks.theirs)[found] / math.sqrt(inks.contrast)
+    removed = np.abs(inks.theirs)[found] > np.abs(inks.ours)[found]
+    swapped = np.minimum(summed(apart * removed), summed(apart * ~removed))
+    sums = sorted(float(side[large].sum()) for side in alone)
+    # `more` is of such places only: other places have it where they cross content of both
+    more = max(float(side[lone].sum()) for side in alone)
+    return more, sums[0], int(np.count_nonzero(lone)), float(swapped[large].sum())
 
 
 def _summed(inks: _Inks, found: Bool, content: int, typical: float) -> Differences:

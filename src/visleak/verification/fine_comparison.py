@@ -83,8 +83,7 @@ class Alignment:
 
     sides: _Sides | None  # both images; None where next to nothing overlaps
     matrix: Matrix  # the relation
-    # both in register and their mask; None where next to nothing overlaps
-    found: tuple[Float32, Float32, Bool] | None
+    found: _Registered | None  # both in register; None where next to nothing overlaps
     detail: Detail  # what they share
     covers: Covers | None  # what covers one of them, if anything is known to
 
@@ -98,13 +97,13 @@ class Alignment:
     ) -> Alignment:
         """Compare two images in a frame, beside what covers them."""
         found = None if framed is None else framed.in_register(covers)
-        detail = Detail() if found is None else shared_detail(*found)
+        detail = Detail() if found is None else shared_detail(*found.beside)
         return cls(sides, matrix, found, detail, covers)
 
     @property
     def side(self) -> int:
         """Long side of the frame, pixels."""
-        return 0 if self.found is None else max(self.found[0].shape)
+        return 0 if self.found is None else max(self.found.mask.shape)
 
 
 def align(photos: tuple[Photo, Photo], matrix: Matrix, side: int) -> Alignment:
@@ -128,12 +127,13 @@ def _compared(aligned: Alignment) -> Comparison:
     if aligned.side >= DETAIL_SIDE:
         framed = _Framed.of(aligned.sides, aligned.matrix, PLACES_SIDE)
         found = found if framed is None else framed.in_register(aligned.covers)
-    ours, theirs, mask = found
+    ours, theirs, mask = found.beside
     alteration = ALTERED_ALL_OVER
     if detail.opposed <= CONTRADICTED:
         ours = settled(ours, theirs, mask)
         alteration = altered(ours, theirs, mask)
-    different = differences(ours, theirs, mask)
+    hidden = None if found.hidden is None else (found.query, found.hidden)
+    different = differences(ours, theirs, mask, hidden)
     if aligned.covers is not None:
         boxes = aligned.covers.resized((mask.shape[1], mask.shape[0])).boxes
         different = replace(different, covers=(*different.covers, *boxes))
@@ -178,6 +178,12 @@ def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo)
         rewritten=different.share,
         typical=different.typical,
         places=float(different.places),
+        usual=different.outliers.usual,
+        outlier=different.outliers.largest,
+        alone_more=different.outliers.more,
+        alone_less=different.outliers.less,
+        alone_places=different.outliers.marks,
+        swapped=different.outliers.swapped,
         altered=alteration.strength,
         altered_rest=alteration.rest,
         altered_cells=float(alteration.cells),
@@ -239,12 +245,30 @@ class _Framed:
         found = covers_of(self.query, self.reference, both_whole(self.place), self.mask)
         return found if found.where.any() else None
 
-    def in_register(self, covers: Covers | None) -> tuple[Float32, Float32, Bool]:
-        """Return both images and their mask, in register and equally sharp."""
+    def in_register(self, covers: Covers | None) -> _Registered:
+        """Return both images in register and equally sharp."""
         ours, theirs, mask = self.query, self.reference, self.mask
         hidden = None if covers is None else covers.resized(self.place.size).where
         if hidden is not None:
             mask = mask & ~hidden
         ours, theirs, _ = agreement.blurred_equally(registered(ours, theirs, mask), theirs, mask)
+        return _Registered(ours, theirs, mask, hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """Two images in register and equally sharp."""
+
+    # grey, (h, w)
+    query: Float32
+    reference: Float32
+    mask: Bool  # where both have content and nothing covers one of them
+    hidden: Bool | None  # where something covers one of them, if anything does
+
+    @property
+    def beside(self) -> tuple[Float32, Float32, Bool]:
+        """Both images beside what covers them, and their mask."""
+        if self.hidden is None:
+            return self.query, self.reference, self.mask
         # what is beside a cover has no ground in common with it
-        return (ours if hidden is None else np.where(hidden, theirs, ours)), theirs, mask
+        return np.where(self.hidden, self.reference, self.query), self.reference, self.mask

@@ -72,6 +72,13 @@ class Measures:
     rewritten: float = 1.0
     typical: float = 0.0
     places: float = 0.0
+    # usual, largest, more, less, marks and swapped of differences.Outliers
+    usual: float = 0.0
+    outlier: float = 0.0
+    alone_more: float = 0.0
+    alone_less: float = 0.0
+    alone_places: float = 0.0
+    swapped: float = 0.0
     # strength, rest, cells, covered and number of boxes of alteration.Alteration
     altered: float = -6.0
     altered_rest: float = -6.0
