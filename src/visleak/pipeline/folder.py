@@ -21,7 +21,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
 from visleak.options import AUTO
-from visleak.pipeline import recordings, selection
+from visleak.pipeline import recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
 from visleak.pipeline.encoded_set import Side, are_back
 from visleak.pipeline.run import Outcome
@@ -46,6 +46,7 @@ from visleak.storage import (
     PAIRS_SCHEMA,
     RECORDINGS,
     SECTIONS,
+    SEGMENTS,
     UNREADABLE,
     AuditSummary,
     file_digest,
@@ -343,7 +344,7 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
     """Write the tables, then ``audit.json``, whose presence marks the folder as complete."""
     try:
         (folder / AUDIT).unlink(missing_ok=True)
-        for name in (RECORDINGS, GROUPS):
+        for name in (RECORDINGS, GROUPS, SEGMENTS):
             (folder / name).unlink(missing_ok=True)
         # pages of commands that used the previous audit
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
@@ -360,8 +361,10 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
         found = list(_group_rows(outcome))
         if found:
             write_csv(folder / GROUPS, GROUP_COLUMNS, found)
-        names = [PAIRS, IMAGES, UNREADABLE, *([RECORDINGS] if outcome.recordings else [])]
-        names += [GROUPS] if found else []
+        if outcome.segments:
+            write_csv(folder / SEGMENTS, segments.COLUMNS, segments.rows(outcome.segments))
+        known = {RECORDINGS: outcome.recordings, GROUPS: found, SEGMENTS: outcome.segments}
+        names = [PAIRS, IMAGES, UNREADABLE, *(name for name, there in known.items() if there)]
         files = {name: file_digest(folder / name) for name in names}
         replace(summary, files=files).save(folder)
     except OSError as error:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.grading.verdict import EQUAL_BYTES, NOT_VERIFIED, SAME_PIXELS
-from visleak.pipeline import recordings, selection
+from visleak.pipeline import recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.folder import image_tables, pair_tables
@@ -41,6 +41,7 @@ from visleak.storage import (
     PAIRS,
     PAIRS_SCHEMA,
     RECORDINGS,
+    SEGMENTS,
     UNREADABLE,
     read_problems,
     read_summary,
@@ -95,6 +96,7 @@ def recount(folder: Path) -> Recount:
     comparisons = tuple(_comparisons(stored, sides, pairs, thresholds))
     settings = bounded(stored.settings, stored.grouping)
     leaks = {each.names: recordings.recording_leak(each, settings) for each in comparisons}
+    shared = {each.names: segments.segments_of(each) for each in comparisons}
     queries = tuple(sides[about.name] for about in stored.sets if about.side == "query")
     outcome = Outcome(
         queries,
@@ -103,6 +105,7 @@ def recount(folder: Path) -> Recount:
         thresholds,
         None,
         recordings={names: leak for names, leak in leaks.items() if leak is not None},
+        segments={names: found for names, found in shared.items() if found},
     )
     population = {about.name: _population(about, stored) for about in stored.sets}
     wrong = (
@@ -410,16 +413,24 @@ def _totals(stored: AuditSummary, outcome: Outcome, images: pa.Table) -> Iterato
 
 
 def _distances(folder: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield whether the table of recordings is not that of the images."""
-    if not outcome.recordings:
-        return
+    """Yield whether the tables of recordings and of segments are those of the images."""
+    if outcome.recordings:
+        yield from _differs(
+            folder, RECORDINGS, recordings.COLUMNS, recordings.rows(outcome.recordings)
+        )
+    if outcome.segments:
+        yield from _differs(folder, SEGMENTS, segments.COLUMNS, segments.rows(outcome.segments))
+
+
+def _differs(
+    folder: Path, name: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield whether a table is not that of some rows."""
     text = io.StringIO(newline="")
-    write_csv_rows(text, [recordings.COLUMNS])
-    write_csv_rows(
-        text, ([csv_cell(cell) for cell in row] for row in recordings.rows(outcome.recordings))
-    )
+    write_csv_rows(text, [columns])
+    write_csv_rows(text, ([csv_cell(cell) for cell in row] for row in rows))
     try:
-        if (folder / RECORDINGS).read_text(encoding="utf-8") != text.getvalue():
-            yield RECORDINGS, f"does not follow from {IMAGES} and {PAIRS}"
+        if (folder / name).read_text(encoding="utf-8") != text.getvalue():
+            yield name, f"does not follow from {IMAGES} and {PAIRS}"
     except (OSError, UnicodeDecodeError) as error:
-        yield RECORDINGS, f"cannot be read ({error})"
+        yield name, f"cannot be read ({error})"

@@ -24,6 +24,7 @@ from visleak.pipeline.local_features import with_votes
 from visleak.pipeline.rates import chance_of
 from visleak.pipeline.recordings import RecordingLeak, recording_leak
 from visleak.pipeline.remote import search_for
+from visleak.pipeline.segments import Segment, segments_of
 from visleak.pipeline.selection import dense
 from visleak.pipeline.streaming import stream_pairs
 from visleak.pipeline.verification import connect, verify_in_rounds
@@ -58,6 +59,8 @@ class Outcome:
     # groups that were found unasked, by dataset; and what of them is in audit.json
     found: Sequence[tuple[Sets, Sequence[Found]]] = ()
     grouping: GroupingSummary | None = None
+    # what recordings share, where times are known; by the same
+    segments: Mapping[tuple[str, str], tuple[Segment, ...]] = field(default_factory=dict)
 
     @property
     def sides(self) -> dict[str, Side]:
@@ -168,6 +171,7 @@ def _compared(
         comparisons = tuple(found_groups.regrouped(each, sides) for each in comparisons)
     bounded = found_groups.bounded(settings, grouping)
     leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
+    shared = {each.names: segments_of(each) for each in comparisons}
     return Outcome(
         tuple(sides[images.name] for images in queries),
         tuple(sides[images.name] for images in references),
@@ -178,6 +182,7 @@ def _compared(
         {names: leak for names, leak in leaks.items() if leak is not None},
         groups,
         grouping,
+        segments={names: found for names, found in shared.items() if found},
     )
 
 

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from visleak.pipeline import rates, recordings, selection
+from visleak.pipeline import rates, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
 from visleak.pipeline.run import Outcome
@@ -143,6 +143,7 @@ def comparison_of(
         chance=comparison.chance,
         groups=groups.summary() if groups is not None else None,
         recordings=timed.summary() if timed is not None else None,
+        segments=segments.summary_of(outcome.segments.get(comparison.names, ())),
     )
 
 

@@ -50,6 +50,7 @@ def document(audit: Audit) -> Document:
             *_groups(content),
             *_recordings(content),
             *grouping.facts(content.grouping or GroupingSummary()),
+            *_segments(content),
             *_facts(audit),
         ),
     )
@@ -122,6 +123,14 @@ def _recordings(content: AuditSummary) -> Iterator[Fact]:
             f" (test frames within {bound}): {named}{rest}",
             "caution",
         )
+
+
+def _segments(content: AuditSummary) -> Iterator[Fact]:
+    for each in content.comparisons:
+        if (found := each.segments) is not None:
+            named = "; ".join(found.named[:SOME])
+            rest = f" and {found.count - SOME:,} more" if found.count > SOME else ""
+            yield Fact("segments", f"{named}{rest} (segments.csv)", "caution")
 
 
 def _facts(audit: Audit) -> Iterator[Fact]:

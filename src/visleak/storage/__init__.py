@@ -16,6 +16,7 @@ from visleak.storage.audit_folder import (
     REPORT,
     SCHEMA,
     SECTIONS,
+    SEGMENTS,
     UNREADABLE,
     VERDICTS,
     AuditSummary,
@@ -62,6 +63,7 @@ from visleak.storage.run_folder import (
 
 __all__ = ["AUDIT", "DECISIONS", "GROUPS", "IMAGES", "IMAGES_SCHEMA", "LEDGER", "LOCK", "PAIRS"]
 __all__ += ["PAIRS_SCHEMA", "PROBLEM_COLUMNS", "RECORDINGS", "REPLACEMENTS", "REPORT", "SCHEMA"]
+__all__ += ["SEGMENTS"]
 __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummary"]
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
 __all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_text"]

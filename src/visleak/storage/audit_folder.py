@@ -76,6 +76,7 @@ AUDIT: Final = "audit.json"
 UNREADABLE: Final = "unreadable.csv"
 RECORDINGS: Final = "recordings.csv"
 GROUPS: Final = "groups.csv"
+SEGMENTS: Final = "segments.csv"
 REPORT: Final = "report.html"
 SECTIONS: Final = "sections"
 #: What people judged of the pairs of an audit: a ledger, and the same as a table.
@@ -330,6 +331,14 @@ class RecordingSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentSummary:
+    """Intervals of time that recordings of a comparison share."""
+
+    count: int = 0
+    named: tuple[str, ...] = ()  # the first of them in words
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonSummary:
     """A query set against a reference set."""
 
@@ -349,6 +358,8 @@ class ComparisonSummary:
     # where groups and frame numbers are known
     groups: GroupSummary | None = field(default=None, metadata=OPTIONAL)
     recordings: RecordingSummary | None = field(default=None, metadata=OPTIONAL)
+    # where times are known: what recordings share, the first in words
+    segments: SegmentSummary | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

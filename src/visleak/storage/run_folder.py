@@ -28,6 +28,7 @@ from visleak.storage.audit_folder import (
     PAIRS,
     RECORDINGS,
     REPLACEMENTS,
+    SEGMENTS,
     UNREADABLE,
     VERDICTS,
     AuditSummary,
@@ -74,7 +75,7 @@ def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> 
 
 def _is_part(path: Path, audit: Path | None) -> bool:
     """Whether a file, there or not yet, is one of those that make an audit: by name or by link."""
-    tables = (AUDIT, PAIRS, IMAGES, UNREADABLE, RECORDINGS, LOCK)
+    tables = (AUDIT, PAIRS, IMAGES, UNREADABLE, RECORDINGS, SEGMENTS, LOCK)
     own = (*tables, LEDGER, VERDICTS, DECISIONS, REPLACEMENTS)
     real = path.resolve()
     if real.name in own and (real.parent / AUDIT).is_file():
