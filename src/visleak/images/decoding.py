@@ -25,6 +25,7 @@ from visleak.images.dicom import dicom_image
 from visleak.images.encodings import (
     DICOM,
     JPEG,
+    JPEG_XL,
     TIFF,
     Encoding,
     is_cut,
@@ -414,6 +415,8 @@ def _refusal(data: bytes, kind: Encoding, error: Exception, messages: list[str])
         reader = "pydicom" if kind is DICOM else "Pillow"
         detail = f"{kind.name} with pixels that {reader} does not read ({text})"
         return Unreadable("unsupported", detail)
+    if kind is JPEG_XL:
+        text = "the content cannot be decoded"  # its library asks for a build that says more
     return Unreadable("corrupt", f"{kind.name}: {text or type(error).__name__}")
 
 

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import connected_components
 
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
-from visleak.records import GRADES, Bool, Int64
+from visleak.records import GRADES, Bool, Float32, Int64
 from visleak.storage.audit_folder import SegmentSummary
 
 #: Steps between frames that may be missing inside a segment, at least; up to twice as many.
@@ -81,7 +81,8 @@ def segments_of(comparison: Comparison) -> tuple[Segment, ...]:
             weak &= query.recording[pairs.query] != reference.recording[pairs.reference]
         kept = np.flatnonzero(weak)
         ends = pairs.query[kept], pairs.reference[kept]
-        found = _between(comparison, query, reference, ends, strong[kept])
+        similarity = pairs.similarity[kept]
+        found = _between(comparison, query, reference, ends, strong[kept], similarity)
     return tuple(sorted(found, key=_order))
 
 
@@ -117,6 +118,7 @@ def _between(
     reference: _Times,
     ends: tuple[Int64, Int64],
     strong: Bool,
+    similarity: Float32,
 ) -> Iterator[Segment]:
     """Yield the segments of two sets of recordings."""
     left, right = query.recording[ends[0]], reference.recording[ends[1]]
@@ -130,20 +132,78 @@ def _between(
     for code in np.unique(couple[known & strong]):
         own, theirs = divmod(int(code), len(reference.names))
         rows = np.flatnonzero(couple == code)
+        points = _Points(at[rows], (other - at)[rows], similarity[rows], strong[rows])
         steps = int(query.step[own]), int(reference.step[theirs])
-        jitter = max(*steps, JITTER)
-        chains = _chains(at[rows] // (GAP * steps[0]), (other - at)[rows] // jitter)
-        for chain in range(int(chains.max()) + 1):
-            members = rows[chains == chain]
-            if strong[members].any():
-                yield Segment(
-                    *comparison.names,
-                    query.names[own],
-                    *_interval(query, own, at[members]),
-                    reference.names[theirs],
-                    *_interval(reference, theirs, other[members]),
-                    len(np.unique(ends[0][members])),
-                )
+        for members, apart in _runs(points, steps):
+            start, end = _interval(query, own, points.at[members])
+            yield Segment(
+                *comparison.names,
+                query.names[own],
+                start,
+                end,
+                reference.names[theirs],
+                max(start + apart, int(reference.first[theirs])),
+                end + apart,
+                len(np.unique(ends[0][rows[members]])),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Pairs of frames of two recordings."""
+
+    at: Int64  # int64 (n,): time of the one
+    apart: Int64  # int64 (n,): how much later the other is
+    similarity: Float32
+    strong: Bool  # near or exact
+
+    def only(self, rows: Int64) -> _Points:
+        """Return some of them."""
+        return _Points(self.at[rows], self.apart[rows], self.similarity[rows], self.strong[rows])
+
+
+def _runs(points: _Points, steps: tuple[int, int]) -> Iterator[tuple[Int64, int]]:
+    """Yield the points of each segment, and how far the recordings are apart in time there.
+
+    Slow footage resembles itself for seconds, so that a frame has many partners: the distance in
+    time that most frames have in common decides, and then that of the frames that are left.
+    """
+    gap, jitter = GAP * steps[0], max(steps[1], JITTER)
+    chains = _chains(points.at // gap, points.apart // jitter)
+    for chain in range(int(chains.max()) + 1):
+        left = np.flatnonzero(chains == chain)
+        while points.strong[left].any():
+            apart = _common(points.only(left), jitter)
+            kept = left[abs(points.apart[left] - apart) <= jitter]
+            parts = _chains(points.at[kept] // gap, np.zeros(len(kept), np.int64))
+            left = np.setdiff1d(left, kept)
+            for part in range(int(parts.max()) + 1):
+                members = kept[parts == part]
+                if points.strong[members].any():
+                    yield members, apart
+                    times = points.at[members]
+                    inside = (points.at[left] >= times.min()) & (points.at[left] <= times.max())
+                    left = left[~inside]
+
+
+def _common(points: _Points, jitter: int) -> int:
+    """Return the distance in time at which the most frames have the most similar partners.
+
+    >>> at, apart = np.array([0, 0, 500, 500]), np.array([2000, 9000, 2100, 7000])
+    >>> ones = np.ones(4, np.float32)
+    >>> _common(_Points(at, apart, ones, ones > 0), 200)
+    2050
+    """
+    half = jitter / 2
+    frames, frame = np.unique(points.at, return_inverse=True)
+    best, found = -1.0, 0.0
+    for centre in np.unique(np.rint(points.apart / half)) * half:
+        near = np.flatnonzero(abs(points.apart - centre) <= half)
+        shares = np.zeros(len(frames))
+        np.maximum.at(shares, frame[near], points.similarity[near])
+        if shares.sum() > best:
+            best, found = float(shares.sum()), float(points.apart[near].mean())
+    return round(found)
 
 
 def _beside_images(
@@ -180,7 +240,7 @@ def _interval(times: _Times, code: int, at: Int64) -> tuple[int, int]:
 
 
 def _chains(time: Int64, distance: Int64) -> Int64:
-    """Return which points belong together: those in one cell of time and distance, or in adjacent.
+    """Return which points are connected: those in one or in adjacent cells of both.
 
     >>> _chains(np.array([0, 1, 5, 0]), np.array([7, 7, 7, 0])).tolist()
     [1, 1, 2, 0]

@@ -189,6 +189,11 @@ class PageSummary:
         )
 
     @property
+    def segments(self) -> tuple[ComparisonSummary, ...]:
+        """The comparisons with recordings that share intervals of time."""
+        return tuple(c for c in self.audit.comparisons if c.segments)
+
+    @property
     def deciding(self) -> tuple[Rate, ...]:
         """The rate of each query set that decides whether a leak was found."""
         names = ("near_or_exact", "hard_or_soft") if self.verified else ("hard_or_soft",)

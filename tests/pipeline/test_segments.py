@@ -1,0 +1,90 @@
+"""What videos share with videos and with images, as intervals of time."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import visleak
+from visleak.integrity import check_audit
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "formats"))
+from video_making import write_video
+
+HEIGHT, WIDTH, RATE = 96, 128, 10
+
+
+def footage(picture, frames: int, seed: int):
+    """A camera that moves over a picture."""
+    whole = np.asarray(Image.fromarray(picture).resize((200, 150)))
+    rng = np.random.default_rng(seed)
+    begin, end = rng.uniform(0, 1, (2, 2))
+    for share in np.linspace(0, 1, frames):
+        y, x = ((begin + (end - begin) * share / 3) * (150 - HEIGHT, 200 - WIDTH)).astype(int)
+        yield np.ascontiguousarray(whole[y : y + HEIGHT, x : x + WIDTH])
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, natural):
+    """A recording, a clip with a part of it, another recording, and stills of the part."""
+    folder = tmp_path_factory.mktemp("segments")
+    scenes = {
+        name: list(footage(natural[name], 30, seed))
+        for seed, name in enumerate(("astronaut", "chelsea", "coffee", "rocket", "brick"))
+    }
+    for name in ("train", "test", "stills"):
+        (folder / name).mkdir()
+    whole = [*scenes["astronaut"], *scenes["chelsea"], *scenes["coffee"]]
+    write_video(folder / "train" / "whole.mp4", whole, rate=RATE)
+    write_video(folder / "train" / "other.mp4", scenes["brick"], rate=RATE)
+    # 2.0 to 5.5 s of the recording, from 3.0 s on
+    write_video(folder / "test" / "clip.mp4", [*scenes["rocket"], *whole[20:55]], rate=RATE)
+    for at in range(20, 55, 5):
+        Image.fromarray(whole[at]).save(folder / "stills" / f"{at}.png")
+    return folder
+
+
+def segments(audit):
+    with (audit.folder / "segments.csv").open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_segments_of_videos(places, tmp_path):
+    audit = visleak.audit(
+        f"video:{places / 'test'}?every=500ms",
+        f"video:{places / 'train'}?every=200ms",
+        out=tmp_path / "audit",
+        workers=1,
+        report=True,
+    )
+    (row,) = segments(audit)
+    assert (row["query"], row["reference"]) == ("clip.mp4", "whole.mp4")
+    expected = {"query_start": 3, "query_end": 6.5, "reference_start": 2, "reference_end": 5.5}
+    for name, seconds in expected.items():
+        assert abs(float(row[name]) - seconds) <= 0.5, name
+    (named,) = audit.summary.comparisons[0].segments.named
+    assert named.startswith("clip.mp4 ")
+    assert named in (tmp_path / "audit" / "report.html").read_text()
+    assert not check_audit(tmp_path / "audit").findings
+
+
+@pytest.mark.slow
+def test_segments_beside_images(places, tmp_path):
+    audit = visleak.audit(
+        f"video:{places / 'test'}?every=500ms", str(places / "stills"), workers=1, within=False
+    )
+    (row,) = segments(audit)
+    assert (row["query"], row["reference"], row["reference_start"]) == ("clip.mp4", "", "")
+    assert abs(float(row["query_start"]) - 3) <= 0.5
+    assert abs(float(row["query_end"]) - 6.5) <= 0.5
+
+
+def test_sets_without_times_have_no_segments(places):
+    audit = visleak.audit(str(places / "stills"), workers=1)
+    assert not (audit.folder / "segments.csv").exists()
+    assert audit.summary.comparisons[0].segments is None
