@@ -22,7 +22,8 @@ ROOT = Path(visleak.__file__).parent
 LEVELS = (
     ("errors", "lazy"),
     ("records", "options", "quantities", "rates", "metric_names", "devices"),
-    ("settings", "groups", "stats", "vectors", "documents", "templates", "delimited"),
+    ("settings", "groups", "vectors", "documents", "templates", "delimited"),
+    ("stats",),
     ("images", "encoders", "search", "verification", "grading"),
     ("formats", "progress"),
     ("storage",),

@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import VIEWS, Bytes8, Float32
+from visleak.records import VIEWS, Bool, Bytes8, Float32
 from visleak.verification import align
 from visleak.verification.measures import square
 
@@ -166,7 +166,7 @@ def standing_out(one: Edges, other: Edges) -> tuple[float, float]:
     return agreement, float((agreement - elsewhere.mean()) / (elsewhere.std() + 1e-6))
 
 
-def _places(side: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _places(side: int) -> tuple[Bool, Bool]:
     """Return which cyclic shifts are in place and which elsewhere, (side, side) each."""
     steps = np.minimum(np.arange(side), side - np.arange(side))
     away = np.maximum(steps[:, None], steps[None, :])

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from visleak.memorization.settings import Sampling
+from visleak.records import Bytes8, Float32
 
 #: A tensor of torch, which is not typed here.
 Tensor = Any
@@ -95,7 +93,7 @@ class DiffusionModel(Protocol):
 
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
+    ) -> Bytes8:
         """Make one image per row of ``conditioning`` from the noise of its seed.
 
         Returns (n, height, width, 3).
@@ -165,6 +163,6 @@ class TokenModel(DiffusionModel, Protocol):
         """
         ...
 
-    def pooled_text(self, prompts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def pooled_text(self, prompts: Sequence[str]) -> Float32:
         """Return the text encoder's pooled embeddings (n, width), not normalised."""
         ...

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import VisleakError
 from visleak.groups import components
+from visleak.records import Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Prompts:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def groups(self) -> npt.NDArray[np.int64]:
+    def groups(self) -> Int64:
         """Return a group number for each prompt: prompts that share an image are one group.
 
         Intervals draw whole groups: the 3,000 prompts of MemBench share 151 images in 53 groups.

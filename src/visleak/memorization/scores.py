@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
 from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
 from visleak.memorization.settings import Norm, ScoreSettings
-
-Float64 = npt.NDArray[np.float64]
+from visleak.records import Float64
 
 
 @dataclass(frozen=True, slots=True)

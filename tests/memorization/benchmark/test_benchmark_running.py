@@ -35,10 +35,10 @@ from visleak.memorization.benchmark import (
 from visleak.memorization.benchmark.plan import sampled
 from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.extraction.similarity import PixelSimilarity
-from visleak.memorization.metrics import distances
 from visleak.memorization.mitigate import mitigation
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
+from visleak.stats import set_distances as distances
 
 METHODS = ("rna:1", "rna:3")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.memorization.search.driver import (
@@ -26,8 +25,7 @@ from visleak.memorization.search.driver import (
 )
 from visleak.memorization.search.gibbs import boltzmann
 from visleak.memorization.search.proposals import Candidates, Proposer
-
-Float64 = npt.NDArray[np.float64]
+from visleak.records import Float64
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
@@ -32,6 +31,7 @@ from visleak.memorization.search.driver import (
     refuse_below_one,
 )
 from visleak.memorization.search.proposals import loaded
+from visleak.records import Float64, Int64
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Memory = list[tuple[Tensor, Tensor]]
 
 #: D of the most probable next words: (beams, words) ids to (beams, words) values.
-Judge = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+Judge = Callable[[Int64], Float64]
 
 WHAT: Final = "a causal language model"
 
@@ -394,7 +394,7 @@ class Zerocap:
         # the texts that will have to be scored at the end
         spare = noises * (self.settings.beams + 1)
 
-        def judge(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        def judge(ids: Int64) -> Float64:
             rows = [
                 [*beam.ids, word]
                 for beam, words in zip(going, ids.tolist(), strict=True)

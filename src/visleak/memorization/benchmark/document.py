@@ -34,13 +34,13 @@ from visleak.memorization.benchmark.records import (
 )
 from visleak.memorization.benchmark.statistics import Entry, Measured
 from visleak.memorization.extraction.images import ImageStore
-from visleak.memorization.intervals import GroupInterval
 from visleak.memorization.metrics.copying import LIMIT
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.document import LONGEST
 from visleak.reporting.drawing import COLOURS, INK, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
+from visleak.stats.group_intervals import GroupInterval
 from visleak.storage import File, RunFolder
 
 #: What can be drawn against top-1 similarity, with its heading.

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
@@ -27,17 +26,15 @@ from visleak.memorization.benchmark.records import (
     ReferencePoint,
 )
 from visleak.memorization.benchmark.references import Reference, References, read_reference
-from visleak.memorization.benchmark.statistics import Measured, bounded
+from visleak.memorization.benchmark.statistics import Measured
 from visleak.memorization.extraction.images import ImageStore, Job, Stored, key_of, seeds_of
 from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.intervals import effective_groups, group_interval
 from visleak.memorization.metrics.aesthetic import Aesthetic
 from visleak.memorization.metrics.copying import (
     ImagesByPrompt,
     against_references,
     reference_performance,
 )
-from visleak.memorization.metrics.distances import frechet_distance, kernel_distance
 from visleak.memorization.metrics.features import (
     Alignment,
     ImageFeatures,
@@ -49,15 +46,15 @@ from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
 from visleak.progress import Progress, silent
-from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.stats.group_intervals import effective_groups, group_interval
+from visleak.stats.paired import bounded
+from visleak.stats.set_distances import frechet_distance, kernel_distance
+from visleak.records import Bytes8, Float64, ImageSet, Int64, Unreadable
 from visleak.storage import KeyValueStore, replacing
 
 if TYPE_CHECKING:
     from visleak.memorization.mitigate import Mitigation
 
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 #: File of the measured numbers in the folder of a benchmark.
 MEASURES: Final = "measures.sqlite"
@@ -361,7 +358,7 @@ class Plan:
         """Whether the worst images by aesthetic score are to be drawn."""
         return self.settings.sheets and self.judges.aesthetic is not None
 
-    def groups(self, references: Sequence[Sequence[str]] = ()) -> npt.NDArray[np.int64]:
+    def groups(self, references: Sequence[Sequence[str]] = ()) -> Int64:
         """Return the group of each trigger prompt: those that share a memorized image."""
         if not references:
             return self.triggers.groups()
@@ -439,7 +436,7 @@ class Scene:
 
     name: str  #: ``trigger`` or ``general``
     prompts: Prompts
-    groups: npt.NDArray[np.int64]  #: of the prompts, (prompts,): those that share a memorized image
+    groups: Int64  #: of the prompts, (prompts,): those that share a memorized image
     seeds: list[int]  #: of the images of a prompt
     memorized: MemorizedImages | None  #: memorized images; ``None`` of ordinary prompts
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from visleak.memorization.intervals import GroupInterval
 from visleak.memorization.metrics.copying import LIMIT
+from visleak.stats.group_intervals import GroupInterval
 
 #: The two scenarios (Hong et al. 2024, section 5): prompts that replay, and ordinary ones.
 TRIGGER: Final = "trigger"
@@ -31,7 +31,7 @@ class Change:
     value: float  #: their difference; below 0 the method lowers the number
     low: float  #: (low, high) ends of its 95 % interval
     high: float
-    #: of the paired test by groups, see :func:`visleak.memorization.benchmark.statistics.swap_test`
+    #: of the paired test by groups, see :func:`visleak.stats.paired.swap_test`
     p: float
     p_holm: float  #: the same, corrected for the number of settings that were tested (Holm 1979)
 
@@ -112,7 +112,7 @@ class Curve:
     line: Line  #: the method with its options
     name: str  #: ``clip`` or ``aesthetic``: what is to stay up while similarity falls
     #: share of the ideal area that is covered, see
-    #: :func:`visleak.memorization.benchmark.statistics.share_of_ideal`, with its interval
+    #: :func:`visleak.stats.paired.share_of_ideal`, with its interval
     volume: GroupInterval
     settings: int  #: how many strengths
 

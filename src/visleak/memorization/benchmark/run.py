@@ -9,10 +9,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.memorization.benchmark.document import SHEET, content, files, worst_sheet
 from visleak.memorization.benchmark.plan import (
@@ -34,7 +33,7 @@ from visleak.memorization.benchmark.records import (
     Distance,
     Floor,
 )
-from visleak.memorization.benchmark.statistics import Entry, Measured, bounded, curves_of, rows_of
+from visleak.memorization.benchmark.statistics import Entry, Measured, curves_of, rows_of
 from visleak.memorization.extraction.images import (
     ImageStore,
     Maker,
@@ -43,16 +42,12 @@ from visleak.memorization.extraction.images import (
     images_of,
     key_of,
 )
-from visleak.memorization.intervals import group_interval
 from visleak.memorization.metrics.copying import copying
 from visleak.progress import Progress, silent
+from visleak.stats.group_intervals import group_interval
+from visleak.stats.paired import bounded
+from visleak.records import Int64
 from visleak.storage import KeyValueStore, RunFolder
-
-if TYPE_CHECKING:
-    pass
-
-
-Int64 = npt.NDArray[np.int64]
 
 #: Prompts whose images are compared, at most: more tell little more.
 MOST: Final = 200

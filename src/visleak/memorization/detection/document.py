@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from visleak.memorization.detection.records import (
@@ -28,14 +27,12 @@ from visleak.memorization.detection.records import (
 )
 from visleak.memorization.scores import Scores
 from visleak.rates import percent
+from visleak.records import Bool, Float64, Int64
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.stats.ranking import roc_points
 from visleak.storage import File
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 #: Colours of kinds of prompts.
 KINDS: Final = {
@@ -518,7 +515,7 @@ def score_table(
     return pa.table(columns)
 
 
-def roc_table(d: Float64, positive: npt.NDArray[np.bool_]) -> pa.Table:
+def roc_table(d: Float64, positive: Bool) -> pa.Table:
     """Return the ROC curve: every threshold that makes a difference, the strictest first."""
     fpr, tpr, threshold = roc_points(d, positive)
     # nothing reaches the first, infinity

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.memorization.prompts import Prompts
+from visleak.records import Bool, Int64
 
 #: Column of the squared score by one noise, counted from 1.
 NOISE: Final = "squared_noise_"
@@ -152,10 +152,6 @@ class Detection:
     tokens: tuple[Attribution, ...]  #: of the first prompts, if asked for
     throughput: Throughput
     notes: tuple[str, ...]  #: what a reader must know, a line each
-
-
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.documents import digest_of
 from visleak.memorization.detection.document import files, headlines, ranked
@@ -38,9 +37,8 @@ from visleak.memorization.model import about_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Analysis
+from visleak.records import Float64
 from visleak.storage import RunFolder
-
-Float64 = npt.NDArray[np.float64]
 
 KIND: Final = "visleak memorization detect"
 

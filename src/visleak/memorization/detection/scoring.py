@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -17,6 +16,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection.records import NOISE, Attribution, Throughput
 from visleak.memorization.model import TokenModel
 from visleak.memorization.scores import Scores, TriggerScore
+from visleak.records import Float64
 from visleak.storage import KeyValueStore
 
 METHODS: Final = ("gradient", "leave-one-out")
@@ -129,7 +129,6 @@ def leave_one_out(score: TriggerScore, prompt: str) -> Attribution:
     )
 
 
-Float64 = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int], None]
 
 #: At least this many prompts per block, in whole batches, so that none is cut short.

@@ -27,11 +27,8 @@ from visleak.memorization.detection.records import Estimate, Separation, Thresho
 from visleak.rates import score_interval
 from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
+from visleak.records import Bool, Float64, Int64
 from visleak.stats.ranking import auc, steps
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Bool = npt.NDArray[np.bool_]
 
 #: The false-positive rate that the papers quote the true-positive rate at.
 RATE: Final = 0.01

@@ -29,7 +29,7 @@ from visleak.images import content_digest, decode
 from visleak.memorization.model import DiffusionModel
 from visleak.memorization.settings import Sampling
 from visleak.progress import Progress, silent
-from visleak.records import Bytes8, Unreadable
+from visleak.records import Bytes8, Float32, Unreadable
 from visleak.storage import KeyValueStore
 
 #: The index, and the folder of the images.
@@ -96,7 +96,7 @@ class ImageStore:
         keys: Sequence[str],
         prompts: Sequence[str],
         seeds: Sequence[int],
-        pixels: npt.NDArray[np.uint8],
+        pixels: Bytes8,
         seconds: float,
     ) -> None:
         """Keep a batch: its files first, then all of its entries at once.
@@ -152,7 +152,7 @@ class ImageStore:
 
     # -- similarities that were computed ---------------------------------------------------------
 
-    def similarities(self, key: str, count: int) -> npt.NDArray[np.float32] | None:
+    def similarities(self, key: str, count: int) -> Float32 | None:
         """Return the kept similarities (n, n) under a key, ``None`` where there are none."""
         data = self._matrices.known([key]).get(key)
         if data is None:
@@ -202,18 +202,14 @@ class Maker:
     #: is the model as it is
     key: str
     #: one image per job, (n, height, width, 3), independent of its neighbours
-    make: Callable[[DiffusionModel, Sequence[Job], Sampling], npt.NDArray[np.uint8]]
+    make: Callable[[DiffusionModel, Sequence[Job], Sampling], Bytes8]
 
-    def __call__(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
+    def __call__(self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
         """Return one image per job."""
         return self.make(model, jobs, sampling)
 
 
-def plain_images(
-    model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-) -> npt.NDArray[np.uint8]:
+def plain_images(model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
     """Return the images of the model as it is."""
     encoded = model.encode_prompt([job.prompt for job in jobs])
     return model.sample(encoded, [job.seed for job in jobs], sampling)
@@ -293,9 +289,7 @@ def images_of(
     return [known[keys[job]] for job in jobs]
 
 
-def checked(
-    pixels: npt.NDArray[np.uint8], jobs: Sequence[Job], model: DiffusionModel
-) -> npt.NDArray[np.uint8]:
+def checked(pixels: Bytes8, jobs: Sequence[Job], model: DiffusionModel) -> Bytes8:
     """Return what a model made, if it is one image per job."""
     good = pixels.ndim == 4 and pixels.shape[3] == 3 and pixels.dtype == np.uint8
     if not good or len(pixels) != len(jobs) or not pixels.size:

@@ -48,6 +48,7 @@ from visleak.records import (
     DecodedImage,
     Encoder,
     Float32,
+    Float64,
     Grade,
     Int64,
     Pairs,
@@ -55,8 +56,6 @@ from visleak.records import (
 from visleak.reporting.gallery import shrink
 from visleak.search.exact import ExactSearch
 from visleak.verification import check
-
-Float64 = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +130,7 @@ def middle_of(similarity: Float64) -> int:
     return int(np.round(similarity.sum(1), 9).argmax())
 
 
-def _dbscan(
-    similarity: npt.NDArray[np.float64], eps: float, min_samples: int
-) -> npt.NDArray[np.int64]:
+def _dbscan(similarity: Float64, eps: float, min_samples: int) -> Int64:
     """Return the cluster of each image, -1 where it is in none."""
     cluster = library("sklearn.cluster", "diffusion", "the clusters of generated images")
     distance = np.maximum(1.0 - similarity, 0.0)

@@ -7,7 +7,6 @@ from visleak.memorization.metrics.copying import (
     copying,
     reference_performance,
 )
-from visleak.memorization.metrics.distances import frechet_distance, kernel_distance
 from visleak.memorization.metrics.features import (
     ClipAlignment,
     clip_scores,
@@ -23,8 +22,6 @@ __all__ = [
     "against_references",
     "clip_scores",
     "copying",
-    "frechet_distance",
-    "kernel_distance",
     "load_aesthetic",
     "load_alignment",
     "load_features",

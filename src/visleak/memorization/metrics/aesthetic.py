@@ -28,10 +28,8 @@ from visleak.memorization.metrics.features import (
     ImageFeatures,
     clip_request,
 )
-from visleak.records import Bytes8
+from visleak.records import Bytes8, Float64
 from visleak.vectors import NORM_TOLERANCE
-
-Float64 = npt.NDArray[np.float64]
 
 #: A layer: its matrix (outputs, inputs) and what is added (outputs,).
 Layer = tuple[Float64, Float64]

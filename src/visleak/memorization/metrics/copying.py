@@ -33,9 +33,8 @@ from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress, silent
-from visleak.records import Bytes8, DecodedImage, ImageSet
 
-Float64 = npt.NDArray[np.float64]
+from visleak.records import Bytes8, DecodedImage, Float64, ImageSet
 
 #: Similarity above which an image counts as a copy; strictly above.
 LIMIT: Final = 0.5

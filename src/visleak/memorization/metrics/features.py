@@ -33,9 +33,7 @@ from visleak.encoders.request import Request, parse
 from visleak.encoders.sscd import load_script
 from visleak.encoders.vision_language import TextTower, load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, Bytes8, DecodedImage, Encoder, Float32
-
-Float64 = npt.NDArray[np.float64]
+from visleak.records import Bool, Bytes8, DecodedImage, Encoder, Float32, Float64
 
 #: Side of the network's input.
 SIDE: Final = 299

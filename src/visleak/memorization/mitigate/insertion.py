@@ -15,13 +15,13 @@ from hashlib import blake2b
 from typing import Final, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, plain_images
 from visleak.memorization.mitigate.method import LETTER, Method
 from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.settings import Sampling
+from visleak.records import Bytes8
 
 Draw = Literal["prompt", "image"]
 
@@ -88,9 +88,7 @@ class Insertion(Method):
         """Return what makes images of prompts with insertions."""
         return Maker(self.key(), self._images)
 
-    def _images(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
+    def _images(self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
         made = [Job(self.prompt_of(job, model), job.seed) for job in jobs]
         return plain_images(model, made, sampling)
 

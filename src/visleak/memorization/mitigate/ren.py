@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
@@ -29,6 +28,7 @@ from visleak.memorization.mitigate.insertion import with_tokens
 from visleak.memorization.mitigate.method import LETTER, Method
 from visleak.memorization.model import DiffusionModel, Tensor, TokenModel
 from visleak.memorization.settings import Sampling
+from visleak.records import Bytes8
 
 if TYPE_CHECKING:
     from diffusers import ModelMixin
@@ -173,9 +173,7 @@ class AttentionRescaling(Method):
         refuse_model(model)
         return Maker(self.key(), self._images)
 
-    def _images(
-        self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
+    def _images(self, model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
         known = with_tokens(model, self.name)
         parts = []
         # a batch at a time, so that its rows are known

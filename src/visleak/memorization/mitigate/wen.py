@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
@@ -29,6 +26,7 @@ from visleak.memorization.mitigate.method import BARE, LETTER, Method, place_of
 from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
+from visleak.records import Bytes8
 
 if TYPE_CHECKING:
     import torch
@@ -270,9 +268,7 @@ class PromptOptimisation(Method):
     def _maker(self, key: str, conditioning: Embedding) -> Maker:
         """Return what optimises embeddings, one row per job, then samples from the same noises."""
 
-        def images(
-            model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling
-        ) -> npt.NDArray[np.uint8]:
+        def images(model: DiffusionModel, jobs: Sequence[Job], sampling: Sampling) -> Bytes8:
             torch = library("torch", "diffusion", "the mitigation wen")
             try:
                 rows = conditioning(model, jobs, sampling)

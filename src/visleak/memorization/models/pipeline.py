@@ -20,6 +20,7 @@ from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning, Tensor
 from visleak.memorization.settings import Sampling
+from visleak.records import Bytes8, Float32
 
 if TYPE_CHECKING:
     import torch
@@ -317,7 +318,7 @@ class Pipeline:
 
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
-    ) -> npt.NDArray[np.uint8]:
+    ) -> Bytes8:
         """Make one image per row of ``conditioning`` from the noise of its seed.
 
         The library's own pipeline makes them, so attention processors that were put in are used.
@@ -343,7 +344,7 @@ class Pipeline:
 
     def _images(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
-    ) -> npt.NDArray[np.float32]:
+    ) -> Float32:
         """Return images (n, height, width, 3) in 0 to 1."""
         height, width = self.image_size()
         made = self.pipeline(
@@ -566,7 +567,7 @@ class PromptedPipeline(Pipeline):
         with self._tokens.in_place(embeddings):
             return self._encoded_rows(rows.ids, rows.mask)
 
-    def pooled_text(self, prompts: Sequence[str]) -> npt.NDArray[np.float32]:
+    def pooled_text(self, prompts: Sequence[str]) -> Float32:
         """Return the text encoder's pooled embeddings (n, width), not normalised."""
         parts = [prompts[at : at + _POOLED_BATCH] for at in range(0, len(prompts), _POOLED_BATCH)]
         with self._torch.no_grad():

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 import visleak
 from visleak.documents import as_plain, digest_of
-from visleak.memorization.intervals import effective_groups
 from visleak.memorization.prompt_files.reading import VERIFIED, VERIFIED_BY
 from visleak.memorization.prompt_files.selection import (
     SHARE,
@@ -29,6 +28,7 @@ from visleak.memorization.prompt_files.selection import (
 )
 from visleak.memorization.prompts import Prompts
 from visleak.reporting import Document, markdown
+from visleak.stats.group_intervals import effective_groups
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak memorization dataset"

@@ -21,8 +21,6 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import TokenModel
 from visleak.memorization.search.driver import generator
 
-Float64 = npt.NDArray[np.float64]
-
 #: Prompts that are embedded together.
 BATCH: Final = 64
 

@@ -28,7 +28,6 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import VERSIONS, DiffusionModel, TokenModel, version_of
@@ -45,8 +44,7 @@ from visleak.memorization.search.driver import (
 )
 from visleak.memorization.search.proposals import Proposer, Rules, own_banned_words
 from visleak.memorization.settings import CODE, AugmentSettings, GibbsSettings, MoveSettings
-
-Float64 = npt.NDArray[np.float64]
+from visleak.records import Float64
 
 #: Augmentation runs that move together. It changes no prompt, only how much of a batch is used,
 #: and how much a kill may lose.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from visleak.encoders.libraries import library, said
 from visleak.encoders.network import tensors_digest
@@ -27,12 +26,11 @@ from visleak.encoders.weights import (
 )
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.settings import LANGUAGE_MODEL
+from visleak.records import Bool, Float64, Int64
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Int64 = npt.NDArray[np.int64]
-Float64 = npt.NDArray[np.float64]
 Rows = Sequence[Sequence[int]]
 
 #: Our list of banned words, and bytes of such a list at most.
@@ -190,7 +188,7 @@ def words_in(text: str) -> tuple[str, ...]:
 
 def best_candidates(
     log_probabilities: Float64,
-    allowed: npt.NDArray[np.bool_],
+    allowed: Bool,
     count: int,
     forced: Sequence[int] = (),
 ) -> Candidates:

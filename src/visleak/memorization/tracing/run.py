@@ -24,7 +24,6 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
 from visleak.memorization.comparison import edges, is_tiny, same_layout, standing_out
-from visleak.memorization.intervals import group_interval
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import (
     CATEGORIES,
@@ -53,6 +52,8 @@ from visleak.progress import Progress, silent
 from visleak.rates import Rate, wilson
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
+from visleak.rates import Rate, wilson
+from visleak.stats.group_intervals import group_interval
 from visleak.storage import AUDIT, SECTIONS, RunFolder, csv_text, write_json
 from visleak.verdicts import read_verdicts
 

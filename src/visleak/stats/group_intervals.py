@@ -24,9 +24,8 @@ from visleak.errors import UsageError
 from visleak.groups import numbered
 from visleak.rates import check_confidence, score_interval
 from visleak.stats.bootstrap import cluster_bootstrap
+from visleak.records import Float64, Int64
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 Statistic = Callable[[Float64], float]
 
 #: Of more groups none is left out in turn; percentiles do well of this many.

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import kstest
 
 from visleak.errors import UsageError
-from visleak.memorization.benchmark.statistics import (
+from visleak.stats.group_intervals import group_interval
+from visleak.stats.paired import (
     FLIPS,
     bounded,
     deviation_change,
@@ -21,7 +22,6 @@ from visleak.memorization.benchmark.statistics import (
     swap_test,
     whole_deviation,
 )
-from visleak.memorization.intervals import group_interval
 
 
 def parts_of_mean(values: np.ndarray) -> np.ndarray:

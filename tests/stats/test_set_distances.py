@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics.pairwise import polynomial_kernel
 
 from visleak.errors import UsageError
-from visleak.memorization.metrics import distances as sums_module
-from visleak.memorization.metrics import frechet_distance, kernel_distance
+from visleak.stats import set_distances as sums_module
+from visleak.stats.set_distances import frechet_distance, kernel_distance
 
 
 def drawn(count: int, width: int, seed: int, shift: float = 0.0) -> np.ndarray:

@@ -17,11 +17,9 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.groups import numbered
-from visleak.memorization.intervals import effective_groups, jackknife_variance
 from visleak.rates import check_confidence
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from visleak.stats.group_intervals import effective_groups, jackknife_variance
+from visleak.records import Float64, Int64
 
 #: Rows of a kernel matrix that are held at a time.
 BLOCK: Final = 1024
