@@ -51,12 +51,7 @@ def is_tiny(pixels: Bytes8) -> bool:
 
 
 def in_place(query: Bytes8, reference: Bytes8, view: str = "original") -> float:
-    """Return the correlation of the colours of two images in place, -1 to 1.
-
-    Of the images as a whole and without their margins, whichever is lower. All channels count
-    together, so that one which does not vary has no say. Where both images without their margins
-    are blank and of one colour, the whole decides.
-    """
+    """Return the correlation of colours in place, -1 to 1: whole or without margins, the lower."""
     if view == "inverted":
         query, view = 255 - query, "original"
     relation = align.view_matrix(VIEWS.index(view))
@@ -127,11 +122,7 @@ SMALL: Final = 32
 
 
 def edges(pixels: Bytes8, side: int = SIDE) -> Edges:
-    """Return the directions of an image's colour edges, without sign and strength.
-
-    Returns ``complex64`` (side, side): length 0 (no edge) to nearly 1, twice the angle of the
-    gradient.
-    """
+    """Return directions of colour edges (side, side), without sign: twice the gradient's angle."""
     method = cv2.INTER_AREA if min(pixels.shape[:2]) >= side else cv2.INTER_LINEAR
     square = np.asarray(cv2.resize(pixels, (side, side), interpolation=method), np.float32)
     square = np.asarray(cv2.GaussianBlur(square, (0, 0), BLUR), np.float32)
@@ -180,10 +171,7 @@ def same_layout(agreement: float, score: float) -> bool:
 
 
 def colour_difference(one: Bytes8, other: Bytes8) -> float:
-    """Return the mean difference of colours in place: CIE76, 0 (equal) to about 100 and more.
-
-    Images are reduced to 32 x 32 pixels, so that edges which do not quite meet count little.
-    """
+    """Return the mean difference of colours in place at 32 x 32 (CIE76), 0 to 100 and more."""
     squares = []
     for pixels in (one, other):
         method = cv2.INTER_AREA if min(pixels.shape[:2]) >= SMALL else cv2.INTER_LINEAR
@@ -193,11 +181,7 @@ def colour_difference(one: Bytes8, other: Bytes8) -> float:
 
 
 class LayoutPrints:
-    """Fingerprints by which an audit finds images of one layout.
-
-    The cosine of two is the correlation of their edges at 16 x 16, so that recoloured images,
-    which other fingerprints put far apart, are among each other's nearest.
-    """
+    """Fingerprints whose cosine is the correlation of edges at 16 x 16, whatever the colours."""
 
     name = "layout"
     digest = f"layout 1 {PRINT_SIDE} {BLUR:g} {NOISE:g}"

@@ -110,11 +110,7 @@ VERSIONS: Final = {"sd1": "Stable Diffusion 1", "sd2": "Stable Diffusion 2"}
 
 
 def version_of(model: DiffusionModel) -> str | None:
-    """Return which model the constants of the papers fit: ``sd1``, ``sd2`` or ``None``.
-
-    Fine-tunes count as the model that they were made from. Another size of latents is another
-    scale of D, so a model counts only with the size that its version was trained at.
-    """
+    """Return the model whose constants fit, ``sd1`` or ``sd2``: D's scale is that of a size too."""
     config = getattr(getattr(model, "network", None), "config", None)
     name, sides = _VERSIONS.get(getattr(config, "cross_attention_dim", 0), ("", ()))
     fits = tuple(model.shape) in {(4, side, side) for side in sides}

@@ -405,11 +405,7 @@ PRESETS: Final[Mapping[type, Mapping[str, Any]]] = MappingProxyType(
 
 
 def preset_of(settings: MoveSettings) -> Any:
-    """Return the settings of a preset.
-
-    >>> preset_of(AugmentSettings("paper-sd2")).kappa
-    50.0
-    """
+    """Return the settings of a preset."""
     return PRESETS[type(settings)][settings.preset]
 
 

@@ -53,12 +53,7 @@ class ConzicSettings:
 
 
 class Conzic:
-    """Coordinate ascent from masks; each chain meets its own noises, new ones at every step.
-
-    Positions come in one random order for all rounds of a chain, as in ConZIC's "shuffle"; only
-    this order and the noises distinguish chains. A step costs a pass per noise for every prompt
-    that the candidates make, and one for the empty prompt.
-    """
+    """Coordinate ascent from masks; chains differ in the order of positions and in noises only."""
 
     name = "conzic"
 
@@ -117,12 +112,6 @@ class Conzic:
 
 
 def weighed(proposed: Candidates, scores: Float64, settings: ConzicSettings) -> Float64:
-    """Return alpha times the language model's probability plus beta times D, for each candidate.
-
-    >>> one = Candidates(np.array([4, 2]), np.log([0.5, 0.25]))
-    >>> settings = ConzicSettings(alpha=0.3, beta=1.0, lm_temperature=1.0)
-    >>> weighed(one, np.array([1.0, 1.05]), settings).round(6).tolist()
-    [1.2, 1.15]
-    """
+    """Return alpha times the language model's probability plus beta times D, per candidate."""
     fluent = boltzmann(proposed.log_probabilities, settings.lm_temperature)
     return settings.alpha * fluent + settings.beta * scores

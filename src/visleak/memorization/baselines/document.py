@@ -73,10 +73,7 @@ class Attempt:
         return self.search_seconds + self.verified.seconds
 
     def discoveries(self) -> list[tuple[float, int]]:
-        """Return how many memorized images were known after how many passes, a step per pair.
-
-        Candidates come in their order, each at its share of the cost of all images.
-        """
+        """Return (passes, images known), candidates in order, each at its share of the cost."""
         steps: list[tuple[float, int]] = [(0.0, 0)]
         seen: set[int] = set()
         share = self.verified.calls / max(len(self.candidates), 1)
@@ -173,11 +170,7 @@ def row_of(method: str, attempts: Sequence[Attempt]) -> Row:
 
 
 def mean_of(values: Iterable[float], least: float = -math.inf, most: float = math.inf) -> Mean:
-    """Return the mean with its interval over seeds; NaNs are left out.
-
-    >>> mean_of([2.0, 4.0]).value, mean_of([0.0, 4.0], 0.0).low
-    (3.0, 0.0)
-    """
+    """Return the mean with its interval over seeds; NaNs are left out."""
     known = [value for value in map(float, values) if not math.isnan(value)]
     if not known:
         return Mean(math.nan, math.nan, math.nan)
@@ -243,11 +236,7 @@ def budget_of(result: Comparison) -> str:
 
 
 def mean(value: Mean) -> str:
-    """Return a mean with its interval, where there is one.
-
-    >>> mean(Mean(2.0, math.nan, math.nan)), mean(Mean(2.0, 0.7, 3.3))
-    ('2', '2 (0.7 to 3.3)')
-    """
+    """Return a mean with its interval, where there is one."""
     if math.isnan(value.value):
         return "-"
     ends = "" if math.isnan(value.low) else f" ({value.low:.3g} to {value.high:.3g})"
@@ -377,11 +366,7 @@ def files(result: Comparison) -> dict[str, File]:
 
 
 def discoveries(result: Comparison) -> dict[str, bytes]:
-    """Return images found against passes of search and images, as SVG and PNG.
-
-    A line per method, its mean over seeds; each seed is a mark. Lines of one height are drawn a
-    little apart.
-    """
+    """Return images found against passes as SVG and PNG: a line per method, a mark per seed."""
     from matplotlib.ticker import MaxNLocator
 
     if not result.methods:

@@ -58,12 +58,7 @@ class PezSettings:
 
 
 class Pez:
-    """Gradient search over hard prompts; chains are independent and share the noises of a step.
-
-    Every step has its own noises. A step costs ``GRADIENT_CALLS`` passes per chain and noise, and
-    one per noise for the empty prompt. The score of a candidate is D of its tokens; its text may be
-    split into others.
-    """
+    """Gradient search over hard prompts; chains are independent and share the noises of a step."""
 
     name = "pez"
 
@@ -111,11 +106,7 @@ class Pez:
 
 
 class Vocabulary:
-    """The tokens that prompts may be made of: all but the special ones.
-
-    Attributes:
-        ids: of the tokens.
-    """
+    """The tokens that prompts may be made of: all but the special ones."""
 
     def __init__(self, model: TokenModel) -> None:
         self._torch = library("torch", "diffusion", "the baseline pez")
@@ -140,10 +131,7 @@ class Vocabulary:
         return self._table[ids.to(self._table.device)].clone()
 
     def nearest(self, soft: Tensor) -> Tensor:
-        """Return the ids of the tokens whose embeddings have the highest cosine (chains, tokens).
-
-        ``soft``: (chains, tokens, width).
-        """
+        """Return the tokens of the highest cosine (chains, tokens) to soft ones (.., width)."""
         flat = _unit(soft.reshape(-1, soft.shape[-1]).to(self._directions))
         places = [(part @ self._directions.T).argmax(1) for part in flat.split(ROWS)]
         return self._allowed[self._torch.cat(places)].reshape(soft.shape[:-1]).cpu()
@@ -189,11 +177,7 @@ def adamw(state: Moments, gradient: Tensor, step: int, rate: float, decay: float
 def ascent(
     score: TriggerScore, vocabulary: Vocabulary, ids: Tensor, draw: int
 ) -> tuple[Sequence[float], Tensor]:
-    """Return D of hard prompts, and its gradient at the embeddings of their tokens.
-
-    ``ids``: (chains, tokens); returns D of each prompt by the norm of the settings, and (chains,
-    tokens, width) on the CPU in float32: the direction in which D rises.
-    """
+    """Return D of hard prompts (chains, tokens), and its gradient (chains, tokens, width)."""
     torch = library("torch", "diffusion", "the baseline pez")
     pairs = score.noises(draw)
     totals: list[float] = []

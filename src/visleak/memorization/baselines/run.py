@@ -379,10 +379,7 @@ class _Entry:
     def _checked(
         self, candidates: Sequence[Candidate]
     ) -> tuple[tuple[Candidate, ...], tuple[float, ...], int]:
-        """Return candidates by D under noises of their own, highest first, and what it cost.
-
-        By the one noise that a search met, the luckiest of them would come first.
-        """
+        """Return candidates by D under fresh noises, as that of the search flatters, and cost."""
         if not candidates:
             return (), (), 0
         settings = replace(self.contest.score, noises=CHECK_NOISES)
@@ -392,12 +389,7 @@ class _Entry:
 
 
 def candidates_of(found: Found) -> tuple[Candidate, ...]:
-    """Return the different prompts among the best of the chains, by D as found, highest first.
-
-    >>> best = (Candidate("a b", 1.0), Candidate("", 0.0), Candidate("c", 2.0), Candidate("c", 1.5))
-    >>> [each.prompt for each in candidates_of(Found("m", {}, best, (), 0, 0.0))]
-    ['c', 'a b']
-    """
+    """Return the different prompts among the best of the chains, by D as found, highest first."""
     once: dict[str, Candidate] = {}
     for each in sorted(found.best, key=lambda each: (-each.score, each.prompt)):
         if each.prompt.strip():
@@ -408,14 +400,7 @@ def candidates_of(found: Found) -> tuple[Candidate, ...]:
 def by_fresh_score(
     candidates: Sequence[Candidate], checked: Sequence[float]
 ) -> tuple[tuple[Candidate, ...], tuple[float, ...]]:
-    """Return candidates and their D under fresh noises, the highest of these first.
-
-    Ties go by the prompt.
-
-    >>> some = (Candidate("a", 3.0), Candidate("b", 2.0))
-    >>> [each.prompt for each in by_fresh_score(some, (1.0, 1.5))[0]]
-    ['b', 'a']
-    """
+    """Return candidates and their D under fresh noises, highest first; ties go by the prompt."""
     pairs = sorted(
         zip(candidates, checked, strict=True), key=lambda pair: (-pair[1], pair[0].prompt)
     )

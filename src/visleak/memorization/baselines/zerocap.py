@@ -110,14 +110,7 @@ def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
 
 
 class CausalLanguageModel:
-    """A causal network of transformers with its tokenizer.
-
-    Attributes:
-        name: as it was asked for.
-        digest: of network and tokenizer.
-        special: ids that are not part of a prompt.
-        most: tokens it can read.
-    """
+    """A causal network of transformers with its tokenizer."""
 
     def __init__(
         self, name: str, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, digest: str
@@ -174,10 +167,7 @@ class CausalLanguageModel:
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     def logits_after(self, memory: Memory, last: Tensor) -> Tensor:
-        """Return the logits of the next token from a memory and the last token; gradients flow.
-
-        ``last``: (beams, 1).
-        """
+        """Return the next logits from a memory and the last token (beams, 1); gradients flow."""
         cache = self._cache()
         for number, (keys, values) in enumerate(memory):
             cache.update(keys, values, number)
@@ -211,10 +201,7 @@ def grown(beams: Sequence[Beam], logs: Tensor, count: int, end: int | None) -> l
 
 
 def nudged(logits: Tensor, end: int | None, position: int, factor: float) -> Tensor:
-    """Return logits with the end made likelier, or at the first word less likely, as ZeroCap does.
-
-    ``factor``: a positive logit is multiplied by it, a negative one divided.
-    """
+    """Return logits with the end made likelier, at the first word less likely, as ZeroCap does."""
     if end is None:
         return logits
     raised, power = logits.clone(), factor if position else 1.0 / AT_FIRST
@@ -230,10 +217,7 @@ def next_words(
     how: ZerocapSettings,
     nudge: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> Tensor:
-    """Return the log-probabilities of the next word of every beam, (beams, vocabulary).
-
-    Special tokens have none (-inf). Each beam is shifted as if it were alone.
-    """
+    """Return the log-probabilities of the next word of every beam, (beams, vocabulary)."""
     torch = library("torch", "diffusion", WHAT)
     tokens = model.rows(rows)
     own = moved = model.logits(tokens)

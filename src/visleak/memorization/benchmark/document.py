@@ -53,11 +53,7 @@ PANELS: Final = (
 
 
 def tradeoff(result: Benchmark, columns: int = 2) -> dict[str, bytes]:
-    """Return similarity against alignment and quality over each method's settings, SVG and PNG.
-
-    Lines go from no mitigation through a method's settings, weak to strong; up and to the left is
-    better. The reference performance is a star.
-    """
+    """Return the curves of methods, weak to strong, as SVG and PNG; up and left is better."""
     known = [row for row in result.rows if not math.isnan(row.value(TRIGGER, "top1"))]
     panels = [
         panel
@@ -213,20 +209,13 @@ def best_of(result: Benchmark, line: Line) -> MethodRow | None:
 
 
 def verdicts(result: Benchmark) -> list[str]:
-    """Return for each method whether it succeeds by the paper's rule, in words.
-
-    The rule: top-1 similarity comes down to that of the reference, what a search for the prompt
-    would have shown, while the CLIP score stays at least at the base's.
-    """
+    """Return for each method whether it succeeds by the paper's rule, in words."""
     rows = (best_of(result, line) for line in result.lines)
     return [_verdict(result, row) for row in rows if row is not None]
 
 
 def meets(result: Benchmark, row: MethodRow) -> tuple[bool | None, bool | None]:
-    """Return whether a row's similarity reaches the reference, and whether its CLIP score stays.
-
-    ``None`` where it is not known.
-    """
+    """Return whether a row reaches the reference, and keeps its CLIP score; ``None`` if unknown."""
     top, clip = row.value(TRIGGER, "top1"), row.value(TRIGGER, "clip")
     goal = math.nan if result.reference is None else result.reference.similarity.value
     reached = None if math.isnan(goal) or math.isnan(top) else top <= goal
@@ -442,10 +431,7 @@ def reading(result: Benchmark) -> list[str]:
 
 
 def tables(result: Benchmark) -> list[Grid]:
-    """Return the tables, the most important first.
-
-    A table may be copied out of its page: each names the similarity that it is made of.
-    """
+    """Return the tables; each names its similarity, as it may be copied out of its page."""
     by = f" (similarity: {result.about['similarity']['name']})"
     return [
         main_grid(result, by),
@@ -605,10 +591,7 @@ def content(run: RunFolder, result: Benchmark) -> dict[str, object]:
 def files(
     result: Benchmark, entries: Sequence[Entry], scenes: Sequence[Scene], sheet: bytes
 ) -> dict[str, File]:
-    """Return the tables, figures and pages of a benchmark, by name of file.
-
-    ``entries``: the measurements it was made of; ``sheet``: of the worst images, or empty.
-    """
+    """Return the tables, figures and pages of a benchmark, by name of file."""
     made = document(result, sheet=bool(sheet))
     return {
         MEASUREMENTS: pa.concat_tables(
@@ -706,10 +689,7 @@ def costs_table(result: Benchmark) -> pa.Table:
 
 
 def worst_of(measured: Measured, count: int = ACROSS) -> list[tuple[str, float]]:
-    """Return digest and score of the images with the lowest aesthetic scores.
-
-    One per prompt, and each image once.
-    """
+    """Return digest and score of the lowest aesthetic scores, one per prompt, each image once."""
     found: dict[str, float] = {}
     places = np.argsort(measured.aesthetic, axis=1, kind="stable")
     scores = np.take_along_axis(measured.aesthetic, places, axis=1)[:, 0]

@@ -233,10 +233,7 @@ class Measuring:
         prompts: int,
         memorized: MemorizedImages | None,
     ) -> Measured:
-        """Return what is to be known of the images of one method in one scenario.
-
-        ``memorized``: with the memorized images; ``None`` of ordinary prompts.
-        """
+        """Return what is known of the images of one method in one scenario."""
         shape = (prompts, len(made) // prompts)
         digests = [each.digest for each in made]
         unknown = np.full(len(made), math.nan)
@@ -501,11 +498,7 @@ class Steps:
 
 
 def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> ReferencePoint | None:
-    """Return the reference performance; ``None`` where no search was named.
-
-    Prompts whose memorized images are not at hand, and prompts for which nothing was found, are
-    left out of both numbers.
-    """
+    """Return the reference performance over prompts that have both numbers; ``None`` without it."""
     source, alignment = plan.judges.source, plan.judges.alignment
     if source is None or alignment is None:
         return None

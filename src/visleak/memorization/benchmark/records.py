@@ -230,11 +230,7 @@ SCORES: Final[Mapping[str, Column]] = MappingProxyType(
 
 
 def shown_columns(deviation: str) -> tuple[tuple[str, str], ...]:
-    """Return scenario and name of the numbers of tables 3 and 5, in the paper's order.
-
-    >>> [name for scenario, name in shown_columns("images") if scenario == "general"]
-    ['clip', 'aesthetic', 'aesthetic_std_images']
-    """
+    """Return scenario and name of the numbers of tables 3 and 5, in the paper's order."""
     # with one image per prompt there is none within: over prompts it is that of all images
     general = "images" if deviation == "within" else deviation
     trigger = ("top1", "top3", "share", "clip", "aesthetic", f"aesthetic_std_{deviation}")

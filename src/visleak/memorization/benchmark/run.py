@@ -79,11 +79,7 @@ def shuffled(groups: Int64, known: Sequence[int]) -> list[tuple[int, int]]:
 def floor_of(
     scenes: Sequence[Scene], base: Mapping[str, Measured], measuring: Measuring
 ) -> Floor | None:
-    """Return the similarities of unmitigated images to memorized images of other prompts.
-
-    Of the trigger prompts, each compared with the memorized images of a prompt of another group;
-    where all are of one group, of the general prompts.
-    """
+    """Return the similarities of unmitigated images to memorized images of other prompts."""
     trigger = scenes[0]
     memorized = trigger.memorized
     if memorized is None:

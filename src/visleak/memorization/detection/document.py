@@ -63,10 +63,7 @@ BETWEEN: Final = 0.09
 
 
 def scores_figure(result: Detection, listing: Listing, d: Float64) -> dict[str, bytes]:
-    """Return the distribution of D by kind of prompt as SVG and PNG.
-
-    ``d``: (n,), their D.
-    """
+    """Return the distribution of D by kind of prompt as SVG and PNG."""
     kinds = np.array(listing.kinds)
     shown = [spread.kind for spread in result.spreads]
     colours = [KINDS[kind] for kind in shown]
@@ -476,11 +473,7 @@ def ranked(listing: Listing, d: Float64, *, general: bool) -> Int64:
 
 
 def standard_error(values: Float64) -> Float64:
-    """Return the standard error of the mean over noises, (n,); NaN where there is one noise.
-
-    >>> standard_error(np.array([[1.0, 3.0]]))
-    array([1.])
-    """
+    """Return the standard error of the mean over noises, (n,); NaN where there is one noise."""
     count = values.shape[1]
     if count < 2:
         return np.full(len(values), math.nan)
@@ -490,11 +483,7 @@ def standard_error(values: Float64) -> Float64:
 def score_table(
     listing: Listing, scores: Scores, d: Float64, threshold: float | None, *, general: bool
 ) -> pa.Table:
-    """Return the scores of a list, sorted by D.
-
-    ``rank, prompt, d_l2, d_squared, d_l2_error, d_squared_error, label, reached, group, sources``
-    and the squared score by each noise; unknown values are null.
-    """
+    """Return the scores of a list, sorted by D; unknown values are null."""
     rows = ranked(listing, d, general=general)
     errors = [standard_error(values[rows]) for values in (scores.l2, scores.squared)]
     none = pa.nulls(len(rows), pa.bool_())

@@ -189,20 +189,14 @@ class Listing:
 
     @property
     def compared(self) -> tuple[str, Bool]:
-        """What is told from the ordinary prompts, ``labels`` or ``lists``, and which prompts, (n,).
-
-        Where nothing is known of the list, it is all of the list.
-        """
+        """What is told from the ordinary prompts, ``labels`` or the whole list, and which, (n,)."""
         if self.memorized.any() or not self.general.any():
             return "labels", self.memorized
         return "lists", ~self.general & ~self.ordinary
 
 
 def listing_of(prompts: Prompts, general: Prompts | None = None) -> Listing:
-    """Return both lists as one.
-
-    A prompt that is in both is taken from the list alone, and this is said.
-    """
+    """Return both lists as one; a prompt of both is taken from the list alone, and noted."""
     if not len(prompts):
         raise UsageError(f"prompts {prompts.origin or 'of the list'}: there is none to score")
     labels, sources = _filled(prompts)
@@ -251,11 +245,7 @@ def number(value: float) -> str:
 
 
 def name_of_d(settings: Mapping[str, object]) -> str:
-    """Return what D is called: squares are on another scale than norms.
-
-    >>> name_of_d({"norm": "l2"}), name_of_d({"norm": "squared"})
-    ('D', 'D (squared)')
-    """
+    """Return what D is called: squares are on another scale than norms."""
     return "D (squared)" if settings.get("norm") == "squared" else "D"
 
 

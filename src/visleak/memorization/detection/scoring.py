@@ -93,11 +93,7 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
 
 
 def _begins(model: TokenModel, rows: int) -> int:
-    """Return how many of a prompt's rows of states stand before its own tokens: 0 or 1.
-
-    Every text encoder marks the end; where that is all that is left beside the most tokens that a
-    prompt may have, nothing marks the beginning.
-    """
+    """Return how many rows of states stand before a prompt's own tokens, 0 or 1: all end in one."""
     return int(rows - model.most_tokens() > 1)
 
 

@@ -145,11 +145,7 @@ def auc_interval(
 
 
 def _mean_interval(shares: tuple[float, float], sides: list[int]) -> tuple[float, float]:
-    """Return an interval of the mean of two independent shares, by squaring and adding.
-
-    Source: Newcombe 1998, "Interval estimation for the difference between independent
-    proportions", method 10; a mean instead of a difference.
-    """
+    """Return an interval of the mean of two shares, by squaring and adding (Newcombe 1998)."""
     ends = [score_interval(p, n, CONFIDENCE) for p, n in zip(shares, sides, strict=True)]
     centre = sum(shares) / 2.0
     low, high = (
@@ -241,11 +237,7 @@ def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False)
 
 
 def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
-    """Return a threshold that was fixed beforehand, tried on ordinary prompts, if there are any.
-
-    >>> threshold_given(0.5, [0.1, 0.2, 0.6]).alarms
-    1
-    """
+    """Return a threshold that was fixed beforehand, with its alarms, if there are prompts."""
     if not (math.isfinite(value) and value >= 0):
         raise UsageError(f"threshold is a number from 0, such as 0.9; got {value:g}")
     scores = np.asarray(ordinary, np.float64)

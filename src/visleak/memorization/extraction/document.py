@@ -220,11 +220,7 @@ def files(
     store: ImageStore | None,
     progress: Progress = silent,
 ) -> dict[str, File]:
-    """Return the tables, contact sheets and the page of candidate images, by name of file.
-
-    ``made``: the images by prompt and number; ``groups``: the clusters of each prompt, as places
-    among its images; ``store``: with the images, ``None`` draws no contact sheets.
-    """
+    """Return the tables, contact sheets and the page of candidate images, by name of file."""
     count = len(made) // max(1, len(result.prompts))
     within: dict[int, int] = {}
     members: list[list[Stored]] = []

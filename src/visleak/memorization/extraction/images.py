@@ -56,11 +56,7 @@ class Stored:
 
 
 def path_of(digest: str) -> str:
-    """Return the file of a content, relative to the store's folder.
-
-    >>> path_of("abcdef")
-    'images/ab/abcdef.png'
-    """
+    """Return the file of a content, relative to the store's folder."""
     return f"{FOLDER}/{digest[:2]}/{digest}.png"
 
 
@@ -99,10 +95,7 @@ class ImageStore:
         pixels: Bytes8,
         seconds: float,
     ) -> None:
-        """Keep a batch: its files first, then all of its entries at once.
-
-        ``pixels``: (n, height, width, 3).
-        """
+        """Keep a batch of images (n, height, width, 3): files first, then all entries at once."""
         digests = [self._written(each) for each in pixels]
         share = seconds / max(1, len(keys))
         entries = zip(keys, prompts, seeds, digests, strict=True)
@@ -238,11 +231,7 @@ def seeds_of(seed: int, count: int, prompt: str | None = None) -> list[int]:
 
 
 def calls_of(images: int, sampling: Sampling) -> int:
-    """Return the passes of the network that images cost: one per step, two with guidance (above 1).
-
-    >>> calls_of(2, Sampling(steps=50, guidance=7.5)), calls_of(2, Sampling(steps=50, guidance=1))
-    (200, 100)
-    """
+    """Return the passes of the network that images cost: two per step with guidance above 1."""
     return images * sampling.steps * (2 if sampling.guidance > 1 else 1)
 
 

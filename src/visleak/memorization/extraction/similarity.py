@@ -121,11 +121,7 @@ def clusters_of(
 
 
 def middle_of(similarity: Float64) -> int:
-    """Return the place of the image with the largest sum of similarities; of equal ones the first.
-
-    >>> middle_of(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.8], [0.1, 0.8, 1.0]]))
-    1
-    """
+    """Return the place of the image with the largest sum of similarities; the first of equals."""
     # rounded, so that sums of the same numbers in another order are equal
     return int(np.round(similarity.sum(1), 9).argmax())
 
@@ -205,10 +201,7 @@ class _VectorSimilarity:
 
 
 class EncoderSimilarity(_VectorSimilarity):
-    """Cosine similarity of an encoder's vectors: with SSCD, what MemBench does (section 4).
-
-    Its eps is 0.5 for SSCD, else that of the soft threshold which came with the encoder.
-    """
+    """Cosine of an encoder's vectors: with SSCD, what MemBench does (section 4)."""
 
     number = "cosine of the encoder's vectors"
 
@@ -275,10 +268,7 @@ def squeezed(pixels: Bytes8) -> Float64:
 
 
 def _unit_or_one_colour(row: Float64, square: Float64) -> Float64:
-    """Return a row at unit length; one without variation becomes a direction of its colour's own.
-
-    Such directions are drawn at random: of two colours they are at a right angle, nearly.
-    """
+    """Return a row at unit length; a blank one becomes a random direction of its colour."""
     length = float(np.linalg.norm(row))
     if length > 1e-3:
         return row / length

@@ -146,10 +146,7 @@ class AestheticHead:
         return cls(read_layers(file, WHAT), os.fspath(path))
 
     def __call__(self, features: npt.ArrayLike) -> Float64:
-        """Return the score of each vector, (n,).
-
-        ``features``: (n, width), of unit length.
-        """
+        """Return the score of each vector, (n,), of features (n, width) of unit length."""
         rows = np.asarray(features, np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise UsageError(

@@ -44,10 +44,7 @@ _ADVICE: Final = (
 
 
 class Inception:
-    """Features of the network of FID.
-
-    ``path``: the TorchScript file, which is a program: one whose maker is trusted.
-    """
+    """Features of the network of FID, a TorchScript file: a program, whose maker is trusted."""
 
     number = "Inception-v3 features of 2015, images resized as clean-fid does"
 
@@ -136,10 +133,7 @@ class ImageFeatures(Protocol):
 
 
 class EncoderFeatures:
-    """The vectors of an encoder.
-
-    ``unit``: at unit length. Otherwise they are what a network itself returns, of any length.
-    """
+    """The vectors of an encoder, at unit length or as its network's outputs."""
 
     def __init__(self, encoder: Encoder, *, unit: bool = True) -> None:
         if not unit and not _has_lengths(encoder):
@@ -181,10 +175,7 @@ def _has_lengths(encoder: Encoder) -> bool:
 
 
 def precision_note(model: object) -> str:
-    """Return what a digest says of half precision; nothing of full precision.
-
-    Numbers of half precision are others than those of the same weights in full.
-    """
+    """Return what a digest says of half precision, whose numbers are others; else nothing."""
     precision = getattr(model, "precision", "fp32")
     return "" if precision == "fp32" else f" {precision}"
 
@@ -375,11 +366,7 @@ def clip_scores(alignment: Alignment, prompts: Sequence[str], pixels: Sequence[B
 
 
 def cosines(texts: npt.ArrayLike, images: npt.ArrayLike) -> Float64:
-    """Return the cosines of unit rows in pairs, (n,).
-
-    >>> cosines([[1.0, 0.0]], [[0.6, 0.8]]).tolist()
-    [0.6]
-    """
+    """Return the cosines of unit rows in pairs, (n,)."""
     one, other = np.asarray(texts, np.float64), np.asarray(images, np.float64)
     return np.asarray(np.clip(np.einsum("ij,ij->i", one, other), -1.0, 1.0))
 

@@ -47,12 +47,7 @@ class Change:
     both: bool = False  #: tokens are hidden in rows with the empty prompt as well
 
     def of(self, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return what is done to a call of the network.
-
-        ``states``: (rows, tokens, width) that its cross-attention reads; rows with the empty prompt
-        come first where there is guidance; returns c of each row (rows, 1, 1), and what is added to
-        its logits (rows, 1, tokens); ``None`` where that changes nothing.
-        """
+        """Return begin-token factors (rows, 1, 1) and added logits (rows, 1, tokens), if any."""
         torch = library("torch", "diffusion", "the mitigation ren")
         rows, tokens = states.shape[:2]
         images = len(self.kept)

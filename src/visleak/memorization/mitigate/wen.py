@@ -66,14 +66,7 @@ class Moved:
 
 
 def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Moved:
-    """Move each row until its loss is at most ``how.limit``: loss, stop or step, and again.
-
-    ``states``: (n, tokens, width); ``free``: (n or 1, tokens, 1), 1 where a slope counts and 0
-    where it is taken as zero.
-
-    All rows begin together and a row that stops never continues, so that one optimiser, whose
-    arithmetic is by element, serves all of them.
-    """
+    """Move each row (tokens, width) until its loss is at most the limit; stopped rows stay."""
     torch = library("torch", "diffusion", "moving embeddings")
     given = states.detach()
     moving = given.to(torch.promote_types(given.dtype, torch.float32)).clone().requires_grad_(True)
@@ -108,10 +101,7 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Mo
 def each_alone(
     score: TriggerScore, conditioning: Conditioning, noises: Tensor, targets: Tensor
 ) -> Losses:
-    """Return the loss of embeddings of which each has a noise of its own.
-
-    ``noises``: (n, channels, height, width).
-    """
+    """Return the loss of embeddings of which each has a noise of its own."""
 
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         states, grad = leaf(rows)
@@ -131,11 +121,7 @@ def one_for_all(
     norm: Literal["mean", "frobenius"],
     batch: int,
 ) -> Losses:
-    """Return the loss of one embedding that several images share.
-
-    ``noises``: (n, channels, height, width), of the images; ``norm``: ``mean`` of the images'
-    norms, or ``frobenius``: one norm over all of them, which grows with the root of n.
-    """
+    """Return the loss of one embedding that several images share: mean or norm of all."""
 
     def losses_of(rows: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
         total, slopes = 0.0, rows.new_zeros(rows.shape)
@@ -351,10 +337,7 @@ def answers_to_nothing(score: TriggerScore, noises: Tensor, batch: int) -> Tenso
 
 
 def free_rows(model: DiffusionModel, conditioning: Conditioning) -> Tensor:
-    """Return 1 where a token's row may move, (n or 1, tokens, 1): not begin, and no masked one.
-
-    End and padding move as well, as in the authors' code.
-    """
+    """Return 1 where a token's row may move, (n or 1, tokens, 1): not begin, and no masked one."""
     states, mask = conditioning.states, conditioning.mask
     free = states.new_ones((1, states.shape[1], 1))
     if model.family not in WITHOUT_BEGIN:

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 
 class StableDiffusion(PromptedPipeline):
-    """A latent diffusion model that one CLIP text encoder leads.
-
-    Attributes:
-        unet: the network.
-    """
+    """A latent diffusion model that one CLIP text encoder leads."""
 
     family: ClassVar[str] = "sd"
     layout: ClassVar[Layout] = Layout(

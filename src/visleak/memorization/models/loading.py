@@ -397,10 +397,7 @@ def load_part(name: str, folder: Path, part: Part, dtype: torch.dtype, half: boo
 
 
 def pipeline_digest(plan: Plan, folder: Path, half: bool, about: Mapping[str, object]) -> str:
-    """Return 32 hexadecimal digits of files and of everything else that images depend on.
-
-    The folder's place and name are not part of them.
-    """
+    """Return 32 hexadecimal digits of all that images depend on; the place is not part of it."""
     hasher = hashlib.blake2b(digest_size=16)
     start = {"version": VERSION, "pipeline": plan.pipeline, "settings": dict(plan.settings)}
     hasher.update(json.dumps([start, dict(about)], sort_keys=True).encode())
@@ -426,11 +423,7 @@ def _file_digest(name: str, file: Path) -> bytes:
 
 
 def hub_name(text: str) -> tuple[str, str | None]:
-    """Return repository and revision (branch, tag or commit) of ``hub:OWNER/NAME[@REVISION]``.
-
-    >>> hub_name("hub:someone/model@fp16")
-    ('someone/model', 'fp16')
-    """
+    """Return repository and revision of ``hub:OWNER/NAME[@REVISION]``."""
     found = re.fullmatch(r"hub:([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", text, re.ASCII)
     if found is None:
         raise UsageError(
@@ -440,10 +433,7 @@ def hub_name(text: str) -> tuple[str, str | None]:
 
 
 def hub_folder(text: str, half: bool) -> Path:
-    """Return the folder of a pipeline of the hub: from the cache if whole, else fetched.
-
-    Only files that are needed are fetched; weights stored in half precision come first if ``half``.
-    """
+    """Return the folder of a pipeline of the hub: from the cache if whole, else fetched."""
     repository, revision = hub_name(text)
     hub = library("huggingface_hub", "diffusion", f"model {text}")
     index = hub.try_to_load_from_cache(repository, INDEX, revision=revision)

@@ -98,11 +98,7 @@ def device_of(asked: str) -> str:
 
 
 def precision_of(asked: str, device: str) -> str:
-    """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32.
-
-    >>> precision_of("auto", "cpu"), precision_of("auto", "cuda:1")
-    ('fp32', 'fp16')
-    """
+    """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32."""
     if asked not in PRECISIONS:
         raise UsageError(f"precision is one of {', '.join(PRECISIONS)}; got {asked!r}")
     if asked != "auto":
@@ -263,10 +259,7 @@ class Pipeline:
         return {}
 
     def noises(self, seeds: Sequence[int]) -> Tensor:
-        """Draw standard normal noises (n, channels, height, width), each of its seed alone.
-
-        They are drawn on the CPU in float32, so that every device starts from the same ones.
-        """
+        """Draw noises (n, *shape) on the CPU in float32: every device starts from the same."""
         return self._drawn(seeds)[0]
 
     def _drawn(self, seeds: Sequence[int]) -> tuple[Tensor, list[torch.Generator]]:
@@ -319,10 +312,7 @@ class Pipeline:
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
     ) -> Bytes8:
-        """Make one image per row of ``conditioning`` from the noise of its seed.
-
-        The library's own pipeline makes them, so attention processors that were put in are used.
-        """
+        """Make one image per row from the noise of its seed, by the library's own pipeline."""
         if len(conditioning) != len(seeds):
             raise UsageError(
                 "seeds must be one per row of conditioning; got"
@@ -386,11 +376,7 @@ class Rows:
 
 
 class PromptTokens:
-    """A tokenizer and the text encoder that reads it.
-
-    Attributes:
-        length: tokens of a row, with begin, end and padding.
-    """
+    """A tokenizer and the text encoder that reads it."""
 
     def __init__(
         self,
@@ -448,10 +434,7 @@ class PromptTokens:
         return [self._decoded([each]) for each in ids]
 
     def prompt_of(self, ids: Sequence[int]) -> str:
-        """Return the prompt that ids spell, without begin, end and unknown.
-
-        What pads is kept: Stable Diffusion 2 pads with ``!``, which prompts may hold as well.
-        """
+        """Return the prompt that ids spell; padding is kept, which prompts may hold (``!``)."""
         tokenizer = self._tokenizer
         dropped = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id}
         return self._decoded([each for each in ids if each not in dropped])
@@ -474,12 +457,7 @@ class PromptTokens:
         return self._table.weight[: len(self._tokenizer)]
 
     def rows_around(self, embeddings: Tensor) -> Rows:
-        """Return rows with begin, end and padding around tokens that are given as embeddings.
-
-        ``embeddings``: (n, tokens, width).
-
-        Where those stand is a token that is none of the special ones.
-        """
+        """Return rows with begin, end and padding around embeddings (n, tokens, width)."""
         width, most = int(self.table().shape[1]), self.most_tokens()
         shape = tuple(embeddings.shape)
         if len(shape) != 3 or not shape[0] or shape[1] > most or shape[2] != width:
@@ -556,12 +534,7 @@ class PromptedPipeline(Pipeline):
         return self._tokens.table()
 
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
-        """Encode prompts given as input embeddings of their tokens; gradients flow.
-
-        ``embeddings``: (n, tokens, width).
-
-        Begin, end and padding are put around, as for prompts of this many tokens.
-        """
+        """Encode input embeddings of tokens (n, tokens, width); gradients flow."""
         self._refuse_embeddings("encode_embeddings")
         rows = self._tokens.rows_around(embeddings)
         with self._tokens.in_place(embeddings):

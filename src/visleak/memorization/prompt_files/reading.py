@@ -143,11 +143,7 @@ def _parsed(cell: str, where: str) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value for an error: one with parts by its type, for its parts may have no end.
-
-    >>> shown(3), shown(["a"]), shown([3])
-    ('3', 'a list', 'a list')
-    """
+    """Return a value for an error: one with parts by its type, for its parts may have no end."""
     if value is None or isinstance(value, str | int | float):
         return repr(value)[:60]
     return f"a {type(value).__name__}"
@@ -161,11 +157,7 @@ def as_cell(value: object) -> str:
 
 
 def is_human(by: str) -> bool:
-    """Return whether a record names a person who verified a prompt, not a trace.
-
-    >>> is_human("Ann"), is_human("trace in train: near"), is_human("")
-    (True, False, False)
-    """
+    """Return whether a record names a person who verified a prompt, not a trace."""
     return bool(by) and not by.startswith(TRACE)
 
 
@@ -497,10 +489,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load_plain(path: Path) -> object:
-    """Return what a pickle builds of texts, lists, sets and dicts.
-
-    Any other instruction is refused before one is carried out.
-    """
+    """Return the texts, lists, sets and dicts of a pickle; any other instruction is refused."""
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise VisleakError(f"{path} has {size:,} bytes; pickles are read up to {MOST_BYTES:,}")

@@ -226,10 +226,7 @@ def _numbers(prompts: Prompts, name: str) -> list[float]:
 
 
 def _reaching(prompts: Prompts, made_by: Provenance) -> tuple[list[int] | None, str]:
-    """Return the rows that reached kappa, or the threshold of ``detect``, and which of the two.
-
-    ``None`` where neither is known.
-    """
+    """Return the rows that reached kappa or the threshold of ``detect``, and which of them."""
     kappa, name = made_by.kappa, made_by.column(prompts)
     if kappa is not None and name is not None:
         rows = [row for row, d in enumerate(_numbers(prompts, name)) if d >= kappa]
@@ -335,11 +332,7 @@ def traced(prompts: Prompts, *traces: Trace) -> Prompts:
 
 
 def _measured(traces: Sequence[Trace]) -> dict[str, tuple[Replication, float]]:
-    """Return the share of each prompt that was measured, and at which tau.
-
-    Of several, that of a trigger, then the largest: traces may have used different training sets,
-    and what a prompt replicates of one set it replicates of all together.
-    """
+    """Return share and tau of each prompt; of several, that of a trigger, then the largest."""
     pairs = [(each, trace.tau) for trace in traces for each in trace.prompts][::-1]
     pairs.sort(key=lambda pair: (pair[0].trigger, pair[0].share, pair[1]))
     return {each.prompt: (each, tau) for each, tau in pairs}
@@ -371,11 +364,7 @@ def prompts_of(trace: Trace) -> Prompts:
 
 
 def _verdict(match: Match) -> str:
-    """Return the record of a match.
-
-    >>> _verdict(Match("a.png", "a", 40, "train", "r", 0.9, "near", 0.9, True, 0, judged="human"))
-    'trace in train: near, judged by people'
-    """
+    """Return the record of a match."""
     said = f"{TRACE}{match.source}: {match.grade or 'verified'}"
     return f"{said}, judged by people" if match.judged == "human" else said
 
@@ -419,10 +408,7 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
 
 
 def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return the record of verification, ``true`` or ``false`` and by whom.
-
-    ``rare``: prompts whose measured share is too small: only a person who is named verifies them.
-    """
+    """Return the record of verification; only a named person verifies a ``rare`` prompt."""
     nothing = ("",) * len(prompts)
     said, by = (prompts.columns.get(name, nothing) for name in (VERIFIED, VERIFIED_BY))
     true = [

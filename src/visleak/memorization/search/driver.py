@@ -144,13 +144,7 @@ def _number_of(value: int | str) -> int:
 
 
 def draw_of(*numbers: int) -> int:
-    """Return the number of a draw of noises, as ``TriggerScore`` takes it.
-
-    Other searches, seeds, chains and steps have other noises.
-
-    >>> draw_of(0, 1) != draw_of(1, 0)
-    True
-    """
+    """Return the number of a draw of noises, of these numbers alone."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
@@ -181,13 +175,7 @@ _SELECT: Final = "SELECT prompt, total / times, best, times, chain, step, change
 
 
 class Ledger(Database):
-    """State of a search, the prompts it scored, and what it spent. A context manager.
-
-    Attributes:
-        state: as it was saved last, or ``None`` at the beginning.
-        calls, seconds: passes of the network and wall time so far, over all runs.
-        added: prompts added since the last :meth:`keep_best`.
-    """
+    """State of a search, the prompts it scored, and what it spent. A context manager."""
 
     def __init__(self, folder: Path | None, key: Mapping[str, object]) -> None:
         path = None if folder is None else folder / FILE
@@ -232,11 +220,7 @@ class Ledger(Database):
         self.added += len(rows)
 
     def keep_best(self, count: int) -> None:
-        """Forget all but the ``count`` prompts whose best D is highest; ties by text.
-
-        A forgotten prompt returns only if it is scored higher, so doing this now and then ends with
-        the same prompts as doing it once.
-        """
+        """Forget all but the prompts of the highest D; one comes back only if scored higher."""
         if self.count() > count:
             with self.writing() as db:
                 db.execute(
@@ -275,11 +259,7 @@ def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, 
 
 
 def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """Return the names under which two keys differ, those of settings by themselves.
-
-    >>> _differing({"seed": 1, "settings": {"a": 1}}, {"seed": 2, "settings": {"a": 2}})
-    ['seed', 'a']
-    """
+    """Return the names under which two keys differ, those of settings by themselves."""
     found = []
     for name in dict.fromkeys((*one, *other)):
         mine, theirs = one.get(name), other.get(name)
@@ -291,10 +271,7 @@ def _differing(one: Mapping[str, object], other: Mapping[str, object]) -> list[s
 
 
 def key_of(task: SearchTask, method: str, about: Mapping[str, object]) -> dict[str, object]:
-    """Return everything that a search's prompts depend on, as plain data.
-
-    The budget is not a part of it, so that a search may resume with a larger one.
-    """
+    """Return all that prompts depend on; not the budget, so that a larger one may resume."""
     key = {
         "method": method,
         "settings": dict(about),
@@ -381,10 +358,7 @@ class Run:
         return time.perf_counter() - self._began
 
     def left(self) -> int | None:
-        """Return the passes that the budget still holds; ``None`` where it has no limit.
-
-        It is 0 when the time is up.
-        """
+        """Return the passes that the budget holds; ``None`` without limit, 0 when time is up."""
         budget = self.task.budget
         if budget.seconds is not None and self.seconds >= budget.seconds:
             return 0

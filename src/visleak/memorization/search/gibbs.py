@@ -96,11 +96,7 @@ def boltzmann(scores: Float64, temperature: float) -> Float64:
 
 
 def drawn(probabilities: Float64, chance: float) -> int:
-    """Return the index at which the cumulated probability passes a uniform number in [0, 1).
-
-    >>> [drawn(np.array([0.25, 0.0, 0.75]), chance) for chance in (0.0, 0.2, 0.25, 0.9)]
-    [0, 0, 2, 2]
-    """
+    """Return the index at which the cumulated probability passes a uniform number in [0, 1)."""
     cumulated = np.cumsum(probabilities)
     # rounding may leave the sum below 1: a candidate of probability 0 is never drawn
     index = int(np.searchsorted(cumulated, chance * cumulated[-1], side="right"))
@@ -108,11 +104,7 @@ def drawn(probabilities: Float64, chance: float) -> int:
 
 
 def draw_of(seed: int, step: int, repeat: int = 0) -> int:
-    """Return the number of the noises of a step, which all chains of a run share.
-
-    >>> draw_of(0, 3), draw_of(1, 3) == draw_of(0, 3), draw_of(0, 3, 1) == draw_of(0, 3)
-    (3, False, False)
-    """
+    """Return the number of the noises of a step, which all chains of a run share."""
     return (repeat << 128) + (seed << 32) + step
 
 
@@ -437,10 +429,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def rules_of(preset: str) -> Rules:
-    """Return which proposals of the language model a preset takes.
-
-    The list of banned words of the authors' code is not published; ours stands in for it.
-    """
+    """Return which proposals a preset takes; our list stands in for the authors' banned words."""
     if preset != CODE:
         return Rules()
     return Rules("Image of a", stop=True, banned=own_banned_words(), banned_name="own")
@@ -495,15 +484,7 @@ def refuse_longer(model: TokenModel, length: int) -> None:
 def about_preset(
     preset: MoveSettings, settings: MoveSettings, rules: Rules, timestep: Literal["first"] | int
 ) -> dict[str, object]:
-    """Return for a result which preset was used, and what of it was changed.
-
-    >>> from dataclasses import replace
-    >>> from visleak.memorization.settings import GibbsSettings
-    >>> preset = GibbsSettings()
-    >>> hotter = replace(preset, temperature=0.5)
-    >>> about_preset(preset, hotter, Rules(), 999)["changed"]
-    ['temperature', 'timestep']
-    """
+    """Return for a result which preset was used, and what of it was changed."""
     usual = rules_of(preset.preset)
     changed = [
         field.name

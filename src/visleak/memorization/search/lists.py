@@ -110,11 +110,7 @@ class RandomWords:
 
 
 class Greedy:
-    """Score the prompts of a list in a seeded random order until the budget ends.
-
-    All prompts meet the same noises. Where the budget holds the whole list, the order has no
-    effect; otherwise a random part is scored, and the result is not complete.
-    """
+    """Score a list in a seeded random order, under one draw, until the budget ends."""
 
     name = "greedy"
 
@@ -133,10 +129,7 @@ class Greedy:
         return {"prompts": len(self.prompts), "digest": digest, "order": "random"}
 
     def search(self, task: SearchTask) -> Found:
-        """Return the ``chains`` best prompts (200 in the paper) as the best, one per chain.
-
-        ``Candidate.step`` is the place of a prompt in the list.
-        """
+        """Return the ``chains`` best prompts; ``step`` is the place of a prompt in the list."""
         noises, calls = task.score.settings.noises, task.budget.calls
         total = len(self.prompts)
         if calls is not None:

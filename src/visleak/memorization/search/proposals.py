@@ -132,12 +132,7 @@ class Proposer(Protocol):
 
 
 def is_stop_word(token: str) -> bool:
-    """Whether a token is on the authors' kind of stop list: it is made by rule, not by meaning.
-
-    >>> words = ("[unused7]", "naïve", "1984", "!", "...", ".", "the")
-    >>> [word for word in words if is_stop_word(word)]
-    ['[unused7]', 'naïve', '1984', '!', '...']
-    """
+    """Whether a token is on the authors' kind of stop list, made by rule, not by meaning."""
     return (
         (token.startswith("[unused") and token.endswith("]"))
         or not token.isascii()
@@ -148,14 +143,7 @@ def is_stop_word(token: str) -> bool:
 
 
 def own_banned_words() -> tuple[str, ...]:
-    """Return visleak's list of words of colour, landscape and texture.
-
-    They raise D without any memorization: images of one colour or of one kind of landscape are
-    similar (Hong et al. 2024 report it for PEZ; their code bans such words).
-
-    >>> {"ocean", "turquoise"} <= set(own_banned_words())
-    True
-    """
+    """Return our words of colour, landscape and texture, which raise D without memorization."""
     return words_in(resources.files(__package__).joinpath(OWN).read_text(encoding="utf-8"))
 
 
@@ -177,11 +165,7 @@ def read_banned_words(path: Path) -> tuple[str, ...]:
 
 
 def words_in(text: str) -> tuple[str, ...]:
-    r"""Return the words of a list, each once, in its order.
-
-    >>> words_in("red\n# colours\n blue # sky\n\nred\n")
-    ('red', 'blue')
-    """
+    """Return the words of a list, each once, in its order."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(dict.fromkeys(line for line in lines if line))
 
@@ -215,13 +199,7 @@ def best_candidates(
 
 
 class MaskedLanguageModel:
-    """Proposals of a masked language model of transformers, such as BERT.
-
-    Attributes:
-        name: as it was asked for.
-        rules: which proposals are taken.
-        mask: the id of a mask.
-    """
+    """Proposals of a masked language model of transformers, such as BERT."""
 
     def __init__(
         self,
@@ -295,10 +273,7 @@ class MaskedLanguageModel:
     def candidates(
         self, states: Rows, positions: Sequence[int], count: int, forced: Rows | None = None
     ) -> list[Candidates]:
-        """Return the most probable words of one position of each of several prompts.
-
-        Prompts of one length are read in one pass; ties go to the lower id.
-        """
+        """Return the most probable words of one position of each prompt; ties by id."""
         answers = np.empty((len(states), self._size))
         lengths = np.array([len(state) for state in states])
         for length in dict.fromkeys(lengths.tolist()):
@@ -333,10 +308,7 @@ class MaskedLanguageModel:
             return np.asarray(torch.log_softmax(chosen, -1).cpu().numpy())
 
     def texts(self, states: Rows) -> list[str]:
-        """Return prompts as text: pieces merged into words, masks left out.
-
-        Blanks before commas and within ``won't`` are removed, as in the authors' code.
-        """
+        """Return prompts as text: pieces merged, masks left out, no blank before a comma."""
         rows = [[int(each) for each in state if int(each) not in self._special] for state in states]
         decoded = self._tokenizer.batch_decode(
             rows, skip_special_tokens=True, clean_up_tokenization_spaces=True
@@ -400,10 +372,7 @@ def load_language_model(
 def loaded(
     text: str, kind: str, device: str, use: str
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
-    """Return network, tokenizer and digest of a language model of transformers.
-
-    ``use``: how a folder is written on the command line, for messages.
-    """
+    """Return network, tokenizer and digest of a language model of transformers."""
     what = f"language model {text}"
     library("torch", "diffusion", what)
     transformers = library("transformers", "diffusion", what)
@@ -443,10 +412,7 @@ def loaded(
 
 
 def _refuse_other_kind(found: Found, kind: str, use: str) -> None:
-    """Refuse a masked language model where a causal one is needed, and the reverse.
-
-    The library would load the one as the other where a family has both.
-    """
+    """Refuse a masked model where a causal one is needed, and the reverse."""
     auto = import_module("transformers.models.auto.modeling_auto")
     masked, causal = auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     wanted, other = (masked, causal) if kind == "AutoModelForMaskedLM" else (causal, masked)

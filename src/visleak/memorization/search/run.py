@@ -122,11 +122,7 @@ def augment_headline(made: Augmented, norm: str) -> str:
 
 
 def diversify_headline(picks: Sequence[Pick], prompts: int) -> str:
-    """Return what was picked.
-
-    >>> diversify_headline([Pick(3, None), Pick(1, 0.25)], 10)
-    '2 of 10 prompts picked; the closest two have a cosine of 0.25'
-    """
+    """Return what was picked."""
     closest = max((each.closeness for each in picks if each.closeness is not None), default=None)
     text = f"{len(picks):,} of {prompts:,} prompts picked"
     return text if closest is None else f"{text}; the closest two have a cosine of {closest:.2g}"
@@ -140,10 +136,7 @@ def _spent(calls: int, *, complete: bool) -> str:
 def _known_result(
     run: RunFolder, key: Mapping[str, object], budget: object, *, force: bool, say: Say | None
 ) -> dict[str, object] | None:
-    """Return the result that a folder holds already; make room for another where that is allowed.
-
-    A search that its budget ended resumes with a larger one.
-    """
+    """Return a finished result, or make room; one that its budget ended resumes with a larger."""
     tell = say or (lambda line: None)
     held = run.content() if run.finished else {}
     same = held.get("key") == digest_of(key)

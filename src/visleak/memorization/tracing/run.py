@@ -67,10 +67,7 @@ def counts(hit: Hit) -> bool:
 
 
 def best(hits: Iterable[Hit]) -> Hit | None:
-    """Return the hit that says most of an image; ``None`` where there is none.
-
-    What counts comes first, then what people said, the grade, the probability, the similarity.
-    """
+    """Return the hit that says most: what counts, people, grade, probability, similarity."""
     return min(hits, key=_place, default=None)
 
 
@@ -98,10 +95,7 @@ def originals(
 
 
 def families(prompts: Sequence[str], nearest: Sequence[str | None]) -> Int64:
-    """Return a group for each traced image: those of one prompt or of one nearest reference.
-
-    They are not independent observations: several prompts bring one memorized image.
-    """
+    """Return a group per image: those of one prompt or nearest reference are not independent."""
     count = len(prompts)
     codes = []
     for texts in (prompts, [text or "" for text in nearest]):
@@ -278,11 +272,7 @@ class Categories:
     origin: str  #: file they were read from
 
     def told(self, trace: Trace) -> Trace:
-        """Return a trace whose memorized images have their category.
-
-        Where rows disagree on one memorized image, the first match with a category decides, and a
-        note says so. Rows about nothing that was verified are counted in a note.
-        """
+        """Return a trace whose images have their category; the first match decides, with a note."""
         used: set[str] = set()
         notes = list(trace.notes)
         found = []

@@ -145,10 +145,7 @@ class AuditOptions:
 
 
 def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
-    """Return hits, those of tiny images with why they are not copies where they are not.
-
-    What people judged, and what is exact, is left as it is.
-    """
+    """Return hits, with the reason why tiny near ones are not copies; people are believed."""
     listed = list(hits)
     doubtful = [h for h in listed if h.tiny and h.grade == "near" and h.judged != "human"]
     if not doubtful:
@@ -181,10 +178,7 @@ STEP: Final = "comparing layouts"
 
 
 class Layouts:
-    """The search for layouts beside an audit.
-
-    Candidates are the pairs that the audit lists and the twenty best by layout.
-    """
+    """The search for layouts beside an audit: its pairs, and the twenty best by layout."""
 
     def __init__(
         self,
@@ -200,11 +194,7 @@ class Layouts:
         )
 
     def added(self, queries: Queries, hits: Sequence[Hit], progress: Progress) -> list[Hit]:
-        """Return hits, with those of the same layout graded so and added.
-
-        Where all images of the prompts are traced, those that have a copy are left out: variants
-        of their originals are then counted among copies only.
-        """
+        """Return hits, with those of the same layout graded so and added."""
         images = queries.images
         if images is None or not self._pictured:
             return list(hits)
@@ -298,12 +288,7 @@ _COLUMNS: Final = (
 
 
 class Sets:
-    """Sets as sources.
-
-    Attributes:
-        encoder: that similarities are of.
-        audited: the audit, once :meth:`find` was called.
-    """
+    """Sets as sources, compared in one audit."""
 
     def __init__(self, references: Sequence[AnySet], folder: Path, options: AuditOptions) -> None:
         self.references, self.folder, self.options = tuple(references), folder, options
