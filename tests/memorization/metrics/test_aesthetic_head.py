@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics import Aesthetic, AestheticHead, load_aesthetic, spread
+from visleak.memorization.metrics import Aesthetic, AestheticHead, load_aesthetic
 from visleak.memorization.metrics.features import EncoderFeatures
 
 DATA = os.environ.get("VISLEAK_DATA")
@@ -189,33 +189,3 @@ def test_head_and_network_are_in_the_digest(head: AestheticHead, tmp_path: Path)
         AestheticHead([(np.full((1, builtin.width), value), np.zeros(1))], "h") for value in (1, 2)
     ]
     assert Aesthetic(heads[0], builtin).digest != Aesthetic(heads[1], builtin).digest
-
-
-def test_three_deviations_are_told_apart() -> None:
-    """By loops over a table where all three differ; of one image per prompt, two are one."""
-    table = np.random.default_rng(0).normal(5, 1, (6, 4)) + np.arange(6)[:, None]
-    found = spread(table)
-    values = table.ravel().tolist()
-    mean = sum(values) / 24
-    every = (sum((value - mean) ** 2 for value in values) / 23) ** 0.5
-    means = [sum(row) / 4 for row in table.tolist()]
-    between = (sum((value - mean) ** 2 for value in means) / 5) ** 0.5
-    inner = [
-        sum((value - own) ** 2 for value in row) / 3
-        for row, own in zip(table.tolist(), means, strict=True)
-    ]
-    np.testing.assert_allclose(
-        [found.mean, found.images, found.prompts, found.within],
-        [mean, every, between, (sum(inner) / 6) ** 0.5],
-    )
-    single = spread(table[:, :1])
-    assert single.images == single.prompts
-    assert np.isnan(single.within)
-    assert np.isnan(spread([[5.0]]).images)
-
-
-def test_what_has_no_spread() -> None:
-    with pytest.raises(UsageError, match="scores are a table of prompts and their images"):
-        spread(np.zeros((0, 3)))
-    with pytest.raises(VisleakError, match="aesthetic scores are finite numbers"):
-        spread([[np.nan]])

@@ -66,8 +66,6 @@ def test_rows_are_unit_and_depend_on_nothing_else(
     np.testing.assert_array_equal(model.texts(PROMPTS[2:3])[0], texts[2])
     np.testing.assert_array_equal(model.images(small_pictures[5:6])[0], images[5])
     assert model.texts([]).shape == model.images([]).shape == (0, model.width)
-    assert model.cut([]).shape == (0,)
-    assert model.cut(["a red circle", "a " * 20]).tolist() == [False, True]
 
 
 def test_a_folder_that_says_nothing_of_pictures(
@@ -76,7 +74,6 @@ def test_a_folder_that_says_nothing_of_pictures(
     """It loads, at the size of its network; what was assumed is in the digest."""
     model, told = on_cpu(str(bare_clip)), on_cpu(str(word_clip))
     assert model.images(small_pictures).shape == (8, 12)
-    assert model.about()["pictures"]["crop"] == [16, 16]  # type: ignore[index]
     # one network, two ways to prepare pictures
     np.testing.assert_array_equal(model.texts(PROMPTS), told.texts(PROMPTS))
     assert model.digest != told.digest

@@ -502,7 +502,7 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
     source, alignment = plan.judges.source, plan.judges.alignment
     if source is None or alignment is None:
         return None
-    found = reference_performance(
+    similarities, clips = reference_performance(
         source,
         plan.triggers.texts,
         memorized.pixels,
@@ -511,18 +511,18 @@ def referred(plan: Plan, memorized: MemorizedImages, progress: Progress) -> Refe
         plan.settings.count,
         progress=progress,
     )
-    known = np.isfinite(found.similarity) & np.isfinite(found.clip)
+    known = np.isfinite(similarities) & np.isfinite(clips)
     if not known.any():
         raise VisleakError(
             f"{source.name} has no image for any trigger prompt with its memorized images at"
             " hand; leave --reference-source out, or name another"
         )
     groups, clip = plan.groups(memorized.digests)[known], SCORES["clip"]
-    similarity = group_interval(found.similarity[known], groups)
+    similarity = group_interval(similarities[known], groups)
     return ReferencePoint(
         source=source.name,
         count=plan.settings.count,
         similarity=bounded(similarity, plan.judges.least, SCORES["top1"].most),
-        clip=bounded(group_interval(found.clip[known], groups), clip.least, clip.most),
+        clip=bounded(group_interval(clips[known], groups), clip.least, clip.most),
         about=dict(source.about()),
     )

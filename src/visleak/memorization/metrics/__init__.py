@@ -1,6 +1,6 @@
 """What images of a prompt are judged by: copying, fit to the prompt, looks, distance as a set."""
 
-from visleak.memorization.metrics.aesthetic import Aesthetic, AestheticHead, load_aesthetic, spread
+from visleak.memorization.metrics.aesthetic import Aesthetic, AestheticHead, load_aesthetic
 from visleak.memorization.metrics.copying import (
     FolderByPrompt,
     against_references,
@@ -26,5 +26,4 @@ __all__ = [
     "load_alignment",
     "load_features",
     "reference_performance",
-    "spread",
 ]

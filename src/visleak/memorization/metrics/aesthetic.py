@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
@@ -216,44 +215,3 @@ def load_aesthetic(
     read = AestheticHead.load(head)
     encoder = clip_encoder(clip_request(clip, device, precision), assumed=True)
     return Aesthetic(read, EncoderFeatures(encoder))
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Mean and three standard deviations of scores, which a paper may mean by "std".
-
-    All are of samples (n - 1); NaN where fewer than two say nothing.
-    """
-
-    mean: float  #: of all images
-    images: float  #: deviation of all images
-    prompts: float  #: deviation of the means of prompts; where prompts have one image, the same
-    #: root of the mean variance of the images of a prompt: how far a single image may be from what
-    #: its prompt makes on average
-    within: float
-
-
-def spread(scores: npt.ArrayLike) -> Spread:
-    """Return mean and deviations of scores.
-
-    Args:
-        scores: (prompts, images), finite.
-
-    Raises:
-        UsageError: it is not such a table.
-
-    >>> found = spread([[4.0, 6.0], [5.0, 7.0]])
-    >>> found.mean, round(found.images, 3), round(found.prompts, 3), round(found.within, 3)
-    (5.5, 1.291, 0.707, 1.414)
-    """
-    table = np.asarray(scores, np.float64)
-    if table.ndim != 2 or not table.size:
-        raise UsageError(f"scores are a table of prompts and their images; got {table.shape}")
-    if not np.isfinite(table).all():
-        raise VisleakError("aesthetic scores are finite numbers; got one that is not")
-    prompts, images = table.shape
-    nothing = float("nan")
-    within = float(np.sqrt(table.var(axis=1, ddof=1).mean())) if images > 1 else nothing
-    means = float(table.mean(axis=1).std(ddof=1)) if prompts > 1 else nothing
-    every = float(table.std(ddof=1)) if table.size > 1 else nothing
-    return Spread(float(table.mean()), every, means, within)

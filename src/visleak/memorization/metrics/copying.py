@@ -211,38 +211,6 @@ class FolderByPrompt:
         return [found[each] for each in ids]
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The image that fits a prompt best, of those that a search found."""
-
-    prompt: str  #: that was searched for
-    image: str  #: id in the source; empty where nothing was found
-    clip: float  #: its CLIP score with the prompt; NaN where nothing was found
-    #: to the most similar of the prompt's memorized images; NaN where nothing was found, or none of
-    #: these is at hand
-    similarity: float
-    candidates: int  #: images that were found and could be read
-
-
-@dataclass(frozen=True)
-class ReferencePerformance:
-    """What a search would have shown, prompt by prompt."""
-
-    source: str  #: name of what was asked
-    count: int  #: images asked for a prompt
-    best: tuple[Best, ...]  #: one per prompt
-
-    @property
-    def clip(self) -> Float64:
-        """CLIP scores (prompts,), NaN where nothing was found."""
-        return np.array([each.clip for each in self.best])
-
-    @property
-    def similarity(self) -> Float64:
-        """Similarities (prompts,), NaN where there is none."""
-        return np.array([each.similarity for each in self.best])
-
-
 def reference_performance(
     source: ImagesByPrompt,
     prompts: Sequence[str],
@@ -252,8 +220,8 @@ def reference_performance(
     count: int = 100,
     *,
     progress: Progress = silent,
-) -> ReferencePerformance:
-    """Return the best image of a search for each prompt.
+) -> tuple[Float64, Float64]:
+    """Return similarity and CLIP score of the best image that a search finds for each prompt.
 
     Args:
         source: the search.
@@ -265,55 +233,46 @@ def reference_performance(
         count: images to ask for; of ties the first that was found is kept.
         progress: called with how many prompts are done.
 
+    Returns:
+        (prompts,) each: NaN where no image was found that can be read; the similarity also where
+        no memorized image is at hand.
+
     Raises:
         UsageError: nothing is asked for.
     """
     if count < 1:
         raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")
-    found = source.find_by_prompt(prompts, count)
-    vectors = _Vectors(source, alignment)
-    best = []
-    texts = alignment.texts(prompts)
-    for number, prompt in enumerate(prompts):
-        own = references(number)
-        image, clip, candidates = vectors.best(texts[number], found[number][:count])
-        value = math.nan
-        if image and len(own):
-            (pixels,) = source.pixels([image])
+    found, texts = source.find_by_prompt(prompts, count), alignment.texts(prompts)
+    similar, clip = np.full(len(prompts), math.nan), np.full(len(prompts), math.nan)
+    known: dict[str, Float64 | None] = {}
+    for number, text in enumerate(texts):
+        ids, own = found[number][:count], references(number)
+        _read(source, alignment, ids, known)
+        there = [(each, row) for each in ids if (row := known[each]) is not None]
+        if there:
+            scores = np.array([float(np.clip(row @ text, -1.0, 1.0)) for _, row in there])
+            best = int(np.argmax(scores))
+            clip[number] = scores[best]
+            (pixels,) = source.pixels([there[best][0]]) if len(own) else (None,)
             if pixels is not None:
-                value = float(against_references(similarity, [pixels], own)[0])
-        best.append(Best(prompt, image, clip, value, candidates))
+                similar[number] = against_references(similarity, [pixels], own)[0]
         progress("searching", number + 1, len(prompts))
-    return ReferencePerformance(source.name, count, tuple(best))
+    return similar, clip
 
 
-class _Vectors:
-    """Vectors of what a search found; each image is read once, whichever prompt found it."""
-
-    def __init__(self, source: ImagesByPrompt, alignment: Alignment) -> None:
-        self._source, self._alignment = source, alignment
-        self._known: dict[str, Float64 | None] = {}
-
-    def best(self, text: Float64, ids: Sequence[str]) -> tuple[str, float, int]:
-        """Return id and score of the image nearest to a text, and among how many."""
-        self._read([each for each in dict.fromkeys(ids) if each not in self._known])
-        there = [(each, row) for each in ids if (row := self._known[each]) is not None]
-        if not there:
-            return "", math.nan, 0
-        scores = np.array([float(np.clip(row @ text, -1.0, 1.0)) for _, row in there])
-        at = int(np.argmax(scores))
-        return there[at][0], float(scores[at]), len(there)
-
-    def _read(self, ids: list[str]) -> None:
-        source = self._source
-        if not ids:
-            return
-        if isinstance(source, FolderByPrompt) and source.alignment == self._alignment.digest:
-            # it has read them all by the same model
-            self._known.update(zip(ids, source.vectors(ids), strict=True))
-            return
-        read = source.pixels(ids)
-        seen = {each: one for each, one in zip(ids, read, strict=True) if one is not None}
-        rows = self._alignment.images(list(seen.values())) if seen else ()
-        self._known.update(dict.fromkeys(ids))
-        self._known.update(zip(seen, rows, strict=True))
+def _read(
+    source: ImagesByPrompt,
+    alignment: Alignment,
+    ids: Sequence[str],
+    known: dict[str, Float64 | None],
+) -> None:
+    """Add the vectors of images; each is read once, whichever prompt found it."""
+    new = [each for each in dict.fromkeys(ids) if each not in known]
+    if isinstance(source, FolderByPrompt) and source.alignment == alignment.digest:
+        # it has read them all by the same model
+        known.update(zip(new, source.vectors(new), strict=True))
+    elif new:
+        seen = {e: one for e, one in zip(new, source.pixels(new), strict=True) if one is not None}
+        rows = alignment.images(list(seen.values())) if seen else ()
+        known.update(dict.fromkeys(new))
+        known.update(zip(seen, rows, strict=True))

@@ -33,7 +33,7 @@ from visleak.encoders.request import Request, parse
 from visleak.encoders.sscd import load_script
 from visleak.encoders.vision_language import TextTower, load_text_tower
 from visleak.errors import UsageError, VisleakError
-from visleak.records import Bool, Bytes8, DecodedImage, Encoder, Float32, Float64
+from visleak.records import Bytes8, DecodedImage, Encoder, Float32, Float64
 
 #: Side of the network's input.
 SIDE: Final = 299
@@ -258,7 +258,7 @@ class ClipAlignment:
         self.digest = digest(tower.digest, self._features.digest + precision_note(tower))
 
     def texts(self, prompts: Sequence[str]) -> Float64:
-        """Return unit rows (n, width) of texts; a text that is too long is cut, see :meth:`cut`."""
+        """Return unit rows (n, width) of texts; one that is too long is cut."""
         if not len(prompts):
             return np.empty((0, self.width))
         return unit(self._tower.encode(list(prompts)).matrix)
@@ -266,23 +266,6 @@ class ClipAlignment:
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return unit rows (n, width) of images."""
         return unit(self._features.images(pixels))
-
-    def cut(self, prompts: Sequence[str]) -> Bool:
-        """Return which texts are longer than the model reads, (n,)."""
-        return self._tower.cut(prompts) if len(prompts) else np.empty(0, np.bool_)
-
-    def about(self) -> dict[str, object]:
-        """Return what a result has to name, as plain data."""
-        recipe = getattr(getattr(self.encoder, "preparation", None), "recipe", dict)
-        return {
-            "name": self.name,
-            "digest": self.digest,
-            "number": self.number,
-            "pictures": recipe(),
-            "context": self._tower.context,
-            "precision": self._tower.precision,
-            "device": self._tower.device,
-        }
 
 
 def load_alignment(spec: str, device: str = "auto", precision: str = "fp32") -> ClipAlignment:

@@ -28,8 +28,8 @@ from visleak.memorization.models.pipeline import (
     VAES,
     Layout,
     Loaded,
+    Pipeline,
     PooledPipeline,
-    PromptedPipeline,
     PromptTokens,
 )
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from transformers.utils import ModelOutput
 
 
-class StableDiffusion(PromptedPipeline):
+class StableDiffusion(Pipeline):
     """A latent diffusion model that one CLIP text encoder leads."""
 
     family: ClassVar[str] = "sd"
@@ -232,7 +232,7 @@ class StableDiffusion3(PooledPipeline):
 _LENGTH = 77
 
 
-class DeepFloyd(PromptedPipeline):
+class DeepFloyd(Pipeline):
     """A diffusion model of pixels that a T5 text encoder leads.
 
     Its network predicts noise and variance; the noise is what is measured. Prompts are put in

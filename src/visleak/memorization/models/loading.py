@@ -32,7 +32,7 @@ from visleak.memorization.models.pipeline import (
     VAES,
     Layout,
     Loaded,
-    PromptedPipeline,
+    Pipeline,
     device_of,
     dtype_of,
     plain_settings,
@@ -122,7 +122,7 @@ def load_model(
     return cast(TokenModel, adapter(loaded))
 
 
-def adapter_of(name: str, pipeline: object) -> type[PromptedPipeline]:
+def adapter_of(name: str, pipeline: object) -> type[Pipeline]:
     """Return the adapter of a class of pipelines."""
     dotted = PIPELINES.get(pipeline) if isinstance(pipeline, str) else None
     if dotted is None:
@@ -131,7 +131,7 @@ def adapter_of(name: str, pipeline: object) -> type[PromptedPipeline]:
             f" {', '.join(sorted(PIPELINES))}"
         )
     module, _, own = dotted.partition(":")
-    return cast("type[PromptedPipeline]", getattr(import_module(module), own))
+    return cast("type[Pipeline]", getattr(import_module(module), own))
 
 
 def diffusers() -> ModuleType:

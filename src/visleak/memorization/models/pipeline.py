@@ -127,10 +127,142 @@ class Loaded:
     left_out: tuple[str, ...] = ()  #: parts of the folder that were not loaded
 
 
-class Pipeline:
-    """A pipeline of diffusers as a :class:`visleak.memorization.model.DiffusionModel`.
+def plain_settings(config: Mapping[str, object]) -> dict[str, object]:
+    """Return a scheduler's settings without the library's notes."""
+    return {key: value for key, value in config.items() if not key.startswith("_")}
 
-    Families derive from it. ``latents`` are in the scale in which the network reads them, with
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Prompts as a text encoder reads them."""
+
+    ids: Tensor  #: (n, length) with begin, end and padding
+    mask: Tensor  #: (n, length), 1 where a token is not padding
+
+
+class PromptTokens:
+    """A tokenizer and the text encoder that reads it."""
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: PreTrainedTokenizerBase,
+        encoder: PreTrainedModel,
+        length: int,
+        cleaned: Callable[[str], str] = str,
+        table: torch.nn.Embedding | None = None,
+    ) -> None:
+        """Take the two apart."""
+        self._torch = library("torch", "diffusion", f"model {name}")
+        self._tokenizer, self._encoder, self._cleaned = tokenizer, encoder, cleaned
+        self._table = table or encoder.get_input_embeddings()
+        self.length = length
+        # an empty prompt is what stands around every prompt
+        around = [int(each) for each in tokenizer("").input_ids]
+        if tokenizer.eos_token_id not in around or tokenizer.pad_token_id is None:
+            raise VisleakError(
+                f"model {name}: its tokenizer has no end or no padding token; that of the text"
+                " encoder is needed"
+            )
+        end = around.index(tokenizer.eos_token_id)
+        self._before, self._after = around[:end], around[end:]
+        entries = int(self._table.weight.shape[0])
+        if len(tokenizer) > entries or len(tokenizer) <= len(self.special_ids()):
+            raise VisleakError(
+                f"model {name}: its tokenizer has {len(tokenizer)} tokens and its text encoder"
+                f" {entries}; they are not of one model"
+            )
+
+    def rows(self, prompts: Sequence[str]) -> Rows:
+        """Return prompts, each cut to what fits and filled up to ``length``."""
+        if not prompts:
+            raise UsageError("prompts must hold at least one prompt; got none")
+        found = self._tokenizer(
+            [self._cleaned(prompt) for prompt in prompts],
+            padding="max_length",
+            max_length=self.length,
+            truncation=True,
+            return_attention_mask=True,
+            return_tensors="pt",
+        )
+        device = self._encoder.device
+        return Rows(found.input_ids.to(device), found.attention_mask.to(device))
+
+    def token_ids(self, prompt: str) -> list[int]:
+        """Return the ids of a prompt's own tokens, cut to what fits."""
+        found = self._tokenizer(self._cleaned(prompt), max_length=self.length, truncation=True)
+        ids = [int(each) for each in found.input_ids]
+        return ids[len(self._before) : len(ids) - len(self._after)]
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return each token as text; bytes that are not whole characters become U+FFFD."""
+        return [self._decoded([each]) for each in ids]
+
+    def prompt_of(self, ids: Sequence[int]) -> str:
+        """Return the prompt that ids spell; padding is kept, which prompts may hold (``!``)."""
+        tokenizer = self._tokenizer
+        dropped = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id}
+        return self._decoded([each for each in ids if each not in dropped])
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        ids = [int(each) for each in ids]
+        text = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return str(text).strip()
+
+    def most_tokens(self) -> int:
+        """Return how many tokens of its own a prompt may have."""
+        return self.length - len(self._before) - len(self._after)
+
+    def special_ids(self) -> frozenset[int]:
+        """Return ids of begin, end, padding, unknown and the like."""
+        return frozenset(int(each) for each in self._tokenizer.all_special_ids)
+
+    def table(self) -> Tensor:
+        """Return the input embeddings of the tokenizer's tokens (vocabulary, width)."""
+        return self._table.weight[: len(self._tokenizer)]
+
+    def rows_around(self, embeddings: Tensor) -> Rows:
+        """Return rows with begin, end and padding around embeddings (n, tokens, width)."""
+        width, most = int(self.table().shape[1]), self.most_tokens()
+        shape = tuple(embeddings.shape)
+        if len(shape) != 3 or not shape[0] or shape[1] > most or shape[2] != width:
+            raise UsageError(
+                f"embeddings must be (prompts, at most {most} tokens, {width}); got {shape}"
+            )
+        special = self.special_ids()
+        other = next(each for each in range(len(self._tokenizer)) if each not in special)
+        row = [*self._before, *([other] * shape[1]), *self._after]
+        kept = len(row)
+        row += [int(self._tokenizer.pad_token_id)] * (self.length - kept)
+        device = self._encoder.device
+        ids = self._torch.tensor([row], device=device).repeat(shape[0], 1)
+        mask = (self._torch.arange(self.length, device=device) < kept).long()
+        return Rows(ids, mask.repeat(shape[0], 1))
+
+    @contextmanager
+    def in_place(self, embeddings: Tensor) -> Iterator[None]:
+        """Let the encoder's input embeddings be these where a prompt's own tokens stand."""
+        first, last = len(self._before), len(self._before) + int(embeddings.shape[1])
+
+        def replaced(_module: object, _inputs: object, output: Tensor) -> Tensor:
+            given = embeddings.to(output.device, output.dtype)
+            return self._torch.cat([output[:, :first], given, output[:, last:]], 1)
+
+        handle = self._table.register_forward_hook(replaced)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+
+#: Prompts per call of the text encoder, where only its pooled output is kept.
+_POOLED_BATCH = 64
+
+
+class Pipeline:
+    """A pipeline of diffusers as a :class:`visleak.memorization.model.TokenModel`.
+
+    Families derive from it, and refuse what they cannot do. ``latents`` are in the scale in which the network reads them, with
     unit variance at the first timestep, whatever the scheduler: those that step on another scale
     (Euler) bring it to this one first.
 
@@ -147,6 +279,8 @@ class Pipeline:
     scheduled: ClassVar[str] = "own"
     #: Whether a DDIM sampler fits.
     has_ddim: ClassVar[bool] = False
+    #: Set by the family: prompts as its first text encoder reads them.
+    _tokens: PromptTokens
 
     def __init__(self, loaded: Loaded) -> None:
         self._torch = library("torch", "diffusion", f"model {loaded.name}")
@@ -298,10 +432,6 @@ class Pipeline:
             )
         return noise_of(output, latents.to(output.dtype), signal, self.prediction)
 
-    def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
-        """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
-        raise NotImplementedError
-
     def unconditional(self, count: int) -> Conditioning:
         """Return what guidance leads away from, for this many images: the empty prompt's states."""
         if self._empty_row is None:
@@ -361,148 +491,6 @@ class Pipeline:
             asked["negative_prompt_embeds"] = empty.states.to(self._dtype)
         return asked
 
-
-def plain_settings(config: Mapping[str, object]) -> dict[str, object]:
-    """Return a scheduler's settings without the library's notes."""
-    return {key: value for key, value in config.items() if not key.startswith("_")}
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Prompts as a text encoder reads them."""
-
-    ids: Tensor  #: (n, length) with begin, end and padding
-    mask: Tensor  #: (n, length), 1 where a token is not padding
-
-
-class PromptTokens:
-    """A tokenizer and the text encoder that reads it."""
-
-    def __init__(
-        self,
-        name: str,
-        tokenizer: PreTrainedTokenizerBase,
-        encoder: PreTrainedModel,
-        length: int,
-        cleaned: Callable[[str], str] = str,
-        table: torch.nn.Embedding | None = None,
-    ) -> None:
-        """Take the two apart."""
-        self._torch = library("torch", "diffusion", f"model {name}")
-        self._tokenizer, self._encoder, self._cleaned = tokenizer, encoder, cleaned
-        self._table = table or encoder.get_input_embeddings()
-        self.length = length
-        # an empty prompt is what stands around every prompt
-        around = [int(each) for each in tokenizer("").input_ids]
-        if tokenizer.eos_token_id not in around or tokenizer.pad_token_id is None:
-            raise VisleakError(
-                f"model {name}: its tokenizer has no end or no padding token; that of the text"
-                " encoder is needed"
-            )
-        end = around.index(tokenizer.eos_token_id)
-        self._before, self._after = around[:end], around[end:]
-        entries = int(self._table.weight.shape[0])
-        if len(tokenizer) > entries or len(tokenizer) <= len(self.special_ids()):
-            raise VisleakError(
-                f"model {name}: its tokenizer has {len(tokenizer)} tokens and its text encoder"
-                f" {entries}; they are not of one model"
-            )
-
-    def rows(self, prompts: Sequence[str]) -> Rows:
-        """Return prompts, each cut to what fits and filled up to ``length``."""
-        if not prompts:
-            raise UsageError("prompts must hold at least one prompt; got none")
-        found = self._tokenizer(
-            [self._cleaned(prompt) for prompt in prompts],
-            padding="max_length",
-            max_length=self.length,
-            truncation=True,
-            return_attention_mask=True,
-            return_tensors="pt",
-        )
-        device = self._encoder.device
-        return Rows(found.input_ids.to(device), found.attention_mask.to(device))
-
-    def token_ids(self, prompt: str) -> list[int]:
-        """Return the ids of a prompt's own tokens, cut to what fits."""
-        found = self._tokenizer(self._cleaned(prompt), max_length=self.length, truncation=True)
-        ids = [int(each) for each in found.input_ids]
-        return ids[len(self._before) : len(ids) - len(self._after)]
-
-    def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return each token as text; bytes that are not whole characters become U+FFFD."""
-        return [self._decoded([each]) for each in ids]
-
-    def prompt_of(self, ids: Sequence[int]) -> str:
-        """Return the prompt that ids spell; padding is kept, which prompts may hold (``!``)."""
-        tokenizer = self._tokenizer
-        dropped = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id}
-        return self._decoded([each for each in ids if each not in dropped])
-
-    def _decoded(self, ids: Sequence[int]) -> str:
-        ids = [int(each) for each in ids]
-        text = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        return str(text).strip()
-
-    def most_tokens(self) -> int:
-        """Return how many tokens of its own a prompt may have."""
-        return self.length - len(self._before) - len(self._after)
-
-    def special_ids(self) -> frozenset[int]:
-        """Return ids of begin, end, padding, unknown and the like."""
-        return frozenset(int(each) for each in self._tokenizer.all_special_ids)
-
-    def table(self) -> Tensor:
-        """Return the input embeddings of the tokenizer's tokens (vocabulary, width)."""
-        return self._table.weight[: len(self._tokenizer)]
-
-    def rows_around(self, embeddings: Tensor) -> Rows:
-        """Return rows with begin, end and padding around embeddings (n, tokens, width)."""
-        width, most = int(self.table().shape[1]), self.most_tokens()
-        shape = tuple(embeddings.shape)
-        if len(shape) != 3 or not shape[0] or shape[1] > most or shape[2] != width:
-            raise UsageError(
-                f"embeddings must be (prompts, at most {most} tokens, {width}); got {shape}"
-            )
-        special = self.special_ids()
-        other = next(each for each in range(len(self._tokenizer)) if each not in special)
-        row = [*self._before, *([other] * shape[1]), *self._after]
-        kept = len(row)
-        row += [int(self._tokenizer.pad_token_id)] * (self.length - kept)
-        device = self._encoder.device
-        ids = self._torch.tensor([row], device=device).repeat(shape[0], 1)
-        mask = (self._torch.arange(self.length, device=device) < kept).long()
-        return Rows(ids, mask.repeat(shape[0], 1))
-
-    @contextmanager
-    def in_place(self, embeddings: Tensor) -> Iterator[None]:
-        """Let the encoder's input embeddings be these where a prompt's own tokens stand."""
-        first, last = len(self._before), len(self._before) + int(embeddings.shape[1])
-
-        def replaced(_module: object, _inputs: object, output: Tensor) -> Tensor:
-            given = embeddings.to(output.device, output.dtype)
-            return self._torch.cat([output[:, :first], given, output[:, last:]], 1)
-
-        handle = self._table.register_forward_hook(replaced)
-        try:
-            yield
-        finally:
-            handle.remove()
-
-
-#: Prompts per call of the text encoder, where only its pooled output is kept.
-_POOLED_BATCH = 64
-
-
-class PromptedPipeline(Pipeline):
-    """A pipeline that is a :class:`visleak.memorization.model.TokenModel`.
-
-    What a family cannot do it refuses, with the reason.
-    """
-
-    #: Set by the family.
-    _tokens: PromptTokens
-
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
         rows = self._tokens.rows(prompts)
@@ -558,7 +546,7 @@ class PromptedPipeline(Pipeline):
         """Refuse what needs one table of embeddings, if the family has several."""
 
 
-class PooledPipeline(PromptedPipeline):
+class PooledPipeline(Pipeline):
     """A pipeline whose own method encodes prompts, for several encoders, with a pooled part."""
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
