@@ -262,9 +262,9 @@ _POOLED_BATCH = 64
 class Pipeline:
     """A pipeline of diffusers as a :class:`visleak.memorization.model.TokenModel`.
 
-    Families derive from it, and refuse what they cannot do. ``latents`` are in the scale in which the network reads them, with
-    unit variance at the first timestep, whatever the scheduler: those that step on another scale
-    (Euler) bring it to this one first.
+    Families derive from it, and refuse what they cannot do, with the reason. ``latents`` are in
+    the scale in which the network reads them, with unit variance at the first timestep,
+    whatever the scheduler: those that step on another scale (Euler) bring it to this one first.
 
     Attributes:
         pipeline: of diffusers; its attention processors may be changed.
