@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from visleak.encoders.features import EncoderFeatures
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.metrics import Aesthetic, AestheticHead, load_aesthetic
-from visleak.memorization.metrics.features import EncoderFeatures
 
 DATA = os.environ.get("VISLEAK_DATA")
 PUBLISHED = Path(DATA or ".") / "membench" / "aesthetic-head-vit-l-14.pth"

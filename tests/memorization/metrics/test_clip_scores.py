@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import toy_clip
+from visleak.encoders import features as module
+from visleak.encoders.features import clip_request, cosines
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.metrics import clip_scores
-from visleak.memorization.metrics import features as module
-from visleak.memorization.metrics.features import clip_request, cosines
 
 on_cpu = partial(module.load_alignment, device="cpu")
 

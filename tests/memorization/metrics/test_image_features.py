@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from visleak.encoders import load_encoder
+from visleak.encoders.features import EncoderFeatures, load_features, resized
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics import load_features
-from visleak.memorization.metrics.features import EncoderFeatures, resized
 
 
 def test_networks_keep_their_lengths(word_clip: Path, small_pictures: list[np.ndarray]) -> None:

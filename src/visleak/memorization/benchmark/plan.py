@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from visleak.encoders.features import (
+    Alignment,
+    ImageFeatures,
+    clip_scores,
+    precision_note,
+)
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.benchmark.records import (
@@ -34,12 +40,6 @@ from visleak.memorization.metrics.copying import (
     ImagesByPrompt,
     against_references,
     reference_performance,
-)
-from visleak.memorization.metrics.features import (
-    Alignment,
-    ImageFeatures,
-    clip_scores,
-    precision_note,
 )
 from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders import ENCODERS, load_encoder
+from visleak.encoders.features import EncoderFeatures
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
@@ -45,7 +46,6 @@ from visleak.records import (
     GRADES,
     Bool,
     Bytes8,
-    DecodedImage,
     Encoder,
     Float32,
     Float64,
@@ -157,9 +157,6 @@ EPS: Final = 0.5
 SIDE: Final = 32
 PIXEL_EPS: Final = 0.1
 
-#: Images an encoder is given at a time; only bounds memory.
-CHUNK: Final = 64
-
 
 class CopySimilarity(Protocol):
     """A measure of copying between images."""
@@ -215,14 +212,7 @@ class EncoderSimilarity(_VectorSimilarity):
 
     def vectors(self, images: Sequence[Bytes8]) -> Float64:
         """Return unit vectors (n, width)."""
-        parts = [np.empty((0, self.encoder.width))]
-        for start in range(0, len(images), CHUNK):
-            some = [
-                DecodedImage(each, each.shape[1], each.shape[0])
-                for each in images[start : start + CHUNK]
-            ]
-            parts.append(self.encoder.encode(some)[0].astype(np.float64))
-        return np.concatenate(parts)
+        return EncoderFeatures(self.encoder).images(images)
 
 
 class PixelSimilarity(_VectorSimilarity):

@@ -19,14 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.clip import clip_encoder
-from visleak.encoders.libraries import library, said
-from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics.features import (
+from visleak.encoders.features import (
     AESTHETIC_CLIP,
     EncoderFeatures,
     ImageFeatures,
     clip_request,
 )
+from visleak.encoders.libraries import library, said
+from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8, Float64
 from visleak.vectors import NORM_TOLERANCE
 
@@ -203,7 +203,7 @@ def load_aesthetic(
     Args:
         head: the file, such as ``sac+logos+ava1-l14-linearMSE.pth``.
         clip: the CLIP whose images' vectors it was trained on, as of
-            :func:`visleak.memorization.metrics.features.load_alignment`; the published one is
+            :func:`visleak.encoders.features.load_alignment`; the published one is
             for OpenAI's ViT-L/14. Only its tower for images is loaded.
         device, precision: as there.
 

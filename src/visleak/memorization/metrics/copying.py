@@ -25,12 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.auditing import open_cache, workers_for
+from visleak.encoders.features import Alignment, ClipAlignment, unit
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import RunContext
+from visleak.pipeline.context import Progress, RunContext, silent
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress, silent
 

@@ -1,4 +1,4 @@
-"""Vectors of images that metrics are made of.
+"""Vectors of images and texts that sets of images are measured by.
 
 FID (Heusel et al. 2017) is of one network's features: those of ``inception-2015-12-05.pt``, which
 NVIDIA published for StyleGAN and clean-fid uses. Images are prepared as clean-fid does it
