@@ -10,7 +10,6 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines import document
-from visleak.memorization.baselines import run as attempting
 from visleak.memorization.baselines.document import (
     Attempt,
     Replayed,
@@ -170,20 +169,17 @@ def test_more_seeds_and_methods_run_only_what_is_new(contest, tmp_path):
 @pytest.mark.parametrize("dies_at", range(1, 5))
 def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, dies_at):
     straight = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "straight")
-    written = []
+    verifier = KnownTriggers(KNOWN)
 
-    def write(path, value):
-        written.append(path)
-        if len(written) == dies_at:
+    def verify(prompts, folder, progress):
+        if len(verifier.asked) == dies_at - 1:
             raise KeyboardInterrupt
-        return real(path, value)
+        return KnownTriggers.verify(verifier, prompts, folder, progress)
 
-    real = attempting.write_json
-    monkeypatch.setattr(attempting, "write_json", write)
+    monkeypatch.setattr(verifier, "verify", verify)
     with pytest.raises(KeyboardInterrupt):
-        compare(contest, methods(), KnownTriggers(KNOWN), tmp_path / "stopped")
+        compare(contest, methods(), verifier, tmp_path / "stopped")
     assert not (tmp_path / "stopped" / "compare.json").exists()
-    monkeypatch.undo()
     made = methods()
     result = compare(contest, made, KnownTriggers(KNOWN), tmp_path / "stopped")
     assert result.attempts == straight.attempts
@@ -213,11 +209,9 @@ def test_errors(contest, make_model, tmp_path):
     (tmp_path / "compare.json").unlink()
     path = tmp_path / "pez" / "seed-1" / "attempt.json"
     content = json.loads(path.read_text())
-    del content["attempt"]["candidates"]
+    del content["candidates"]
     path.write_text(json.dumps(content))
-    with pytest.raises(
-        VisleakError, match=r"attempt\.json is damaged .*; delete it to run it again"
-    ):
+    with pytest.raises(VisleakError, match=r"attempt\.json is damaged"):
         compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
 
 

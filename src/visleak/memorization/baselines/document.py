@@ -56,6 +56,7 @@ class Attempt:
     search_seconds: float  #: of wall time
     check_calls: int  #: passes for ``checked``; they are part of neither cost
     verified: Verified  #: the result of the images
+    key: str = ""  #: of everything that it depends on
 
     @property
     def found(self) -> int:

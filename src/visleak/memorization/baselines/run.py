@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
-import visleak
-from visleak.documents import as_plain, digest_of, from_plain, read_document
-from visleak.errors import UsageError, VisleakError
+from visleak.documents import as_plain, digest_of
+from visleak.errors import UsageError
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.baselines.document import (
     Attempt,
@@ -49,13 +48,11 @@ from visleak.memorization.tracing import trace
 from visleak.pipeline.folder import stamp_of
 from visleak.progress import Progress, silent
 from visleak.records import AnySet
-from visleak.storage import RunFolder, write_json
+from visleak.storage import RunFolder
 
 KIND: Final = "visleak memorization compare"
 
-#: File of a finished attempt, and its kind.
-ATTEMPT: Final = "attempt.json"
-ATTEMPT_KIND: Final = "visleak memorization compare, one attempt"
+ATTEMPT: Final = "visleak memorization compare attempt"
 
 #: Noises under which candidates are scored again; numbers that no search draws from.
 CHECK_NOISES: Final = 4
@@ -329,24 +326,28 @@ class _Entry:
             "seed": self.seed,
             "verifier": self.verifier.about(),
         }
-        key, place = digest_of(as_plain(asked)), self.folder / self.name / f"seed-{self.seed}"
-        kept = _read_attempt(place / ATTEMPT)
-        if kept is not None and kept[0] == key:
+        key = digest_of(as_plain(asked))
+        run = RunFolder(self.folder / self.name / f"seed-{self.seed}", ATTEMPT)
+        kept = run.reused(Attempt, key, force=force)
+        if kept is not None:
             say(f"{self.name}, seed {self.seed}: finished before")
-            return kept[1]
-        if kept is not None and not force:
-            raise UsageError(
-                f"{place / ATTEMPT} is of another request; choose another folder with -o DIR, or"
-                " --force replaces it"
-            )
+            return kept
+        with run.claimed():
+            made = self._made(run.path, key, progress)
+            found = f"{made.found:,} memorized images of {len(made.candidates):,} candidates"
+            run.finish(run.document(found, made), {})
+        return made
+
+    def _made(self, folder: Path, key: str, progress: Progress) -> Attempt:
+        """Search, and verify what was found."""
         # another request never meets the state of this one
-        found = self._search(place / f"search-{key[:12]}", progress)
+        found = self._search(folder / f"search-{key[:12]}", progress)
         candidates, checked, calls = self._checked(candidates_of(found))
         verified = Verified(0, (), (), 0, 0.0)
         if candidates:
             texts = [each.prompt for each in candidates]
-            verified = self.verifier.verify(texts, place, progress)
-        made = Attempt(
+            verified = self.verifier.verify(texts, folder, progress)
+        return Attempt(
             method=self.name,
             seed=self.seed,
             about=dict(found.about),
@@ -357,10 +358,8 @@ class _Entry:
             search_seconds=found.seconds,
             check_calls=calls,
             verified=verified,
+            key=key,
         )
-        head = {"schema": 1, "kind": ATTEMPT_KIND, "visleak": visleak.__version__, "key": key}
-        write_json(place / ATTEMPT, {**head, "attempt": as_plain(made)})
-        return made
 
     def _search(self, folder: Path, progress: Progress) -> Found:
         budget, step = self.contest.budget, f"searching: {self.name}, seed {self.seed}"
@@ -405,18 +404,6 @@ def by_fresh_score(
         zip(candidates, checked, strict=True), key=lambda pair: (-pair[1], pair[0].prompt)
     )
     return tuple(each for each, _ in pairs), tuple(score for _, score in pairs)
-
-
-def _read_attempt(path: Path) -> tuple[str, Attempt] | None:
-    if not path.is_file():
-        return None
-    content: Mapping[str, object] = read_document(
-        path, ATTEMPT_KIND, 1, "it is not an attempt of a comparison"
-    )
-    try:
-        return str(content["key"]), from_plain(Attempt, content["attempt"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise VisleakError(f"{path} is damaged ({error}); delete it to run it again") from error
 
 
 def compare(
