@@ -9,7 +9,7 @@ import pytest
 from closed_form import ClosedForm
 
 from visleak.memorization.detection import scoring
-from visleak.memorization.detection.scoring import BLOCK, UNFINISHED, forget, scored
+from visleak.memorization.detection.scoring import BLOCK, SCORES, scored
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 from visleak.storage import KeyValueStore
@@ -65,7 +65,7 @@ def test_scores_of_another_key_are_not_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"\0" * 8, np.full(4, np.nan).tobytes()])
 def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
     scored(score(), TEXTS, tmp_path, "key")
-    with KeyValueStore(tmp_path / UNFINISHED, "scores") as store:
+    with KeyValueStore(tmp_path / SCORES, "scores") as store:
         rows = list(store.select("SELECT key FROM entries"))[:5]
         store.add({key: damage for (key,) in rows}, replace=True)
     again = score()
@@ -74,19 +74,10 @@ def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
     np.testing.assert_allclose(found.squared, score()(TEXTS).squared, rtol=1e-6)
 
 
-def test_what_is_known_is_not_made_again(tmp_path: Path) -> None:
-    whole = score()(TEXTS[:10]).squared
-    known = {TEXTS[row]: whole[row] for row in (1, 4, 7)}
+def test_scores_of_an_earlier_result_cost_nothing(tmp_path: Path) -> None:
+    whole, _ = scored(score(), TEXTS[:3], tmp_path, "key")
     made = score()
-    found, cost = scored(made, TEXTS[:10], tmp_path, "key", known)
-    assert made.calls == 2 * 8
+    found, cost = scored(made, TEXTS[:10], tmp_path, "key", earlier=True)
+    assert (made.calls, cost.passes) == (2 * 8, 2 * 8)
     assert (cost.prompts, cost.reused) == (7, 3)
-    np.testing.assert_allclose(found.squared, whole, rtol=1e-5)
-    assert (found.squared[[1, 4, 7]] == whole[[1, 4, 7]]).all()
-
-
-def test_forgetting_leaves_everything_else(tmp_path: Path) -> None:
-    scored(score(), TEXTS[:5], tmp_path, "key")
-    (tmp_path / "scores.csv").write_text("kept")
-    forget(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["scores.csv"]
+    assert (found.squared[:3] == whole.squared).all()

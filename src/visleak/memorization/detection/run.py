@@ -23,8 +23,6 @@ from visleak.memorization.detection.records import (
 from visleak.memorization.detection.scoring import (
     Progress,
     attribution,
-    forget,
-    known_scores,
     scored,
 )
 from visleak.memorization.detection.statistics import (
@@ -94,9 +92,8 @@ def detect(
             say(f"reused: {run.path} holds this very result")
         return found
     same = run.finished and run.content().get("scores_key") == scores_key
-    known = known_scores(run.path, score.settings.noises) if same else {}
     with run.claimed():
-        scores, cost = scored(score, listing.texts, run.path, scores_key, known, progress)
+        scores, cost = scored(score, listing.texts, run.path, scores_key, progress, earlier=same)
         d = scores.by(score.settings.norm)
         threshold, apart = _threshold(d[listing.ordinary], analysis), _separation(listing, d)
         reached = np.zeros(len(d), np.bool_) if threshold is None else d >= threshold.value
@@ -134,7 +131,6 @@ def detect(
         for name in ("prompts_per_second", "passes_per_second"):
             content["throughput"][name] = getattr(cost, name)
         run.finish(content, files(result, listing, scores))
-        forget(run.path)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Which tokens of a prompt raise its D?"""
+"""Scores of prompts, block by block, and the tokens that raise them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Final, cast
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from visleak.documents import digest_of
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.detection.records import NOISE, Attribution, Throughput
+from visleak.memorization.detection.records import Attribution, Throughput
 from visleak.memorization.model import TokenModel
 from visleak.memorization.scores import Scores, TriggerScore
 from visleak.records import Float64
@@ -130,8 +128,8 @@ Progress = Callable[[str, int, int], None]
 #: At least this many prompts per block, in whole batches, so that none is cut short.
 BLOCK: Final = 256
 
-#: Scores of an unfinished run.
-UNFINISHED: Final = "unfinished-scores.sqlite"
+#: Scores, passes and seconds of each prompt: an interrupted run resumes, another analysis reuses.
+SCORES: Final = "scores.sqlite"
 
 #: Name of the step.
 STEP: Final = "scoring prompts"
@@ -142,40 +140,41 @@ def scored(
     texts: Sequence[str],
     folder: Path,
     key: str,
-    known: Mapping[str, Float64] | None = None,
     progress: Progress | None = None,
+    *,
+    earlier: bool = False,
 ) -> tuple[Scores, Throughput]:
-    """Return the scores of prompts, and what they cost."""
-    squared = {text: row for text, row in (known or {}).items() if text in set(texts)}
-    wanted = [text for text in texts if text not in squared]
-    cost = np.zeros(2)
-    if wanted:
-        with KeyValueStore(folder / UNFINISHED, "scores") as store:
-            made = _made(score, wanted, store, key, progress)
-        squared |= {text: row[:-2] for text, row in made.items()}
-        cost = np.sum([row[-2:] for row in made.values()], axis=0)
-    table = np.array([squared[text] for text in texts]).reshape(len(texts), -1)
-    paid = Throughput(len(wanted), round(float(cost[0])), float(cost[1]), len(texts) - len(wanted))
-    return Scores(np.sqrt(table), table), paid
-
-
-def _made(
-    score: TriggerScore,
-    texts: Sequence[str],
-    store: KeyValueStore,
-    key: str,
-    progress: Progress | None,
-) -> dict[str, Float64]:
-    """Return squared scores, passes and seconds of each prompt, (noises + 2,)."""
+    """Return the scores of prompts, and what they cost; those of an ``earlier`` result nothing."""
     keys = {text: digest_of([key, text]) for text in texts}
+    with KeyValueStore(folder / SCORES, "scores") as store:
+        found = _held(store, keys, score.settings.noises + 2)
+        reused = set(found) if earlier else set[str]()
+        _make_missing(score, keys, store, found, progress)
+    table = np.array([found[text] for text in texts]).reshape(len(texts), -1)
+    cost = table[[text not in reused for text in texts], -2:].sum(0)
+    paid = Throughput(len(texts) - len(reused), round(float(cost[0])), float(cost[1]), len(reused))
+    return Scores(np.sqrt(table[:, :-2]), table[:, :-2]), paid
+
+
+def _held(store: KeyValueStore, keys: Mapping[str, str], width: int) -> dict[str, Float64]:
+    """Return squared scores, passes and seconds by prompt, (noises + 2,); damaged ones are none."""
     held = store.known(list(keys.values()))
     rows = {text: np.frombuffer(held[at], "<f8") for text, at in keys.items() if at in held}
-    width = score.settings.noises + 2
-    found = {t: row for t, row in rows.items() if len(row) == width and np.isfinite(row).all()}
-    missing = [text for text in texts if text not in found]
+    return {t: row for t, row in rows.items() if len(row) == width and np.isfinite(row).all()}
+
+
+def _make_missing(
+    score: TriggerScore,
+    keys: Mapping[str, str],
+    store: KeyValueStore,
+    found: dict[str, Float64],
+    progress: Progress | None,
+) -> None:
+    """Add the rows of prompts that are not found, a block at a time."""
+    missing = [text for text in keys if text not in found]
     size = -(-BLOCK // score.settings.batch) * score.settings.batch
     tell = progress or (lambda step, done, total: None)
-    tell(STEP, len(found), len(texts))
+    tell(STEP, len(found), len(keys))
     for start in range(0, len(missing), size):
         block = missing[start : start + size]
         passes, seconds = score.calls, score.seconds
@@ -185,28 +184,4 @@ def _made(
         data = {keys[text]: row.astype("<f8").tobytes() for text, row in made.items()}
         store.add(data, replace=True)
         found |= made
-        tell(STEP, len(found), len(texts))
-    return found
-
-
-def forget(folder: Path) -> None:
-    """Remove scores that are no longer needed."""
-    for path in folder.glob(f"{UNFINISHED}*"):
-        path.unlink(missing_ok=True)
-
-
-def known_scores(folder: Path, noises: int) -> dict[str, Float64]:
-    """Return the scores in the tables of a folder; none where a table is damaged."""
-    names = [f"{NOISE}{number + 1}" for number in range(noises)]
-    found: dict[str, Float64] = {}
-    for table in ("scores", "general"):
-        path = folder / f"{table}.parquet"
-        if not path.is_file():
-            continue
-        try:
-            columns = pq.read_table(path, columns=["prompt", *names])
-        except (OSError, pa.ArrowException):
-            return {}
-        values = np.column_stack([columns[name].to_numpy() for name in names])
-        found.update(zip(columns["prompt"].to_pylist(), values, strict=True))
-    return found
+        tell(STEP, len(found), len(keys))
