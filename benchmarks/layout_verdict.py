@@ -27,7 +27,8 @@ from PIL import Image
 from record import Bar, data_folder, write
 
 from visleak import Settings, audit
-from visleak.memorization.comparison import (
+from visleak.stats import wilson
+from visleak.verification.in_place import (
     AGREES,
     COLOURS,
     OTHER_COLOURS,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from visleak.encoders import language_models
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.memorization.model import Tensor
@@ -30,7 +31,6 @@ from visleak.memorization.search.driver import (
     generator,
     refuse_below_one,
 )
-from visleak.memorization.search.proposals import loaded
 from visleak.records import Float64, Int64
 
 if TYPE_CHECKING:
@@ -105,7 +105,9 @@ def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
         UsageError: there is no such folder, or it holds a masked language model.
         VisleakError: the model could not be loaded, or is not a causal language model.
     """
-    network, tokenizer, digest = loaded(text, "AutoModelForCausalLM", device, "--causal-lm FOLDER")
+    network, tokenizer, digest = language_models.load_language_model(
+        text, "AutoModelForCausalLM", device, "--causal-lm FOLDER"
+    )
     return CausalLanguageModel(text, network, tokenizer, digest)
 
 

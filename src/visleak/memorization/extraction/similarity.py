@@ -35,8 +35,6 @@ from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.grading import grade, load_grader
-from visleak.memorization.comparison import COLOURS, TINY, in_place, is_tiny
-from visleak.memorization.comparison import VERSION as TINY_VERSION
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
@@ -56,6 +54,8 @@ from visleak.records import (
 from visleak.reporting.gallery import shrink
 from visleak.search.exact import ExactSearch
 from visleak.verification import check
+from visleak.verification.in_place import COLOURS, TINY, in_place, is_tiny
+from visleak.verification.in_place import VERSION as TINY_VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
-from visleak.memorization.comparison import edges, is_tiny, same_layout, standing_out
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import (
     CATEGORIES,
@@ -56,6 +55,7 @@ from visleak.rates import Rate, wilson
 from visleak.stats.group_intervals import group_interval
 from visleak.storage import AUDIT, SECTIONS, RunFolder, csv_text, write_json
 from visleak.verdicts import read_verdicts
+from visleak.verification.in_place import edges, is_tiny, same_layout, standing_out
 
 #: Grades from the best to the worst that a match may have.
 ORDER: Final = ("exact", "near", LAYOUT, "similar", "different", "")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.encoders import load_encoder
-from visleak.memorization.comparison import (
+from visleak.verification.in_place import (
     OTHER_COLOURS,
     STANDS_OUT,
     LayoutPrints,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visleak.memorization.comparison import COLOURS, in_place, is_tiny
+from visleak.verification.in_place import COLOURS, in_place, is_tiny
 
 
 def test_tiny_is_by_the_long_side() -> None:
