@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from calling import Ran
@@ -19,6 +20,7 @@ from faults import READS, ReadFaults
 
 from visleak.memorization.tracing.sources import Layouts
 from visleak.progress import Progress
+from visleak.memorization.tracing.sources import Sets
 from visleak.records import ImageSet
 
 #: Audits within the result of a command, which are made again.
@@ -143,16 +145,16 @@ def test_an_image_lost_before_layouts_are_compared(
     """Fewer variants of a layout are never the answer."""
     here = scene("memorization trace")
     here.set()
-    file, listed = here.root / "data/test/cat/a.jpg", Layouts._listed
+    file, listed = here.root / "data/test/cat/a.jpg", Sets._listed
 
-    def without(self: Layouts, images: ImageSet, progress: Progress) -> list[tuple[str, str, str]]:
+    def without(*given: Any) -> list[tuple[str, str, str]]:
         file.rename(tmp_path / "a.jpg")
         try:
-            return listed(self, images, progress)
+            return listed(*given)
         finally:
             (tmp_path / "a.jpg").rename(file)
 
-    monkeypatch.setattr(Layouts, "_listed", without)
+    monkeypatch.setattr(Sets, "_listed", without)
     ran = here.run()
     assert ran.code == 1
     assert "could be read at first, and not again (1)" in ran.err

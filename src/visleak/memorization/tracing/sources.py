@@ -159,15 +159,10 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
     if not doubtful:
         return listed
     queries = made.decoded_images(name, {hit.image for hit in doubtful}, complete=True)
-    references = {
-        source: made.decoded_images(
-            source, {h.reference for h in doubtful if h.source == source}, complete=True
-        )
-        for source in {hit.source for hit in doubtful}
-    }
+    references = _decoded(made, ((hit.source, hit.reference) for hit in doubtful))
     refused: dict[Hit, str] = {}
     for hit in doubtful:
-        one, other = queries[hit.image], references[hit.source][hit.reference]
+        one, other = queries[hit.image], references[hit.source, hit.reference]
         agreement = in_place(one, other, hit.view)
         if agreement < COLOURS:
             refused[hit] = (
@@ -175,6 +170,18 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
                 f" correlation {agreement:.2f}, at least {COLOURS:.2f} is asked"
             )
     return [replace(hit, refused=refused.get(hit, "")) for hit in listed]
+
+
+def _decoded(made: Audit, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Bytes8]:
+    """Return images by source and id, each of them."""
+    wanted: dict[str, set[str]] = {}
+    for source, name in places:
+        wanted.setdefault(source, set()).add(name)
+    return {
+        (source, name): pixels
+        for source, names in wanted.items()
+        for name, pixels in made.decoded_images(source, names, complete=True).items()
+    }
 
 
 #: Folder of the search in that of the trace.
@@ -185,104 +192,8 @@ BLOCK: Final = 64
 STEP: Final = "comparing layouts"
 
 
-class Layouts:
-    """The search for layouts beside an audit: its pairs, and the twenty best by layout."""
-
-    def __init__(
-        self,
-        references: Sequence[AnySet],
-        folder: Path,
-        options: AuditOptions,
-        made: Audit,
-        sides: Mapping[tuple[str, str], Any],
-    ) -> None:
-        self.folder, self.options, self.made, self.sides = folder, options, made, sides
-        self._pictured = tuple(
-            each for each in references if isinstance(each, ImageSet) and each.has_pixels
-        )
-
-    def added(self, queries: Queries, hits: Sequence[Hit], progress: Progress) -> list[Hit]:
-        """Return hits, with those of the same layout graded so and added."""
-        images = queries.images
-        if images is None or not self._pictured:
-            return list(hits)
-        found = {hit.image for hit in hits if hit.copy} if queries.every else frozenset[str]()
-        wanted = [name for name in images.ids.to_pylist() if name not in found]
-        known = {(hit.image, hit.source, hit.reference): hit for hit in hits}
-        named = {each.name for each in self._pictured}
-        pairs = {name: dict[tuple[str, str], None]() for name in wanted}
-        for image, source, reference in (*known, *self._listed(images, progress)):
-            if image in pairs and source in named:
-                pairs[image][source, reference] = None
-        result = dict(known)
-        for start in range(0, len(wanted), BLOCK):
-            progress(STEP, start, len(wanted))
-            block = {name: tuple(pairs[name]) for name in wanted[start : start + BLOCK]}
-            for hit in self._measured(images.name, block, known):
-                result[hit.image, hit.source, hit.reference] = hit
-        progress(STEP, len(wanted), len(wanted))
-        return list(result.values())
-
-    def _listed(self, images: ImageSet, progress: Progress) -> list[tuple[str, str, str]]:
-        options = self.options
-        found = audit(
-            images,
-            self._pictured,
-            settings=Settings(within=False, verify=False, views="none", local=False),
-            encoder=LayoutPrints(),
-            out=self.folder / LAYOUT_FOLDER,
-            workers=options.workers,
-            cache=options.cache,
-            progress=progress,
-            force=options.force,
-        )
-        before = {each.name: each.unreadable for each in self.made.summary.sets}
-        for each in found.summary.sets:
-            if lost := each.unreadable - before.get(each.name, each.unreadable):
-                when = "at first, and not again" if lost > 0 else "again, and not at first"
-                raise VisleakError(
-                    f"images of set {each.name!r} could be read {when} ({abs(lost):,}); run the"
-                    " command again when the source is whole"
-                )
-        table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
-        columns = (table[name].to_pylist() for name in table.column_names)
-        return list(zip(*columns, strict=True))
-
-    def _measured(
-        self,
-        name: str,
-        block: Mapping[str, Sequence[tuple[str, str]]],
-        known: Mapping[tuple[str, str, str], Hit],
-    ) -> Iterator[Hit]:
-        queries = self.made.decoded_images(name, block, complete=True)
-        references: dict[tuple[str, str], Bytes8] = {}
-        for each in self._pictured:
-            ids = {ref for pairs in block.values() for source, ref in pairs if source == each.name}
-            pixels_of = self.made.decoded_images(each.name, ids, complete=True)
-            references |= {(each.name, name): pixels for name, pixels in pixels_of.items()}
-        drawn = {
-            place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)
-        }
-        for image, pairs in block.items():
-            if is_tiny(queries[image]):
-                continue
-            own = edges(queries[image])
-            for place in (each for each in pairs if each in drawn):
-                agreement, score = standing_out(own, drawn[place])
-                colour = colour_difference(queries[image], references[place])
-                digest = self.sides.get(place, {}).get("digest") or ""
-                hit = known.get((image, *place)) or Hit(image, *place, math.nan, digest=digest)
-                hit = replace(hit, structure=score, colour=colour)
-                same = same_layout(agreement, score) and colour >= OTHER_COLOURS
-                reason = (
-                    f"the same layout in other colours: edges in place stand out by {score:.1f}"
-                    f" standard deviations, colours differ by {colour:.0f}"
-                )
-                if same and not hit.copy and hit.judged != "human":
-                    hit = replace(hit, grade=LAYOUT, reason=reason, refused="")
-                if same or (image, *place) in known:
-                    yield hit
-
+#: Digest, width and height of images by set and id.
+Sides = Mapping[tuple[str, str], Any]
 
 #: Folder of the audit in that of the trace.
 AUDIT_FOLDER: Final = "audit"
@@ -355,8 +266,7 @@ class Sets:
         sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
         hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
         if options.settings.layouts:
-            search = Layouts(self.references, self.folder, self.options, made, sides)
-            hits = search.added(queries, hits, progress)
+            hits = self._with_layouts(made, sides, queries, hits, progress)
         unread = tuple(
             f"{each.unreadable:,} of {each.images:,} images of {each.name} could not be read"
             for each in made.summary.sets
@@ -364,8 +274,92 @@ class Sets:
         )
         return Answer(hits, _nearest(made, queries.images.name), unread)
 
+    def _with_layouts(
+        self, made: Audit, sides: Sides, queries: Queries, hits: Sequence[Hit], progress: Progress
+    ) -> list[Hit]:
+        """Return hits, with those of the same layout graded so and added."""
+        images = queries.images
+        pictured = [s for s in self.references if isinstance(s, ImageSet) and s.has_pixels]
+        if images is None or not pictured:
+            return list(hits)
+        # where all images of the prompts are traced, those that have a copy are left out
+        found = {hit.image for hit in hits if hit.copy} if queries.every else frozenset[str]()
+        wanted = [name for name in images.ids.to_pylist() if name not in found]
+        known = {(hit.image, hit.source, hit.reference): hit for hit in hits}
+        named = {each.name for each in pictured}
+        pairs = {name: dict[tuple[str, str], None]() for name in wanted}
+        for image, source, reference in (*known, *self._listed(made, images, pictured, progress)):
+            if image in pairs and source in named:
+                pairs[image][source, reference] = None
+        result = dict(known)
+        for start in range(0, len(wanted), BLOCK):
+            progress(STEP, start, len(wanted))
+            block = {name: tuple(pairs[name]) for name in wanted[start : start + BLOCK]}
+            for hit in _measured(made, sides, images.name, block, known):
+                result[hit.image, hit.source, hit.reference] = hit
+        progress(STEP, len(wanted), len(wanted))
+        return list(result.values())
 
-def _hits(made: Audit, name: str, sides: Mapping[tuple[str, str], Any]) -> Iterator[Hit]:
+    def _listed(
+        self, made: Audit, images: ImageSet, pictured: Sequence[AnySet], progress: Progress
+    ) -> list[tuple[str, str, str]]:
+        options = self.options
+        found = audit(
+            images,
+            pictured,
+            settings=Settings(within=False, verify=False, views="none", local=False),
+            encoder=LayoutPrints(),
+            out=self.folder / LAYOUT_FOLDER,
+            workers=options.workers,
+            cache=options.cache,
+            progress=progress,
+            force=options.force,
+        )
+        before = {each.name: each.unreadable for each in made.summary.sets}
+        for each in found.summary.sets:
+            if lost := each.unreadable - before.get(each.name, each.unreadable):
+                when = "at first, and not again" if lost > 0 else "again, and not at first"
+                raise VisleakError(
+                    f"images of set {each.name!r} could be read {when} ({abs(lost):,}); run the"
+                    " command again when the source is whole"
+                )
+        table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
+        columns = (table[name].to_pylist() for name in table.column_names)
+        return list(zip(*columns, strict=True))
+
+
+def _measured(
+    made: Audit,
+    sides: Sides,
+    name: str,
+    block: Mapping[str, Sequence[tuple[str, str]]],
+    known: Mapping[tuple[str, str, str], Hit],
+) -> Iterator[Hit]:
+    queries = made.decoded_images(name, block, complete=True)
+    references = _decoded(made, (place for pairs in block.values() for place in pairs))
+    drawn = {place: edges(pixels) for place, pixels in references.items() if not is_tiny(pixels)}
+    for image, pairs in block.items():
+        if is_tiny(queries[image]):
+            continue
+        own = edges(queries[image])
+        for place in (each for each in pairs if each in drawn):
+            agreement, score = standing_out(own, drawn[place])
+            colour = colour_difference(queries[image], references[place])
+            digest = sides.get(place, {}).get("digest") or ""
+            hit = known.get((image, *place)) or Hit(image, *place, math.nan, digest=digest)
+            hit = replace(hit, structure=score, colour=colour)
+            same = same_layout(agreement, score) and colour >= OTHER_COLOURS
+            reason = (
+                f"the same layout in other colours: edges in place stand out by {score:.1f}"
+                f" standard deviations, colours differ by {colour:.0f}"
+            )
+            if same and not hit.copy and hit.judged != "human":
+                hit = replace(hit, grade=LAYOUT, reason=reason, refused="")
+            if same or (image, *place) in known:
+                yield hit
+
+
+def _hits(made: Audit, name: str, sides: Sides) -> Iterator[Hit]:
     """Yield every pair that the audit lists, verdicts laid over."""
     table = judged_pairs(made.folder, list(_COLUMNS))
     for row in table.to_pylist():
