@@ -129,7 +129,6 @@ class ImageFeatures(Protocol):
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return vectors (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
-        ...
 
 
 class EncoderFeatures:
@@ -234,11 +233,9 @@ class Alignment(Protocol):
 
     def texts(self, prompts: Sequence[str]) -> Float64:
         """Return unit rows (n, width) of texts."""
-        ...
 
     def images(self, pixels: Sequence[Bytes8]) -> Float64:
         """Return unit rows (n, width) of images, ``uint8`` (height, width, 3) of any sizes."""
-        ...
 
 
 class ClipAlignment:

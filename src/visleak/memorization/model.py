@@ -63,42 +63,26 @@ class DiffusionModel(Protocol):
 
     def about(self) -> dict[str, object]:
         """Return everything a result has to name, as plain data."""
-        ...
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
-        ...
 
     def first_timestep(self, steps: int) -> float:
         """Return the first timestep of the sampler when it makes ``steps`` steps."""
-        ...
 
     def noises(self, seeds: Sequence[int]) -> Tensor:
-        """Draw standard normal noises (n, channels, height, width), each of its seed alone.
-
-        They are drawn on the CPU in float32, so that every device starts from the same ones.
-        """
-        ...
+        """Draw noises (n, channels, height, width) on the CPU, each of its seed alone."""
 
     def predict_noise(self, latents: Tensor, timestep: float, conditioning: Conditioning) -> Tensor:
-        """Return the raw output of the network (n, channels, height, width), without guidance.
-
-        ``latents`` are as the sampler hands them on; gradients flow where they are switched on.
-        """
-        ...
+        """Return the raw output of the network, without guidance; gradients flow if switched on."""
 
     def as_epsilon(self, output: Tensor, latents: Tensor, timestep: float) -> Tensor:
         """Return the noise that a raw output stands for."""
-        ...
 
     def sample(
         self, conditioning: Conditioning, seeds: Sequence[int], sampling: Sampling
     ) -> Bytes8:
-        """Make one image per row of ``conditioning`` from the noise of its seed.
-
-        Returns (n, height, width, 3).
-        """
-        ...
+        """Make one image (height, width, 3) per row from the noise of its seed."""
 
 
 #: Width of the text encoder's states, by which Stable Diffusion 1 and 2 are told apart, and the
@@ -128,37 +112,24 @@ class TokenModel(DiffusionModel, Protocol):
 
     def token_ids(self, prompt: str) -> list[int]:
         """Return the ids of a prompt's own tokens: no begin, end or padding; cut to what fits."""
-        ...
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return each token as text."""
-        ...
 
     def prompt_of(self, ids: Sequence[int]) -> str:
         """Return the prompt that ids spell."""
-        ...
 
     def most_tokens(self) -> int:
         """Return how many tokens of its own a prompt may have."""
-        ...
 
     def token_table(self) -> Tensor:
         """Return the input embeddings of all tokens (vocabulary, width)."""
-        ...
 
     def special_ids(self) -> frozenset[int]:
         """Return ids that are not part of any prompt: begin, end, padding, unknown."""
-        ...
 
     def encode_embeddings(self, embeddings: Tensor) -> Conditioning:
-        """Encode prompts given as input embeddings of their tokens.
-
-        ``embeddings``: (n, tokens, width).
-
-        Begin, end and padding are put around, as for prompts of this many tokens; gradients flow.
-        """
-        ...
+        """Encode embeddings of tokens (n, tokens, width), as prompts of as many; gradients flow."""
 
     def pooled_text(self, prompts: Sequence[str]) -> Float32:
         """Return the text encoder's pooled embeddings (n, width), not normalised."""
-        ...

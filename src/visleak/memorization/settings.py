@@ -480,11 +480,7 @@ class ExtractSettings(Options, panel=CLUSTERS):
 
     @classmethod
     def by(cls, rule: Rule, **given: Any) -> Self:
-        """Return settings whose other numbers are the paper's or its authors' code's.
-
-        >>> ExtractSettings.by("code").images, ExtractSettings.by("paper").min_cluster
-        (50, 20)
-        """
+        """Return settings whose other numbers are the paper's or its authors' code's."""
         return cls(**{**RULES.get(rule, {}), **given}, rule=rule)
 
     def by_rule(self, given: Mapping[str, Any]) -> Self:

@@ -172,16 +172,7 @@ SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
 
 
 def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
-    """Return methods by name.
-
-    Args:
-        names: of :data:`SEARCHERS`, in the order of the result.
-        means: what they are made of.
-
-    Raises:
-        UsageError: there is no method of a name, one is given twice, or lacks what it needs.
-        MissingExtra: a package is not installed.
-    """
+    """Return methods by name, in the order of the result."""
     for name in names:
         if name not in SEARCHERS:
             raise UsageError(f"a method is one of {', '.join(SEARCHERS)}; got {name!r}")
@@ -198,11 +189,9 @@ class Verifier(Protocol):
 
     def about(self) -> dict[str, object]:
         """Return everything that its answers depend on, as plain data: a part of the key."""
-        ...
 
     def verify(self, prompts: Sequence[str], folder: Path, progress: Progress) -> Verified:
         """Make and look up images of prompts; what is in the folder already is not made again."""
-        ...
 
 
 @dataclass(frozen=True)

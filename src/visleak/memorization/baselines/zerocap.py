@@ -93,18 +93,7 @@ class ZerocapSettings:
 
 
 def load_causal(text: str, *, device: str = "cpu") -> CausalLanguageModel:
-    """Return the causal language model that a text names, such as GPT-2.
-
-    Args:
-        text: a folder with ``config.json``, ``model.safetensors`` and a tokenizer, or
-            ``hub:OWNER/NAME``, which is looked for in the Hugging Face cache and fetched once.
-        device: of torch.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UsageError: there is no such folder, or it holds a masked language model.
-        VisleakError: the model could not be loaded, or is not a causal language model.
-    """
+    """Return the causal language model of a folder or ``hub:OWNER/NAME``, such as GPT-2."""
     network, tokenizer, digest = language_models.load_language_model(
         text, "AutoModelForCausalLM", device, "--causal-lm FOLDER"
     )

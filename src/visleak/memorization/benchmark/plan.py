@@ -107,10 +107,7 @@ class RealImages:
         values: KeyValueStore,
         folder: Path,
     ) -> Distance:
-        """Return how far generated images are from these as a set.
-
-        ``groups``: (n,): images of one group resemble each other.
-        """
+        """Return how far generated images are from these as a set; those of a group are alike."""
         key = key_of("distance", 1, self.digest, list(digests), groups.tolist())
         keys = {name: f"{key} {name}" for name in _NAMES}
         known = values.known(list(keys.values()))
@@ -412,12 +409,7 @@ def _about(judge: Any) -> dict[str, str] | None:
 
 
 def sampled(prompts: Prompts, most: int | None, seed: int) -> Prompts:
-    """Return at most this many prompts, drawn by the seed, in the order of the list.
-
-    >>> sampled(Prompts(("a", "b", "c", "d")), 2, 0).texts == sampled(Prompts(("a", "b", "c", "d")),
-    ...     2, 0).texts
-    True
-    """
+    """Return at most this many prompts, drawn by the seed, in the order of the list."""
     if most is None or most >= len(prompts):
         return prompts
     if most < 1:

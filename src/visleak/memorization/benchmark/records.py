@@ -97,11 +97,7 @@ class Line:
 
 
 def variant_of(setting: str) -> str:
-    """Return what a setting says beside the strength, which stands first.
-
-    >>> variant_of("l=3, batch, lr=0.2"), variant_of("n=4")
-    ('batch, lr=0.2', '')
-    """
+    """Return what a setting says beside the strength, which stands first."""
     return setting.partition(", ")[2]
 
 
@@ -300,11 +296,7 @@ def signed(value: float, places: int = 3) -> str:
 
 
 def p_value(value: float) -> str:
-    """Return a probability in words.
-
-    >>> p_value(0.0421), p_value(0.00003), p_value(float("nan"))
-    ('p = .042', 'p < .001', 'p is not known')
-    """
+    """Return a probability in words."""
     if math.isnan(value):
         return "p is not known"
     return "p < .001" if value < 0.001 else f"p = {number(value)}"

@@ -43,20 +43,7 @@ def references_of(
     table: str | os.PathLike[str] | None = None,
     beside: str | os.PathLike[str] | None = None,
 ) -> References:
-    """Return the files of each prompt's memorized images; nothing is fetched.
-
-    Args:
-        triggers: with what each names as its ``sources``.
-        folder: of images, also in folders of it, named like a source: by its whole name, its
-            last part where it is a path or address, or that without ending.
-        table: a CSV with the columns ``file`` and ``source`` or ``prompt``: an image per row,
-            relative to the table.
-        beside: folder of the list; without the other two, sources are paths of images in it.
-
-    Raises:
-        UsageError: none is given, a file is not there, or no prompt has any.
-        VisleakError: the table cannot be read.
-    """
+    """Return the files of each prompt's memorized images: by folder, table, or list."""
     if folder is None and table is None:
         lying = tuple(tuple(_beside(beside, own)) for own in triggers.sources)
         if not any(lying):

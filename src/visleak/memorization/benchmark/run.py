@@ -57,13 +57,7 @@ COUNTING: Final = "intervals and tests"
 
 
 def shuffled(groups: Int64, known: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of prompts of different groups: one with images, one with memorized ones.
-
-    Returns at most :data:`MOST` pairs, each first prompt once; empty where all are of one group.
-
-    >>> sorted(shuffled(np.array([0, 1]), [0, 1]))
-    [(0, 1), (1, 0)]
-    """
+    """Return pairs of prompts of different groups, at most ``MOST``, each first prompt once."""
     draw = np.random.default_rng([len(groups), 1])
     rows = np.asarray(known, np.int64)
     found = []

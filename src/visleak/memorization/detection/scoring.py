@@ -105,12 +105,7 @@ def _with_tokens(score: TriggerScore) -> TokenModel:
 
 
 def leave_one_out(score: TriggerScore, prompt: str) -> Attribution:
-    """Return what D loses when a word is left out of a prompt, for each word.
-
-    D(p) - D(p without the word), by the L2 norm, all with the same noises. Needs nothing of a model
-    but D. Words are what blanks separate; a prompt of one word is compared with the empty prompt.
-    Costs as many passes per noise as the prompt has different words, plus one or two.
-    """
+    """Return what D loses without each word, by the L2 norm, all under the same noises."""
     words = prompt.split()
     without = [" ".join(words[:place] + words[place + 1 :]) for place in range(len(words))]
     found = score([prompt, *without]).d_l2

@@ -247,20 +247,12 @@ def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
 
 
 def needed(rate: float) -> int:
-    """Return how many ordinary prompts bound a rate from above, if none of them raises an alarm.
-
-    >>> needed(0.01), needed(0.05)
-    (299, 59)
-    """
+    """Return how many ordinary prompts without an alarm bound a rate from above."""
     return math.ceil(math.log(1.0 - CONFIDENCE) / math.log1p(-rate))
 
 
 def rounded_up(value: float) -> float:
-    """Return a number just above, of four digits; the next one where these say too little.
-
-    >>> rounded_up(0.9), rounded_up(23.414), rounded_up(0.0)
-    (0.9001, 23.42, 5e-324)
-    """
+    """Return a number just above, of four digits; the next one where these say too little."""
     if value <= 0.0:
         return float(np.nextafter(value, np.inf))
     place = DIGITS - 1 - math.floor(math.log10(value))

@@ -212,14 +212,7 @@ PLAIN: Final = Maker("", plain_images)
 
 
 def seeds_of(seed: int, count: int, prompt: str | None = None) -> list[int]:
-    """Return the seeds of a prompt's images.
-
-    More images never change the seeds of those before. Without a prompt they are the same for
-    all, so that prompts, and what is done against replaying, start from the same noises.
-
-    >>> seeds_of(0, 2) == seeds_of(0, 3)[:2], seeds_of(0, 1) == seeds_of(0, 1, "a cat")
-    (True, False)
-    """
+    """Return the seeds of a prompt's images: more images, or prompts, never change those before."""
     made: dict[int, None] = {}
     number = 0
     while len(made) < count:

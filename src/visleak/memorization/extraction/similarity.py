@@ -170,15 +170,10 @@ class CopySimilarity(Protocol):
     least: float  #: its lowest value; the highest is 1
 
     def matrix(self, images: Sequence[Bytes8]) -> Float64:
-        """Return the similarities of images among themselves (n, n), higher is more similar.
-
-        Symmetric, ones on the diagonal. Images are ``uint8`` (height, width, 3), of any sizes.
-        """
-        ...
+        """Return similarities of images of any sizes (n, n): symmetric, ones on the diagonal."""
 
     def between(self, one: Sequence[Bytes8], other: Sequence[Bytes8]) -> Float64:
         """Return the similarities (n, m) of some images to others."""
-        ...
 
 
 class _VectorSimilarity:

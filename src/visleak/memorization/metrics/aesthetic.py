@@ -198,20 +198,7 @@ def load_aesthetic(
     device: str = "auto",
     precision: str = "fp32",
 ) -> Aesthetic:
-    """Return the aesthetic score of a head in a file.
-
-    Args:
-        head: the file, such as ``sac+logos+ava1-l14-linearMSE.pth``.
-        clip: the CLIP whose images' vectors it was trained on, as of
-            :func:`visleak.encoders.features.load_alignment`; the published one is
-            for OpenAI's ViT-L/14. Only its tower for images is loaded.
-        device, precision: as there.
-
-    Raises:
-        UsageError: the two do not fit together, or a name cannot be.
-        MissingExtra: a library is not installed.
-        VisleakError: a file could not be loaded or read.
-    """
+    """Return the aesthetic score of a head in a file, on the CLIP it was trained with."""
     read = AestheticHead.load(head)
     encoder = clip_encoder(clip_request(clip, device, precision), assumed=True)
     return Aesthetic(read, EncoderFeatures(encoder))

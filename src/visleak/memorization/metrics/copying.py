@@ -56,20 +56,7 @@ class Copying:
 
 
 def copying(similarities: npt.ArrayLike, limit: float = LIMIT) -> Copying:
-    """Return how much the images of prompts copy.
-
-    Args:
-        similarities: (prompts, images): of each image to the memorized images of its prompt; a
-            row of NaN is a prompt of which none is at hand.
-        limit: similarity that a copy lies above.
-
-    Raises:
-        UsageError: it is not such a table, has no images, or a row is known in part.
-
-    >>> found = copying([[0.9, 0.1, 0.5, 0.7]])
-    >>> found.top1.tolist(), found.top3.round(3).tolist(), found.share.tolist()
-    ([0.9], [0.7], [0.5])
-    """
+    """Return how much the images of prompts copy, of their similarities (prompts, images)."""
     table = np.asarray(similarities, np.float64)
     if table.ndim != 2 or not table.shape[1]:
         raise UsageError(
@@ -88,10 +75,7 @@ def copying(similarities: npt.ArrayLike, limit: float = LIMIT) -> Copying:
 def against_references(
     similarity: CopySimilarity, images: Sequence[Bytes8], references: Sequence[Bytes8]
 ) -> Float64:
-    """Return the similarity of each image to the memorized image that it is most similar to.
-
-    Returns (images,).
-    """
+    """Return the similarity of each image to its most similar memorized image, (images,)."""
     if not len(references):
         raise UsageError(
             "there are no memorized images to compare with: leave such prompts out, or give theirs"
@@ -115,27 +99,16 @@ class ImagesByPrompt(Protocol):
 
     def find_by_prompt(self, prompts: Sequence[str], count: int) -> Sequence[Sequence[str]]:
         """Return the ids of up to ``count`` images per prompt, the best first."""
-        ...
 
     def about(self) -> dict[str, object]:
         """Return everything a result has to name, as plain data."""
-        ...
 
     def pixels(self, ids: Sequence[str]) -> Sequence[Bytes8 | None]:
         """Return the images of some ids, ``None`` where one could not be loaded."""
-        ...
 
 
 class FolderByPrompt:
-    """A set of images that is searched by words: nearest by CLIP, the best first.
-
-    Reading a set takes as long as an audit's fingerprints do; vectors are kept in the cache.
-
-    Attributes:
-        name: of the source.
-        alignment: digest of the model.
-        problems: images that could not be read.
-    """
+    """A set of images that is searched by words: nearest by CLIP, vectors kept in the cache."""
 
     def __init__(
         self,

@@ -38,13 +38,7 @@ PATIENCE: Final = 20_000
 
 
 def with_insertions(prompt: str, additions: Iterable[str], places: Iterable[int]) -> str:
-    """Return a prompt with words put in, one after the other.
-
-    ``places``: before which word each, counted in what there is by then.
-
-    >>> with_insertions("a red house", ["7", "42"], [1, 4])
-    'a 7 red house 42'
-    """
+    """Return a prompt with words put in, each before a place counted in what is there by then."""
     words = prompt.split(" ")
     for addition, place in zip(additions, places, strict=True):
         words.insert(place, addition)

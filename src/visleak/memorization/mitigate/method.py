@@ -30,29 +30,23 @@ class Mitigation(Protocol):
     @property
     def name(self) -> str:
         """The method, such as ``rna``."""
-        ...
 
     @property
     def setting(self) -> str:
         """The setting as a table prints it, such as ``n=4``; ``""`` where there is none."""
-        ...
 
     @property
     def strength(self) -> float:
         """The number that orders a method's settings from weak to strong; NaN where none does."""
-        ...
 
     def about(self) -> dict[str, object]:
         """Return everything that its images depend on, and its source, as plain data."""
-        ...
 
     def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
         """Return what makes its images."""
-        ...
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
         """Return the text that the network is given."""
-        ...
 
 
 def letter_of(field: dataclasses.Field[object]) -> str:

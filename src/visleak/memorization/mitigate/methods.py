@@ -90,23 +90,7 @@ def _value(text: str, hint: Any, what: str) -> Any:
 
 
 def paper_settings(model: str | DiffusionModel) -> tuple[str, ...]:
-    """Return the settings of table 3 (Stable Diffusion 1) or table 5 (2) of Hong et al. 2024.
-
-    Wen's l is compared with one norm over all images of a prompt there (10), so it is asked for
-    with ``scope=batch``.
-
-    Args:
-        model: ``sd1``, ``sd2``, or a model that is one of them.
-
-    Returns:
-        Texts for :func:`mitigation`, ``none`` first.
-
-    Raises:
-        UsageError: the tables have no such model.
-
-    >>> paper_settings("sd2")[:2], len(paper_settings("sd1"))
-    (('none', 'rna:1'), 23)
-    """
+    """Return the settings of table 3 (sd1) or 5 (sd2), none first; l with scope=batch."""
     known = model if isinstance(model, str) else version_of(model)
     if known not in PAPER:
         raise UsageError(
@@ -127,11 +111,7 @@ def paper_settings(model: str | DiffusionModel) -> tuple[str, ...]:
 def usual_methods(
     model: DiffusionModel, seeds: Sequence[int]
 ) -> tuple[tuple[Mitigation, ...], tuple[str, ...]]:
-    """Return the methods that a benchmark has where none is named, and why others are skipped.
-
-    Those of the paper for its own models. For any other model none, and the settings of table 3
-    that do not depend on the scale of D, as far as the model can carry them out.
-    """
+    """Return the methods where none is named: the paper's, or those that need no scale of D."""
     if version_of(model) is not None:
         return tuple(map(mitigation, paper_settings(model))), ()
     methods: list[Mitigation] = []
@@ -154,14 +134,7 @@ def usual_methods(
 def methods_of(
     texts: Sequence[str], model: DiffusionModel, seeds: Sequence[int]
 ) -> tuple[tuple[Mitigation, ...], tuple[str, ...]]:
-    """Return the methods of a benchmark, none in front, and which the model cannot have.
-
-    Args:
-        texts: as of :func:`mitigation`, or ``paper`` for :func:`paper_settings`; without any the
-            methods of :func:`usual_methods`.
-        model: that makes the images.
-        seeds: of the images of a prompt.
-    """
+    """Return the methods of texts, none in front, and why the model cannot have others."""
     if texts:
         named = (each for t in texts for each in (paper_settings(model) if t == "paper" else (t,)))
         return with_none(list(dict.fromkeys(map(mitigation, named)))), ()

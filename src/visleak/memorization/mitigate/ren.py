@@ -140,10 +140,7 @@ REFUSED: Final = {
 
 @dataclass(frozen=True)
 class AttentionRescaling(Method):
-    """Ren et al. 2024.
-
-    Of Stable Diffusion XL the pooled embedding of the prompt, which no attention reads, stays.
-    """
+    """Ren et al. 2024. The pooled embedding of Stable Diffusion XL stays."""
 
     name = "ren"
     source = SOURCE

@@ -190,10 +190,7 @@ KEPT: Final = 32
 
 @dataclass(frozen=True)
 class PromptOptimisation(Method):
-    """Wen et al. 2024.
-
-    Where a family has a pooled embedding as well (Stable Diffusion XL, 3), that one stays.
-    """
+    """Wen et al. 2024. A pooled embedding (Stable Diffusion XL, 3) stays."""
 
     name = "wen"
     source = SOURCE

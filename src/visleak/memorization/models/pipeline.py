@@ -61,14 +61,7 @@ def quiet() -> Iterator[None]:
 
 
 def signal_at(signals: npt.ArrayLike, timestep: float) -> float:
-    """Return abar, the share of the image in the variance of what the network reads.
-
-    Between whole timesteps the ratio of noise to image is interpolated, as samplers with timesteps
-    of that kind do (Karras et al. 2022).
-
-    >>> signal_at([0.75, 0.5], 1), round(signal_at([0.8, 0.5], 0.5), 2)
-    (0.5, 0.64)
-    """
+    """Return abar; between whole timesteps the ratio of noise to image is interpolated."""
     known = np.asarray(signals)
     if float(timestep).is_integer() and 0 <= timestep < len(known):
         return float(known[int(timestep)])

@@ -106,11 +106,7 @@ def label_of(value: object, where: str) -> bool | None:
 
 
 def sources_of(value: object, where: str) -> list[str]:
-    """Return the images that a cell names: a list, its text in Python or JSON, or one name.
-
-    >>> sources_of("['a.png', 'b.png']", "line 1"), sources_of("a.png", "line 1")
-    (['a.png', 'b.png'], ['a.png'])
-    """
+    """Return the images that a cell names: a list, its text in Python or JSON, or one name."""
     if isinstance(value, str) and value.lstrip()[:1] == "[":
         value = _parsed(value, where)
     elif isinstance(value, str) or value is None:
@@ -162,14 +158,7 @@ def is_human(by: str) -> bool:
 
 
 def stronger(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    """Return that of two records of one prompt that counts, whole, in whatever order they come.
-
-    Verified counts before not verified, and that before unknown; of two that verify, the one that
-    names a person, then the one that names a trace.
-
-    >>> stronger({"verified": "false"}, {"verified": "1", "verified_by": "Ann"})
-    {'verified': '1', 'verified_by': 'Ann'}
-    """
+    """Return the one of two records that counts: verified, by a person, by a trace, whole."""
     best = max(one, other, key=_strength)
     return {name: best.get(name, "") for name in RECORD}
 

@@ -45,11 +45,7 @@ NOISE: Final = "squared_noise_"
 
 
 def kept(prompts: Prompts, rows: Sequence[int]) -> Prompts:
-    """Return some prompts of a list, in the order of their numbers.
-
-    >>> kept(Prompts(("a", "b"), columns={"n": ("1", "2")}), [1]).columns
-    {'n': ('2',)}
-    """
+    """Return some prompts of a list, in the order of their numbers."""
     return replace(
         prompts,
         texts=tuple(prompts.texts[row] for row in rows),
@@ -159,10 +155,7 @@ class Choice:
 
 
 def chosen(prompts: Prompts, file: Path, choice: Choice) -> Prompts:
-    """Return the prompts of a list that a choice takes; a note says how many of how many.
-
-    Returns with ``top`` by D, highest first, ties by text; else in their order.
-    """
+    """Return the prompts that a choice takes, with ``top`` by D; a note counts them."""
     if choice == Choice():
         return prompts
     made_by = provenance_of(file)

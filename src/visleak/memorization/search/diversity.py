@@ -37,17 +37,7 @@ class Pick:
 def farthest_points(
     vectors: npt.NDArray[np.floating], count: int, first: int
 ) -> list[tuple[int, float]]:
-    """Return rows that are far from one another, in the order of picking.
-
-    ``vectors``: (rows, width), none of them zero; their length plays no part; returns (row, highest
-    cosine with the picks before it, which is NaN for the first). Of rows that are equally far the
-    first is picked.
-
-    Every pick costs one product with the matrix: O(count x rows), no matter how many were picked.
-
-    >>> farthest_points(np.array([[1.0, 0.0], [0.9, 0.1], [-1.0, 0.0]]), 2, first=0)[1]
-    (2, -1.0)
-    """
+    """Return (row, highest cosine with earlier picks), each row the farthest from those before."""
     unit = np.asarray(vectors, np.float64)
     norms = np.linalg.norm(unit, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or not norms.all():

@@ -121,11 +121,9 @@ class Searcher(Protocol):
 
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
-        ...
 
     def search(self, task: SearchTask) -> Found:
         """Search. The same task and settings give the same prompts, killed in between or not."""
-        ...
 
 
 # -- random numbers -------------------------------------------------------------------------------

@@ -71,10 +71,7 @@ class Rules:
         }
 
     def banning(self, banned: str | None) -> Rules:
-        """Return the rules with another list of banned words.
-
-        ``banned``: ``none``, ``own`` (our list) or a file; ``None`` changes nothing.
-        """
+        """Return the rules with another list of banned words: none, own or a file."""
         if banned is None:
             return self
         if banned == "none":
@@ -86,38 +83,29 @@ class Rules:
 
 
 class Proposer(Protocol):
-    """Proposes words for positions of prompts.
-
-    A prompt is a row of ids, masks among them; ids have the same meaning throughout a search.
-    """
+    """Proposes words for positions of prompts: rows of ids, masks among them."""
 
     name: str  #: of the model
 
     def about(self) -> dict[str, object]:
         """Return everything that proposals depend on, as plain data."""
-        ...
 
     def start(self, length: int) -> list[int]:
         """Return a prompt of ``length`` masks."""
-        ...
 
     def ids(self, text: str) -> tuple[list[int], int]:
         """Return the ids of a prompt, and how many of its pieces are unknown and left out."""
-        ...
 
     def candidates(
         self, states: Rows, positions: Sequence[int], count: int, forced: Rows | None = None
     ) -> list[Candidates]:
         """Return candidates for one position of each of several prompts."""
-        ...
 
     def texts(self, states: Rows) -> list[str]:
         """Return prompts as text: pieces merged into words, masks left out."""
-        ...
 
     def words(self) -> Int64:
         """Return ids of all whole words that may stand in a prompt, ascending."""
-        ...
 
 
 def is_stop_word(token: str) -> bool:
@@ -165,17 +153,7 @@ def best_candidates(
     count: int,
     forced: Sequence[int] = (),
 ) -> Candidates:
-    """Return the ``count`` most probable of the allowed words, forced ones included.
-
-    ``forced``: ids that have to be there, allowed or not; they take the places of the least
-    probable.
-
-    >>> logs = np.log(np.array([0.1, 0.4, 0.3, 0.2]))
-    >>> best_candidates(logs, np.array([True, True, False, True]), 2).ids.tolist()
-    [1, 3]
-    >>> best_candidates(logs, np.array([True, True, False, True]), 2, [2]).ids.tolist()
-    [1, 2]
-    """
+    """Return the most probable of the allowed words; forced ones take the places of the least."""
     there = np.flatnonzero(allowed)
     # stable, so that equal probabilities are in the order of ids
     found = there[np.argsort(-log_probabilities[there], kind="stable")][:count].tolist()
@@ -313,19 +291,7 @@ class MaskedLanguageModel:
 def load_language_model(
     text: str, *, rules: Rules | None = None, device: str = "cpu"
 ) -> MaskedLanguageModel:
-    """Return the masked language model that a text names.
-
-    Args:
-        text: a folder with ``config.json``, ``model.safetensors`` and a tokenizer, or
-            ``hub:OWNER/NAME``, which is looked for in the Hugging Face cache and fetched once.
-        rules: which of its proposals are taken.
-        device: of torch.
-
-    Raises:
-        MissingExtra: torch or transformers is not installed.
-        UsageError: there is no such folder, or it holds a causal language model.
-        VisleakError: the model could not be loaded, or is not a masked language model.
-    """
+    """Return the masked language model of a folder or ``hub:OWNER/NAME``, which is fetched once."""
     network, tokenizer, digest = language_models.load_language_model(
         text, "AutoModelForMaskedLM", device, "--lm FOLDER"
     )
