@@ -49,6 +49,7 @@ class Option:
         panel: heading of ``--help`` under which it is listed.
         choices: values that are allowed.
         least, most: bounds, inclusive.
+        above, below: bounds, exclusive.
         parse: makes the value of a text; raises ``UsageError``.
         positional: it is an argument, without flag.
     """
@@ -60,8 +61,32 @@ class Option:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    above: float | None = None
+    below: float | None = None
     parse: Callable[[str], object] | None = None
     positional: bool = False
+
+    def allows(self, value: float) -> bool:
+        """Whether a number is within the bounds; NaN is within none."""
+        low = self.least is None or value >= self.least
+        high = self.most is None or value <= self.most
+        inner = (self.above is None or value > self.above) and (
+            self.below is None or value < self.below
+        )
+        return low and high and inner
+
+    @property
+    def bounds(self) -> str:
+        """The bounds in words.
+
+        >>> Option("", least=1).bounds, Option("", above=0, most=2).bounds
+        ('1 or more', 'above 0 and at most 2')
+        """
+        if self.least is not None and self.most is not None:
+            return f"from {self.least:g} to {self.most:g}"
+        words = {"{:g} or more": self.least, "above {:g}": self.above}
+        words |= {"at most {:g}": self.most, "below {:g}": self.below}
+        return " and ".join(text.format(end) for text, end in words.items() if end is not None)
 
 
 T = TypeVar("T")
@@ -77,6 +102,8 @@ def option(
     choices: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
     parse: Callable[[str], object] | None = None,
     positional: bool = False,
 ) -> T:
@@ -86,11 +113,12 @@ def option(
         default: of the field; ``...`` for a required one.
         help: as of :class:`Option`, like the others.
         flags: separated by blanks, where the name of the field is not enough: ``--name -n``.
-        metavar, panel, choices, least, most, parse, positional: as of :class:`Option`.
+        metavar, panel, choices, least, most, above, below, parse, positional: as of
+            :class:`Option`.
     """
     declared = Option(
         help, tuple(flags.split()), metavar or "|".join(choices), panel, choices, least, most,
-        parse, positional,
+        above, below, parse, positional,
     )  # fmt: skip
     if isinstance(default, EllipsisType):
         # by keyword, so that it may follow fields that have defaults
@@ -151,10 +179,8 @@ def check(settings: DataclassInstance) -> None:
         if declared.choices and value not in declared.choices:
             raise not_one_of(field.name, value, declared.choices)
         for each in value if isinstance(value, tuple) else (value,):
-            low, high = declared.least, declared.most
-            if (low is not None and not each >= low) or (high is not None and not each <= high):
-                bounds = f"{low:g} or more" if high is None else f"from {low:g} to {high:g}"
-                raise UsageError(f"{field.name} must be {bounds}; got {each}")
+            if declared.bounds and not declared.allows(each):
+                raise UsageError(f"{field.name} must be {declared.bounds}; got {each}")
 
 
 def share_of(text: str) -> float | None:

@@ -90,7 +90,7 @@ def test_the_review_opens_and_counts(folders: Path, traced: Path, tmp_path: Path
     --unverified --fail-on near -> --fail-on must be memorized or memorized=RATE; got 'near'
     --unverified --fail-on memorized=5 -> a share is a number from 0 to 1 or a percentage
     --unverified --kappa-share much -> --kappa-share: a share is a number from 0 to 1
-    --unverified --tau 2 -> tau must be a similarity from -1 to below 1; got 2
+    --unverified --tau 2 -> tau must be -1 or more and below 1; got 2.0
 """)
 def test_refused(folders: Path, tmp_path: Path, arguments: str, words: str) -> None:
     check_refused(f"memorization trace {folders}/made -o {tmp_path} {arguments}", words)

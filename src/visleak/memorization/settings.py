@@ -198,7 +198,12 @@ class Analysis(Options, panel=SCORE):
     """What detection makes of the scores."""
 
     fpr: float = option(
-        0.01, "Share of ordinary prompts that may reach the threshold.", metavar="RATE", parse=share
+        0.01,
+        "Share of ordinary prompts that may reach the threshold.",
+        metavar="RATE",
+        above=0,
+        below=1,
+        parse=share,
     )
     bounded: bool = option(
         False,
@@ -223,8 +228,6 @@ class Analysis(Options, panel=SCORE):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.fpr < 1.0:
-            raise UsageError(f"fpr must be between 0 and 1, such as 0.01; got {self.fpr:g}")
         if self.bounded and self.threshold is not None:
             raise UsageError(
                 "--bounded sets a threshold by --fpr, --threshold gives one; choose one"
@@ -265,13 +268,12 @@ class Budget(Options, panel=BUDGET):
         least=1,
     )
     seconds: float | None = option(
-        None, "Seconds at most, over all runs of a resumed search.", "--max-seconds", metavar="S"
+        None,
+        "Seconds at most, over all runs of a resumed search.",
+        "--max-seconds",
+        metavar="S",
+        above=0,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.seconds is not None and not self.seconds > 0:
-            raise UsageError(f"seconds must be above 0; got {self.seconds}")
 
     @property
     def unlimited(self) -> bool:
@@ -306,6 +308,7 @@ def _temperature(default: float) -> float:
         " of the model: the default is of Stable Diffusion 1.",
         metavar="K",
         panel=SEARCH,
+        above=0,
     )
 
 
@@ -317,13 +320,6 @@ class MoveSettings(Options, panel=SEARCH):
     candidates: int = _candidates()
     temperature: float = 0.1
     norm: Norm = "squared"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.temperature > 0:
-            raise UsageError(f"temperature (K) must be above 0; got {self.temperature}")
-        if self.norm not in ("l2", "squared"):
-            raise UsageError(f"norm must be one of l2, squared; got {self.norm!r}")
 
     @property
     def code(self) -> bool:
@@ -449,6 +445,8 @@ class ExtractSettings(Options, panel=CLUSTERS):
         "DBSCAN: distance (1 - similarity) of neighbours. Default: 0.5; pixels: 0.1; other"
         " encoders but SSCD: that of their soft threshold.",
         metavar="E",
+        above=0,
+        most=2,
     )
     min_samples: int = option(
         3, "DBSCAN: neighbours, itself counted, that make an image a core.", metavar="N", least=1
@@ -470,13 +468,6 @@ class ExtractSettings(Options, panel=CLUSTERS):
         "--extract-rule",
         choices=("paper", "code"),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.eps is not None and not 0 < self.eps <= 2:
-            raise UsageError(
-                f"eps, a distance (1 - similarity), must be above 0 and at most 2; got {self.eps}"
-            )
 
     @classmethod
     def by(cls, rule: Rule, **given: Any) -> Self:
@@ -511,12 +502,16 @@ class TraceSettings(Options, panel=METHOD):
         0.7,
         "M_tau = 1 where the similarity to some training image is above X (definition 1).",
         metavar="X",
+        least=-1,
+        below=1,
     )
     kappa_share: float = option(
         0.5,
         "A prompt is in D_mem if more than RATE (0.5 or 50%) of its images have M_tau = 1; with"
         " --all.",
         metavar="RATE",
+        least=0,
+        below=1,
         parse=share,
     )
     similarity: str = option(
@@ -549,15 +544,6 @@ class TraceSettings(Options, panel=METHOD):
         " and reference, image or prompt.",
         metavar="FILE.csv",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not -1.0 <= self.tau < 1.0:
-            raise UsageError(f"tau must be a similarity from -1 to below 1; got {self.tau:g}")
-        if not 0.0 <= self.kappa_share < 1.0:
-            raise UsageError(
-                f"kappa_share must be a share from 0 to below 1; got {self.kappa_share:g}"
-            )
 
 
 # -- the benchmark of mitigations -----------------------------------------------------------------

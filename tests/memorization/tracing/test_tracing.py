@@ -240,9 +240,9 @@ def test_tiny_pictures(natural: dict[str, np.ndarray], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"tau": 1.0}, "tau must be a similarity from -1 to below 1; got 1"),
-        ({"tau": math.nan}, "tau must be a similarity from -1 to below 1; got nan"),
-        ({"kappa_share": 1.0}, "kappa_share must be a share from 0 to below 1; got 1"),
+        ({"tau": 1.0}, "tau must be -1 or more and below 1; got 1.0"),
+        ({"tau": math.nan}, "tau must be -1 or more and below 1; got nan"),
+        ({"kappa_share": 1.0}, "kappa_share must be 0 or more and below 1; got 1.0"),
         ({"views": "some"}, "views must be one of none, mirror, all; got 'some'"),
         ({"categories": "none.csv"}, "categories none.csv is not a file; give a CSV file"),
     ],
