@@ -139,7 +139,7 @@ def test_rules_and_random_words_are_options(tmp_path: Path, asked: dict[str, Any
     --rounds -1 -> rounds must be 1 or more; got -1
     --method pez -> method must be one of gibbs, random; got 'pez'
     --banned no/such.txt -> --banned no/such.txt: there is no such file
-    --timestep last -> --timestep must be first or a whole number, such as 999; got 'last'
+    --timestep last -> --timestep must be a whole number from 0, or first; got 'last'
     --max-seconds 0 -> seconds must be above 0; got 0.0
     --norm l2 --temperature 0.3 --kappa 1 --length 76 -> --length must be at most 75
 """)

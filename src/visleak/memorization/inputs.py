@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.settings import BUDGET, CLUSTERS, IMAGES, JUDGES, PROMPTS, SEARCH, WORDS
+from visleak.memorization.settings import (
+    BUDGET,
+    CLUSTERS,
+    IMAGES,
+    JUDGES,
+    PROMPTS,
+    SEARCH,
+    WORDS,
+    number_or,
+)
 from visleak.options import METHOD, OUTPUT, SPEED, Options, argument, option
 
 if TYPE_CHECKING:
@@ -121,12 +130,6 @@ class Triggers(Options, panel=PROMPTS):
     column: str | None = column_option()
 
 
-def _number_or_paper(text: str) -> int | str:
-    if text != "paper" and not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise UsageError(f"--iterations must be a whole number from 1, or paper; got {text!r}")
-    return text if text == "paper" else int(text)
-
-
 @dataclass(frozen=True)
 class Compare(Options, panel=SEARCH):
     """Options of ``compare``."""
@@ -167,7 +170,7 @@ class Compare(Options, panel=SEARCH):
         "Moves of a chain, or paper: the number each method has there. Default: as many as the"
         " budget holds.",
         metavar="N|paper",
-        parse=_number_or_paper,
+        parse=number_or("paper", "--iterations", int, 1),
     )
     beams: int = option(5, "Of zerocap.", metavar="N")
     chains: int = option(

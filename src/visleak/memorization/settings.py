@@ -52,27 +52,25 @@ RULES: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
 )
 
 
-def _number_or_none(
-    name: str, kind: type[int] | type[float], words: str
-) -> Callable[[str], float | None]:
-    """Return what reads a finite number of a kind, or ``none``."""
+def number_or(
+    word: str, flag: str, kind: type[int] | type[float], least: float = -math.inf
+) -> Callable[[str], str | float | None]:
+    """Return what reads a finite number, or a word; the word ``none`` is ``None``."""
+    what = "a whole number" if kind is int else "a number"
+    what += "" if math.isinf(least) else f" from {least:g}"
 
-    def parse(text: str) -> float | None:
+    def parse(text: str) -> str | float | None:
+        if text == word:
+            return None if word == "none" else word
         try:
-            value = None if text == "none" else kind(text)
+            value = kind(text)
         except ValueError:
             value = math.nan
-        if value is not None and not 0 <= abs(value) < math.inf:
-            raise UsageError(f"{name} must be {words}, or none; got {text!r}")
+        if not -math.inf < value < math.inf or value < least:
+            raise UsageError(f"{flag} must be {what}, or {word}; got {text!r}")
         return value
 
     return parse
-
-
-def _timestep(text: str) -> str | int:
-    if text != "first" and not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"--timestep must be first or a whole number, such as 999; got {text!r}")
-    return text if text == "first" else int(text)
 
 
 # -- model and images -----------------------------------------------------------------------------
@@ -145,7 +143,7 @@ class ScoreSettings(Options):
         " default of --preset official-code.",
         metavar="first|N",
         panel=SCORE,
-        parse=_timestep,
+        parse=number_or("first", "--timestep", int, 0),
     )
     steps: int = 50  #: of the sampler that ``"first"`` refers to
     output: Literal["raw", "epsilon"] = option(
@@ -349,14 +347,14 @@ class GibbsSettings(MoveSettings):
         "A chain ends after a round whose best has it; none: after one round. On the scale of D"
         " of the model, as --temperature.",
         metavar="D|none",
-        parse=_number_or_none("--kappa", float, "a number"),
+        parse=number_or("none", "--kappa", float),
     )
     rounds: int | None = option(
         10,
         "Rounds of a chain at most; none: until kappa or the budget.",
         metavar="N|none",
         least=1,
-        parse=_number_or_none("--rounds", int, "a whole number"),
+        parse=number_or("none", "--rounds", int),
     )
     keep: int = option(
         1000, "Prompts in bank.parquet, those of the highest D.", metavar="N", least=1

@@ -264,9 +264,9 @@ def test_the_codes_rule_keeps_every_cluster() -> None:
 
 @pytest.mark.parametrize("eps", [0.0, 3.0, float("nan")])
 def test_a_distance_that_cannot_be_is_refused(eps: float) -> None:
-    with pytest.raises(UsageError, match="eps, a distance"):
+    with pytest.raises(UsageError, match="eps must be"):
         ExtractSettings(eps=eps)
-    with pytest.raises(UsageError, match="eps, a distance"):
+    with pytest.raises(UsageError, match="eps must be"):
         ExtractSettings.by("code", eps=eps)
 
 
