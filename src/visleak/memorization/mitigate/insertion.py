@@ -18,7 +18,7 @@ import numpy as np
 
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, plain_images
-from visleak.memorization.mitigate.method import LETTER, Method
+from visleak.memorization.mitigate.method import LETTER, Mitigation
 from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.settings import Sampling
 from visleak.records import Bytes8
@@ -64,7 +64,7 @@ def generator_of(*parts: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest))
 
 
-class Insertion(Method):
+class Insertion(Mitigation):
     """A method that makes images of other prompts."""
 
     source = SOURCE

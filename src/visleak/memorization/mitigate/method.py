@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import PLAIN, Job, Maker
@@ -24,38 +24,13 @@ LETTER: Final = "letter"
 BARE: Final = "bare"
 
 
-class Mitigation(Protocol):
-    """A method against replaying, with its setting."""
-
-    @property
-    def name(self) -> str:
-        """The method, such as ``rna``."""
-
-    @property
-    def setting(self) -> str:
-        """The setting as a table prints it, such as ``n=4``; ``""`` where there is none."""
-
-    @property
-    def strength(self) -> float:
-        """The number that orders a method's settings from weak to strong; NaN where none does."""
-
-    def about(self) -> dict[str, object]:
-        """Return everything that its images depend on, and its source, as plain data."""
-
-    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
-        """Return what makes its images."""
-
-    def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the text that the network is given."""
-
-
 def letter_of(field: dataclasses.Field[object]) -> str:
     """Return the name of an option on the command line and in tables."""
     return str(field.metadata.get(LETTER, field.name))
 
 
-class Method:
-    """Base of methods that are frozen dataclasses: what follows from their fields."""
+class Mitigation:
+    """A method against memorization, a frozen dataclass: what follows from its fields."""
 
     name: ClassVar[str]  #: of the method
     source: ClassVar[str]  #: where it is described
@@ -99,12 +74,16 @@ class Method:
         options = json.dumps(self.options | more, sort_keys=True, allow_nan=False)
         return f"{self.name} {options} v{self.version}"
 
+    def prepared(self, model: DiffusionModel, seeds: Sequence[int]) -> Maker:
+        """Return what makes its images; refuse what the model cannot do."""
+        raise NotImplementedError
+
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
-        """Return the prompt: methods that change it have their own."""
+        """Return the text that the network is given: methods that change it have their own."""
         return job.prompt
 
 
-def place_of(seed: int, seeds: Sequence[int], method: Method) -> int:
+def place_of(seed: int, seeds: Sequence[int], method: Mitigation) -> int:
     """Return which of a prompt's images a seed stands for, from 0."""
     if seed not in seeds:
         raise UsageError(
@@ -115,7 +94,7 @@ def place_of(seed: int, seeds: Sequence[int], method: Method) -> int:
 
 
 @dataclass(frozen=True)
-class Unmitigated(Method):
+class Unmitigated(Mitigation):
     """The model as it is; it shares its images with every other command that makes them."""
 
     name = "none"

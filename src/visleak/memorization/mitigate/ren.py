@@ -25,7 +25,7 @@ from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.insertion import with_tokens
-from visleak.memorization.mitigate.method import LETTER, Method
+from visleak.memorization.mitigate.method import LETTER, Mitigation
 from visleak.memorization.model import DiffusionModel, Tensor, TokenModel
 from visleak.memorization.settings import Sampling
 from visleak.records import Bytes8
@@ -139,7 +139,7 @@ REFUSED: Final = {
 
 
 @dataclass(frozen=True)
-class AttentionRescaling(Method):
+class AttentionRescaling(Mitigation):
     """Ren et al. 2024. The pooled embedding of Stable Diffusion XL stays."""
 
     name = "ren"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
-from visleak.memorization.mitigate.method import BARE, LETTER, Method, place_of
+from visleak.memorization.mitigate.method import BARE, LETTER, Mitigation, place_of
 from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
@@ -189,7 +189,7 @@ KEPT: Final = 32
 
 
 @dataclass(frozen=True)
-class PromptOptimisation(Method):
+class PromptOptimisation(Mitigation):
     """Wen et al. 2024. A pooled embedding (Stable Diffusion XL, 3) stays."""
 
     name = "wen"
