@@ -142,7 +142,7 @@ def measured(seed: int, size: Size, cache: Path) -> tuple[dict[str, Any], Path]:
     start = time.perf_counter()
     plan, methods, level = planned(toy, size, clip, seed)
     out = cache / "measured" / folder.name / "mitigation"
-    found = benchmark(plan, out, force=True, say=lambda line: print(line, flush=True))
+    found = benchmark(plan, out, force=True, note=lambda line: print(line, flush=True))
     said = json.loads((clip / "training.json").read_text())
     return {
         "level": level,

@@ -74,7 +74,7 @@ def test_a_sentence_a_table_and_a_folder(training: Path, listed: Path, tmp_path:
     assert told.out.encode() == (out / "compare.json").read_bytes()
     content = json.loads(told.out)
     assert [row["method"] for row in content["methods"]] == ["greedy", "pez"]
-    assert content["attempts"][0]["verified"]["replayed"] == [
+    assert content["attempts"][0]["verified"]["reproduced"] == [
         {"reference": "train/chelsea.png", "number": 0, "prompt": "cow dog"}
     ]
     code, message = refused(*ask, "--seeds", 2)

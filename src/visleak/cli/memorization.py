@@ -209,7 +209,7 @@ def detect(
         analysis=analysis,
         force=result.force,
         progress=call.progress,
-        say=edges.note,
+        note=edges.note,
     )
     return reply(document(found), out / "detect.json")
 
@@ -217,11 +217,11 @@ def detect(
 # -- searches -------------------------------------------------------------------------------------
 
 
-def _say(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
+def _search_progress(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
     """Return what shows a search's progress, with the highest D so far."""
     last = [""]
 
-    def say(progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         best = progress.best
         # a bar keeps its name: the best so far is reported in lines of its own
         if best is not None and best.prompt and best.prompt != last[0]:
@@ -232,7 +232,7 @@ def _say(bar: Bar, step: str, calls: int | None) -> Callable[[Progress], None]:
         else:
             bar(step, progress.done, progress.total or 0)
 
-    return say
+    return report
 
 
 def _task(
@@ -242,8 +242,8 @@ def _task(
     from visleak.memorization.scores import TriggerScore
     from visleak.memorization.search.driver import SearchTask
 
-    say = _say(call.progress, step, budget.calls)
-    return SearchTask(TriggerScore(loaded, score), chains, score.seed, budget, say=say)
+    progress = _search_progress(call.progress, step, budget.calls)
+    return SearchTask(TriggerScore(loaded, score), chains, score.seed, budget, progress=progress)
 
 
 def _keeps(out: Path) -> str:
@@ -321,7 +321,7 @@ def search(
         kappa=counted,
         about=about,
         force=result.force,
-        say=edges.note,
+        note=edges.note,
     )
     return reply(document("search", found), out / "search.json", rows=20)
 
@@ -361,7 +361,7 @@ def augment(
         out,
         about={**about, "origin": listed.origin},
         force=result.force,
-        say=edges.note,
+        note=edges.note,
     )
     return reply(document("augment", made), out / "augment.json", rows=20)
 
@@ -388,7 +388,7 @@ def diversify(
         **vars(settings),
         triggers=triggers,
         force=result.force,
-        say=edges.note,
+        note=edges.note,
     )
     return reply(document("diversify", made), out / "diversify.json", rows=20)
 
@@ -408,7 +408,7 @@ def compare(
 ) -> Reply:
     """Let searches for trigger prompts spend the same budget, and count what they find.
 
-    A candidate counts when its images replay a training image: images are made, clustered and
+    A candidate counts when its images reproduce a training image: images are made, clustered and
     searched for in the sources. High D alone is not memorization.
     """
     from visleak.memorization import baselines
@@ -466,7 +466,7 @@ def compare(
         out,
         force=result.force,
         progress=call.progress,
-        say=edges.note,
+        note=edges.note,
     )
     columns = (
         *("method", "memorized images", "candidates with a cluster", "passes of the search"),
@@ -505,7 +505,7 @@ def dataset(options: Dataset, result: Result) -> Reply:
         origins=[prompt_files.provenance_of(file) for file in files],
         unverified=options.unverified,
         force=result.force,
-        say=edges.note,
+        note=edges.note,
     )
     lines = (
         headline(made),
@@ -650,12 +650,12 @@ def benchmark(
     result: Result,
     call: Call,
 ) -> Reply:
-    """Measure what mitigations do against replaying, and what they cost in fit and quality.
+    """Measure what mitigations do against memorization, and what they cost in fit and quality.
 
-    Every method makes images of the same noises: of trigger prompts, which replay training images,
-    and of ordinary ones. Images and measurements are kept: an interrupted run resumes, and another
-    method or judge makes only what is missing. Without --model, the finished benchmark in DIR is
-    shown.
+    Every method makes images of the same noises: of trigger prompts, which reproduce training
+    images, and of ordinary ones. Images and measurements are kept: an interrupted run resumes, and
+    another method or judge makes only what is missing. Without --model, the finished benchmark in
+    DIR is shown.
     """
     from visleak.memorization.benchmark import read_benchmark
     from visleak.memorization.benchmark.document import document
@@ -731,7 +731,7 @@ def _measured(
         settings=settings,
         skipped=skipped,
     )
-    return benchmark.benchmark(plan, out, force=force, progress=call.progress, say=edges.note)
+    return benchmark.benchmark(plan, out, force=force, progress=call.progress, note=edges.note)
 
 
 def _publish(result: Benchmark, leaderboard: Path | None, audit: Path | None) -> tuple[str, ...]:

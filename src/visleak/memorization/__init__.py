@@ -1,4 +1,4 @@
-"""Memorization: which prompts make a text-to-image model replay its training images?
+"""Memorization: prompts for which a text-to-image model reproduces its training images.
 
 The search half of MemBench (Hong et al. 2024): the trigger score D, searches for prompts that raise
 it, images made of them, clusters among these, and the sources they are copies of.

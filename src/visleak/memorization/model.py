@@ -102,7 +102,7 @@ def version_of(model: DiffusionModel) -> str | None:
 
 
 def about_model(model: DiffusionModel) -> dict[str, object]:
-    """Return what a model says of itself, and at least its name, digest, device and precision."""
+    """Return what a model reports, and at least its name, digest, device and precision."""
     names = ("name", "family", "prediction", "digest", "device", "precision")
     return {**{name: getattr(model, name) for name in names}, **model.about()}
 

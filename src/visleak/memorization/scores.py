@@ -69,9 +69,10 @@ class TriggerScore:
 
     @cached_property
     def timestep(self) -> float:
-        """The timestep that the network is asked at."""
-        asked = self.settings.timestep
-        return self.model.first_timestep(self.settings.steps) if asked == "first" else float(asked)
+        """The timestep at which the network predicts."""
+        if self.settings.timestep == "first":
+            return self.model.first_timestep(self.settings.steps)
+        return float(self.settings.timestep)
 
     def __call__(
         self,

@@ -12,7 +12,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.baselines import document
 from visleak.memorization.baselines.document import (
     Attempt,
-    Replayed,
+    Reproduction,
     Verified,
     mean_of,
     row_of,
@@ -62,13 +62,13 @@ class KnownTriggers:
     def verify(self, prompts, folder, progress):
         self.asked.append((tuple(prompts), folder))
         (folder / "images").mkdir(parents=True, exist_ok=True)
-        replayed = [
-            Replayed(f"train/{number}.png", number, text)
+        reproduced = [
+            Reproduction(f"train/{number}.png", number, text)
             for text in prompts
             for number in self.known.get(text, ())
         ]
         clustered = tuple(text for text in prompts if text in self.known)
-        return Verified(2 * len(prompts), clustered, tuple(replayed), 20 * len(prompts), 2.0)
+        return Verified(2 * len(prompts), clustered, tuple(reproduced), 20 * len(prompts), 2.0)
 
 
 KNOWN = {"ant bee": [0], "cow dog": [1], "cow elk": [1], "fox": []}
@@ -99,7 +99,7 @@ def test_every_method_gets_the_same_task(contest, tmp_path):
 def test_only_distinct_verified_images_count(contest, tmp_path):
     result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     gibbs, pez = rows_of(result)
-    # two candidates replay one image; a cluster that nobody verified is none
+    # two candidates reproduce one image; a cluster that nobody verified is none
     assert (gibbs.found.value, pez.found.value) == (2.0, 0.0)
     assert (gibbs.clustered.value, pez.clustered.value) == (3.0, 1.0)
     assert (gibbs.candidates, pez.candidates) == (3.0, 2.0)
@@ -216,15 +216,15 @@ def test_errors(contest, make_model, tmp_path):
 
 
 def attempt(found, calls=10, checked=(1.0,), seed=0):
-    replayed = tuple(Replayed(f"train/{each}", each, f"p{each}") for each in range(found))
+    reproduced = tuple(Reproduction(f"train/{each}", each, f"p{each}") for each in range(found))
     candidates = tuple(Candidate(f"p{each}", 1.0) for each in range(4))
-    verified = Verified(8, (), replayed, 40, 1.0)
+    verified = Verified(8, (), reproduced, 40, 1.0)
     return Attempt("gibbs", seed, {}, candidates, checked, True, calls, 1.0, 0, verified)
 
 
 def test_discoveries_come_at_the_cost_of_search_and_images_so_far():
     one = attempt(2, calls=100)
-    # four candidates share forty passes; the first two replay an image each
+    # four candidates share forty passes; the first two reproduce an image each
     assert one.discoveries() == [(0.0, 0), (110.0, 1), (120.0, 2), (140.0, 2)]
     assert attempt(0).discoveries() == [(0.0, 0), (50.0, 0)]
 

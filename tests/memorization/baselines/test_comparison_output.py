@@ -10,7 +10,7 @@ import pytest
 from visleak.memorization.baselines.document import (
     Attempt,
     Comparison,
-    Replayed,
+    Reproduction,
     Verified,
     content,
     document,
@@ -29,9 +29,11 @@ HOSTILE = "=cmd() <img src=x onerror=alert(1)> | $x_1$ \\input{a}"
 
 def attempt(method, seed, found, best=2.0):
     texts = [HOSTILE, *(f"{method} {each}" for each in range(3))]
-    replayed = tuple(Replayed(f"train/{each}.png", each, texts[each]) for each in range(found))
+    reproduced = tuple(
+        Reproduction(f"train/{each}.png", each, texts[each]) for each in range(found)
+    )
     candidates = tuple(Candidate(text, best - at) for at, text in enumerate(texts))
-    verified = Verified(400, tuple(texts[:found]), replayed, 4000, 20.0)
+    verified = Verified(400, tuple(texts[:found]), reproduced, 4000, 20.0)
     return Attempt(
         method, seed, {}, candidates, (best, 1.0, 0.8, 0.6), True, 9000 + seed, 10.0, 20, verified
     )

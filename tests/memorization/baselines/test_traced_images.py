@@ -12,7 +12,7 @@ from PIL import Image
 
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
-from visleak.memorization.baselines.document import Replayed, Verified, rows_of
+from visleak.memorization.baselines.document import Reproduction, Verified, rows_of
 from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.prompts import Prompts
@@ -55,7 +55,7 @@ def test_what_is_replayed_is_found_by_name(make_model, training, tmp_path):
     result = compare(contest, made, verifier(model, tmp_path / "training"), tmp_path / "out")
     (one,) = result.attempts
     assert set(one.verified.clustered) == {"ant bee", "cow dog", "cow elk", "gnu ant"}
-    assert {(each.prompt, Path(each.reference).name) for each in one.verified.replayed} == {
+    assert {(each.prompt, Path(each.reference).name) for each in one.verified.reproduced} == {
         *(("ant bee", "coffee.png"), ("gnu ant", "coffee.png")),
         *(("cow dog", "chelsea.png"), ("cow elk", "chelsea.png")),
     }
@@ -68,7 +68,7 @@ def test_what_is_replayed_is_found_by_name(make_model, training, tmp_path):
     (tmp_path / "out" / "greedy" / "seed-0" / "attempt.json").unlink()
     model.known.clear()
     again = compare(contest, made, verifier(model, tmp_path / "training"), tmp_path / "out")
-    assert again.attempts[0].verified.replayed == one.verified.replayed
+    assert again.attempts[0].verified.reproduced == one.verified.reproduced
     assert again.attempts[0].candidates == one.candidates
     assert again.attempts[0].search_calls == one.search_calls
 
@@ -84,7 +84,7 @@ def test_what_is_replayed_names_its_set_once(make_model, training, tmp_path, nat
     if several:
         made = replace(made, sources=[*made.sources, str(other)])
     found = made.verify(["cow dog"], tmp_path / "out", silent)
-    assert found.replayed == (Replayed("training/chelsea.png", 0, "cow dog"),)
+    assert found.reproduced == (Reproduction("training/chelsea.png", 0, "cow dog"),)
 
 
 def test_means_say_what_is_missing(make_model, make_proposer):
@@ -135,16 +135,16 @@ class Correlated:
         return {"by": "correlation", "pictures": len(self.pictures)}
 
     def verify(self, prompts, folder, progress):
-        replayed = []
+        reproduced = []
         for prompt in prompts:
             encoded = self.model.encode_prompt([prompt] * 6)
             images = self.model.sample(encoded, list(range(6)), Sampling(15, 7.5, 6))
             for number, picture in enumerate(self.pictures):
                 alike = [np.corrcoef(image.ravel(), picture.ravel())[0, 1] for image in images]
                 if np.median(alike) > 0.6:
-                    replayed.append(Replayed(f"memorised/{number}", number, prompt))
+                    reproduced.append(Reproduction(f"memorised/{number}", number, prompt))
         calls = len(prompts) * 6 * 15 * 2
-        return Verified(6 * len(prompts), tuple(prompts), tuple(replayed), calls, 1.0)
+        return Verified(6 * len(prompts), tuple(prompts), tuple(reproduced), calls, 1.0)
 
 
 @pytest.mark.slow
@@ -176,11 +176,11 @@ def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
     rows = {row.method: row for row in rows_of(result)}
     assert all(0 < row.search_calls <= 300 for row in rows.values())
     assert all(row.candidates >= 1 for row in rows.values())
-    # three known triggers stand in the list: nearly all of the highest D, and replayed
+    # three known triggers stand in the list: nearly all of the highest D, and reproduced
     (greedy,) = result.of("greedy")
     found = {captions.index(each.prompt) for each in greedy.candidates if each.prompt in captions}
     assert len(found & {0, 1, 2}) >= 2
-    assert {each.number for each in greedy.verified.replayed} == found
+    assert {each.number for each in greedy.verified.reproduced} == found
     # as in the paper, gradients reach a high D, and guided fluent texts do not
     assert rows["pez"].best_d.value > 1.5 * rows["zerocap"].best_d.value
     assert (tmp_path / "compare.svg").is_file()

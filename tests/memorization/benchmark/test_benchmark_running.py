@@ -59,7 +59,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     told: list[tuple[str, int, int]] = []
     said: list[str] = []
     result = benchmark(
-        plan, base / "out", progress=lambda *each: told.append(each), say=said.append
+        plan, base / "out", progress=lambda *each: told.append(each), note=said.append
     )
     return plan, base / "out", result, told, said
 
@@ -200,7 +200,7 @@ def test_what_is_written_can_be_read_back(done: Any) -> None:
 
 
 def test_a_sheet_of_pictures_goes_and_comes_as_it_is_asked_for(tmp_path: Path) -> None:
-    """The worst images may be replayed ones, which not everybody may keep."""
+    """The worst images may be reproduced ones, which not everybody may keep."""
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
     without = with_settings(plan, sheets=False)
     out = tmp_path / "out"
@@ -248,7 +248,7 @@ def test_prompts_without_references_count_for_all_but_similarity(tmp_path: Path)
 
 
 def test_prompts_that_name_no_source_are_grouped_by_their_memorized_images(tmp_path: Path) -> None:
-    """As a table of prompts and files says: the last two replay one picture."""
+    """As a table of prompts and files says: the last two reproduce one picture."""
     plan = plan_of(tmp_path / "refs", "rna:1", general=None)
     bare = dataclasses.replace(plan, triggers=Prompts(TRIGGERS))
     assert len(set(bare.groups().tolist())) == 4

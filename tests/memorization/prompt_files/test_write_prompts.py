@@ -102,13 +102,13 @@ def test_a_data_set_is_reused_and_read_again(tmp_path: Path) -> None:
     first = write_prompts(PROMPTS, tmp_path)
     held = {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
     said: list[str] = []
-    again = write_prompts(PROMPTS, tmp_path, say=said.append)
+    again = write_prompts(PROMPTS, tmp_path, note=said.append)
     assert again == first == read_prompt_set(tmp_path)
     assert len(said) == 1
     assert {each: each.stat().st_mtime_ns for each in tmp_path.iterdir()} == held
     # without one of its files a result is not finished
     (tmp_path / "prompts.parquet").unlink()
-    write_prompts(PROMPTS, tmp_path, force=True, say=said.append)
+    write_prompts(PROMPTS, tmp_path, force=True, note=said.append)
     assert (tmp_path / "prompts.parquet").is_file()
     assert len(said) == 1
 

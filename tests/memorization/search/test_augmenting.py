@@ -93,12 +93,12 @@ def test_without_success_a_printed_run_takes_one_more_chain_and_never_resets_its
     """n + 1 chains; after the first break every chain ends with its first move (c stays)."""
     told: list[Progress] = []
     settings = dataclasses.replace(SETTINGS, kappa=9.0)
-    augment(task(say=told.append), FiveProposer(), ["ant bee cat"], settings)
+    augment(task(progress=told.append), FiveProposer(), ["ant bee cat"], settings)
     # s + 1 moves to the first break, then one for each of the other three chains
     assert len(told) == 3 + 3
     told.clear()
     settings = dataclasses.replace(settings, preset="official-code")
-    augment(task(say=told.append), FiveProposer(), ["ant bee cat"], settings)
+    augment(task(progress=told.append), FiveProposer(), ["ant bee cat"], settings)
     # n chains, each broken off at s moves
     assert len(told) == 3 * 2
 
@@ -107,7 +107,7 @@ def test_with_success_all_moves_are_made() -> None:
     for preset, count in (("paper", 4), ("official-code", 3)):
         told: list[Progress] = []
         settings = dataclasses.replace(SETTINGS, kappa=0.0, preset=preset)
-        augment(task(say=told.append), FiveProposer(), ["ant bee cat"], settings)
+        augment(task(progress=told.append), FiveProposer(), ["ant bee cat"], settings)
         assert len(told) == count * settings.iterations
         assert (told[-1].done, told[-1].total) == (1, 1)
 

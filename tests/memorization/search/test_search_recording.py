@@ -41,7 +41,7 @@ def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
 
 
 def searched(out: Path, model: FiveWords | None = None, **given: Any) -> dict[str, Any]:
-    force, said = given.pop("force", False), given.pop("say", None)
+    force, said = given.pop("force", False), given.pop("note", None)
     settings = given.pop("settings", GIBBS)
     return search_into(
         GibbsSearch(FiveProposer(), settings),
@@ -50,7 +50,7 @@ def searched(out: Path, model: FiveWords | None = None, **given: Any) -> dict[st
         kappa=settings.kappa,
         about={"preset": "paper"},
         force=force,
-        say=said,
+        note=said,
     )
 
 
@@ -84,8 +84,8 @@ def test_a_search_that_its_budget_ended_goes_on_with_a_larger_one(tmp_path: Path
     assert not part["complete"]
     assert part["headline"].endswith("; the budget ended it")
     said: list[str] = []
-    assert searched(tmp_path / "a", budget=Budget(calls=30), say=said.append) == part
-    whole = searched(tmp_path / "a", say=said.append)
+    assert searched(tmp_path / "a", budget=Budget(calls=30), note=said.append) == part
+    whole = searched(tmp_path / "a", note=said.append)
     assert said[1:] == [
         f"{tmp_path / 'a'} holds this search, as far as its budget went: it resumes at"
         f" {part['calls']} passes"
@@ -102,7 +102,7 @@ def test_a_search_that_was_killed_says_from_where_it_goes_on(tmp_path: Path) -> 
         searched(tmp_path, FiveWords(kill_after=40))
     said: list[str] = []
     rest = FiveWords()
-    found = searched(tmp_path, rest, say=said.append)
+    found = searched(tmp_path, rest, note=said.append)
     begun = found["calls"] - rest.rows
     assert 0 < begun <= 40
     assert said == [f"{tmp_path} holds this search, unfinished: it resumes at {begun} passes"]

@@ -96,7 +96,7 @@ class Conzic:
                 run.calls += cost
                 step += 1
                 run.save([step, states], now=step == end)
-                run.say(step, end)
+                run.report(step, end)
             best = [run.best[chain] for chain in sorted(run.best)]
             return run.found([step, states], complete=step == end, best=best)
 

@@ -20,7 +20,7 @@ from visleak.storage import File, RunFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class Reproduction:
     """A memorized image that the images of a candidate are copies of."""
 
     reference: str  #: SOURCE/id of the closest image of the source
@@ -34,7 +34,7 @@ class Verified:
 
     images: int
     clustered: tuple[str, ...]  #: candidates that gave a cluster of nearly the same images
-    replayed: tuple[Replayed, ...]  #: what was verified, one per candidate and memorized image
+    reproduced: tuple[Reproduction, ...]  #: verified, one per candidate and memorized image
     calls: int  #: passes of the network that the images cost
     seconds: float  #: making and comparing the images, and looking for their sources
 
@@ -61,7 +61,7 @@ class Attempt:
     @property
     def found(self) -> int:
         """Distinct memorized images, verified."""
-        return len({each.number for each in self.verified.replayed})
+        return len({each.number for each in self.verified.reproduced})
 
     @property
     def calls(self) -> int:
@@ -79,7 +79,7 @@ class Attempt:
         seen: set[int] = set()
         share = self.verified.calls / max(len(self.candidates), 1)
         for place, candidate in enumerate(self.candidates, 1):
-            own = (r.number for r in self.verified.replayed if r.prompt == candidate.prompt)
+            own = (r.number for r in self.verified.reproduced if r.prompt == candidate.prompt)
             if new := set(own) - seen:
                 seen |= new
                 steps.append((self.search_calls + place * share, len(seen)))
@@ -294,8 +294,8 @@ def found(result: Comparison) -> Table:
     """Return every memorized image that was found, with its first candidate."""
     rows = []
     for each in result.attempts:
-        first = {copy.number: copy for copy in reversed(each.verified.replayed)}
-        for copy in each.verified.replayed:
+        first = {copy.number: copy for copy in reversed(each.verified.reproduced)}
+        for copy in each.verified.reproduced:
             if first[copy.number] is copy:
                 rows.append((name_of(each.method), str(each.seed), copy.reference, copy.prompt))
     headings = ("method", "seed", "memorized image", "prompt")
@@ -314,7 +314,7 @@ def candidates(result: Comparison) -> Table:
     )
     rows = []
     for each in result.attempts:
-        copies = {copy.prompt: copy.reference for copy in reversed(each.verified.replayed)}
+        copies = {copy.prompt: copy.reference for copy in reversed(each.verified.reproduced)}
         for c, fresh in zip(each.candidates, each.checked, strict=True):
             clustered = c.prompt in each.verified.clustered
             rows.append(

@@ -100,7 +100,7 @@ class Pez:
                 step += 1
                 moments = adamw(moments, -gradients, step, settings.rate, settings.decay)
                 run.save([step, *moments.plain()], now=step == end)
-                run.say(step, end)
+                run.report(step, end)
             best = [run.best[chain] for chain in sorted(run.best)]
             return run.found([step, *moments.plain()], complete=step == end, best=best)
 

@@ -19,7 +19,7 @@ from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.baselines.document import (
     Attempt,
     Comparison,
-    Replayed,
+    Reproduction,
     Verified,
     content,
     files,
@@ -61,7 +61,7 @@ CHECK: Final = 0xC0FFEE
 #: Moves that no budget reaches.
 ENDLESS: Final = 1_000_000_000
 
-Say = Callable[[str], object]
+Note = Callable[[str], object]
 
 
 # -- methods by name ------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ class TracedImages:
         )
         began = time.perf_counter()
         clustered = tuple(dict.fromkeys(each.prompt for each in made.clusters))
-        replayed = self._traced(folder, progress) if clustered else ()
+        reproduced = self._traced(folder, progress) if clustered else ()
         seconds = made.seconds + time.perf_counter() - began
-        return Verified(made.images, clustered, replayed, made.calls, seconds)
+        return Verified(made.images, clustered, reproduced, made.calls, seconds)
 
-    def _traced(self, folder: Path, progress: Progress) -> tuple[Replayed, ...]:
+    def _traced(self, folder: Path, progress: Progress) -> tuple[Reproduction, ...]:
         found = trace(
             *(folder / "images", self.sources, folder / "trace", TraceSettings(**self.tracing)),
             workers=self.workers,
@@ -251,7 +251,7 @@ class TracedImages:
         }
         pairs = dict.fromkeys((m.memorized, m.prompt) for m in found.verified)
         return tuple(
-            Replayed(originals[number], number, text)
+            Reproduction(originals[number], number, text)
             for number, text in pairs
             if number is not None
         )
@@ -306,20 +306,20 @@ class _Entry:
     seed: int
     folder: Path
 
-    def attempt(self, *, force: bool, progress: Progress, say: Say) -> Attempt:
+    def attempt(self, *, force: bool, progress: Progress, note: Note) -> Attempt:
         """Return the attempt: as it is on disk, or carried out."""
-        asked = {
+        request = {
             **self.contest.about(),
             "method": self.name,
             "settings": self.searcher.about(),
             "seed": self.seed,
             "verifier": self.verifier.about(),
         }
-        key = digest_of(as_plain(asked))
+        key = digest_of(as_plain(request))
         run = RunFolder(self.folder / self.name / f"seed-{self.seed}", ATTEMPT)
         kept = run.reused(Attempt, key, force=force)
         if kept is not None:
-            say(f"{self.name}, seed {self.seed}: finished before")
+            note(f"{self.name}, seed {self.seed}: finished before")
             return kept
         with run.claimed():
             made = self._made(run.path, key, progress)
@@ -353,7 +353,7 @@ class _Entry:
     def _search(self, folder: Path, progress: Progress) -> Found:
         budget, step = self.contest.budget, f"searching: {self.name}, seed {self.seed}"
 
-        def told(now: Searched) -> None:
+        def report(now: Searched) -> None:
             if budget.calls is not None:
                 progress(step, min(now.calls, budget.calls), budget.calls)
             else:
@@ -361,7 +361,7 @@ class _Entry:
 
         folder.mkdir(parents=True, exist_ok=True)
         score = TriggerScore(self.contest.model, self.contest.score)
-        task = SearchTask(score, self.contest.chains, self.seed, budget, folder, told)
+        task = SearchTask(score, self.contest.chains, self.seed, budget, folder, report)
         return self.searcher.search(task)
 
     def _checked(
@@ -403,7 +403,7 @@ def compare(
     *,
     force: bool = False,
     progress: Progress = silent,
-    say: Say = lambda line: None,
+    note: Note = lambda line: None,
 ) -> Comparison:
     """Let methods search at one budget, and count the memorized images they find.
 
@@ -417,7 +417,7 @@ def compare(
         out: the folder; a finished comparison of the same request is returned as it is.
         force: another comparison, and attempts with other settings, may be replaced.
         progress: called for searches, images and verification.
-        say: called with a line about what is reused.
+        note: called with a line about what is reused.
 
     Raises:
         UsageError: the folder holds another comparison, or a method refuses its settings.
@@ -427,17 +427,17 @@ def compare(
         raise UsageError("there is no method to compare; give at least one")
     run = RunFolder(out, KIND)
     settings = {name: {"about": each.about()} for name, each in methods.items()}
-    asked = {**contest.about(), "methods": settings, "seeds": list(contest.seeds)}
-    key = digest_of(as_plain({**asked, "verifier": verifier.about()}))
+    request = {**contest.about(), "methods": settings, "seeds": list(contest.seeds)}
+    key = digest_of(as_plain({**request, "verifier": verifier.about()}))
     keeps = "and keeps attempts that are the same"
     known = run.reused(Comparison, key, force=force, keeps=keeps, folder=run.path)
     if known is not None:
-        say(f"{run.path} holds this comparison, finished")
+        note(f"{run.path} holds this comparison, finished")
         return known
     with run.claimed():
         attempts = [
             _Entry(contest, name, searcher, verifier, seed, run.path).attempt(
-                force=force, progress=progress, say=say
+                force=force, progress=progress, note=note
             )
             for seed in contest.seeds
             for name, searcher in methods.items()

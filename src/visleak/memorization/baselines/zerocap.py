@@ -348,7 +348,7 @@ class Zerocap:
                 break
             state["beams"] = [astuple(beam) for beam in beams]
             run.save(state, now=False)
-            run.say(chain * length + len(going[0].ids) + 1, chains * length)
+            run.report(chain * length + len(going[0].ids) + 1, chains * length)
         known = [text for text in self.model.texts([beam.ids for beam in beams]) if text.strip()]
         if known:
             score, step = run.task.score, max(len(beam.ids) for beam in beams)
@@ -359,7 +359,7 @@ class Zerocap:
                 run.visit(Candidate(text, float(value), chain, step))
         state |= {"chain": chain + 1, "beams": None}
         run.save(state, now=chain + 1 == chains)
-        run.say((chain + 1) * length, chains * length)
+        run.report((chain + 1) * length, chains * length)
 
     def _word(
         self, run: Run, limit: int | None, chain: int, beams: Sequence[Beam], going: Sequence[Beam]

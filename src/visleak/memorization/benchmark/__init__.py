@@ -1,4 +1,4 @@
-"""The benchmark of mitigations: does a method against replaying work, and what does it cost?"""
+"""The benchmark of mitigations: does a method against memorization work, and what does it cost?"""
 
 from visleak.memorization.benchmark.leaderboard import add_to, read_leaderboard
 from visleak.memorization.benchmark.plan import Judges, Plan, RealImages, sampled

@@ -367,12 +367,12 @@ def _other_norms(result: Benchmark) -> Iterator[str]:
 
 def about(result: Benchmark) -> Iterator[str]:
     """Yield what was measured, a line each."""
-    said = result.about
-    model, sampling = said["model"], said["sampling"]
+    facts = result.about
+    model, sampling = facts["model"], facts["sampling"]
     yield (
         f"model {cut(str(model.get('name', '')), LONGEST)}, {model.get('precision', '')};"
-        f" {sampling['steps']} steps, guidance {sampling['guidance']:g}, seed {said['seed']}; every"
-        " method starts from the same noises for the same prompt"
+        f" {sampling['steps']} steps, guidance {sampling['guidance']:g}, seed {facts['seed']};"
+        " every method starts from the same noises for the same prompt"
     )
     own = result.triggers
     yield (
@@ -384,15 +384,15 @@ def about(result: Benchmark) -> Iterator[str]:
         plain = result.general
         many = f"{plain.images:,} image{'s' * (plain.images != 1)} each"
         yield f"{plain.prompts:,} general prompts, {many}"
-    yield f"similarity: {_named(said['similarity'])} ({said['similarity']['number']})"
-    if said["alignment"] is not None:
+    yield f"similarity: {_named(facts['similarity'])} ({facts['similarity']['number']})"
+    if facts["alignment"] is not None:
         texts = {"original": "the original prompt", "augmented": "the prompt after mitigation"}
-        which = texts[said["clip_text"]]
-        yield f"CLIP score: {_named(said['alignment'])}, cosine against {which}"
-    if said["aesthetic"] is not None:
-        yield f"aesthetic score: {_named(said['aesthetic'])}"
-    if said["real"] is not None:
-        real = said["real"]
+        which = texts[facts["clip_text"]]
+        yield f"CLIP score: {_named(facts['alignment'])}, cosine against {which}"
+    if facts["aesthetic"] is not None:
+        yield f"aesthetic score: {_named(facts['aesthetic'])}"
+    if facts["real"] is not None:
+        real = facts["real"]
         yield (
             f"distances: {cut(str(real['name']), LONGEST)}, features of"
             f" {cut(str(real['features']), LONGEST)}; comparable only where both are the same"

@@ -82,22 +82,23 @@ def table_beside(path: Path) -> Path:
 
 def board_of(result: Benchmark) -> str:
     """Return the digest of all that two rows must share to be compared."""
-    said, lists = result.about, (result.triggers, result.general)
-    judges = [said[name] and said[name]["digest"] for name in ("similarity", "alignment")]
+    about, lists = result.about, (result.triggers, result.general)
+    judges = [about[name] and about[name]["digest"] for name in ("similarity", "alignment")]
     return digest_of(
         [
-            *(said["model"]["digest"], said["model"]["precision"], said["sampling"], said["seed"]),
+            *(about["model"]["digest"], about["model"]["precision"]),
+            *(about["sampling"], about["seed"]),
             *judges,
-            said["aesthetic"] and said["aesthetic"]["digest"],
-            said["clip_text"],
-            said.get("references"),
+            about["aesthetic"] and about["aesthetic"]["digest"],
+            about["clip_text"],
+            about.get("references"),
             [each and [each.digest, each.images, each.referenced] for each in lists],
         ]
     )[:12]
 
 
 def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
-    said = result.about
+    about = result.about
     volumes = {(curve.line, curve.name): curve.volume.value for curve in result.curves}
     numbers = {name: row.value(*at) for name, at in _NUMBERS.items()}
     numbers["hypervolume"] = volumes.get((row.line, "clip"), float("nan"))
@@ -110,12 +111,12 @@ def _entry(result: Benchmark, row: MethodRow, board: str, date: str) -> Entry:
         "prompts": result.triggers.prompts,
         "groups": result.triggers.groups,
         "images": result.triggers.images,
-        "model": short(str(said["model"]["name"])),
-        "model_digest": str(said["model"]["digest"]),
+        "model": short(str(about["model"]["name"])),
+        "model_digest": str(about["model"]["digest"]),
         "triggers": result.triggers.origin,
-        "judged_by": short(str(said["similarity"]["name"])),
-        "clip_model": short(str(said["alignment"]["name"])) if said["alignment"] else "",
-        "aesthetic_head": short(str(said["aesthetic"]["name"])) if said["aesthetic"] else "",
+        "judged_by": short(str(about["similarity"]["name"])),
+        "clip_model": short(str(about["alignment"]["name"])) if about["alignment"] else "",
+        "aesthetic_head": short(str(about["aesthetic"]["name"])) if about["aesthetic"] else "",
         "result": result.key,
         "date": date or today(),
     }
@@ -150,9 +151,9 @@ def leaderboard_markdown(entries: list[Entry]) -> str:
         own = [entry for entry in entries if entry["board"] == board]
         first = own[0]
         lines += [f"## {markdown_cell(first['model'])}", ""]
-        told = f"Board {board}: {first['triggers']}, {first['prompts']:,} prompts, similarity"
-        told += f" {first['judged_by']}, CLIP {first['clip_model'] or 'not measured'}."
-        lines += [markdown_cell(told), "", *markdown_table(_grid(own)), ""]
+        summary = f"Board {board}: {first['triggers']}, {first['prompts']:,} prompts, similarity"
+        summary += f" {first['judged_by']}, CLIP {first['clip_model'] or 'not measured'}."
+        lines += [markdown_cell(summary), "", *markdown_table(_grid(own)), ""]
     return "\n".join(lines)
 
 

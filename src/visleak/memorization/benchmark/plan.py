@@ -107,7 +107,7 @@ class RealImages:
         values: KeyValueStore,
         folder: Path,
     ) -> Distance:
-        """Return how far generated images are from these as a set; those of a group are alike."""
+        """Return how far generated images are from these as a set; those of a group are similar."""
         key = key_of("distance", 1, self.digest, list(digests), groups.tolist())
         keys = {name: f"{key} {name}" for name in _NAMES}
         known = values.known(list(keys.values()))
@@ -157,7 +157,7 @@ class RealImages:
 #: Images measured at a time; a kill costs as many.
 CHUNK: Final = 32
 
-#: What one batch of a kind of number is asked with: images, and their places in the list.
+#: Measures one batch: images, and their places in the list.
 Measure = Callable[[Sequence[Bytes8], Sequence[int]], Float64]
 
 
@@ -221,7 +221,7 @@ class Measuring:
     values: KeyValueStore  #: what is known of them already
     judges: Judges  #: by what they are judged
     #: called with how many images more are measured, by each of the judges
-    tell: Callable[[int], None]
+    report: Callable[[int], None]
 
     def measured(
         self,
@@ -280,7 +280,7 @@ class Measuring:
             if own:
                 prompts.setdefault(own, []).append(prompt)
             else:
-                self.tell(images)
+                self.report(images)
         for own, rows in prompts.items():
             memorized_row = against_rows[rows[0]]
             places = [row * images + number for row in rows for number in range(images)]
@@ -313,7 +313,7 @@ class Measuring:
                     )
                 self.values.add({keys[place]: float(values[place - start]) for place in missing})
                 known |= self.values.known([keys[place] for place in missing])
-            self.tell(len(batch))
+            self.report(len(batch))
         return np.array([known[key] for key in keys])
 
 
@@ -322,7 +322,7 @@ class Plan:
     """A benchmark of mitigations."""
 
     model: DiffusionModel  #: whose images are made
-    triggers: Prompts  #: prompts that replay training images
+    triggers: Prompts  #: prompts that reproduce training images
     references: References  #: the memorized images of each
     #: the methods with their settings; none is put first where it is missing
     mitigations: tuple[Mitigation, ...]
@@ -389,10 +389,11 @@ class Plan:
         # by digests alone: a judge whose files were moved is the same
         for judge in ("similarity", "alignment", "aesthetic", "real"):
             about[judge] = about[judge] and about[judge]["digest"]
-        asked = None
+        search = None
         if self.judges.source is not None:
-            told = dict(self.judges.source.about())
-            asked = [told.get("digest", [self.judges.source.name, told]), self.settings.count]
+            known = dict(self.judges.source.about())
+            digest = known.get("digest", [self.judges.source.name, known])
+            search = [digest, self.settings.count]
         methods = [[each.name, each.setting, each.about()] for each in self.mitigations]
         lists = [
             [list(self.triggers.texts), self.groups(references).tolist(), self.settings.images],
@@ -401,7 +402,7 @@ class Plan:
             else [list(self.general.texts), self.settings.general_images],
         ]
         files = [list(own) for own in references]
-        return key_of("benchmark", 1, about, methods, lists, files, asked)
+        return key_of("benchmark", 1, about, methods, lists, files, search)
 
 
 def _about(judge: Any) -> dict[str, str] | None:
@@ -441,7 +442,7 @@ class Scene:
 
 
 def listed(scene: Scene, referenced: int) -> Listed:
-    """Return what is told of a list of prompts."""
+    """Return the size of a list of prompts."""
     prompts, sizes = scene.prompts, np.bincount(scene.groups)
     return Listed(
         origin=prompts.origin,
@@ -466,7 +467,7 @@ def scenes_of(plan: Plan, memorized: MemorizedImages) -> list[Scene]:
 
 @dataclass
 class Steps:
-    """Progress of a step that is taken once per method and scenario, told as one step."""
+    """Progress of a step that is taken once per method and scenario, reported as one step."""
 
     name: str  #: of the step
     total: int  #: images of all methods

@@ -16,7 +16,7 @@ from typing import Any, Final
 from visleak.memorization.metrics.copying import LIMIT
 from visleak.stats.group_intervals import GroupInterval
 
-#: The two scenarios (Hong et al. 2024, section 5): prompts that replay, and ordinary ones.
+#: The two scenarios (Hong et al. 2024, section 5): prompts that reproduce, and ordinary ones.
 TRIGGER: Final = "trigger"
 GENERAL: Final = "general"
 
@@ -118,7 +118,7 @@ class ReferencePoint:
     """What a search for the prompts would have shown instead (Hong et al. 2024, appendix D)."""
 
     source: str
-    count: int  #: images asked for a prompt, of which the one with the best CLIP score is kept
+    count: int  #: images per prompt, of which the one with the best CLIP score is kept
     similarity: GroupInterval  #: of the kept ones to the memorized images
     clip: GroupInterval  #: score of the kept ones
     about: dict[str, object]  #: of the source, as plain data
@@ -150,7 +150,7 @@ class Listed:
     origin: str  #: file and format
     prompts: int
     groups: int  #: of prompts that share memorized images
-    effective: float  #: as many groups of one size would say as much
+    effective: float  #: groups of one size that have as much information
     images: int
     referenced: int  #: prompts whose memorized images were at hand; 0 of general prompts
     digest: str  #: of the texts, in their order
@@ -166,12 +166,12 @@ class Benchmark:
     about: dict[str, Any]
     triggers: Listed
     general: Listed | None  #: the ordinary ones; ``None`` without
-    rows: tuple[MethodRow, ...]  #: none first, then in the order asked for
+    rows: tuple[MethodRow, ...]  #: none first, then in the order given
     curves: tuple[Curve, ...]  #: by method and what stays up
-    #: the reference performance; ``None`` where no source was asked
+    #: the reference performance; ``None`` where no source was given
     reference: ReferencePoint | None
     notes: tuple[str, ...]  #: what a reader has to know beside
-    key: str  #: of everything that was asked; equal keys are equal requests
+    key: str  #: of everything in the request; equal keys are equal requests
     #: of the similarity; ``None`` where there are no other images to compare with
     floor: Floor | None = None
 
@@ -182,7 +182,7 @@ class Benchmark:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The methods that do something, with their options, in the order asked for."""
+        """The methods that do something, with their options, in the order given."""
         return tuple(dict.fromkeys(row.line for row in self.rows if row.method != NONE))
 
     def of(self, line: Line) -> tuple[MethodRow, ...]:

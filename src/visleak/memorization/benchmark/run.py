@@ -111,7 +111,7 @@ def benchmark(
     *,
     force: bool = False,
     progress: Progress = silent,
-    say: Callable[[str], object] = lambda line: None,
+    note: Callable[[str], object] = lambda line: None,
 ) -> Benchmark:
     """Measure what mitigations do to the images of a model, and what they cost.
 
@@ -124,7 +124,7 @@ def benchmark(
         out: folder of the result; see :class:`Benchmark` for what is written.
         force: write over another result in the folder; its images and measurements stay.
         progress: called for images made and measured, over all methods.
-        say: called with what the run will cost, and what is found on the way.
+        note: called with what the run will cost, and what is found on the way.
 
     Raises:
         UsageError: a method does not fit the model, or the folder holds another result.
@@ -141,7 +141,7 @@ def benchmark(
     )
     # with another wish for the sheet of images all files are written again
     if found is not None and (path / SHEET).is_file() == plan.sheet:
-        say(f"{path} holds this benchmark, finished")
+        note(f"{path} holds this benchmark, finished")
         return found
     with (
         folder.claimed(),
@@ -151,7 +151,7 @@ def benchmark(
         run = _Run(plan, scenes_of(plan, memorized), path, images, values, progress)
         makers = run.makers()
         calls = calls_of(run.count, plan.settings.sampling)
-        say(
+        note(
             f"{len(plan.mitigations):,} methods and settings: {run.count:,} images, {calls:,}"
             " passes of the network and those of the methods themselves; what is in"
             f" {path} already is not made again"

@@ -170,7 +170,7 @@ class Listing:
 
     @property
     def ordinary(self) -> Bool:
-        """Whether a prompt counts as one that replays nothing, (n,)."""
+        """Whether a prompt counts as one that reproduces nothing, (n,)."""
         return self.general | np.array([label is False for label in self.labels], np.bool_)
 
     @property

@@ -53,7 +53,7 @@ def detect(
     analysis: Analysis | None = None,
     force: bool = False,
     progress: Progress | None = None,
-    say: Callable[[str], None] | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Detection:
     """Score prompts, tell memorized from ordinary ones, and write the result.
 
@@ -62,14 +62,14 @@ def detect(
 
     Args:
         score: D, by a model.
-        prompts: the list; its labels, where it has any, say which are memorized.
+        prompts: the list; its labels, where it has any, mark the memorized ones.
         out: folder of the result.
         general: ordinary prompts, which count as not memorized.
         analysis: what is made of the scores.
         force: another result in the folder may be replaced; its scores are used where they are
             by the same model and settings.
         progress: called with steps, units done and units to do.
-        say: called with what a user should know of the run.
+        note: called with what a user should know of the run.
 
     Raises:
         UsageError: the folder holds another result, or something asked for cannot be.
@@ -88,8 +88,8 @@ def detect(
     )
     found = run.reused(Detection, key, force=force)
     if found is not None:
-        if say is not None:
-            say(f"reused: {run.path} holds this very result")
+        if note is not None:
+            note(f"reused: {run.path} holds this very result")
         return found
     same = run.finished and run.content().get("scores_key") == scores_key
     with run.claimed():

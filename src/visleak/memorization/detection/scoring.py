@@ -36,7 +36,7 @@ def token_significance(score: TriggerScore, prompt: str) -> Attribution:
     ``|| eps(x_T, f(p), T) - eps(x_T, f(""), T) ||_2`` with respect to its row of ``f(p)``, averaged
     over the noises of ``score``; the code of Wen et al. averages over steps of a guided sampling
     too, of which this is one. By the L2 norm whatever ``score.settings.norm`` says. Whether D rises
-    or falls with the token it does not say, and a token's meaning has spread to the rows after it:
+    or falls with the token is not known, and a token's meaning has spread to the rows after it:
     the end and padding are returned as one figure, ``rest``. The row of a begin token is the same
     for all prompts, and is left out; T5 (DeepFloyd IF) has none.
 
@@ -168,8 +168,8 @@ def _make_missing(
     """Add the rows of prompts that are not found, a block at a time."""
     missing = [text for text in keys if text not in found]
     size = -(-BLOCK // score.settings.batch) * score.settings.batch
-    tell = progress or (lambda step, done, total: None)
-    tell(STEP, len(found), len(keys))
+    report = progress or (lambda step, done, total: None)
+    report(STEP, len(found), len(keys))
     for start in range(0, len(missing), size):
         block = missing[start : start + size]
         passes, seconds = score.calls, score.seconds
@@ -179,4 +179,4 @@ def _make_missing(
         data = {keys[text]: row.astype("<f8").tobytes() for text, row in made.items()}
         store.add(data, replace=True)
         found |= made
-        tell(STEP, len(found), len(keys))
+        report(STEP, len(found), len(keys))

@@ -252,7 +252,7 @@ def needed(rate: float) -> int:
 
 
 def rounded_up(value: float) -> float:
-    """Return a number just above, of four digits; the next one where these say too little."""
+    """Return a number just above, of four digits; the next one where these are too few."""
     if value <= 0.0:
         return float(np.nextafter(value, np.inf))
     place = DIGITS - 1 - math.floor(math.log10(value))

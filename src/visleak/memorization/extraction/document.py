@@ -84,7 +84,7 @@ class Extraction:
     calls: int  #: passes of the network that the images cost
     seconds: float  #: generating the images, over all runs, and the last comparison
     generating_seconds: float = 0.0
-    key: str = ""  #: of everything that was asked; equal keys are equal requests
+    key: str = ""  #: of everything in the request; equal keys are equal requests
 
     @property
     def unclustered(self) -> tuple[Unclustered, ...]:

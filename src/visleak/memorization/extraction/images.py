@@ -1,6 +1,6 @@
 """Generated images on disk: PNG files named by their content, and what each was made of.
 
-An image is stored once, whatever asks for it, and never made again: the index knows it by all
+An image is stored once, whatever requests it, and never made again: the index knows it by all
 that it depends on. A batch is in the index as a whole or not at all, after its files are on disk,
 so that a kill costs one batch, and what a later run makes is what this one would have made.
 
@@ -189,7 +189,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes images of jobs: by the model as it is, or with something done against replaying."""
+    """Makes images of jobs: by the model as it is, or with something done against memorization."""
 
     #: all that its images depend on beside the model, the sampling, the prompt and the seed; ``""``
     #: is the model as it is

@@ -81,12 +81,12 @@ def extract(
     if not texts:
         raise UsageError("there are no prompts to make images of; give at least one")
     measure = load_similarity(similarity) if isinstance(similarity, str) else similarity
-    asked = {
+    request = {
         "model": about_model(model),
         "sampling": {"steps": sampling.steps, "guidance": float(sampling.guidance)},
         **({} if scores is None else {"d": scores.about(texts)}),
     }
-    work = _Clustering(RunFolder(folder, KIND), measure, settings, texts, asked, sheets, progress)
+    work = _Clustering(RunFolder(folder, KIND), measure, settings, texts, request, sheets, progress)
     path, keeps = work.run.path, "and keeps its images"
     found = work.run.reused(Extraction, work.key, force=force, keeps=keeps, folder=path)
     if found is not None:
@@ -132,8 +132,8 @@ def reclustered(
         settings.refuse_small()
         made = _generated(run.path)
         other = ("similarity", "settings")
-        asked = {name: value for name, value in before.about.items() if name not in other}
-        work = _Clustering(run, measure, settings, before.prompts, asked, sheets, progress)
+        request = {name: value for name, value in before.about.items() if name not in other}
+        work = _Clustering(run, measure, settings, before.prompts, request, sheets, progress)
         return work.finished(store, made, before.generating_seconds)
 
 
@@ -163,13 +163,13 @@ class _Clustering:
     similarity: CopySimilarity
     settings: ExtractSettings
     prompts: tuple[str, ...]
-    asked: Mapping[str, Any]  #: model, sampling and D of the prompts
+    request: Mapping[str, Any]  #: model, sampling and D of the prompts
     sheets: bool
     progress: Progress
 
     @property
     def eps(self) -> float:
-        """The largest distance of neighbours: as asked, else the similarity's own."""
+        """The largest distance of neighbours: as given, else the similarity's own."""
         eps = self.similarity.eps if self.settings.eps is None else self.settings.eps
         if eps is None:
             raise UsageError(
@@ -183,16 +183,16 @@ class _Clustering:
         """Everything but the prompts, as plain data."""
         used = {name: getattr(self.similarity, name) for name in ("name", "number", "digest")}
         settings = {**self.settings.about(), "eps": self.eps}
-        return {**self.asked, "similarity": used, "settings": settings}
+        return {**self.request, "similarity": used, "settings": settings}
 
     @property
     def key(self) -> str:
         """Key of the request; on which device it is carried out is not part of it."""
-        model, about = self.asked["model"], self.about
+        model, about = self.request["model"], self.about
         settings = {name: value for name, value in about["settings"].items() if name != "rule"}
         parts = (model["digest"], model["precision"], self.similarity.digest)
-        d = [self.asked["d"]] if "d" in self.asked else []
-        sampling = self.asked["sampling"]
+        d = [self.request["d"]] if "d" in self.request else []
+        sampling = self.request["sampling"]
         return key_of("extract", 1, *parts, sampling, settings, list(self.prompts), *d)
 
     def finished(self, store: ImageStore, made: Sequence[Stored], seconds: float) -> Extraction:
@@ -203,7 +203,7 @@ class _Clustering:
         for number in range(len(self.prompts)):
             groups.append(self._groups(store, made[number * count : (number + 1) * count]))
             self.progress("comparing images of prompts", number + 1, len(self.prompts))
-        sampling = self.asked["sampling"]
+        sampling = self.request["sampling"]
         result = Extraction(
             folder=store.folder,
             about=self.about,

@@ -9,12 +9,12 @@ and verification confirms the pair, and 0 elsewhere. Verification is that of an 
 images are aligned and compared, and the probability that a careful person calls the pair near
 or exact must reach one half.
 
-Hundreds of images of a prompt have thousands of pairs, and where an image is replayed nearly all
+Hundreds of images of a prompt have thousands of pairs, and where an image is reproduced nearly all
 of them would have to be verified. So the images of one list are put into parts: pairs are
 verified from the most similar down, between images that are not linked yet, and an image that was
 refused ten times is left with the links it has. Confirmed pairs alone would make chains, whose ends
 have nothing in common: among 100 images one wrongly confirmed pair in a hundred is enough to tie
-most of them. So the middle image of each part is compared with all others of it, and who is not
+most of them. So the middle image of each part is compared with all others of it, and what is not
 confirmed there is put into another part. Two images of a part are similar by way of its middle.
 """
 
@@ -151,7 +151,7 @@ def _group(places: Int64, similarity: Float64) -> Group:
 EPS: Final = 0.5
 
 #: Side of the squares that ``pixels`` compares, and its eps. On a tiny model (16 x 16, trained to
-#: know twelve images) replays of one image correlate by 0.93 to 0.97 in the median. Images of
+#: know twelve images) reproduces of one image correlate by 0.93 to 0.97 in the median. Images of
 #: ordinary captions lie below 0.7, but some of their pairs reach 0.85: an eps of 0.15
 #: already makes clusters of them.
 SIDE: Final = 32
@@ -353,15 +353,15 @@ def _linked(cosine: Float64, verifier: _Verifier) -> Int64:
     while True:
         tired = refused >= REFUSALS
         open_pairs &= (parts[left] != parts[right]) & ~tired[left] & ~tired[right]
-        asked = _forest(parts, left, right, np.flatnonzero(open_pairs))
-        if not len(asked):
+        chosen = _forest(parts, left, right, np.flatnonzero(open_pairs))
+        if not len(chosen):
             return parts
-        open_pairs[asked] = False
-        confirmed = verifier.confirmed(left[asked], right[asked])
-        for pair in asked[confirmed]:
+        open_pairs[chosen] = False
+        confirmed = verifier.confirmed(left[chosen], right[chosen])
+        for pair in chosen[confirmed]:
             parts = _joined(parts, int(left[pair]), int(right[pair]))
         for side_of in (left, right):
-            np.add.at(refused, side_of[asked[~confirmed]], 1)
+            np.add.at(refused, side_of[chosen[~confirmed]], 1)
 
 
 def _stars(parts: Int64, cosine: Float64, verifier: _Verifier) -> Int64:

@@ -115,7 +115,7 @@ WHAT: Final = "aesthetic head"
 class AestheticHead:
     """A stack of linear layers that gives one number for a vector.
 
-    A file of weights does not say whether there are activations between the layers: it is taken
+    A file of weights does not tell whether there are activations between the layers: it is taken
     that there are none, as in the published head. One that has any (``...-reluMSE``) gives other
     numbers than it was trained for.
 

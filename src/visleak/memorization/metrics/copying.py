@@ -5,7 +5,7 @@ images of a prompt (10 in the paper) it makes three numbers, each then averaged 
 
 Reference performance: what a search for the prompt would have shown instead.
 
-For each trigger prompt 100 images are asked of a search, and the one with the best CLIP score is
+For each trigger prompt a search returns 100 images, and the one with the best CLIP score is
 kept: an image that fits the prompt and was not made from it. Its similarity to the memorized image
 is what a mitigation should come down to, its CLIP score what should be left (Hong et al. 2024,
 appendix D; on Stable Diffusion 1: .088 and .310 in table 3).
@@ -213,7 +213,7 @@ def reference_performance(
         no memorized image is at hand.
 
     Raises:
-        UsageError: nothing is asked for.
+        UsageError: ``count`` is below 1.
     """
     if count < 1:
         raise UsageError(f"count is 1 or more (MemBench: 100); got {count}")

@@ -1,4 +1,4 @@
-"""Mitigations: ways to make images of prompts that replay less of the training set."""
+"""Mitigations: ways to make images of prompts that reproduce less of the training set."""
 
 from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
 from visleak.memorization.mitigate.method import Mitigation, Unmitigated

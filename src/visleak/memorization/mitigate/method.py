@@ -1,7 +1,7 @@
-"""What a mitigation is: a way to make images of prompts that replays less of the training set.
+"""What a mitigation is: a way to make images of prompts that reproduces less of the training set.
 
 A method is a frozen dataclass whose first field, if it has any, is its strength and whose other
-fields are options. What the fields say is written down here once: in tables, in results, and in
+fields are options. What the fields mean is written down here once: in tables, in results, and in
 the key of every image.
 """
 

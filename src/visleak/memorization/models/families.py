@@ -91,7 +91,7 @@ def refuse_other_inputs(name: str, unet: ModelMixin) -> None:
 class StableDiffusionXL(PooledPipeline):
     """A latent diffusion model that two CLIP text encoders lead.
 
-    The network is told that images are as large as the model makes them, and uncropped. D's
+    The network is conditioned on images being as large as the model makes them, and uncropped. D's
     empty prompt is the encoded string ``""``; guidance leads away from zeros where the pipeline
     is set to do so, as the published one is.
 

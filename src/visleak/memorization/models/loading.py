@@ -135,7 +135,7 @@ def adapter_of(name: str, pipeline: object) -> type[Pipeline]:
 
 
 def diffusers() -> ModuleType:
-    """Return diffusers, or say which extra is missing."""
+    """Return diffusers; refuse where the extra is missing."""
     for name in ("torch", "transformers"):
         library(name, "diffusion", _WHAT)
     return library("diffusers", "diffusion", _WHAT)
@@ -465,8 +465,8 @@ def _fetched(hub: ModuleType, repository: str, revision: str | None, text: str, 
         raise VisleakError(
             f"model {text}: {where} has no {INDEX}; it is not a pipeline of diffusers"
         )
-    asked = {"revision": revision, "etag_timeout": PATIENCE}
-    plan = planned(text, read_json(text, Path(hub.hf_hub_download(repository, INDEX, **asked))))
+    options = {"revision": revision, "etag_timeout": PATIENCE}
+    plan = planned(text, read_json(text, Path(hub.hf_hub_download(repository, INDEX, **options))))
     plan.refuse_incomplete(there, where)
     wanted = plan.wanted(there, half)
-    return Path(hub.snapshot_download(repository, allow_patterns=wanted, **asked))
+    return Path(hub.snapshot_download(repository, allow_patterns=wanted, **options))

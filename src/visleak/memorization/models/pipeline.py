@@ -83,19 +83,19 @@ PRECISIONS: Final = ("auto", "fp32", "fp16", "bf16")
 _DTYPES: Final = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
-def device_of(asked: str) -> str:
+def device_of(given: str) -> str:
     """Return the device of torch that is meant; ``auto`` is a CUDA GPU where torch sees one."""
     torch = library("torch", "diffusion", "a diffusion model")
-    invalid = UsageError(f"device is one of auto, cpu, cuda, cuda:N, mps; got {asked!r}")
-    return network_device(torch, asked, invalid, "cpu")
+    invalid = UsageError(f"device is one of auto, cpu, cuda, cuda:N, mps; got {given!r}")
+    return network_device(torch, given, invalid, "cpu")
 
 
-def precision_of(asked: str, device: str) -> str:
+def precision_of(given: str, device: str) -> str:
     """Return ``fp32``, ``fp16`` or ``bf16``; ``auto`` is fp16 on a CUDA GPU, else fp32."""
-    if asked not in PRECISIONS:
-        raise UsageError(f"precision is one of {', '.join(PRECISIONS)}; got {asked!r}")
-    if asked != "auto":
-        return asked
+    if given not in PRECISIONS:
+        raise UsageError(f"precision is one of {', '.join(PRECISIONS)}; got {given!r}")
+    if given != "auto":
+        return given
     return "fp16" if device.startswith("cuda") else "fp32"
 
 
@@ -104,7 +104,7 @@ def dtype_of(precision: str) -> torch.dtype:
     return getattr(library("torch", "diffusion", "a diffusion model"), _DTYPES[precision])
 
 
-#: Who schedules the steps: what the family is measured with, the pipeline's own, or DDIM.
+#: The scheduler of the steps: that which the family is measured with, the pipeline's own, or DDIM.
 SCHEDULERS = ("auto", "own", "ddim")
 
 
@@ -301,7 +301,7 @@ class Pipeline:
         import diffusers
 
         own = pipeline.scheduler.config
-        # what the constructor of StableDiffusionPipeline makes of settings that do not say
+        # what the constructor of StableDiffusionPipeline makes of settings without them
         pipeline.scheduler = diffusers.DDIMScheduler.from_config(
             own, clip_sample=False, steps_offset=own.get("steps_offset", 1)
         )
@@ -472,17 +472,17 @@ class Pipeline:
         return np.asarray(made.images, np.float32)
 
     def _noised(self, seeds: Sequence[int]) -> dict[str, object]:
-        """Return how a pipeline is told the noises: the first, and what draws further ones."""
+        """Return the arguments for noises: the first, and what draws further ones."""
         noises, generators = self._drawn(seeds)
         return {"latents": noises.to(self._dtype), "generator": generators}
 
     def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, object]:
-        """Return how a pipeline is told the prompts."""
-        asked: dict[str, object] = {"prompt_embeds": conditioning.states.to(self._dtype)}
+        """Return the arguments for prompts."""
+        given: dict[str, object] = {"prompt_embeds": conditioning.states.to(self._dtype)}
         if guidance > 1:
             empty = self.unconditional(len(conditioning))
-            asked["negative_prompt_embeds"] = empty.states.to(self._dtype)
-        return asked
+            given["negative_prompt_embeds"] = empty.states.to(self._dtype)
+        return given
 
     def encode_prompt(self, prompts: Sequence[str]) -> Conditioning:
         """Encode prompts; ``""`` is the empty prompt. A row never depends on its neighbours."""
@@ -525,7 +525,7 @@ class Pipeline:
         """Return the text encoder's pooled embeddings (n, width), not normalised."""
         parts = [prompts[at : at + _POOLED_BATCH] for at in range(0, len(prompts), _POOLED_BATCH)]
         with self._torch.no_grad():
-            # the empty prompt tells the width where there are no prompts
+            # the empty prompt has the width where there are no prompts
             found = [self._pooled(part).float().cpu().numpy() for part in parts or [[""]]]
         return np.asarray(np.concatenate(found)[: len(prompts)])
 
@@ -564,12 +564,12 @@ class PooledPipeline(Pipeline):
         return conditioning.pooled.to(self._dtype)
 
     def _prompted(self, conditioning: Conditioning, guidance: float) -> dict[str, object]:
-        asked = super()._prompted(conditioning, guidance)
-        asked["pooled_prompt_embeds"] = self._pooled_of(conditioning)
+        given = super()._prompted(conditioning, guidance)
+        given["pooled_prompt_embeds"] = self._pooled_of(conditioning)
         if guidance > 1:
             empty = self.unconditional(len(conditioning))
-            asked["negative_pooled_prompt_embeds"] = self._pooled_of(empty)
-        return asked
+            given["negative_pooled_prompt_embeds"] = self._pooled_of(empty)
+        return given
 
     def _pooled(self, prompts: Sequence[str]) -> Tensor:
         return self.encode_prompt(prompts).pooled

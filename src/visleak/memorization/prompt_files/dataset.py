@@ -83,7 +83,7 @@ def write_prompts(
     unverified: bool = False,
     force: bool = False,
     day: str = "",
-    say: Callable[[str], None] | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> PromptSet:
     """Write prompts as a data set: ``prompts.parquet``, ``datasheet.md`` and ``dataset.json``.
 
@@ -98,7 +98,7 @@ def write_prompts(
         unverified: take candidates without a record.
         force: replace another data set.
         day: it is made; today by default.
-        say: called with a line about what was reused.
+        note: called with a line about what was reused.
 
     Raises:
         UsageError: the folder holds another data set, or the lists are about several models.
@@ -112,13 +112,13 @@ def write_prompts(
     ('prompts.parquet', 1)
     """
     run = RunFolder(folder, KIND)
-    asked = [visleak.__version__, as_plain(prompts), [as_plain(each) for each in origins]]
-    key = digest_of([*asked, unverified, day])
+    request = [visleak.__version__, as_plain(prompts), [as_plain(each) for each in origins]]
+    key = digest_of([*request, unverified, day])
     files = (UNVERIFIED if unverified else TABLE, DATASHEET)
     known = run.reused(PromptSet, key, force=force, files=files, folder=run.path)
     if known is not None:
-        if say is not None:
-            say(f"{run.path} holds this very data set already; nothing was done again")
+        if note is not None:
+            note(f"{run.path} holds this very data set already; nothing was done again")
         return known
     chosen = selected(prompts, unverified=unverified)
     day = day or datetime.now(UTC).date().isoformat()

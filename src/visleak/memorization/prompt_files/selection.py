@@ -378,7 +378,7 @@ def vouched(prompts: Prompts, by: str) -> Prompts:
 def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
     """Return the prompts of a data set: the verified ones, or all candidates if so asked.
 
-    High D alone is not memorization: searches find prompts of the D of true triggers that replay
+    High D alone is not memorization: searches find prompts of the D of true triggers that reproduce
     nothing (Hong et al. 2024, section 5), and where the training data is unknown (Stable Diffusion
     3) nothing can be verified. Prompts that are labelled not memorized never enter.
     """

@@ -1,11 +1,11 @@
-"""Algorithm 3: picks of a bank that say different things, by farthest points.
+"""Algorithm 3: picks of a bank with different meanings, by farthest points.
 
     begin with a random prompt of B; repeatedly add the prompt of B whose highest cosine with those
     already picked is lowest
 
 (Hong et al. 2024, section 3.4 and Algorithm 3). The cosine is of text embeddings phi; the paper
-does not say whose, here they are the pooled ones of the model's own text encoder. The first pick
-leaves B like all others, which is not printed.
+does not specify which, here they are the pooled ones of the model's own text encoder. The first
+pick leaves B like all others, which is not printed.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def diversify(
     sources: Sequence[str] = (),
     seed: int = 0,
 ) -> list[Pick]:
-    """Pick prompts that say different things (Algorithm 3).
+    """Pick prompts with different meanings (Algorithm 3).
 
     Args:
-        model: whose text encoder says what they say.
+        model: whose text encoder compares them.
         prompts: the bank.
         count: of picks; of every source where there are any (the paper: 20 an original prompt).
         sources: the prompt that each was made from; empty takes all as one bank.

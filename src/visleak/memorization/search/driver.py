@@ -98,7 +98,7 @@ class SearchTask:
     budget: Budget = field(default_factory=Budget)  #: of the whole search, all chains together
     #: where the state is kept, so that a killed search resumes; ``None`` keeps nothing
     folder: Path | None = None
-    say: Callable[[Progress], None] | None = None  #: called with progress
+    progress: Callable[[Progress], None] | None = None  #: called with how far it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,10 +410,10 @@ class Run:
         self._saved = time.perf_counter()
         self._cost = self._saved - began
 
-    def say(self, done: int, total: int | None) -> None:
+    def report(self, done: int, total: int | None) -> None:
         """Report progress."""
-        if self.task.say is not None:
-            self.task.say(Progress(done, total, self.calls, self._top))
+        if self.task.progress is not None:
+            self.task.progress(Progress(done, total, self.calls, self._top))
 
     def ranked(self, state: object) -> tuple[Candidate, ...]:
         """Write the last state, and return the prompts, best first, ties by text."""

@@ -219,7 +219,7 @@ class GibbsSearch:
             walks[chain] = self._walked(moved.state, step + 1, run.best_of(chain).score, start)
         run.save(_plain(walks))
         total = len(walks) * settings.iterations if settings.kappa is None else None
-        run.say(sum(walk.steps for walk in walks), total)
+        run.report(sum(walk.steps for walk in walks), total)
         return True
 
     def _next_move(self, seed: int, chain: int, walk: Walk) -> Move:
@@ -340,7 +340,7 @@ def augment(
     Raises:
         UsageError: no trigger, one twice, settings and D on two scales, or a budget that does not
             pay for one step.
-        VisleakError: no trigger has a word that the language model knows.
+        VisleakError: no trigger has a word of the language model's vocabulary.
     """
     settings = settings or AugmentSettings()
     check_norm(settings.norm, task.score)
@@ -407,7 +407,7 @@ def _all(
             over = all(run.ended for run in wave)
             left = [] if over else [list(asdict(run).values()) for run in wave]
             search.save([start + len(wave) if over else start, left])
-            search.say(start + sum(run.ended for run in wave), len(runs))
+            search.report(start + sum(run.ended for run in wave), len(runs))
     return True
 
 
@@ -436,7 +436,7 @@ def rules_of(preset: str) -> Rules:
 
 
 def timestep_of(preset: str) -> Literal["first"] | int:
-    """Return the timestep at which a preset measures D; the paper says only "T"."""
+    """Return the timestep at which a preset measures D; the paper states only "T"."""
     return 999 if preset == CODE else "first"
 
 

@@ -93,7 +93,7 @@ class RandomWords:
                         run.visit(each)
                 unit, done = unit + 1, done + size
                 run.save([unit, done])
-                run.say(done * task.chains, None if wanted is None else wanted * task.chains)
+                run.report(done * task.chains, None if wanted is None else wanted * task.chains)
             return run.found([unit, done], complete=wanted is None or done >= wanted)
 
     def _block(self, run: Run, done: int) -> int:
@@ -154,7 +154,7 @@ class Greedy:
                 )
                 done += len(rows)
                 run.save(done, now=done == total)
-                run.say(done, total)
+                run.report(done, total)
             ranked = enumerate(run.ranked(done)[: task.chains])
             best = [Candidate(each.prompt, each.score, at, each.step) for at, each in ranked]
             return run.found(done, complete=done == len(self.prompts), best=best)

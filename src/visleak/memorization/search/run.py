@@ -49,7 +49,7 @@ _NORMS: Final = {"l2": "D (L2)", "squared": "D (squared)"}
 _WHOLE: Final = pa.int32()
 _REAL: Final = pa.float64()
 
-Say = Callable[[str], None]
+Note = Callable[[str], None]
 
 
 def folder_of(path: str | os.PathLike[str], command: str) -> RunFolder:
@@ -134,10 +134,10 @@ def _spent(calls: int, *, complete: bool) -> str:
 
 
 def _known_result(
-    run: RunFolder, key: Mapping[str, object], budget: object, *, force: bool, say: Say | None
+    run: RunFolder, key: Mapping[str, object], budget: object, *, force: bool, note: Note | None
 ) -> dict[str, object] | None:
     """Return a finished result, or make room; one that its budget ended resumes with a larger."""
-    tell = say or (lambda line: None)
+    tell = note or (lambda line: None)
     held = run.content() if run.finished else {}
     same = held.get("key") == digest_of(key)
     if same and (held.get("complete", True) or held.get("budget") == budget):
@@ -181,7 +181,7 @@ def search_into(
     kappa: float | None = None,
     about: Mapping[str, object] | None = None,
     force: bool = False,
-    say: Say | None = None,
+    note: Note | None = None,
 ) -> dict[str, object]:
     """Search, and write ``search.json``, ``prompts.parquet``, ``prompts.csv``, ``bank.parquet``.
 
@@ -195,7 +195,7 @@ def search_into(
         kappa: D that chains are counted by; ``None`` counts none.
         about: what else the result should name, such as where the settings are from.
         force: another search may be replaced.
-        say: called with a line about what was reused or resumed.
+        note: called with a line about what was reused or resumed.
 
     Returns:
         The content of ``search.json``.
@@ -205,7 +205,7 @@ def search_into(
     """
     run = folder_of(out, "search")
     key = key_of(task, searcher.name, searcher.about())
-    known = _known_result(run, key, as_plain(task.budget), force=force, say=say)
+    known = _known_result(run, key, as_plain(task.budget), force=force, note=note)
     if known is not None:
         return known
     found = searcher.search(replace(task, folder=run.path))
@@ -254,7 +254,7 @@ def augment_into(
     *,
     about: Mapping[str, object] | None = None,
     force: bool = False,
-    say: Say | None = None,
+    note: Note | None = None,
 ) -> dict[str, object]:
     """Augment triggers, and write ``augment.json``, ``prompts.parquet`` and ``bank.parquet``.
 
@@ -264,7 +264,7 @@ def augment_into(
         triggers: the prompts to begin with.
         settings: of Algorithm 2.
         out: the folder.
-        about, force, say: as :func:`search_into`.
+        about, force, note: as :func:`search_into`.
 
     Returns:
         The content of ``augment.json``.
@@ -277,7 +277,7 @@ def augment_into(
     task = replace(task, chains=1)
     settled = {**about_augment(proposer, settings), "triggers": list(triggers.texts)}
     key = key_of(task, "augment", settled)
-    known = _known_result(run, key, as_plain(task.budget), force=force, say=say)
+    known = _known_result(run, key, as_plain(task.budget), force=force, note=note)
     if known is not None:
         return known
     norm, banked = settings.norm, 0
@@ -341,7 +341,7 @@ def diversify_into(
     triggers: Sequence[tuple[str, str]] = (),
     seed: int = 0,
     force: bool = False,
-    say: Say | None = None,
+    note: Note | None = None,
 ) -> dict[str, object]:
     """Pick diverse prompts, and write ``diversify.json``, ``prompts.parquet``, ``prompts.csv``.
 
@@ -355,7 +355,7 @@ def diversify_into(
             made from several is listed with each of them, as ``read_values`` of ``prompt_files``
             reads them. Empty takes the column, which holds one of them.
         seed: of the first pick.
-        force, say: as :func:`search_into`.
+        force, note: as :func:`search_into`.
 
     Returns:
         The content of ``diversify.json``.
@@ -379,7 +379,7 @@ def diversify_into(
         "per_source": per_source,
         "seed": seed,
     }
-    known = _known_result(run, key, None, force=force, say=say)
+    known = _known_result(run, key, None, force=force, note=note)
     if known is not None:
         return known
     picks = diversify(model, texts, count, sources=sources, seed=seed)

@@ -32,7 +32,7 @@ class Match:
     image: str  #: id of the generated image, as in the audited set
     prompt: str
     size: int  #: images in its cluster
-    source: str  #: name of the source that was asked
+    source: str  #: name of the source that was searched
     reference: str | None  #: id of the source's image, or ``None`` where nothing was found
     similarity: float  #: of the two, by the similarity that the trace names
     #: ``exact``, ``near``, ``similar``, ``different``, ``layout`` (structure agrees after any
@@ -104,7 +104,7 @@ class Trace:
     #: shares by prompt, where all images were traced; else empty
     prompts: tuple[Replication, ...] = ()
     notes: tuple[str, ...] = ()  #: what a reader has to know beside
-    key: str = ""  #: of everything that was asked but verdicts; equal keys are equal requests
+    key: str = ""  #: of everything in the request but verdicts; equal keys are equal requests
 
     @property
     def verified(self) -> tuple[Match, ...]:
@@ -112,8 +112,8 @@ class Trace:
         return tuple(match for match in self.matches if match.verified)
 
     @property
-    def asked(self) -> bool:
-        """Whether any training set was asked; without one nothing is called memorized."""
+    def compared(self) -> bool:
+        """Whether there was any training set; without one nothing is called memorized."""
         return bool(self.about.get("sets"))
 
 
@@ -144,7 +144,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the sets say of generated images."""
+    """What the sets hold of generated images."""
 
     hits: Sequence[Hit]  #: possible sources, in any order
     #: similarity to the most similar image of the source, by generated image; images that were not
@@ -194,7 +194,7 @@ def headline(result: Trace) -> str:
     total, things = len(result.matches), what(result)
     if not total:
         return f"there are no {things} to trace"
-    if not result.asked:
+    if not result.compared:
         return (
             f"{total:,} {_several(things, total)} {'are' if total != 1 else 'is'} candidates,"
             " unverified: there was no training set, and a result without one is never called"
@@ -288,14 +288,14 @@ def about(result: Trace) -> list[str]:
 def reading(result: Trace) -> list[str]:
     """Return how to read the result, a line each."""
     lines = []
-    if result.asked:
+    if result.compared:
         lines += [
             "near-duplicate: verification, or a person, calls the closest training image the same"
             " shot; visleak review audit opens the pairs, and the next trace counts the verdicts",
             f"M_tau is about similarity alone (definition 1 of MemBench): tau = {result.tau:g}"
             f" belongs to {result.about['similarity']} and to no other similarity",
         ]
-    if result.about.get("layouts") and result.asked:
+    if result.about.get("layouts") and result.compared:
         lines += [
             "images of one layout count as one memorized image; variants are the images of the"
             " source that are the same or of that layout",

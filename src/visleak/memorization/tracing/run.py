@@ -271,7 +271,7 @@ class Categories:
     words: Mapping[str, str]
     origin: str  #: file they were read from
 
-    def told(self, trace: Trace) -> Trace:
+    def applied_to(self, trace: Trace) -> Trace:
         """Return a trace whose images have their category; the first match decides, with a note."""
         used: set[str] = set()
         notes = list(trace.notes)
@@ -402,7 +402,7 @@ def trace(
         answer = Answer((), {}) if sets is None else sets.find(queries, progress)
         made = conclude(folder, queries, answer, sets, settings)
         if known is not None:
-            made = known.told(made)
+            made = known.applied_to(made)
         audit = folder / AUDIT_FOLDER
         judged = () if sets is None or sets.audited is None else read_verdicts(audit)
         about |= {"verdicts": len(judged), "visleak": visleak.__version__}
@@ -419,7 +419,7 @@ def read_trace(folder: str | os.PathLike[str]) -> Trace:
 
 
 def _key(about: Mapping[str, object], tau: float, queries: Queries, sets: Sequence[AnySet]) -> str:
-    """Return a digest of everything asked; where a source cannot be stamped, of its listing."""
+    """Return a digest of the whole request; where a source cannot be stamped, of its listing."""
     every = (*([queries.images] if queries.images is not None else []), *sets)
     stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
     text = json.dumps([about, tau, stamps], sort_keys=True, default=str)

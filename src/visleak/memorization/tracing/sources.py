@@ -57,7 +57,7 @@ from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 #: Name of the set of generated images in the audit.
 GENERATED: Final = "generated"
 
-#: Files of an extraction's folder, and what ``extract.json`` says it is.
+#: Files of an extraction's folder, and the kind that ``extract.json`` states.
 EXTRACTION: Final = "extract.json"
 KIND: Final = "visleak memorization extract"
 OTHER_KIND: Final = re.compile(rb'"kind": "visleak memorization ([a-z]{1,20})"')
@@ -75,7 +75,7 @@ class Queries:
     sizes: tuple[int, ...]  #: images in the cluster of each
     every: bool = False  #: all images of the prompts, not one per cluster
     clusters: bool = False  #: each image stands for a cluster
-    #: what ``extract.json`` says of model and sampling; empty without an extraction
+    #: model and sampling by ``extract.json``; empty without an extraction
     origin: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -167,7 +167,7 @@ def refusals(made: Audit, name: str, hits: Iterable[Hit]) -> list[Hit]:
         if agreement < COLOURS:
             refused[hit] = (
                 "no copy, though near: tiny images must agree in place and in colours;"
-                f" correlation {agreement:.2f}, at least {COLOURS:.2f} is asked"
+                f" correlation {agreement:.2f}, at least {COLOURS:.2f} is needed"
             )
     return [replace(hit, refused=refused.get(hit, "")) for hit in listed]
 
@@ -221,7 +221,7 @@ class Sets:
         soft = (self.encoder.thresholds or {}).get("soft")
         tau = self.options.settings.tau
         lowest = tau if soft is None else min(float(soft), tau)
-        # embeddings that pass by are listed by thresholds alone, unless asked
+        # embeddings that pass by are listed by thresholds alone by default
         rule = "best" if any(isinstance(s, EmbeddingSet) for s in self.references) else "auto"
         return Settings(
             encoder=self.encoder.name,
@@ -394,7 +394,7 @@ def _nearest(made: Audit, name: str) -> dict[str, float]:
 
 def training_sets(texts: Sequence[str]) -> list[AnySet]:
     """Open training images by ``[NAME=]SOURCE``; one alone is called train unless it is named."""
-    asked = []
+    named = []
     for text in texts:
         dataset, name, source = parse_set(text)
         names: tuple[str, ...] = (name,)
@@ -403,8 +403,8 @@ def training_sets(texts: Sequence[str]) -> list[AnySet]:
             names = (derived_name(source), f"{parent}/{derived_name(source)}")
             names = ("train", *names) if len(texts) == 1 else names
         names = tuple(writable(each) for each in names)
-        asked.append(Named("--source", "training", writable(dataset), source, names))
+        named.append(Named("--source", "training", writable(dataset), source, names))
     return [
         open_images(each.source, name=name, dataset=each.dataset, roles=(each.role,))
-        for each, name in zip(asked, distinct_names(asked), strict=True)
+        for each, name in zip(named, distinct_names(named), strict=True)
     ]
