@@ -113,26 +113,6 @@ def test_a_data_set_is_reused_and_read_again(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-def test_a_damaged_data_set_is_refused(tmp_path: Path) -> None:
-    write_prompts(PROMPTS, tmp_path)
-    path = tmp_path / "dataset.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"words": "many"}))
-    with pytest.raises(VisleakError, match=r"dataset\.json is damaged .*again"):
-        read_prompt_set(tmp_path)
-    # the file of a user is replaced on request only
-    with pytest.raises(UsageError, match="--force replaces it"):
-        write_prompts(PROMPTS, tmp_path)
-    write_prompts(PROMPTS, tmp_path, force=True)
-    assert read_prompt_set(tmp_path).words == (3, 4, 4)
-
-
-@pytest.mark.parametrize("more", [{"unverified": True}, {"day": "2024-05-01"}])
-def test_another_request_is_another_data_set(tmp_path: Path, more: dict[str, Any]) -> None:
-    write_prompts(PROMPTS, tmp_path)
-    with pytest.raises(UsageError, match=r"holds a result already \(dataset\.json\)"):
-        write_prompts(PROMPTS, tmp_path, **more)
-
-
 def _result(folder: Path, verb: str, model: dict[str, Any], **more: Any) -> Path:
     folder.mkdir()
     content = {"kind": f"visleak memorization {verb}", "schema": 1, "model": model, **more}

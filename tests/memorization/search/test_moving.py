@@ -41,13 +41,6 @@ def test_a_draw_inverts_the_cumulated_probabilities(scores: list[float], chance:
     assert chance * total <= chances[: index + 1].sum() + 1e-12
 
 
-def test_draws_fall_as_often_as_their_probabilities_say() -> None:
-    chances = np.array([0.1, 0.0, 0.6, 0.3])
-    grid = (np.arange(1000) + 0.5) / 1000
-    counts = np.bincount([drawn(chances, chance) for chance in grid], minlength=4)
-    assert counts.tolist() == [100, 0, 600, 300]
-
-
 def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
     """Equal prompts of several chains are scored once, and so have equal D."""
     model = FiveWords(noisy=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError
 from visleak.memorization.search.driver import FILE, Candidate, Ledger, Scored, calls_so_far
 from visleak.storage import claimed
 
@@ -51,22 +50,6 @@ def test_sources_have_banks_of_their_own() -> None:
         assert (ledger.count(), ledger.count("x"), ledger.count("x", least=3.0)) == (3, 2, 1)
 
 
-def test_an_error_in_the_middle_leaves_the_last_state(tmp_path: Path) -> None:
-    with Ledger(tmp_path, KEY) as ledger:
-        fill(ledger, 0.1)
-        with pytest.raises(TypeError):
-            ledger.save({object()}, [], calls=1, seconds=0.0)
-        with pytest.raises(VisleakError, match="cannot be used"):
-            ledger.save(7, [Scored("a\ud800", 1.0, 0, 0)], calls=1, seconds=0.0)
-        rows = [Scored("b", 1.0, 0, 0), Scored("c", None, 0, 0)]  # type: ignore[arg-type]
-        with pytest.raises(sqlite3.IntegrityError):
-            ledger.save(7, rows, calls=1, seconds=0.0)
-    with Ledger(tmp_path, KEY) as ledger:
-        assert ledger.state == {"step": 1}
-        assert ledger.calls == 2
-        assert ledger.count() == 1
-
-
 def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_path: Path) -> None:
     with claimed(tmp_path):  # as every search does
         pass
@@ -83,14 +66,6 @@ def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_pat
     (tmp_path / FILE).write_bytes(b"no database at all" * 100)
     assert calls_so_far(tmp_path, other, force=True) is None
     assert not (tmp_path / FILE).exists()
-
-
-def test_a_search_that_has_done_nothing_is_no_other(tmp_path: Path) -> None:
-    Ledger(tmp_path, KEY).close()
-    with Ledger(tmp_path, {"seed": 2}) as ledger:
-        fill(ledger, 0.1)
-    with pytest.raises(UsageError, match="other seed, settings"):
-        Ledger(tmp_path, KEY)
 
 
 def test_how_far_a_search_is_can_be_asked_without_going_on(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.search.proposals import (
@@ -24,11 +22,6 @@ def test_stop_words_are_those_of_the_rule() -> None:
     stops = ("[unused0]", "[unused993]", "1", "007", "é", "##é", "東", "...", "½", "٣")
     assert all(map(is_stop_word, stops))
     assert not any(map(is_stop_word, (".", "the", "##s", "3d", "##1", "[unused", "..")))
-
-
-@given(st.text(st.characters(codec="ascii", categories=["L"]), min_size=1))
-def test_words_of_letters_are_no_stop_words(word: str) -> None:
-    assert not is_stop_word(word)
 
 
 def test_our_list_is_of_single_lower_case_words_each_once() -> None:
