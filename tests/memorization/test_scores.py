@@ -224,11 +224,8 @@ def test_a_score_that_is_no_number_is_said() -> None:
     model = ClosedForm()
     model.precision = "fp16"
     huge = f"{'3' * 38} {'3' * 39}"
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="' is not a finite number in fp16; use"):
         TriggerScore(model, ScoreSettings(batch=2))(["1", "2", huge])
-    assert str(raised.value) == (
-        f"D of '{huge}' is not a finite number in fp16; use precision fp32 or bf16"
-    )
 
 
 def test_a_batch_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,8 +236,5 @@ def test_a_batch_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> N
 
     score = TriggerScore(model, ScoreSettings(batch=512))
     monkeypatch.setattr(model, "predict_noise", full)
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="batches of 512 prompts do not fit into"):
         score(["a"])
-    assert str(raised.value) == (
-        "batches of 512 prompts do not fit into the memory of cpu; use a smaller batch"
-    )

@@ -159,11 +159,8 @@ def test_a_model_without_tokens_says_what_else_there_is() -> None:
             raise AttributeError
 
     score = TriggerScore(Sealed())
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="prompts of closed form cannot be taken"):
         token_significance(score, "a")
-    assert str(raised.value) == (
-        "prompts of closed form cannot be taken apart into tokens; attribute by leave-one-out"
-    )
     assert leave_one_out(score, "a 3").values[1] > 0
 
 
@@ -174,17 +171,13 @@ def test_a_gradient_that_is_no_number_is_said() -> None:
             own = super().predict_noise(latents, timestep, conditioning)
             return own + conditioning.states.sqrt().sum((1, 2))[:, None, None, None]
 
-    with pytest.raises(VisleakError) as raised:
+    with pytest.raises(VisleakError, match="the gradient of D of '3 4' is not a"):
         token_significance(TriggerScore(Steep()), "3 4")
-    assert str(raised.value) == (
-        "the gradient of D of '3 4' is not a finite number in fp32; use precision fp32 or bf16"
-    )
 
 
 def test_methods_by_name() -> None:
     score = TriggerScore(ClosedForm())
     assert attribution(score, "1 2") == token_significance(score, "1 2")
     assert attribution(score, "1 2", "leave-one-out") == leave_one_out(score, "1 2")
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="tokens are attributed by gradient or"):
         attribution(score, "1 2", "magic")
-    assert str(raised.value) == "tokens are attributed by gradient or leave-one-out; got 'magic'"

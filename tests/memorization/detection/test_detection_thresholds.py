@@ -117,19 +117,16 @@ def test_a_given_threshold_is_tried() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, 1.0, -0.1, 5.0])
 def test_rates_that_cannot_be(rate: float) -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="fpr is a share between 0 and 1, such as"):
         threshold_at([1.0], rate)
-    assert str(raised.value) == f"fpr is a share between 0 and 1, such as 0.01; got {rate:g}"
 
 
 def test_no_ordinary_prompts() -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="ordinary prompts are needed to set a"):
         threshold_at([], 0.01)
-    assert str(raised.value) == "ordinary prompts are needed to set a threshold; got none"
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_thresholds_that_cannot_be(value: float) -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match="threshold is a number from 0, such as"):
         threshold_given(value, [])
-    assert str(raised.value) == f"threshold is a number from 0, such as 0.9; got {value:g}"

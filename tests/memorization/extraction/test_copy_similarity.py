@@ -85,9 +85,8 @@ def test_pixels_less_a_mean_picture_are_what_the_first_experiment_measured() -> 
     alike = measure.between([one.astype(np.uint8)], [other.astype(np.uint8)])
     assert alike[0, 0] == pytest.approx(expected, abs=1e-9)
     assert measure.digest != PixelSimilarity().digest
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="mean must be an image 32 x 32 x 3; got"):
         PixelSimilarity(mean[:16])
-    assert str(error.value) == "mean must be an image 32 x 32 x 3; got an array (16, 32, 3)"
 
 
 def test_pixels_are_blind_to_light() -> None:
@@ -254,12 +253,8 @@ def test_what_a_similarity_is_called_and_says_of_itself() -> None:
 
 @pytest.mark.parametrize("text", ["ssim", "", "builtin:x"])
 def test_an_unknown_similarity_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="similarity is builtin, pixels,"):
         load_similarity(text)
-    assert str(error.value) == (
-        "similarity is builtin, pixels, sscd:FILE or another encoder (clip, dinov2, resnet152,"
-        f" sscd, hf, timm, onnx, phash, pdq); got {text!r}"
-    )
 
 
 def test_a_missing_sscd_file_is_told() -> None:

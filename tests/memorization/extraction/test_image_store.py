@@ -23,19 +23,11 @@ def test_a_damaged_picture_is_told(tmp_path: Path) -> None:
         (found,) = store.known(["k"]).values()
         path = tmp_path / found.path
         path.write_bytes(path.read_bytes()[:-20])
-        with pytest.raises(VisleakError) as error:
+        with pytest.raises(VisleakError, match="is damaged: its content is not what its"):
             store.pixels(found.digest)
-        assert str(error.value) == (
-            f"{path} is damaged: its content is not what its name says; delete it and run the same"
-            " command again"
-        )
         path.unlink()
-        with pytest.raises(VisleakError) as error:
+        with pytest.raises(VisleakError, match=r"cannot be read \(No such file or"):
             store.pixels(found.digest)
-        assert str(error.value) == (
-            f"{path} cannot be read (No such file or directory); run the same command again to"
-            " generate it"
-        )
 
 
 def test_similarities_come_back_as_they_were(tmp_path: Path) -> None:

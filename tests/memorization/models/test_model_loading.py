@@ -60,12 +60,8 @@ def test_importing_the_room_loads_nothing_heavy():
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="; give the folder of a pipeline of"):
         load_model(str(tmp_path / "none"))
-    assert str(caught.value) == (
-        f"model: there is no folder {tmp_path / 'none'}; give the folder of a pipeline of diffusers"
-        " (with model_index.json), or hub:OWNER/NAME for one of the Hugging Face hub"
-    )
 
 
 def test_a_folder_that_is_no_pipeline(tmp_path):

@@ -52,15 +52,10 @@ def test_lists_join_and_fill_each_other() -> None:
 
 
 def test_lists_that_contradict_each_other() -> None:
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match="x, y, prompt 1 of y: this prompt stands"):
         joined([Prompts(("a",), (True,), origin="x"), Prompts(("a",), (False,), origin="y")])
-    assert str(caught.value) == (
-        "x, y, prompt 1 of y: this prompt stands at prompt 1 of x too, with another label; make"
-        " them agree"
-    )
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="prompts: give at least one list"):
         joined([])
-    assert str(caught.value) == "prompts: give at least one list"
 
 
 def record(prompts: Prompts) -> list[tuple[str, str]]:
@@ -229,18 +224,13 @@ def test_a_prompt_that_replays_one_of_two_training_sets_is_a_trigger(turned: boo
 def test_prompts_of_a_trace_alone() -> None:
     trace = trace_of([match("b", None, None), match("a", "r", 0)], [("r",)])
     assert prompts_of(trace).texts == ("a", "b")
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match="the trace in trace holds no prompts"):
         prompts_of(trace_of([], []))
-    assert str(caught.value) == "the trace in trace holds no prompts"
 
 
 def test_a_trace_against_a_label_is_told() -> None:
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match="prompt 'a' is labelled not memorized,"):
         traced(Prompts(("a",), (False,)), trace_of([match("a", "r", 0)], [("r",)]))
-    assert str(caught.value) == (
-        "prompt 'a' is labelled not memorized, and a trace in train: near says otherwise; correct"
-        " the label or the verdict"
-    )
 
 
 def test_somebody_vouches_for_prompts_that_name_an_image() -> None:
@@ -250,22 +240,16 @@ def test_somebody_vouches_for_prompts_that_name_an_image() -> None:
     # a record that is there stays
     again = vouched(prompts, "another")
     assert again.columns == prompts.columns
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match="verified-by is empty; say who verified"):
         vouched(prompts, " ")
-    assert str(caught.value) == "verified-by is empty; say who verified the prompts, and how"
 
 
 @pytest.mark.parametrize("labels", [(), (None, None), (True, None)])
 def test_candidates_without_a_record_never_enter(labels: tuple[bool | None, ...]) -> None:
     """Neither a high D nor a label nor the name of an image is a verification."""
     prompts = Prompts(("a", "b"), labels, (("u",), ()), {"d_l2": ("99", "98")})
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match="none of 2 prompts is verified; trace"):
         selected(prompts)
-    assert str(caught.value) == (
-        "none of 2 prompts is verified; trace their images (visleak memorization extract, then"
-        " trace) and give --trace DIR, say who verified them with --verified-by, or write"
-        " candidates with --unverified"
-    )
     chosen = selected(prompts, unverified=True)
     assert chosen.prompts.texts == ("a", "b")
     assert chosen.prompts.columns["verified"] == ("false", "false")
@@ -277,12 +261,8 @@ def test_a_list_with_its_own_record_is_believed_and_named() -> None:
     assert selected(prompts).prompts.columns["verified_by"] == ("Ann",)
     nameless = Prompts(("a",), columns={"verified": ("1",)}, origin="list.csv (CSV)")
     assert selected(nameless).prompts.columns["verified_by"] == ("list.csv (CSV)",)
-    with pytest.raises(VisleakError) as caught:
+    with pytest.raises(VisleakError, match=r"list\.csv \(CSV\), prompt 1, column"):
         selected(Prompts(("a",), columns={"verified": ("perhaps",)}, origin="list.csv (CSV)"))
-    assert str(caught.value) == (
-        "list.csv (CSV), prompt 1, column verified: a label is 1, 0, true, false, yes, no or empty;"
-        " got 'perhaps' (another meaning needs another column name)"
-    )
 
 
 def test_what_is_labelled_not_memorized_is_left_out_in_any_case() -> None:

@@ -249,11 +249,8 @@ def test_prompts_longer_than_the_model_reads_are_refused(folder: Path) -> None:
     lm = model(folder, prefix="image of a")
     assert len(lm.start(11)) == 11
     for call in (lambda: lm.start(12), lambda: lm.ids("old " * 12)):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError, match="reads prompts of up to 11 word pieces;"):
             call()
-        assert str(refused.value) == (
-            f"language model {folder} reads prompts of up to 11 word pieces; got 12"
-        )
 
 
 def test_a_list_that_bans_every_word_is_refused(folder: Path) -> None:
@@ -264,12 +261,8 @@ def test_a_list_that_bans_every_word_is_refused(folder: Path) -> None:
 
 def test_a_masked_one_is_refused_where_a_causal_one_is_needed(folder: Path) -> None:
     # the library would load it, and let it read in one direction what it learnt to read in both
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError, match=r"is a masked one \(BertForMaskedLM\);"):
         load_causal(str(folder))
-    assert str(refused.value) == (
-        f"language model {folder} is a masked one (BertForMaskedLM); --causal-lm needs a causal"
-        " one, such as hub:openai-community/gpt2"
-    )
 
 
 def test_what_is_no_masked_language_model_is_refused(folder: Path, tmp_path: Path) -> None:
