@@ -27,7 +27,7 @@ from PIL import Image
 from record import Bar, data_folder, write
 
 from visleak import Settings, audit
-from visleak.stats import wilson
+from visleak.rates import wilson
 from visleak.verification.in_place import (
     AGREES,
     COLOURS,
@@ -40,7 +40,6 @@ from visleak.verification.in_place import (
     same_layout,
     standing_out,
 )
-from visleak.rates import wilson
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -18,10 +18,7 @@ from calling import Ran
 from fault_commands import COMMANDS, OTHERS, Scene, chosen, every_command, most, picture
 from faults import READS, ReadFaults
 
-from visleak.memorization.tracing.sources import Layouts
-from visleak.progress import Progress
 from visleak.memorization.tracing.sources import Sets
-from visleak.records import ImageSet
 
 #: Audits within the result of a command, which are made again.
 WITHIN = ("out/audit", "out/layouts", "out/proof")

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from visleak.errors import UsageError
 from visleak.groups import numbered
 from visleak.rates import check_confidence
-from visleak.stats.group_intervals import effective_groups, jackknife_variance
 from visleak.records import Float64, Int64
+from visleak.stats.group_intervals import effective_groups, jackknife_variance
 
 #: Rows of a kernel matrix that are held at a time.
 BLOCK: Final = 1024

@@ -19,14 +19,14 @@ def written(folder: Path, text: str) -> Path:
 
 def test_by_reference(traced: Trace, tmp_path: Path) -> None:
     file = written(tmp_path, "reference,category\nastronaut.png,Human\nnobody.png,artwork\n")
-    told = read_categories(file).told(traced)
+    told = read_categories(file).applied_to(traced)
     assert [each.category for each in told.originals] == ["human", ""]
     assert told.notes == ("1 rows of categories.csv are about no memorized image",)
 
 
 def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:
     file = written(tmp_path, "prompt,category\n'=a space poster,artwork\nan astronaut,human\n")
-    told = read_categories(file).told(traced)
+    told = read_categories(file).applied_to(traced)
     assert told.originals[0].category == "human"
     assert told.notes == (
         "memorized image 0 has several categories in categories.csv: human, artwork; the first is"

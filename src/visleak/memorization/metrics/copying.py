@@ -30,12 +30,9 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.images import decode
 from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.metrics.features import Alignment, ClipAlignment, unit
 from visleak.pipeline.context import RunContext
-from visleak.pipeline.context import Progress, RunContext, silent
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress, silent
-
 from visleak.records import Bytes8, DecodedImage, Float64, ImageSet
 
 #: Similarity above which an image counts as a copy; strictly above.

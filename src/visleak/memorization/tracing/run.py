@@ -51,7 +51,6 @@ from visleak.progress import Progress, silent
 from visleak.rates import Rate, wilson
 from visleak.records import AnySet, Bytes8, Int64
 from visleak.reporting import section
-from visleak.rates import Rate, wilson
 from visleak.stats.group_intervals import group_interval
 from visleak.storage import AUDIT, SECTIONS, RunFolder, csv_text, write_json
 from visleak.verdicts import read_verdicts

@@ -27,8 +27,8 @@ from visleak.formats.request import writable
 from visleak.formats.sources import derived_name
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
-from visleak.pipeline.context import Progress
 from visleak.pipeline.embeddings import encoder_for
+from visleak.progress import Progress
 from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS, read_table
@@ -45,14 +45,6 @@ from visleak.verification.in_place import (
     same_layout,
     standing_out,
 )
-from visleak.memorization.settings import TraceSettings
-from visleak.memorization.tracing.document import LAYOUT, Answer, Hit
-from visleak.pipeline.embeddings import encoder_for
-from visleak.progress import Progress
-from visleak.settings import Settings
-from visleak.storage import IMAGES, PAIRS, read_table
-from visleak.verdicts import judged_pairs
-from visleak.records import AnySet, Bytes8, EmbeddingSet, Encoder, ImageSet
 
 #: Name of the set of generated images in the audit.
 GENERATED: Final = "generated"
