@@ -15,9 +15,9 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "memorization"
 MODULES = ("words", "pictures", "worlds", "toy_networks", "diffusion", "language", "training")
 
-#: Updates after which a plain toy knows its twelve pictures by heart, where so large a share of
-#: its training pairs repeats them; with the 15 % of the experiments it would take 1,000.
-STEPS, MEMORISED = 450, 0.35
+#: Training after which a plain toy has memorized its twelve pictures: half of the pairs repeat them;
+#: with the 15 % of the experiments it would take 1,000 updates of twice as many pairs.
+TRAINED = {"steps": 300, "batch": 16, "memorised": 0.5, "language-steps": 120}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,7 +51,7 @@ def trained_toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.getbasetemp()
     common = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
     cache = kept or str(common / "toys")
-    settings = {"world": "plain", "seed": 0, "steps": STEPS, "memorised": MEMORISED, "cache": cache}
+    settings = {"world": "plain", "seed": 0, **TRAINED, "cache": cache}
     options = [f"--{name}={value}" for name, value in settings.items()]
     command = [sys.executable, str(FOLDER / "training.py"), *options]
     alone = {**os.environ, "OMP_NUM_THREADS": "1"}
