@@ -15,7 +15,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "memorization"
 MODULES = ("words", "pictures", "worlds", "toy_networks", "diffusion", "language", "training")
 
-#: Training after which a plain toy has memorized its twelve pictures: half of the pairs repeat them;
+#: Training after which a plain toy has memorized its pictures: half of the pairs repeat them;
 #: with the 15 % of the experiments it would take 1,000 updates of twice as many pairs.
 TRAINED = {"steps": 300, "batch": 16, "memorised": 0.5, "language-steps": 120}
 

@@ -16,6 +16,7 @@ from visleak.memorization.search.driver import GRADIENT_CALLS, Candidate
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
 from visleak.stats.intervals import t_interval
+from visleak.stats.estimates import NOTHING, Estimate
 from visleak.storage import File, RunFolder
 
 
@@ -112,23 +113,14 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean over seeds."""
-
-    value: float
-    low: float  #: (low, high) ends of Student's 95 % interval over seeds; NaN with fewer than two
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """A method over all seeds."""
 
     method: str
     seeds: int
-    found: Mean  #: distinct memorized images, verified, of a seed
+    found: Estimate  #: distinct memorized images, verified, of a seed
     candidates: float  #: prompts that images were made of, of a seed
-    clustered: Mean  #: candidates whose images gave a cluster
+    clustered: Estimate  #: candidates whose images gave a cluster
     search_calls: float  #: (search_calls, image_calls) passes of a seed
     image_calls: float
     seconds: float  #: of search, images and verification
@@ -138,8 +130,8 @@ class Row:
     seconds_an_image: float
     #: (best_d, median_d) highest and median D of a seed's candidates, under noises that no search
     #: has met
-    best_d: Mean
-    median_d: Mean
+    best_d: Estimate
+    median_d: Estimate
     complete: bool  #: whether every search ran to its own end
 
 
@@ -170,14 +162,14 @@ def row_of(method: str, attempts: Sequence[Attempt]) -> Row:
     )
 
 
-def mean_of(values: Iterable[float], least: float = -math.inf, most: float = math.inf) -> Mean:
+def mean_of(values: Iterable[float], least: float = -math.inf, most: float = math.inf) -> Estimate:
     """Return the mean with its interval over seeds; NaNs are left out."""
     known = [value for value in map(float, values) if not math.isnan(value)]
     if not known:
-        return Mean(math.nan, math.nan, math.nan)
+        return NOTHING
     low, high = t_interval(known)
     low, high = (least if low < least else low), (most if high > most else high)
-    return Mean(sum(known) / len(known), low, high)
+    return Estimate(sum(known) / len(known), low, high)
 
 
 #: Names of methods in sentences, tables and figures.
@@ -236,7 +228,7 @@ def budget_of(result: Comparison) -> str:
     return f"{allowed}, {result.chains:,} candidate{'s' * (result.chains != 1)} at most{over}"
 
 
-def mean(value: Mean) -> str:
+def mean(value: Estimate) -> str:
     """Return a mean with its interval, where there is one."""
     if math.isnan(value.value):
         return "-"

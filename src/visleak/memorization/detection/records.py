@@ -11,6 +11,9 @@ import numpy as np
 from visleak.errors import UsageError
 from visleak.memorization.prompts import Prompts
 from visleak.records import Bool, Int64
+from visleak.stats.estimates import Estimate
+from visleak.stats.separation import Separation
+from visleak.stats.thresholds import Threshold
 
 #: Column of the squared score by one noise, counted from 1.
 NOISE: Final = "squared_noise_"
@@ -21,55 +24,6 @@ LABELS: Final = {True: "memorized", False: "not memorized", None: ""}
 #: Lists that prompts come from.
 LISTED: Final = "prompts"
 GENERAL: Final = "general"
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure with its 95 % interval; NaN where it is not known."""
-
-    value: float
-    low: float  #: (low, high) ends of its interval
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Separation:
-    """How well D tells two kinds of prompts apart. Larger figures are better, all in [0, 1]."""
-
-    #: ``labels``, memorized prompts against others; ``lists``, the list against the general one,
-    #: whatever its prompts are
-    by: str
-    positives: int  #: (positives, negatives) prompts of either kind
-    negatives: int
-    #: (positive_groups, negative_groups) groups of shared images that they come from
-    positive_groups: int
-    negative_groups: int
-    auc: Estimate  #: chance that a positive has the larger D, ties counting half
-    #: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's code): the mean
-    #: of the accuracies on both kinds
-    accuracy: Estimate
-    accuracy_at: float  #: the threshold that has it
-    rate: float  #: the false-positive rate of the next two
-    #: true-positive rate at the last false-positive rate *below* ``rate``, as in the code of Wen et
-    #: al. 2024
-    tpr_below: Estimate
-    tpr_within: Estimate  #: the same at the last one that is not *above* ``rate``
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """A threshold of D, and its false alarms. Belongs to one model and settings."""
-
-    value: float  #: prompts with D at or above it are reached
-    #: ``given`` by the user; ``observed``, at most ``rate`` of the ordinary prompts reach it;
-    #: ``bounded``, ``upper`` is at most ``rate``
-    rule: str
-    rate: float | None  #: share of false alarms that was asked for; ``None`` where it was given
-    negatives: int  #: ordinary prompts it was set or tried on; 0 where there were none
-    alarms: int  #: how many of them reach it
-    upper: float  #: one-sided 95 % upper bound of the share of such prompts that reach it
-    #: there are enough ordinary prompts for ``rate``; otherwise it lies above all
-    supported: bool = True
 
 
 @dataclass(frozen=True, slots=True)

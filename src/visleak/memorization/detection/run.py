@@ -15,9 +15,7 @@ from visleak.memorization.detection.records import (
     Detection,
     Listing,
     Ranked,
-    Separation,
     Spread,
-    Threshold,
     listing_of,
 )
 from visleak.memorization.detection.scoring import (
@@ -25,17 +23,13 @@ from visleak.memorization.detection.scoring import (
     attribution,
     scored,
 )
-from visleak.memorization.detection.statistics import (
-    needed,
-    separation,
-    threshold_at,
-    threshold_given,
-)
 from visleak.memorization.model import about_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Analysis
 from visleak.records import Float64
+from visleak.stats.separation import Separation, separation
+from visleak.stats.thresholds import Threshold, needed, threshold_at, threshold_given
 from visleak.storage import RunFolder
 
 KIND: Final = "visleak memorization detect"

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.records import Separation
-from visleak.memorization.detection.statistics import auc_interval, separation
+from visleak.stats.separation import Separation, auc_interval, separation
 
 
 def scores(seed: int, positives: int, negatives: int, apart: float = 1.0) -> tuple[object, ...]:

@@ -1,14 +1,6 @@
-"""How well D tells two kinds of prompts apart, with intervals that draw whole groups.
+"""How well a score separates two kinds of cases, with intervals that draw whole groups.
 
-Prompts of one image are not independent cases: the 3,000 of MemBench share 151 images.
-
-Thresholds of D with a stated rate of false alarms.
-
-A threshold set at an order statistic of ``n`` ordinary prompts lets an unknown share of further
-ones through. Which order statistic is fixed before D is seen, so that share follows a beta
-distribution whatever D's (Wilks 1941, "Determination of sample sizes for setting tolerance
-limits"), and its upper quantile is the exact binomial bound of Clopper and Pearson. It holds for
-prompts drawn independently like those of the list, by the same model and settings.
+Cases of one group are not independent: the 3,000 prompts of MemBench share 151 images.
 """
 
 from __future__ import annotations
@@ -23,11 +15,12 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from visleak.errors import UsageError
-from visleak.memorization.detection.records import Estimate, Separation, Threshold
 from visleak.rates import score_interval
 from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 from visleak.records import Bool, Float64, Int64
+from visleak.stats.intervals import CONFIDENCE
+from visleak.stats.estimates import Estimate
 from visleak.stats.ranking import auc, steps
 
 #: The false-positive rate that the papers quote the true-positive rate at.
@@ -39,6 +32,30 @@ _SLACK: Final = 1e-12
 
 #: At 0 and 1 a standard error vanishes, so there the search for an end begins beside them.
 _NEAR: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """How well a score separates two kinds of cases. Larger figures are better, all in [0, 1]."""
+
+    #: ``labels``, memorized prompts against others; ``lists``, the list against the general one,
+    #: whatever its prompts are
+    by: str
+    positives: int  #: (positives, negatives) cases of either kind
+    negatives: int
+    #: (positive_groups, negative_groups) groups that they come from
+    positive_groups: int
+    negative_groups: int
+    auc: Estimate  #: chance that a positive has the larger score, ties counting half
+    #: best of all thresholds, ``max(1 - (fpr + 1 - tpr) / 2)`` (Wen et al. 2024's code): the mean
+    #: of the accuracies on both kinds
+    accuracy: Estimate
+    accuracy_at: float  #: the threshold that has it
+    rate: float  #: the false-positive rate of the next two
+    #: true-positive rate at the last false-positive rate *below* ``rate``, as in the code of Wen et
+    #: al. 2024
+    tpr_below: Estimate
+    tpr_within: Estimate  #: the same at the last one that is not *above* ``rate``
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,98 +209,3 @@ def _curve(score: Float64, positive: Bool, weight: Int64) -> _Curve:
         np.append(0.0, true / true[-1]),
         np.append(np.inf, score[last]),
     )
-
-
-#: Digits of a threshold: it is rounded up, which only lowers its rate.
-DIGITS: Final = 4
-
-
-def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False) -> Threshold:
-    """Return the lowest threshold at which few enough ordinary prompts raise an alarm.
-
-    Args:
-        ordinary: (n,): D of ordinary prompts, at least one.
-        rate: share of them that may reach it, between 0 and 1.
-        bounded: not the share of these prompts, but its 95 % upper bound is at most ``rate``;
-            needs ``log(0.05) / log(1 - rate)`` prompts, 299 for 1 %.
-
-    Raises:
-        UsageError: a rate that cannot be, or no prompts.
-
-    >>> found = threshold_at(np.arange(1, 1001) / 1000, 0.01)
-    >>> found.value, found.alarms, round(found.upper, 4)
-    (0.9901, 10, 0.0169)
-    >>> threshold_at(np.arange(1, 1001) / 1000, 0.01, bounded=True).alarms
-    4
-    """
-    if not 0.0 < rate < 1.0:
-        raise UsageError(f"fpr is a share between 0 and 1, such as 0.01; got {rate:g}")
-    falling = _falling(ordinary)
-    count = len(falling)
-    allowed = _bounded(count, rate) if bounded else _observed(count, rate)
-    # one more than are allowed would reach it: the threshold lies just above
-    value = rounded_up(float(falling[max(allowed, 0)]))
-    alarms = int((falling >= value).sum())
-    return Threshold(
-        value,
-        "bounded" if bounded else "observed",
-        rate,
-        count,
-        alarms,
-        # of the order statistic, not of the alarms seen after rounding
-        clopper_pearson_upper(max(allowed, 0), count),
-        supported=allowed >= (0 if bounded else 1),
-    )
-
-
-def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
-    """Return a threshold that was fixed beforehand, with its alarms, if there are prompts."""
-    if not (math.isfinite(value) and value >= 0):
-        raise UsageError(f"threshold is a number from 0, such as 0.9; got {value:g}")
-    scores = np.asarray(ordinary, np.float64)
-    alarms = int((scores >= value).sum())
-    upper = clopper_pearson_upper(alarms, len(scores), CONFIDENCE)
-    return Threshold(value, "given", None, len(scores), alarms, upper)
-
-
-def needed(rate: float) -> int:
-    """Return how many ordinary prompts without an alarm bound a rate from above."""
-    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log1p(-rate))
-
-
-def rounded_up(value: float) -> float:
-    """Return a number just above, of four digits; the next one where these are too few."""
-    if value <= 0.0:
-        return float(np.nextafter(value, np.inf))
-    place = DIGITS - 1 - math.floor(math.log10(value))
-    scaled = float(f"{value:.{DIGITS - 1}e}")
-    if scaled > value:
-        return scaled
-    up = round(scaled + 10.0**-place, place)
-    return up if up > value else float(np.nextafter(value, np.inf))
-
-
-def _falling(ordinary: npt.ArrayLike) -> Float64:
-    scores = np.asarray(ordinary, np.float64)
-    if scores.ndim != 1 or not len(scores):
-        raise UsageError("ordinary prompts are needed to set a threshold; got none")
-    return np.sort(scores)[::-1]
-
-
-def _observed(count: int, rate: float) -> int:
-    """Return how many alarms are at most a share of a count."""
-    # 0.07 * 100 is 7.000000000000001
-    return math.floor(rate * count + 1e-9)
-
-
-def _bounded(count: int, rate: float) -> int:
-    """Return the most alarms whose bound is within the rate; -1 where not even none is."""
-    allowed = -1
-    low, high = 0, _observed(count, rate)
-    while low <= high:
-        middle = (low + high) // 2
-        if clopper_pearson_upper(middle, count) <= rate:
-            allowed, low = middle, middle + 1
-        else:
-            high = middle - 1
-    return allowed
