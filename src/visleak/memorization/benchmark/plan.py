@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from visleak.documents import digest_of
 from visleak.encoders.features import (
     Alignment,
     ImageFeatures,
@@ -33,7 +34,7 @@ from visleak.memorization.benchmark.records import (
 )
 from visleak.memorization.benchmark.references import Reference, References, read_reference
 from visleak.memorization.benchmark.statistics import Measured
-from visleak.memorization.extraction.images import ImageStore, Job, Stored, key_of, seeds_of
+from visleak.memorization.extraction.images import ImageStore, Job, Stored, seeds_of
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.aesthetic import Aesthetic
 from visleak.memorization.metrics.copying import (
@@ -86,7 +87,7 @@ class RealImages:
                 f"a distance needs at least 2 real images; {self.name} has {self.count} that can be"
                 " read"
             )
-        self.digest = key_of("real", hasher.hexdigest(), features.digest)
+        self.digest = digest_of(["real", hasher.hexdigest(), features.digest])
 
     def about(self) -> dict[str, object]:
         """Return what a result has to name, as plain data."""
@@ -108,7 +109,7 @@ class RealImages:
         folder: Path,
     ) -> Distance:
         """Return how far generated images are from these as a set; those of a group are similar."""
-        key = key_of("distance", 1, self.digest, list(digests), groups.tolist())
+        key = digest_of(["distance", 1, self.digest, list(digests), groups.tolist()])
         keys = {name: f"{key} {name}" for name in _NAMES}
         known = values.known(list(keys.values()))
         # an end of an interval that is not known is not kept
@@ -239,7 +240,7 @@ class Measuring:
             clip = self._clip(self.judges.alignment, digests, texts)
         if self.judges.aesthetic is not None:
             judge = self.judges.aesthetic
-            keys = [key_of("aesthetic", 1, judge.digest, digest) for digest in digests]
+            keys = [digest_of(["aesthetic", 1, judge.digest, digest]) for digest in digests]
             aesthetic = self._measured(keys, digests, lambda pixels, _: judge(pixels))
         similarity = unknown
         if memorized is not None:
@@ -255,7 +256,7 @@ class Measuring:
 
     def _clip(self, model: Alignment, digests: Sequence[str], texts: Sequence[str]) -> Float64:
         keys = [
-            key_of("clip", 1, model.digest, digest, text)
+            digest_of(["clip", 1, model.digest, digest, text])
             for digest, text in zip(digests, texts, strict=True)
         ]
 
@@ -272,7 +273,7 @@ class Measuring:
         against_rows: Sequence[int],
     ) -> Float64:
         """Return similarities to memorized images; prompts of one set of them go together."""
-        similarity = self.judges.similarity
+        similarity, judged_by = self.judges.similarity, self.judges.similarity_digest
         found = np.full(len(digests), math.nan)
         prompts: dict[tuple[str, ...], list[int]] = {}
         for prompt, row in enumerate(against_rows):
@@ -286,7 +287,7 @@ class Measuring:
             places = [row * images + number for row in rows for number in range(images)]
             # the largest of them is meant, so that their order is none
             keys = [
-                key_of("similarity", 1, self.judges.similarity_digest, digests[place], sorted(own))
+                digest_of(["similarity", 1, judged_by, digests[place], sorted(own)])
                 for place in places
             ]
 
@@ -402,7 +403,7 @@ class Plan:
             else [list(self.general.texts), self.settings.general_images],
         ]
         files = [list(own) for own in references]
-        return key_of("benchmark", 1, about, methods, lists, files, search)
+        return digest_of(["benchmark", 1, about, methods, lists, files, search])
 
 
 def _about(judge: Any) -> dict[str, str] | None:
@@ -451,7 +452,7 @@ def listed(scene: Scene, referenced: int) -> Listed:
         effective=effective_groups(sizes),
         images=len(scene.seeds),
         referenced=referenced,
-        digest=key_of("prompts", list(prompts.texts)),
+        digest=digest_of(["prompts", list(prompts.texts)]),
     )
 
 

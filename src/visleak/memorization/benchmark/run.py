@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from visleak.documents import digest_of
 from visleak.memorization.benchmark.document import SHEET, content, files, worst_sheet
 from visleak.memorization.benchmark.plan import (
     MEASURES,
@@ -40,7 +41,6 @@ from visleak.memorization.extraction.images import (
     Stored,
     calls_of,
     images_of,
-    key_of,
 )
 from visleak.memorization.metrics.copying import copying
 from visleak.progress import Progress, silent
@@ -254,7 +254,7 @@ class _Run:
         lists = [listed(scene, 0) for scene in scenes[1:]]
         return Benchmark(
             folder=self.path,
-            about={**plan.about(), "references": key_of(*map(sorted, memorized.digests))},
+            about={**plan.about(), "references": digest_of([*map(sorted, memorized.digests)])},
             triggers=listed(scenes[0], plan.references.known),
             general=lists[0] if lists else None,
             rows=rows_of(entries, groups, plan.judges.least),

@@ -9,7 +9,6 @@ Images of prompts: each made once, kept, and made in batches that never depend o
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -24,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from visleak.documents import digest_of
 from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
 from visleak.memorization.model import DiffusionModel
@@ -58,12 +58,6 @@ class Stored:
 def path_of(digest: str) -> str:
     """Return the file of a content, relative to the store's folder."""
     return f"{FOLDER}/{digest[:2]}/{digest}.png"
-
-
-def key_of(*parts: object) -> str:
-    """Return the digest of plain data, hexadecimal."""
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=True, allow_nan=False)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _is_there(path: Path) -> bool:
@@ -246,7 +240,7 @@ def images_of(
     distinct = list(dict.fromkeys(jobs))
     # all that an image depends on
     made_by = ([model.digest, model.precision], sampling.steps, float(sampling.guidance), maker.key)
-    keys = {job: key_of(*made_by, job.prompt, job.seed) for job in distinct}
+    keys = {job: digest_of([*made_by, job.prompt, job.seed]) for job in distinct}
     known = store.known(list(keys.values()))
     progress(STEP, len(known), len(distinct))
     for start in range(0, len(distinct), sampling.batch):

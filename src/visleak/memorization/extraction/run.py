@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.document import GENERATED, Cluster, Extraction, content, files
 from visleak.memorization.extraction.images import (
@@ -20,7 +21,6 @@ from visleak.memorization.extraction.images import (
     Stored,
     calls_of,
     images_of,
-    key_of,
     seeds_of,
 )
 from visleak.memorization.extraction.similarity import (
@@ -193,7 +193,7 @@ class _Clustering:
         parts = (model["digest"], model["precision"], self.similarity.digest)
         d = [self.request["d"]] if "d" in self.request else []
         sampling = self.request["sampling"]
-        return key_of("extract", 1, *parts, sampling, settings, list(self.prompts), *d)
+        return digest_of(["extract", 1, *parts, sampling, settings, list(self.prompts), *d])
 
     def finished(self, store: ImageStore, made: Sequence[Stored], seconds: float) -> Extraction:
         """Cluster, write, and return the result; ``seconds`` went into making the images."""
@@ -222,7 +222,7 @@ class _Clustering:
     def _groups(self, store: ImageStore, images: Sequence[Stored]) -> list[Group]:
         """Return the clusters of one prompt's images; similarities are computed once."""
         digests = [each.digest for each in images]
-        key = key_of("similarity", self.similarity.digest, digests)
+        key = digest_of(["similarity", self.similarity.digest, digests])
         similarity = store.similarities(key, len(images))
         if similarity is None:
             pixels = [store.pixels(digest) for digest in digests]
