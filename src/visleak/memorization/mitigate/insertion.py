@@ -8,14 +8,13 @@ before counting as a word. A text encoder cuts off what no longer fits, as with 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Final, Literal, cast
 
 import numpy as np
 
+from visleak.documents import digest_of
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, plain_images
 from visleak.memorization.mitigate.method import LETTER, Mitigation
@@ -59,9 +58,7 @@ def drawn_prompt(
 
 def generator_of(*parts: object) -> np.random.Generator:
     """Return a generator that depends on plain data alone."""
-    text = json.dumps(parts, ensure_ascii=True)
-    digest = blake2b(text.encode(), digest_size=16).digest()
-    return np.random.default_rng(int.from_bytes(digest))
+    return np.random.default_rng(int(digest_of(list(parts)), 16))
 
 
 class Insertion(Mitigation):

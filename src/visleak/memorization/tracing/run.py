@@ -6,8 +6,6 @@ Trace generated images to their sources among training images.
 from __future__ import annotations
 
 import csv
-import hashlib
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ import numpy as np
 import visleak
 from visleak.auditing import Audit
 from visleak.delimited import opened_table
+from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.groups import chained, components, numbered
@@ -421,5 +420,4 @@ def _key(about: Mapping[str, object], tau: float, queries: Queries, sets: Sequen
     """Return a digest of the whole request; where a source cannot be stamped, of its listing."""
     every = (*([queries.images] if queries.images is not None else []), *sets)
     stamps = [stamp_of(each) or f"{each.name} {len(each)}" for each in every]
-    text = json.dumps([about, tau, stamps], sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
+    return digest_of([dict(about), tau, stamps])
