@@ -16,8 +16,8 @@ from scipy.special import stdtrit
 from visleak.errors import UsageError
 from visleak.rates import wilson
 from visleak.stats.bootstrap import cluster_bootstrap
-from visleak.stats.intervals import t_interval
 from visleak.stats.group_intervals import group_interval
+from visleak.stats.intervals import t_interval
 from visleak.stats.ranking import auc
 
 DATA = os.environ.get("VISLEAK_DATA")

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from visleak.errors import UsageError
 from visleak.groups import numbered
 from visleak.rates import check_confidence, score_interval
-from visleak.stats.bootstrap import cluster_bootstrap
 from visleak.records import Float64, Int64
+from visleak.stats.bootstrap import cluster_bootstrap
 
 Statistic = Callable[[Float64], float]
 

@@ -16,11 +16,10 @@ from scipy.special import ndtri
 
 from visleak.errors import UsageError
 from visleak.rates import score_interval
-from visleak.stats.bootstrap import cluster_draws, percentiles
-from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 from visleak.records import Bool, Float64, Int64
-from visleak.stats.intervals import CONFIDENCE
+from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.estimates import Estimate
+from visleak.stats.intervals import CONFIDENCE
 from visleak.stats.ranking import auc, steps
 
 #: The false-positive rate that the papers quote the true-positive rate at.

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.records import Float64
-from visleak.stats.binomial import CONFIDENCE, clopper_pearson_upper
+from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 
 #: Digits of a threshold: it is rounded up, which only lowers its rate.
 DIGITS: Final = 4
