@@ -1,7 +1,7 @@
 """Train a toy Stable Diffusion that knows twelve pictures by heart; save it as a stock pipeline.
 
 usage: python benchmarks/memorization/training.py --cache DIR [--world plain|hard] [--seed 0]
-           [--steps 2000] [--batch 32] [--memorised 0.15] [--language-steps 400]
+           [--steps 2000] [--memorised 0.15]
 
 DIR/WORLD-SEED-STEPS-DIGEST/ then has ``pipeline/`` (for ``StableDiffusionPipeline``), ``mlm/``
 and ``clm/`` (for ``AutoModelForMaskedLM`` and ``AutoModelForCausalLM``), ``memorised/`` and
@@ -24,14 +24,11 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from worlds import WORLDS, World, world
-
-if TYPE_CHECKING:
-    from diffusion import Recipe
 
 #: Changes with the pictures, captions or networks, so that models of other scripts are not used.
 EDITION = 2
@@ -39,8 +36,8 @@ EDITION = 2
 #: Pictures in ``training/``, the memorised ones among them.
 SAMPLE = 500
 
-#: Share of the training pairs that are repeated ones, and pairs an update.
-MEMORISED, BATCH = 0.15, 32
+#: Share of the training pairs that are repeated ones.
+MEMORISED = 0.15
 
 #: Updates of each language model.
 LANGUAGE_STEPS = 400
@@ -48,31 +45,18 @@ LANGUAGE_STEPS = 400
 PACKAGES = ("torch", "diffusers", "transformers", "tokenizers", "numpy", "Pillow")
 
 
-def folder_name(
-    name: str,
-    seed: int,
-    steps: int,
-    memorised: float = MEMORISED,
-    batch: int = BATCH,
-    language: int | None = None,
-) -> str:
+def folder_name(name: str, seed: int, steps: int, memorised: float = MEMORISED) -> str:
     """Return the name of a toy's folder, with a digest of everything it was trained with."""
     from diffusion import Recipe
 
-    recipe = asdict(Recipe(steps=steps, memorised=memorised, batch=batch))
-    settings = [EDITION, language or LANGUAGE_STEPS, name, seed, recipe]
+    recipe = asdict(Recipe(steps=steps, memorised=memorised))
+    settings = [EDITION, LANGUAGE_STEPS, name, seed, recipe]
     digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=4).hexdigest()
     return f"{name}-{seed}-{steps}-{digest}"
 
 
 def trained(
-    name: str,
-    seed: int,
-    steps: int,
-    cache: Path | str,
-    memorised: float = MEMORISED,
-    batch: int = BATCH,
-    language: int | None = None,
+    name: str, seed: int, steps: int, cache: Path | str, memorised: float = MEMORISED
 ) -> Path:
     """Return the folder of a trained toy; train it first where it is not there.
 
@@ -84,8 +68,6 @@ def trained(
         steps: updates.
         cache: folder of such folders.
         memorised: share of the training pairs that are repeated ones, more than 0, less than 1.
-        batch: pairs an update.
-        language: updates of each language model; `LANGUAGE_STEPS` by default.
 
     Raises:
         SystemExit: there is no such world, there are no steps, or the share is none.
@@ -96,16 +78,13 @@ def trained(
         raise SystemExit(f"steps must be 1 or more, not {steps}")
     if not 0 < memorised < 1:
         raise SystemExit(f"memorised must be more than 0 and less than 1, not {memorised:g}")
-    language = language or LANGUAGE_STEPS
-    target = Path(cache) / folder_name(name, seed, steps, memorised, batch, language)
+    target = Path(cache) / folder_name(name, seed, steps, memorised)
     if target.is_dir():
         return target
-    from diffusion import Recipe
-
     target.parent.mkdir(parents=True, exist_ok=True)
     with _alone(target.with_name(f".{target.name}.lock")):
         if not target.is_dir():
-            _make(target, name, seed, Recipe(steps, batch, memorised), language)
+            _make(target, name, seed, steps, memorised)
     return target
 
 
@@ -117,24 +96,24 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _make(target: Path, name: str, seed: int, recipe: Recipe, language: int) -> None:
+def _make(target: Path, name: str, seed: int, steps: int, memorised: float) -> None:
     """Train everything into a folder of another name, and rename it at the end."""
-    from diffusion import averaged, train
+    from diffusion import Recipe, averaged, train
     from language import train_causal, train_masked
     from toy_networks import pipeline, prompt_tokenizer
 
     part = target.with_name(f".{target.name}.part")
     part.mkdir(exist_ok=True)
     checkpoint = part / "checkpoint.pt"
-    here = world(name)
+    here, recipe = world(name), Recipe(steps=steps, memorised=memorised)
     start = perf_counter()
     state = train(here, recipe, seed, checkpoint)
     losses = {"diffusion": state.losses}
     networks = averaged(state)
     whole = pipeline(prompt_tokenizer(here.words), networks["text"], networks["unet"])
     whole.save_pretrained(part / "pipeline", safe_serialization=True)
-    losses["mlm"] = train_masked(here.words, here.other, part / "mlm", seed, language)
-    losses["clm"] = train_causal(here.words, here.other, part / "clm", seed, language)
+    losses["mlm"] = train_masked(here.words, here.other, part / "mlm", seed, LANGUAGE_STEPS)
+    losses["clm"] = train_causal(here.words, here.other, part / "clm", seed, LANGUAGE_STEPS)
     write_world(here, part)
     record = {
         "world": name,
@@ -187,13 +166,10 @@ def main() -> None:
     parser.add_argument("--world", choices=WORLDS, default="plain")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--memorised", type=float, default=MEMORISED)
-    parser.add_argument("--language-steps", type=int, default=LANGUAGE_STEPS)
     parser.add_argument("--cache", type=Path, required=True)
     wanted = parser.parse_args()
-    settings = (wanted.memorised, wanted.batch, wanted.language_steps)
-    print(trained(wanted.world, wanted.seed, wanted.steps, wanted.cache, *settings))
+    print(trained(wanted.world, wanted.seed, wanted.steps, wanted.cache, wanted.memorised))
 
 
 if __name__ == "__main__":

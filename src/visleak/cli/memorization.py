@@ -17,15 +17,15 @@ from visleak.cli.command import Call, Reply
 from visleak.errors import UsageError
 from visleak.memorization.inputs import (
     BenchmarkLists,
+    BenchmarkOptions,
     Compare,
     Dataset,
     Extract,
     General,
-    Listed,
     Measures,
-    Mitigating,
-    Searching,
-    Tracing,
+    PromptList,
+    SearchOptions,
+    TraceOptions,
     Triggers,
 )
 from visleak.memorization.settings import (
@@ -183,7 +183,7 @@ def _missing(model: str | None, file: str) -> UsageError:
 
 def detect(
     model: Model,
-    prompts: Listed,
+    prompts: PromptList,
     analysis: Analysis,
     general: General,
     score: ScoreSettings,
@@ -275,7 +275,7 @@ def _of_preset(
 
 def search(
     model: Model,
-    options: Searching,
+    options: SearchOptions,
     given: GibbsSettings,
     words: LanguageModel,
     budget: Budget,
@@ -367,7 +367,7 @@ def augment(
 
 
 def diversify(
-    model: Model, prompts: Listed, settings: DiversifySettings, result: Result, call: Call
+    model: Model, prompts: PromptList, settings: DiversifySettings, result: Result, call: Call
 ) -> Reply:
     """Pick prompts that are far from one another in the model's text encoder (Algorithm 3).
 
@@ -582,7 +582,7 @@ def _gate(text: str) -> float:
 
 
 def trace(
-    options: Tracing, settings: TraceSettings, execution: Execution, result: Result, call: Call
+    options: TraceOptions, settings: TraceSettings, execution: Execution, result: Result, call: Call
 ) -> Reply:
     """Match generated images to training images.
 
@@ -644,7 +644,7 @@ def _failures(gates: Sequence[float], result: Trace) -> list[str]:
 def benchmark(
     model: OptionalModel,
     lists: BenchmarkLists,
-    options: Mitigating,
+    options: BenchmarkOptions,
     settings: BenchmarkSettings,
     measures: Measures,
     result: Result,
@@ -683,7 +683,7 @@ def benchmark(
 def _measured(
     model: OptionalModel,
     lists: BenchmarkLists,
-    options: Mitigating,
+    options: BenchmarkOptions,
     settings: BenchmarkSettings,
     measures: Measures,
     out: Path,

@@ -55,7 +55,7 @@ def workers_option() -> int | None:
 
 
 @dataclass(frozen=True)
-class Listed(Options, panel=PROMPTS):
+class PromptList(Options, panel=PROMPTS):
     """A list of prompts."""
 
     prompts: Path = option(
@@ -101,7 +101,7 @@ class General(Options, panel=PROMPTS):
 
 
 @dataclass(frozen=True)
-class Searching(Options, panel=SEARCH):
+class SearchOptions(Options, panel=SEARCH):
     """Further options of ``search``."""
 
     method: str = option(
@@ -262,7 +262,7 @@ class Extract(Options, panel=PROMPTS):
 
 
 @dataclass(frozen=True)
-class Tracing(Options):
+class TraceOptions(Options):
     """Further options of ``trace``."""
 
     target: str = argument(
@@ -399,7 +399,7 @@ class Measures(Options, panel=JUDGES):
 
 
 @dataclass(frozen=True)
-class Mitigating(Options, panel=OUTPUT):
+class BenchmarkOptions(Options, panel=OUTPUT):
     """Further options of ``benchmark``."""
 
     method: tuple[str, ...] = option(

@@ -25,7 +25,7 @@ from visleak.memorization.baselines.run import (
     compare,
     read_comparison,
 )
-from visleak.memorization.search.driver import Candidate, Found
+from visleak.memorization.search.driver import Candidate, SearchResult
 from visleak.memorization.settings import Budget, ScoreSettings
 
 
@@ -47,7 +47,9 @@ class Scripted:
     def search(self, task):
         self.tasks.append(task)
         best = [Candidate(text, 2.0 - at, at) for at, text in enumerate(self.prompts)]
-        return Found(self.name, self.about(), tuple(best), (), self.calls, 1.5, task.seed != 1)
+        return SearchResult(
+            self.name, self.about(), tuple(best), (), self.calls, 1.5, task.seed != 1
+        )
 
 
 class KnownTriggers:
@@ -240,5 +242,5 @@ def test_intervals_are_over_seeds():
 
 def test_candidates_are_the_different_best_prompts():
     best = (Candidate("b", 1.0), Candidate("", 9.0), Candidate("a", 1.0), Candidate("b", 3.0, 2))
-    found = candidates_of(Found("m", {}, best, (), 0, 0.0))
+    found = candidates_of(SearchResult("m", {}, best, (), 0, 0.0))
     assert found == (Candidate("b", 3.0, 2), Candidate("a", 1.0))

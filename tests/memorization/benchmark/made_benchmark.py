@@ -15,7 +15,7 @@ from visleak.memorization.benchmark.records import (
     Distance,
     Floor,
     Line,
-    Listed,
+    ListSummary,
     MethodRow,
     ReferencePoint,
     Score,
@@ -79,8 +79,8 @@ def benchmark_of_the_paper(
             )
         )  # fmt: skip
     lists = [
-        Listed("SD1_final.csv (CSV)", 3000, 53, 8.9, 10, 3000, "d1"),
-        Listed("captions_val2017.json (JSON)", 5000, 5000, 5000.0, 1, 0, "d2"),
+        ListSummary("SD1_final.csv (CSV)", 3000, 53, 8.9, 10, 3000, "d1"),
+        ListSummary("captions_val2017.json (JSON)", 5000, 5000, 5000.0, 1, 0, "d2"),
     ]
     reference = ReferencePoint(
         "laion", 100, around("top1", 0.088, 0.3), around("clip", 0.310), {"source": "laion"}

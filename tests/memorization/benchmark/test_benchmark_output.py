@@ -24,7 +24,7 @@ from visleak.memorization.benchmark.document import (
     worst_of,
 )
 from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown, table_beside
-from visleak.memorization.benchmark.statistics import Measured
+from visleak.memorization.benchmark.statistics import Measurements
 from visleak.reporting import latex, markdown, section
 
 
@@ -177,7 +177,7 @@ def test_the_worst_images_are_one_a_prompt() -> None:
     scores = np.array([[5.0, 3.0], [2.0, 2.5], [4.0, 4.5]])
     unknown = np.full((3, 2), np.nan)
     digests = (("a", "b"), ("c", "d"), ("b", "e"))
-    found = worst_of(Measured(unknown, unknown, scores, unknown, digests), 2)
+    found = worst_of(Measurements(unknown, unknown, scores, unknown, digests), 2)
     assert found == [("c", 2.0), ("b", 3.0)]
 
 

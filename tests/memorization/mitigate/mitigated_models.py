@@ -19,7 +19,7 @@ from visleak.memorization.models.families import (
     StableDiffusion3,
     StableDiffusionXL,
 )
-from visleak.memorization.models.pipeline import Loaded, quiet
+from visleak.memorization.models.pipeline import LoadedPipeline, quiet
 
 #: Adapter, maker and scheduler.
 FAMILIES: dict[str, tuple[Any, Any, str]] = {
@@ -50,7 +50,7 @@ def tiny(name: str = "sd1", precision: str = "fp32", loud: float = 1.0) -> Any:
     for part in pipeline.components.values():
         if isinstance(part, torch.nn.Module):
             part.eval().requires_grad_(False)
-    model = adapter(Loaded(name, pipeline, "cpu", precision, f"tiny-{name}"))
+    model = adapter(LoadedPipeline(name, pipeline, "cpu", precision, f"tiny-{name}"))
     for label, module in model.network.named_modules():
         if label.endswith(("attn2.to_out.0", "attn2.to_q", "attn2.to_k")):
             module.weight.data *= loud
@@ -64,4 +64,4 @@ def many_heads(heads: int) -> Any:
         StableDiffusion.prepare(pipeline, "ddim")
     pipeline.unet.eval().requires_grad_(False)
     pipeline.text_encoder.eval().requires_grad_(False)
-    return StableDiffusion(Loaded("heads", pipeline, "cpu", "fp32", f"tiny-{heads}"))
+    return StableDiffusion(LoadedPipeline("heads", pipeline, "cpu", "fp32", f"tiny-{heads}"))

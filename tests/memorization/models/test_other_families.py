@@ -20,7 +20,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import Conditioning
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import DeepFloyd, StableDiffusion3
-from visleak.memorization.models.pipeline import Loaded, quiet
+from visleak.memorization.models.pipeline import LoadedPipeline, quiet
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Sampling, ScoreSettings
 
@@ -240,7 +240,7 @@ def test_a_scheduler_of_another_kind_is_refused():
         pipeline = stable_diffusion_3()
         pipeline.scheduler = DDIMScheduler()
     with pytest.raises(VisleakError, match="must be one of flow matching; got DDIMScheduler"):
-        StableDiffusion3(Loaded("tiny", pipeline, "cpu", "fp32", "0"))
+        StableDiffusion3(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
 
 
 # -- DeepFloyd IF ---------------------------------------------------------------------------------
@@ -304,4 +304,4 @@ def test_a_network_without_variance_is_refused():
         pipeline = deepfloyd(unet=unet(channels=3, encoder_hid_dim=32))
     text = "must give noise and variance, 6 channels; it gives 3"
     with pytest.raises(VisleakError, match=text):
-        DeepFloyd(Loaded("tiny", pipeline, "cpu", "fp32", "0"))
+        DeepFloyd(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))

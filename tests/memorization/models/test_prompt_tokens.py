@@ -15,7 +15,7 @@ from tiny_pipelines import LENGTH, WORDS, clip_text, stable_diffusion, word_toke
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import StableDiffusion
-from visleak.memorization.models.pipeline import Loaded, PromptTokens, quiet
+from visleak.memorization.models.pipeline import LoadedPipeline, PromptTokens, quiet
 
 torch = pytest.importorskip("torch")
 
@@ -104,7 +104,7 @@ def test_pooled_text_is_projected_where_the_encoder_projects():
     with quiet():
         encoder = clip_text(tokenizer, projected=True)
         pipeline = stable_diffusion(tokenizer=tokenizer, text_encoder=encoder.eval())
-    model = StableDiffusion(Loaded("tiny", pipeline, "cpu", "fp32", "0"))
+    model = StableDiffusion(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
     state = model.encode_prompt(["a cat"]).states[0, 3]
     wanted = encoder.text_projection(state).detach().numpy()
     np.testing.assert_allclose(model.pooled_text(["a cat"])[0], wanted, atol=1e-6)
@@ -119,7 +119,9 @@ def test_a_mask_is_used_where_the_encoder_says_so():
         masked = clip_text(tokenizer, use_attention_mask=True).eval()
         masked.load_state_dict(state)
         other = stable_diffusion(tokenizer=tokenizer, text_encoder=masked)
-    models = [StableDiffusion(Loaded("tiny", each, "cpu", "fp32", "0")) for each in (plain, other)]
+    models = [
+        StableDiffusion(LoadedPipeline("tiny", each, "cpu", "fp32", "0")) for each in (plain, other)
+    ]
     without, with_ = (each.encode_prompt(["a cat"]).states for each in models)
     # up to the end token a causal encoder sees no padding
     torch.testing.assert_close(without[:, :4], with_[:, :4], atol=1e-6, rtol=0)

@@ -9,7 +9,7 @@ from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.models import load_model
 from visleak.memorization.models.families import StableDiffusion
-from visleak.memorization.models.pipeline import Loaded, quiet
+from visleak.memorization.models.pipeline import LoadedPipeline, quiet
 from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
@@ -216,7 +216,7 @@ def test_images_that_are_no_numbers_are_refused(model):
 
 
 def model_of(pipeline):
-    return StableDiffusion(Loaded("tiny", pipeline, "cpu", "fp32", "0"))
+    return StableDiffusion(LoadedPipeline("tiny", pipeline, "cpu", "fp32", "0"))
 
 
 def test_a_network_that_reads_more_is_refused():

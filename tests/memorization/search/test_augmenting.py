@@ -12,8 +12,8 @@ from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of, text_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.search import gibbs
-from visleak.memorization.search.driver import Banked, Progress, SearchTask, generator
-from visleak.memorization.search.gibbs import Augmented, AugmentSettings, augment
+from visleak.memorization.search.driver import BankEntry, Progress, SearchTask, generator
+from visleak.memorization.search.gibbs import AugmentResult, AugmentSettings, augment
 from visleak.memorization.settings import ScoreSettings
 
 SETTINGS = AugmentSettings(
@@ -27,7 +27,7 @@ def task(model: FiveWords | None = None, **given: Any) -> SearchTask:
     return SearchTask(TriggerScore(model or FiveWords(), ScoreSettings(norm="l2")), **given)
 
 
-def without_time(made: Augmented) -> Augmented:
+def without_time(made: AugmentResult) -> AugmentResult:
     return dataclasses.replace(made, seconds=0.0)
 
 
@@ -77,7 +77,7 @@ def test_the_bank_is_that_of_a_literal_reading(
 ) -> None:
     settings = dataclasses.replace(settings, kappa=kappa, floor=None)
     wanted = literal(trigger, settings)
-    held: list[Banked] = []
+    held: list[BankEntry] = []
     made = augment(task(), FiveProposer(), [trigger], settings, bank=held.extend)
     assert {each.prompt: each.times for each in held} == {
         prompt: len(scores) for prompt, scores in wanted.items()
@@ -137,7 +137,7 @@ def test_changed_words_are_counted_from_the_trigger() -> None:
 def test_top_and_floor_keep_the_best() -> None:
     every = augment(task(), FiveProposer(), TRIGGERS, SETTINGS)
     top = augment(task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, top=5))
-    held: list[Banked] = []
+    held: list[BankEntry] = []
     floor = augment(
         task(), FiveProposer(), TRIGGERS, dataclasses.replace(SETTINGS, floor=1.5), bank=held.extend
     )
@@ -222,7 +222,7 @@ def test_repeats_meet_noises_of_their_own() -> None:
     settings = dataclasses.replace(
         SETTINGS, iterations=1, kappa=0.0, preset="official-code", candidates=5, repeats=4
     )
-    held: list[Banked] = []
+    held: list[BankEntry] = []
     made = augment(task(model), FiveProposer(), ["ant"], settings, bank=held.extend)
     strengths = [
         float(model.noises([seed]).abs().mean())

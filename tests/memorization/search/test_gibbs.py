@@ -24,7 +24,7 @@ from toy_prompt_models import (
 )
 from visleak.errors import UsageError
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.search.driver import FILE, Candidate, Found, SearchTask, begun
+from visleak.memorization.search.driver import FILE, Candidate, SearchResult, SearchTask, begun
 from visleak.memorization.search.gibbs import GibbsSearch, GibbsSettings, Move, advance, boltzmann
 from visleak.memorization.settings import Budget, ScoreSettings
 
@@ -38,7 +38,7 @@ def task(model: FiveWords | None = None, **given: object) -> SearchTask:
     return SearchTask(score, **given)  # type: ignore[arg-type]
 
 
-def without_time(found: Found) -> Found:
+def without_time(found: SearchResult) -> SearchResult:
     return dataclasses.replace(found, seconds=0.0)
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError
-from visleak.memorization.search.driver import FILE, Candidate, Ledger, Scored, calls_so_far
+from visleak.memorization.search.driver import (
+    FILE,
+    Candidate,
+    Ledger,
+    ScoredCandidate,
+    calls_so_far,
+)
 from visleak.storage import claimed
 
 KEY = {"seed": 1, "settings": {"length": 3}}
@@ -34,7 +40,9 @@ def test_what_is_saved_is_there_again(tmp_path: Path) -> None:
 def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None:
     with Ledger(None, KEY) as ledger:
         for step, score in enumerate((1.0, 3.0, 2.0, 3.0)):
-            ledger.save(step, [Scored("a", score, step, step, 4 - step)], calls=1, seconds=0.0)
+            ledger.save(
+                step, [ScoredCandidate("a", score, step, step, 4 - step)], calls=1, seconds=0.0
+            )
         (held,) = ledger.best()
     assert (held.mean, held.best, held.times) == (2.25, 3.0, 4)
     assert (held.chain, held.step, held.changed) == (1, 1, 1)
@@ -42,8 +50,8 @@ def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None
 
 def test_sources_have_banks_of_their_own() -> None:
     with Ledger(None, KEY) as ledger:
-        rows = [Scored("a", 1.0, 0, 0, 1, "x"), Scored("a", 2.0, 0, 0, 2, "y")]
-        ledger.save(0, [*rows, Scored("b", 3.0, 0, 0, 1, "x")], calls=3, seconds=0.0)
+        rows = [ScoredCandidate("a", 1.0, 0, 0, 1, "x"), ScoredCandidate("a", 2.0, 0, 0, 2, "y")]
+        ledger.save(0, [*rows, ScoredCandidate("b", 3.0, 0, 0, 1, "x")], calls=3, seconds=0.0)
         assert [each.prompt for each in ledger.by_mean("x")] == ["b", "a"]
         assert [each.mean for each in ledger.by_mean("x", least=2.5)] == [3.0]
         assert [each.mean for each in ledger.by_mean(count=2)] == [3.0, 2.0]

@@ -15,8 +15,8 @@ import numpy as np
 from visleak.errors import UsageError
 from visleak.memorization.search.driver import (
     Candidate,
-    Found,
     Run,
+    SearchResult,
     SearchTask,
     begun,
     draw_of,
@@ -68,7 +68,7 @@ class Conzic:
             "noises": "one draw per chain and step",
         }
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Return the prompt with the highest D that each chain has visited."""
         length, end = self.settings.length, self.settings.iterations
         with begun(self.name, self.about(), task) as run:

@@ -22,7 +22,7 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import (
     GRADIENT_CALLS,
     Candidate,
-    Found,
+    SearchResult,
     SearchTask,
     begun,
     draw_of,
@@ -78,7 +78,7 @@ class Pez:
             "noises": "one draw per step, shared by all chains",
         }
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Return the best prompt of every chain, over all its steps."""
         settings, end = self.settings, self.settings.iterations
         with begun(self.name, self.about(), task) as run:

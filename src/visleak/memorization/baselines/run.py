@@ -30,7 +30,13 @@ from visleak.memorization.extraction import CopySimilarity, extract
 from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.search.driver import Candidate, Found, Searcher, SearchTask, draw_of
+from visleak.memorization.search.driver import (
+    Candidate,
+    Searcher,
+    SearchResult,
+    SearchTask,
+    draw_of,
+)
 from visleak.memorization.search.driver import Progress as Searched
 from visleak.memorization.search.gibbs import GibbsSearch, refuse_other_scale
 from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
@@ -350,7 +356,7 @@ class _Entry:
             key=key,
         )
 
-    def _search(self, folder: Path, progress: Progress) -> Found:
+    def _search(self, folder: Path, progress: Progress) -> SearchResult:
         budget, step = self.contest.budget, f"searching: {self.name}, seed {self.seed}"
 
         def report(now: Searched) -> None:
@@ -376,7 +382,7 @@ class _Entry:
         return *by_fresh_score(candidates, found.tolist()), score.calls
 
 
-def candidates_of(found: Found) -> tuple[Candidate, ...]:
+def candidates_of(found: SearchResult) -> tuple[Candidate, ...]:
     """Return the different prompts among the best of the chains, by D as found, highest first."""
     once: dict[str, Candidate] = {}
     for each in sorted(found.best, key=lambda each: (-each.score, each.prompt)):

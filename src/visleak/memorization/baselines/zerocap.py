@@ -23,8 +23,8 @@ from visleak.errors import UsageError
 from visleak.memorization.model import Tensor
 from visleak.memorization.search.driver import (
     Candidate,
-    Found,
     Run,
+    SearchResult,
     SearchTask,
     begun,
     draw_of,
@@ -309,7 +309,7 @@ class Zerocap:
             "noises": "one draw per chain and position",
         }
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Return for every chain the text with the highest D among its last beams."""
         with begun(self.name, self.about(), task) as run:
             state: dict[str, Any] = run.state or {"chain": 0, "beams": None, "whole": True}

@@ -32,7 +32,7 @@ from visleak.memorization.benchmark.records import (
     shown_columns,
     signed,
 )
-from visleak.memorization.benchmark.statistics import Entry, Measured
+from visleak.memorization.benchmark.statistics import Entry, Measurements
 from visleak.memorization.extraction.images import ImageStore
 from visleak.memorization.metrics.copying import LIMIT
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
@@ -688,7 +688,7 @@ def costs_table(result: Benchmark) -> pa.Table:
     return Table("Cost", columns, rows).arrow()
 
 
-def worst_of(measured: Measured, count: int = ACROSS) -> list[tuple[str, float]]:
+def worst_of(measured: Measurements, count: int = ACROSS) -> list[tuple[str, float]]:
     """Return digest and score of the lowest aesthetic scores, one per prompt, each image once."""
     found: dict[str, float] = {}
     places = np.argsort(measured.aesthetic, axis=1, kind="stable")

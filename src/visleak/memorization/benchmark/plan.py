@@ -29,12 +29,12 @@ from visleak.memorization.benchmark.records import (
     SCORES,
     TRIGGER,
     Distance,
-    Listed,
+    ListSummary,
     ReferencePoint,
 )
 from visleak.memorization.benchmark.references import Reference, References, read_reference
-from visleak.memorization.benchmark.statistics import Measured
-from visleak.memorization.extraction.images import ImageStore, Job, Stored, seeds_of
+from visleak.memorization.benchmark.statistics import Measurements
+from visleak.memorization.extraction.images import ImageStore, Job, StoredImage, seeds_of
 from visleak.memorization.extraction.similarity import CopySimilarity
 from visleak.memorization.metrics.aesthetic import Aesthetic
 from visleak.memorization.metrics.copying import (
@@ -215,7 +215,7 @@ class Judges:
 
 
 @dataclass(frozen=True)
-class Measuring:
+class Measurer:
     """What measures images."""
 
     images: ImageStore  #: where they are
@@ -226,11 +226,11 @@ class Measuring:
 
     def measured(
         self,
-        made: Sequence[Stored],
+        made: Sequence[StoredImage],
         texts: Sequence[str],
         prompts: int,
         memorized: MemorizedImages | None,
-    ) -> Measured:
+    ) -> Measurements:
         """Return what is known of the images of one method in one scenario."""
         shape = (prompts, len(made) // prompts)
         digests = [each.digest for each in made]
@@ -246,7 +246,7 @@ class Measuring:
         if memorized is not None:
             similarity = self.similarity(digests, shape[1], memorized, range(prompts))
         rows = range(0, len(digests), shape[1])
-        return Measured(
+        return Measurements(
             similarity=similarity.reshape(shape),
             clip=clip.reshape(shape),
             aesthetic=aesthetic.reshape(shape),
@@ -442,10 +442,10 @@ class Scene:
         return len(self.prompts) * len(self.seeds)
 
 
-def listed(scene: Scene, referenced: int) -> Listed:
+def listed(scene: Scene, referenced: int) -> ListSummary:
     """Return the size of a list of prompts."""
     prompts, sizes = scene.prompts, np.bincount(scene.groups)
-    return Listed(
+    return ListSummary(
         origin=prompts.origin,
         prompts=len(prompts),
         groups=len(sizes),

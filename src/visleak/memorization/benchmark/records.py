@@ -144,7 +144,7 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListSummary:
     """A list of prompts that images were made of."""
 
     origin: str  #: file and format
@@ -164,8 +164,8 @@ class Benchmark:
     #: model, sampling, seed, similarity, alignment, aesthetic head, features of distances and
     #: choices, as plain data
     about: dict[str, Any]
-    triggers: Listed
-    general: Listed | None  #: the ordinary ones; ``None`` without
+    triggers: ListSummary
+    general: ListSummary | None  #: the ordinary ones; ``None`` without
     rows: tuple[MethodRow, ...]  #: none first, then in the order given
     curves: tuple[Curve, ...]  #: by method and what stays up
     #: the reference performance; ``None`` where no source was given

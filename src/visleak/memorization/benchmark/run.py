@@ -17,7 +17,7 @@ from visleak.documents import digest_of
 from visleak.memorization.benchmark.document import SHEET, content, files, worst_sheet
 from visleak.memorization.benchmark.plan import (
     MEASURES,
-    Measuring,
+    Measurer,
     MemorizedImages,
     Plan,
     Scene,
@@ -34,11 +34,11 @@ from visleak.memorization.benchmark.records import (
     Distance,
     Floor,
 )
-from visleak.memorization.benchmark.statistics import Entry, Measured, curves_of, rows_of
+from visleak.memorization.benchmark.statistics import Entry, Measurements, curves_of, rows_of
 from visleak.memorization.extraction.images import (
     ImageStore,
     Maker,
-    Stored,
+    StoredImage,
     calls_of,
     images_of,
 )
@@ -71,7 +71,7 @@ def shuffled(groups: Int64, known: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def floor_of(
-    scenes: Sequence[Scene], base: Mapping[str, Measured], measuring: Measuring
+    scenes: Sequence[Scene], base: Mapping[str, Measurements], measuring: Measurer
 ) -> Floor | None:
     """Return the similarities of unmitigated images to memorized images of other prompts."""
     trigger = scenes[0]
@@ -193,14 +193,14 @@ class _Run:
             for mitigation in self.plan.mitigations
         ]
 
-    def made(self, makers: Sequence[Sequence[Maker]]) -> list[list[list[Stored]]]:
+    def made(self, makers: Sequence[Sequence[Maker]]) -> list[list[list[StoredImage]]]:
         """Return the images."""
         steps, sampling = (
             Steps("making images", self.count, self.progress),
             self.plan.settings.sampling,
         )
 
-        def images(maker: Maker, scene: Scene) -> list[Stored]:
+        def images(maker: Maker, scene: Scene) -> list[StoredImage]:
             made = images_of(
                 *(self.images, self.plan.model, scene.jobs, sampling),
                 maker=maker,
@@ -211,16 +211,16 @@ class _Run:
 
         return [[images(*each) for each in zip(own, self.scenes, strict=True)] for own in makers]
 
-    def measured(self, made: Sequence[Sequence[Sequence[Stored]]]) -> list[Entry]:
+    def measured(self, made: Sequence[Sequence[Sequence[StoredImage]]]) -> list[Entry]:
         """Return what was measured of every method."""
         plan, judges = self.plan, self.plan.judges
         many = sum(each is not None for each in (judges.alignment, judges.aesthetic))
         counts = [each.count * (many + (each.memorized is not None)) for each in self.scenes]
         steps = Steps("measuring images", sum(counts) * len(plan.mitigations), self.progress)
-        measuring = Measuring(self.images, self.values, judges, steps.more)
+        measuring = Measurer(self.images, self.values, judges, steps.more)
         entries = []
         for mitigation, own in zip(plan.mitigations, made, strict=True):
-            measured: dict[str, Measured] = {}
+            measured: dict[str, Measurements] = {}
             for scene, stored, count in zip(self.scenes, own, counts, strict=True):
                 # what the CLIP score of an image is against
                 texts = [job.prompt for job in scene.jobs]
@@ -234,7 +234,7 @@ class _Run:
             entries.append(Entry(*named, dict(mitigation.about()), measured, distance))
         return entries
 
-    def _distance(self, made: Sequence[Stored]) -> Distance | None:
+    def _distance(self, made: Sequence[StoredImage]) -> Distance | None:
         real, scene = self.plan.judges.real, self.scenes[0]
         if real is None:
             return None
@@ -247,7 +247,7 @@ class _Run:
         plan, scenes = self.plan, self.scenes
         most = min(MOST, max(len(scene.prompts) for scene in scenes)) * len(scenes[0].seeds)
         steps = Steps("measuring the floor of the similarity", most, self.progress)
-        measuring = Measuring(self.images, self.values, plan.judges, steps.more)
+        measuring = Measurer(self.images, self.values, plan.judges, steps.more)
         groups = {scene.name: scene.groups for scene in scenes}
         general = () if plan.general is None else plan.general.notes
         floor = floor_of(scenes, entries[0].measured, measuring)

@@ -41,7 +41,7 @@ SIMILARITIES: Final = frozenset({"top1", "top3"})
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """What was measured of the images of one method in one scenario, (prompts, images) each."""
 
     similarity: Float64  #: to the memorized images; NaN of prompts that have none at hand
@@ -59,7 +59,7 @@ class Entry:
     setting: str
     strength: float
     about: dict[str, object]
-    measured: Mapping[str, Measured]  #: by scenario
+    measured: Mapping[str, Measurements]  #: by scenario
     distance: Distance | None = None  #: of its trigger images to real ones
 
 
@@ -104,7 +104,7 @@ def _corrected(rows: Sequence[MethodRow]) -> tuple[MethodRow, ...]:
 
 
 def _scores(
-    scenario: str, measured: Measured, before: Measured | None, groups: Int64, least: float
+    scenario: str, measured: Measurements, before: Measurements | None, groups: Int64, least: float
 ) -> list[Score]:
     values = by_prompt(measured)
     base = None if before is None else by_prompt(before)
@@ -148,7 +148,7 @@ def _deviations(
         yield Score(scenario, f"aesthetic_std_{name}", interval, change)
 
 
-def by_prompt(measured: Measured) -> dict[str, Float64]:
+def by_prompt(measured: Measurements) -> dict[str, Float64]:
     """Return the numbers that are means over prompts, each (prompts,); NaN where there is none."""
     found = {}
     similarity = measured.similarity

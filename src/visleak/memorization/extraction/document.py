@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from visleak.memorization.extraction.images import ImageStore, Stored
+from visleak.memorization.extraction.images import ImageStore, StoredImage
 from visleak.memorization.extraction.similarity import Group
 from visleak.memorization.prompts import PromptScores
 from visleak.memorization.recall import recall_line, recall_of
@@ -215,7 +215,7 @@ def content(run: RunFolder, result: Extraction) -> dict[str, object]:
 
 def files(
     result: Extraction,
-    made: Sequence[Stored],
+    made: Sequence[StoredImage],
     groups: Sequence[Sequence[Group]],
     store: ImageStore | None,
     progress: Progress = silent,
@@ -223,7 +223,7 @@ def files(
     """Return the tables, contact sheets and the page of candidate images, by name of file."""
     count = len(made) // max(1, len(result.prompts))
     within: dict[int, int] = {}
-    members: list[list[Stored]] = []
+    members: list[list[StoredImage]] = []
     for place, found in enumerate(groups):
         for number, group in enumerate(found):
             rows = [place * count + member for member in group.members]
@@ -253,7 +253,7 @@ def files(
     return written | {"extract.md": markdown(document(result, sheets=store is not None))}
 
 
-def sheet(cluster: Cluster, images: Sequence[Stored], store: ImageStore) -> bytes:
+def sheet(cluster: Cluster, images: Sequence[StoredImage], store: ImageStore) -> bytes:
     """Return the contact sheet of a cluster as PNG: the medoid, then the most similar images."""
     tiles = [Tile("", partial(store.pixels, each.digest)) for each in images[: MOST + 1]]
     rows = [(f"medoid, seed {cluster.seed}", tiles[:1])]

@@ -41,7 +41,7 @@ SIMILARITIES: Final = "similarities.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredImage:
     """An image on disk."""
 
     prompt: str
@@ -76,9 +76,11 @@ class ImageStore:
         self._index = KeyValueStore(folder / INDEX, "images")
         self._matrices = KeyValueStore(folder / SIMILARITIES, "similarities")
 
-    def known(self, keys: Sequence[str]) -> dict[str, Stored]:
+    def known(self, keys: Sequence[str]) -> dict[str, StoredImage]:
         """Return the images that are there, by key; what lost its file is not there."""
-        found = {key: Stored(*json.loads(value)) for key, value in self._index.known(keys).items()}
+        found = {
+            key: StoredImage(*json.loads(value)) for key, value in self._index.known(keys).items()
+        }
         return {key: each for key, each in found.items() if _is_there(self.folder / each.path)}
 
     def add(
@@ -230,7 +232,7 @@ def images_of(
     *,
     maker: Maker = PLAIN,
     progress: Progress = silent,
-) -> list[Stored]:
+) -> list[StoredImage]:
     """Return the images of jobs, and make those that are not there yet.
 
     Batches are cut from the whole list, whatever is there already, and always have

@@ -18,7 +18,7 @@ from visleak.memorization.extraction.document import GENERATED, Cluster, Extract
 from visleak.memorization.extraction.images import (
     ImageStore,
     Job,
-    Stored,
+    StoredImage,
     calls_of,
     images_of,
     seeds_of,
@@ -142,7 +142,7 @@ def read_extraction(folder: str | os.PathLike[str]) -> Extraction:
     return RunFolder(folder, KIND).read(Extraction, folder=Path(folder))
 
 
-def _generated(folder: Path) -> list[Stored]:
+def _generated(folder: Path) -> list[StoredImage]:
     path = folder / GENERATED
     try:
         table = pq.read_table(path, columns=["prompt", "seed", "digest"])
@@ -150,7 +150,9 @@ def _generated(folder: Path) -> list[Stored]:
         raise VisleakError(
             f"{path} cannot be read ({error}); run visleak memorization extract again"
         ) from error
-    return [Stored(row["prompt"], row["seed"], row["digest"], 0.0) for row in table.to_pylist()]
+    return [
+        StoredImage(row["prompt"], row["seed"], row["digest"], 0.0) for row in table.to_pylist()
+    ]
 
 
 def _seeds(prompt: str, settings: ExtractSettings) -> list[int]:
@@ -195,7 +197,9 @@ class _Clustering:
         sampling = self.request["sampling"]
         return digest_of(["extract", 1, *parts, sampling, settings, list(self.prompts), *d])
 
-    def finished(self, store: ImageStore, made: Sequence[Stored], seconds: float) -> Extraction:
+    def finished(
+        self, store: ImageStore, made: Sequence[StoredImage], seconds: float
+    ) -> Extraction:
         """Cluster, write, and return the result; ``seconds`` went into making the images."""
         began = time.perf_counter()
         count = self.settings.images
@@ -219,7 +223,7 @@ class _Clustering:
         self.run.finish(content(self.run, result), written)
         return result
 
-    def _groups(self, store: ImageStore, images: Sequence[Stored]) -> list[Group]:
+    def _groups(self, store: ImageStore, images: Sequence[StoredImage]) -> list[Group]:
         """Return the clusters of one prompt's images; similarities are computed once."""
         digests = [each.digest for each in images]
         key = digest_of(["similarity", self.similarity.digest, digests])
@@ -238,7 +242,7 @@ class _Clustering:
         )
 
     def _clusters(
-        self, made: Sequence[Stored], groups: Sequence[Sequence[Group]]
+        self, made: Sequence[StoredImage], groups: Sequence[Sequence[Group]]
     ) -> Iterator[Cluster]:
         count = self.settings.images
         for place, (prompt, found) in enumerate(zip(self.prompts, groups, strict=True)):

@@ -54,7 +54,7 @@ class Descent:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class DescentResult:
     """Embeddings that were moved."""
 
     #: (n, tokens, width), of the type that was given; a row without an update is what was given,
@@ -65,7 +65,7 @@ class Moved:
     updates: Tensor  #: (n,) how many there were
 
 
-def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Moved:
+def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> DescentResult:
     """Move each row (tokens, width) until its loss is at most the limit; stopped rows stay."""
     torch = library("torch", "diffusion", "moving embeddings")
     given = states.detach()
@@ -95,7 +95,7 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> Mo
         optimiser.step()
         moving.data = before.index_copy(0, going, moving.data[going])
         updates[going] += 1
-    return Moved(moving.detach().to(given.dtype), first, last, updates.cpu())
+    return DescentResult(moving.detach().to(given.dtype), first, last, updates.cpu())
 
 
 def each_alone(
@@ -299,7 +299,7 @@ class PromptOptimisation(Mitigation):
 
 def optimised_each(
     score: TriggerScore, encoded: Conditioning, seeds: Sequence[int], how: Descent
-) -> Moved:
+) -> DescentResult:
     """Return embeddings, each optimised on the noise of its own seed; all in one batch."""
     noises = score.model.noises(seeds)
     targets = answers_to_nothing(score, noises, len(seeds))
@@ -313,7 +313,7 @@ def optimised_together(
     seeds: Sequence[int],
     how: Descent,
     norm: Literal["mean", "frobenius"],
-) -> Moved:
+) -> DescentResult:
     """Return one embedding, optimised on the noises of several seeds."""
     noises = score.model.noises(seeds)
     batch = score.settings.batch

@@ -27,7 +27,7 @@ from visleak.memorization.models.pipeline import (
     TOKENIZERS,
     VAES,
     Layout,
-    Loaded,
+    LoadedPipeline,
     Pipeline,
     PooledPipeline,
     PromptTokens,
@@ -55,7 +55,7 @@ class StableDiffusion(Pipeline):
     scheduled: ClassVar[str] = "ddim"
     has_ddim: ClassVar[bool] = True
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedPipeline) -> None:
         super().__init__(loaded)
         self.unet = self.network
         refuse_other_inputs(self.name, self.unet)
@@ -113,7 +113,7 @@ class StableDiffusionXL(PooledPipeline):
     )
     has_ddim: ClassVar[bool] = True
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedPipeline) -> None:
         super().__init__(loaded)
         self.unet = self.network
         refuse_other_inputs(self.name, self.unet)
@@ -164,7 +164,7 @@ class StableDiffusion3(PooledPipeline):
         optional=frozenset({"text_encoder_3", "tokenizer_3"}),
     )
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedPipeline) -> None:
         super().__init__(loaded)
         encoder, tokenizer = self.pipeline.text_encoder, self.pipeline.tokenizer
         length = int(self.pipeline.tokenizer_max_length)
@@ -253,7 +253,7 @@ class DeepFloyd(Pipeline):
         }
     )
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedPipeline) -> None:
         super().__init__(loaded)
         self.unet = self.network
         config = self.unet.config

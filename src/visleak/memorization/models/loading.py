@@ -31,7 +31,7 @@ from visleak.memorization.models.pipeline import (
     TOKENIZERS,
     VAES,
     Layout,
-    Loaded,
+    LoadedPipeline,
     Pipeline,
     device_of,
     dtype_of,
@@ -118,7 +118,7 @@ def load_model(
         "schedule": plain_settings(pipeline.scheduler.config),
     }
     digest = pipeline_digest(plan, folder, half, about)
-    loaded = Loaded(text, pipeline, running, precise, digest, plan.left_out)
+    loaded = LoadedPipeline(text, pipeline, running, precise, digest, plan.left_out)
     return cast(TokenModel, adapter(loaded))
 
 

@@ -109,7 +109,7 @@ SCHEDULERS = ("auto", "own", "ddim")
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedPipeline:
     """A pipeline from disk, on its device."""
 
     name: str  #: as the user named it
@@ -275,7 +275,7 @@ class Pipeline:
     #: Set by the family: prompts as its first text encoder reads them.
     _tokens: PromptTokens
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: LoadedPipeline) -> None:
         self._torch = library("torch", "diffusion", f"model {loaded.name}")
         self.name, self.digest = loaded.name, loaded.digest
         self.device, self.precision = loaded.device, loaded.precision

@@ -21,7 +21,7 @@ from visleak.memorization.prompt_files.selection import (
     SHARE,
     TAU,
     Provenance,
-    Selected,
+    Selection,
     model_of,
     of_the_prompt,
     selected,
@@ -163,7 +163,7 @@ def _column_of(name: str, cells: Sequence[str]) -> pa.Array:
 
 
 def _described(
-    chosen: Selected, folder: Path, table: str, origins: Sequence[Provenance], day: str, key: str
+    chosen: Selection, folder: Path, table: str, origins: Sequence[Provenance], day: str, key: str
 ) -> PromptSet:
     prompts = chosen.prompts
     sizes = np.bincount(prompts.groups())

@@ -235,7 +235,7 @@ def _reaching(prompts: Prompts, made_by: Provenance) -> tuple[list[int] | None, 
 
 
 @dataclass(frozen=True)
-class Selected:
+class Selection:
     """Prompts of a data set, and those that are left out of it."""
 
     prompts: Prompts  #: with the columns ``verified`` and ``verified_by``
@@ -375,7 +375,7 @@ def vouched(prompts: Prompts, by: str) -> Prompts:
     return replace(prompts, columns=columns)
 
 
-def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
+def selected(prompts: Prompts, *, unverified: bool = False) -> Selection:
     """Return the prompts of a data set: the verified ones, or all candidates if so asked.
 
     High D alone is not memorization: searches find prompts of the D of true triggers that reproduce
@@ -397,7 +397,7 @@ def selected(prompts: Prompts, *, unverified: bool = False) -> Selected:
             " --verified-by, or write candidates with --unverified"
         )
     taken = kept(replace(prompts, columns={**prompts.columns, **record}), rows)
-    return Selected(taken, len(prompts), {name: count for name, count in counts.items() if count})
+    return Selection(taken, len(prompts), {name: count for name, count in counts.items() if count})
 
 
 def _record(prompts: Prompts, rare: Collection[str] = ()) -> dict[str, tuple[str, ...]]:

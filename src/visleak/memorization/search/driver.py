@@ -52,7 +52,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored(Candidate):
+class ScoredCandidate(Candidate):
     """A prompt that was made from another one, scored once."""
 
     changed: int = 0  #: word pieces in which it differs from its source
@@ -60,7 +60,7 @@ class Scored(Candidate):
 
 
 @dataclass(frozen=True, slots=True)
-class Banked:
+class BankEntry:
     """A prompt of the bank."""
 
     prompt: str
@@ -102,7 +102,7 @@ class SearchTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search found."""
 
     method: str
@@ -122,7 +122,7 @@ class Searcher(Protocol):
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Search. The same task and settings give the same prompts, killed in between or not."""
 
 
@@ -206,7 +206,7 @@ class Ledger(Database):
         rows = []
         for each in scored:
             source, changed = "", 0
-            if isinstance(each, Scored):
+            if isinstance(each, ScoredCandidate):
                 source, changed = each.source, each.changed
             score = each.score
             rows.append((source, each.prompt, score, score, each.chain, each.step, changed))
@@ -234,20 +234,20 @@ class Ledger(Database):
         ((found,),) = self.select(f"SELECT count(*) FROM bank{where}", values)
         return int(found)
 
-    def best(self, count: int | None = None) -> list[Banked]:
+    def best(self, count: int | None = None) -> list[BankEntry]:
         """Return prompts by their highest D, highest first; ties by text."""
         query = f"{_SELECT} ORDER BY best DESC, prompt LIMIT ?"
-        return [Banked(*row) for row in self.select(query, (-1 if count is None else count,))]
+        return [BankEntry(*row) for row in self.select(query, (-1 if count is None else count,))]
 
     def by_mean(
         self, source: str | None = None, *, least: float | None = None, count: int | None = None
-    ) -> Iterator[Banked]:
+    ) -> Iterator[BankEntry]:
         """Yield prompts by their mean D, highest first; ties by text."""
         # only texts of this module are put together; values are bound
         where, values = _where(source, least)
         query = f"{_SELECT}{where} ORDER BY total / times DESC, prompt LIMIT ?"
         for row in self.select(query, (*values, -1 if count is None else count)):
-            yield Banked(*row)
+            yield BankEntry(*row)
 
 
 def _where(source: str | None, least: float | None) -> tuple[str, tuple[object, ...]]:
@@ -426,11 +426,11 @@ class Run:
 
     def found(
         self, state: object, *, complete: bool, best: Iterable[Candidate] | None = None
-    ) -> Found:
+    ) -> SearchResult:
         """Return the result."""
         bank = self.ranked(state)
         chains = map(self.best_of, range(self.task.chains)) if best is None else best
-        return Found(
+        return SearchResult(
             self.method, self.about, tuple(chains), bank, self.calls, self.ledger.seconds, complete
         )
 

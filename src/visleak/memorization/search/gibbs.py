@@ -32,11 +32,11 @@ import numpy as np
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.model import VERSIONS, DiffusionModel, TokenModel, version_of
 from visleak.memorization.search.driver import (
-    Banked,
+    BankEntry,
     Candidate,
-    Found,
     Run,
-    Scored,
+    ScoredCandidate,
+    SearchResult,
     SearchTask,
     begun,
     check_norm,
@@ -63,7 +63,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MoveResult:
     """A chain that has moved; candidates are in the order of their ids."""
 
     states: tuple[tuple[int, ...], ...]  #: the prompts that it could become, as ids
@@ -110,7 +110,7 @@ def draw_of(seed: int, step: int, repeat: int = 0) -> int:
 
 def advance(
     run: Run, proposer: Proposer, moves: Sequence[Move], count: int, temperature: float, step: int
-) -> list[Moved] | None:
+) -> list[MoveResult] | None:
     """Let chains move, each prompt scored once per repeat; ``None`` if the budget does not pay."""
     score = run.task.score
     proposed = proposer.candidates(
@@ -143,7 +143,9 @@ def advance(
     made = []
     for each, options, own in zip(moves, states, texts, strict=True):
         scores = np.array([distinct[each.repeat][text] for text in own])
-        made.append(Moved(options, own, scores, drawn(boltzmann(scores, temperature), each.chance)))
+        made.append(
+            MoveResult(options, own, scores, drawn(boltzmann(scores, temperature), each.chance))
+        )
     return made
 
 
@@ -181,7 +183,7 @@ class GibbsSearch:
         """Return its settings as plain data: a part of the key of its state."""
         return {**asdict(self.settings), "language_model": self.proposer.about()}
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Search from masks; an interrupted search resumes from its folder."""
         settings = self.settings
         check_norm(settings.norm, task.score)
@@ -298,11 +300,11 @@ class Augmentation:
     unknown: int  #: word pieces that the language model does not know, and that are left out
     scored: int  #: distinct prompts that were scored
     above: int  #: those among them with a mean D of at least kappa
-    prompts: tuple[Banked, ...]  #: those kept, by mean D, highest first
+    prompts: tuple[BankEntry, ...]  #: those kept, by mean D, highest first
 
 
 @dataclass(frozen=True, slots=True)
-class Augmented:
+class AugmentResult:
     """What Algorithm 2 found."""
 
     about: dict[str, object]  #: its settings, as plain data
@@ -323,8 +325,8 @@ def augment(
     triggers: Sequence[str],
     settings: AugmentSettings | None = None,
     *,
-    bank: Callable[[Iterator[Banked]], object] = lambda banked: None,
-) -> Augmented:
+    bank: Callable[[Iterator[BankEntry]], object] = lambda banked: None,
+) -> AugmentResult:
     """Make many prompts of known triggers (Algorithm 2); an interrupted run resumes.
 
     A run's prompts depend on the seed, its trigger and its number alone, not on other triggers.
@@ -375,7 +377,7 @@ def augment(
             )
             for trigger, (ids, unknown) in zip(triggers, read, strict=True)
         )
-        return Augmented(about, made, ledger.calls, ledger.seconds, complete)
+        return AugmentResult(about, made, ledger.calls, ledger.seconds, complete)
 
 
 def _all(
@@ -411,11 +413,13 @@ def _all(
     return True
 
 
-def _scored(run: TriggerRun, move: Move, moved: Moved, trigger: str) -> Iterator[Scored]:
+def _scored(
+    run: TriggerRun, move: Move, moved: MoveResult, trigger: str
+) -> Iterator[ScoredCandidate]:
     """Yield the candidates of a move, with the number of words that differ from the trigger."""
     for state, text, score in zip(moved.states, moved.texts, moved.scores, strict=True):
         changed = sum(mine != theirs for mine, theirs in zip(state, run.start, strict=True))
-        yield Scored(text, float(score), run.repeat, run.steps + 1, changed, trigger)
+        yield ScoredCandidate(text, float(score), run.repeat, run.steps + 1, changed, trigger)
 
 
 #: Where the values of a preset are from.

@@ -15,8 +15,8 @@ from visleak.memorization.prompts import Prompts
 from visleak.memorization.search.driver import (
     BANK,
     Candidate,
-    Found,
     Run,
+    SearchResult,
     SearchTask,
     begun,
     draw_of,
@@ -66,7 +66,7 @@ class RandomWords:
         """Return its settings as plain data: a part of the key of its state."""
         return {**asdict(self.settings), "language_model": self.proposer.about()}
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Draw and score prompts until the budget, or ``prompts``, is used up."""
         wanted = self.settings.prompts
         words = self.proposer.words().tolist()
@@ -128,7 +128,7 @@ class Greedy:
         digest = hasher.hexdigest()
         return {"prompts": len(self.prompts), "digest": digest, "order": "random"}
 
-    def search(self, task: SearchTask) -> Found:
+    def search(self, task: SearchTask) -> SearchResult:
         """Return the ``chains`` best prompts; ``step`` is the place of a prompt in the list."""
         noises, calls = task.score.settings.noises, task.budget.calls
         total = len(self.prompts)

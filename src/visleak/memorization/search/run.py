@@ -18,15 +18,15 @@ from visleak.memorization.model import TokenModel
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search.diversity import Pick, diversify
 from visleak.memorization.search.driver import (
-    Banked,
+    BankEntry,
     Candidate,
-    Found,
     Searcher,
+    SearchResult,
     SearchTask,
     calls_so_far,
     key_of,
 )
-from visleak.memorization.search.gibbs import Augmentation, Augmented, about_augment, augment
+from visleak.memorization.search.gibbs import Augmentation, AugmentResult, about_augment, augment
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import AugmentSettings
 from visleak.reporting import Column, Document, Table
@@ -89,11 +89,11 @@ def document(command: str, content: Mapping[str, Any]) -> Document:
     return Document("Prompts", content["headline"], tuple(lines), tuple(tables))
 
 
-def search_headline(found: Found, norm: str, kappa: float | None) -> str:
+def search_headline(found: SearchResult, norm: str, kappa: float | None) -> str:
     """Return what a search found.
 
     >>> best = (Candidate("red bag", 2.5), Candidate("old bag", 1.0, 1))
-    >>> search_headline(Found("gibbs", {}, best, best, 6400, 12.3), "l2", 2.0)
+    >>> search_headline(SearchResult("gibbs", {}, best, best, 6400, 12.3), "l2", 2.0)
     'highest D (L2) of 2 chains 2.5, median 1.75, 1 of them at 2 or above: 6,400 passes'
     """
     scores = [each.score for each in found.best]
@@ -106,7 +106,7 @@ def search_headline(found: Found, norm: str, kappa: float | None) -> str:
     return text + _spent(found.calls, complete=found.complete)
 
 
-def augment_headline(made: Augmented, norm: str) -> str:
+def augment_headline(made: AugmentResult, norm: str) -> str:
     """Return what an augmentation found."""
     count = len(made.triggers)
     scored, above = (sum(getattr(t, name) for t in made.triggers) for name in ("scored", "above"))
@@ -282,7 +282,7 @@ def augment_into(
         return known
     norm, banked = settings.norm, 0
 
-    def write_bank(bank: Iterator[Banked]) -> None:
+    def write_bank(bank: Iterator[BankEntry]) -> None:
         nonlocal banked
         nothing = _banked_table(norm, ())
         parts = iter(lambda: _banked_table(norm, islice(bank, _ROWS)), nothing)
@@ -317,7 +317,7 @@ def augment_into(
     return content
 
 
-def _banked_table(norm: str, banked: Iterable[Banked]) -> pa.Table:
+def _banked_table(norm: str, banked: Iterable[BankEntry]) -> pa.Table:
     """Return augmented prompts as a table; ``trigger`` is the prompt they were made from."""
     columns = (
         *(Column("prompt"), Column(TRIGGER), Column(f"d_{norm}", _REAL)),
