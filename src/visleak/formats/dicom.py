@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from visleak.errors import MissingExtra
 from visleak.formats.files import read_file
-from visleak.formats.listing import HEAD, ending_of, head_of, is_image_file
+from visleak.formats.listing import HEAD, SUFFIXES, ending_of, head_of, is_image_file
 from visleak.formats.request import Request
 from visleak.formats.stacks import (
     Contents,
@@ -81,9 +81,9 @@ def _takes(path: str) -> bool:
     ending = ending_of(path)
     if ending in _ENDINGS:
         return True
-    if os.path.basename(path).upper() == "DICOMDIR" or not is_image_file(path):
+    if ending in SUFFIXES or os.path.basename(path).upper() == "DICOMDIR":
         return False
-    return is_dicom(head_of(path))
+    return is_image_file(path) and is_dicom(head_of(path))
 
 
 def contents(path: str, by: str, hides: bool) -> Contents:
