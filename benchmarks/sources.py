@@ -39,6 +39,7 @@ from scipy.ndimage import gaussian_filter
 
 import visleak
 from visleak.formats import open_image_set
+from visleak.groups import components
 from visleak.images import decode
 
 Frame = npt.NDArray[np.uint8]
@@ -234,7 +235,10 @@ def make_scans(folder: Path) -> None:
 
 
 def scans(folder: Path) -> dict[str, Any]:
-    """Return how many pairs of one slice are near or exact, and how many of two slices."""
+    """Return how many pairs of one slice are near or exact, and how many of two slices.
+
+    Pairs that near ones connect already are not verified; they count as near.
+    """
     make_scans(folder)
     audit = visleak.audit(str(folder), cache=None, candidates="auto", per_query=100)
     grades = {
@@ -242,22 +246,25 @@ def scans(folder: Path) -> dict[str, Any]:
         for row in pq.read_table(audit.folder / "pairs.parquet").to_pylist()
     }
     names = sorted(path.name for path in folder.iterdir())
-    graded = {pair: grades.get(frozenset(pair)) for pair in combinations(names, 2)}
-    same = [pair for pair in graded if pair[0][0] == pair[1][0]]
+    place = {name: number for number, name in enumerate(names)}
+    near = [
+        sorted(place[name] for name in pair)
+        for pair, grade in grades.items()
+        if grade in ("near", "exact")
+    ]
+    ends = np.array(near, np.int64).reshape(-1, 2)
+    part = components(len(names), [(ends[:, 0], ends[:, 1])])
+    pairs = list(combinations(names, 2))
+    same = [pair for pair in pairs if pair[0][0] == pair[1][0]]
+    apart = [pair for pair in same if part[place[pair[0]]] != part[place[pair[1]]]]
     return {
         "slices": SLICES,
         "forms": len(names) // SLICES,
         "pairs_of_a_slice": len(same),
-        "near_or_exact": sum(graded[pair] in ("near", "exact") for pair in same),
-        "not": [
-            " ".join((*pair, str(graded[pair])))
-            for pair in same
-            if graded[pair] not in ("near", "exact")
-        ],
-        "other_pairs": len(graded) - len(same),
-        "wrong": sum(
-            grade in ("near", "exact") for pair, grade in graded.items() if pair[0][0] != pair[1][0]
-        ),
+        "verified_near_or_exact": sum(names[one][0] == names[other][0] for one, other in near),
+        "not": [" ".join((*pair, str(grades.get(frozenset(pair))))) for pair in apart],
+        "other_pairs": len(pairs) - len(same),
+        "wrong": sum(names[one][0] != names[other][0] for one, other in near),
     }
 
 
@@ -339,7 +346,7 @@ def main() -> None:
         masters = f"video:{folder / 'masters'}?every=250ms"
         between = judged(clips, segments(folder, masters, "between"), videos=True)
         print(between, flush=True)
-        stills = judged(clips, segments(folder, str(folder / "stills"), "stills"), videos=False)
+        stills = judged(clips, segments(folder, str(folder / "stills"), "beside"), videos=False)
         print(stills, flush=True)
         shares = rates(folder / "rates", photos)
         print(shares, flush=True)

@@ -107,8 +107,8 @@ def test_seconds_are_no_metric_and_guarded_names_are_read_back(tmp_path: Path) -
         ),
         (
             "percent|f1\n0|.5\n",
-            " has no column step, the percent of the test images that leak; its columns, separated"
-            " by commas, are 'percent|f1'",
+            " has no column step, the percent of the test images that leak; its columns are"
+            " 'percent', 'f1'",
         ),
         ("step,f1,f1\n0,1,1\n", " has more than one column 'f1'; keep one"),
         ("step,Step,f1\n0,1,1\n", " has more than one column 'step'; keep one"),

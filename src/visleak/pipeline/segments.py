@@ -22,8 +22,11 @@ from visleak.pipeline.encoded_set import Side
 from visleak.records import GRADES, Bool, Float32, Int64
 from visleak.storage.audit_folder import SegmentSummary
 
-#: Steps between frames that may be missing inside a segment, at least; up to twice as many.
+#: Steps and milliseconds between frames that may be missing inside a segment, at least the longer
+#: of both, and up to twice that: what lies between two frames at one distance in time is shared
+#: mostly, though a blurred frame is not near, and pairs that others connect are not verified.
 GAP: Final = 2
+PAUSE: Final = 2500
 #: Milliseconds by which the distance in time may vary where frames are closer than that.
 JITTER: Final = 100
 #: Number of segments that are named.
@@ -168,7 +171,7 @@ def _runs(points: _Points, steps: tuple[int, int]) -> Iterator[tuple[Int64, int]
     Slow footage resembles itself for seconds, so that a frame has many partners: the distance in
     time that most frames have in common decides, and then that of the frames that are left.
     """
-    gap, jitter = GAP * steps[0], max(steps[1], JITTER)
+    gap, jitter = _gap(steps[0]), max(steps[1], JITTER)
     chains = _chains(points.at // gap, points.apart // jitter)
     for chain in range(int(chains.max()) + 1):
         left = np.flatnonzero(chains == chain)
@@ -220,7 +223,7 @@ def _beside_images(
     recording, at = times.recording[rows], times.time[rows]
     for code in np.unique(recording[recording >= 0]).tolist():
         own = np.flatnonzero(recording == code)
-        chains = _chains(at[own] // (GAP * int(times.step[code])), np.zeros(len(own), np.int64))
+        chains = _chains(at[own] // _gap(int(times.step[code])), np.zeros(len(own), np.int64))
         for chain in range(int(chains.max()) + 1):
             members = own[chains == chain]
             interval = _interval(times, code, at[members])
@@ -231,6 +234,11 @@ def _beside_images(
                 yield Segment(*names, name, *interval, "", None, None, count)
             else:
                 yield Segment(*names, "", None, None, name, *interval, count)
+
+
+def _gap(step: int) -> int:
+    """Return how long frames may be missing inside a segment, milliseconds."""
+    return max(GAP * step, PAUSE)
 
 
 def _interval(times: _Times, code: int, at: Int64) -> tuple[int, int]:

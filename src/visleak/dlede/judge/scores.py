@@ -356,10 +356,9 @@ def _header(path: Path, cells: Sequence[str]) -> list[str]:
     if odd:
         raise VisleakError(f"{path} has a column {_told(odd[0])}; name it by letters in one line")
     if STEP not in header:
-        mark = "tabs" if path.suffix.lower() == ".tsv" else "commas"
         raise VisleakError(
-            f"{path} has no column step, the percent of the test images that leak; its columns,"
-            f" separated by {mark}, are {there}"
+            f"{path} has no column step, the percent of the test images that leak; its columns are"
+            f" {there}"
         )
     if not set(header) - set(known):
         raise VisleakError(f"{path} has no metric beside {there}; add a column such as map50")
