@@ -84,7 +84,7 @@ class Every:
         """Return which frames of ascending times are taken: those shown at each interval.
 
         >>> Every.parse("1s", "").chosen([Fraction(t) for t in ("5", "5.4", "5.9", "8.2")])
-        [0, 2, 3]
+        [0, 2]
         """
         if self.seconds is None or not times:
             return list(range(0, len(times), self.frames))

@@ -106,7 +106,7 @@ def schemes(ids: Sequence[str]) -> list[Scheme]:
     Args:
         ids: of the images of all sets of a dataset.
 
-    >>> found = schemes([f"drive{d}_{n:04}.jpg" for d in range(3) for n in range(9)])
+    >>> found = schemes([f"road{d}_{n:04}.jpg" for d in range(3) for n in range(9)])
     >>> found[0].words, found[0].group
     ('<recording>_<frame>', '^(.*?)_\\\\d+\\\\.\\\\w+$')
     """
