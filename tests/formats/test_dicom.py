@@ -185,6 +185,16 @@ def test_damaged_files_are_refused_with_a_reason(values):
     assert decode(stored(lying)).reason == "too-large"
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "JPEG2000"])
+def test_a_frame_larger_than_its_header_is_not_decoded(values, kind):
+    syntax = uid.JPEGBaseline8Bit if kind == "JPEG" else uid.JPEG2000Lossless
+    coded = io.BytesIO()
+    Image.new("L", (900, 700)).save(coded, kind)
+    frames = encaps.encapsulate([coded.getvalue()])
+    found = decode(stored(scan(values, syntax, PixelData=frames, BitsAllocated=8)))
+    assert "900 x 700" in found.detail
+
+
 def test_a_packed_file_is_not_unpacked_without_bound(monkeypatch, values):
     monkeypatch.setattr("visleak.images.dicom.MAX_UNPACKED", 3_000)
     found = decode(stored(scan(values, uid.DeflatedExplicitVRLittleEndian)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from visleak.errors import MissingExtra
 from visleak.formats.files import read_file
-from visleak.formats.listing import HEAD, SUFFIXES, ending_of, head_of, is_image_file
+from visleak.formats.listing import HEAD, ending_of, head_of, is_image_file
 from visleak.formats.request import Request
 from visleak.formats.stacks import (
     Contents,
@@ -30,6 +30,7 @@ from visleak.formats.stacks import (
 )
 from visleak.images.decoding import QUIET
 from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom
+from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_array
 from visleak.records import Bytes8, ImageSet, Unreadable
 

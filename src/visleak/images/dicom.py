@@ -57,6 +57,9 @@ def dicom_frames(file: BinaryIO, numbers: Sequence[int]) -> Iterator[Bytes8]:
     header = dcmread(file, stop_before_pixels=not packed)
     check_header(header)
     file.seek(0)
+    if header.file_meta.TransferSyntaxUID.is_encapsulated:
+        header, packed = dcmread(file), True
+        check_coded(header, numbers)
     for values in iter_pixels(header if packed else file, indices=list(numbers)):
         yield shown(header, values)
 
@@ -69,6 +72,39 @@ def check_header(header: Dataset) -> None:
     bits, samples = int(header.get("BitsAllocated") or 8), int(header.get("SamplesPerPixel") or 1)
     if rows * columns * samples * max(1, bits // 8) > MAX_FRAME_BYTES:
         raise MemoryError(f"{columns} x {rows} pixels of {bits} bits are not read")
+
+
+def check_coded(header: Dataset, numbers: Sequence[int]) -> None:
+    """Refuse frames whose code states more pixels than the header, before they are decoded."""
+    from pydicom.encaps import get_frame
+
+    count, declared = int(header.get("NumberOfFrames") or 1), (header.Rows, header.Columns)
+    for number in numbers:
+        coded = coded_size(get_frame(header.PixelData, number, number_of_frames=count))
+        if coded is not None and (coded[0] > declared[0] or coded[1] > declared[1]):
+            raise ValueError(
+                f"frame {number} is coded as {coded[1]} x {coded[0]} pixels; the header has"
+                f" {declared[1]} x {declared[0]}"
+            )
+
+
+def coded_size(data: bytes) -> tuple[int, int] | None:
+    """Return the height and width that JPEG, JPEG-LS or JPEG 2000 states, ``None`` of others.
+
+    >>> coded_size(b"\\xff\\xd8\\xff\\xfe\\0\\4..\\xff\\xc3\\0\\x0b\\x08\\0\\2\\0\\3")
+    (2, 3)
+    """
+    start = data.find(b"\xffO\xffQ", 0, 1 << 12)
+    if start >= 0:
+        wide, high = (int.from_bytes(data[start + at : start + at + 4]) for at in (8, 12))
+        return high, wide
+    at = 2 if data[:2] == b"\xff\xd8" else len(data)
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        mark = data[at + 1]
+        if mark == 0xF7 or (0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC)):
+            return int.from_bytes(data[at + 5 : at + 7]), int.from_bytes(data[at + 7 : at + 9])
+        at += 1 if mark == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4])
+    return None
 
 
 def check_unpacked(file: BinaryIO) -> bool:
