@@ -213,11 +213,14 @@ def only_holds(path: Path, takes: Callable[[str], bool]) -> bool:
     if not path.is_dir():
         return False
     found = False
-    for name in Walk(str(path), lambda file: takes(file) or is_image_file(file)).names():
-        if not takes(os.path.join(path, name)):
-            return False
-        found = True
-    return found
+
+    def is_other(file: str) -> bool:
+        nonlocal found
+        taken = takes(file)
+        found |= taken
+        return not taken and is_image_file(file)
+
+    return next(Walk(str(path), is_other).names(), None) is None and found
 
 
 def stack_set(

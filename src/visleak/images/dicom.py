@@ -57,10 +57,11 @@ def dicom_frames(file: BinaryIO, numbers: Sequence[int]) -> Iterator[Bytes8]:
     header = dcmread(file, stop_before_pixels=not packed)
     check_header(header)
     file.seek(0)
-    if header.file_meta.TransferSyntaxUID.is_encapsulated:
-        header, packed = dcmread(file), True
+    coded = header.file_meta.TransferSyntaxUID.is_encapsulated
+    if coded:
+        header = dcmread(file)
         check_coded(header, numbers)
-    for values in iter_pixels(header if packed else file, indices=list(numbers)):
+    for values in iter_pixels(header if packed or coded else file, indices=list(numbers)):
         yield shown(header, values)
 
 

@@ -120,7 +120,9 @@ class _Inks:
     ours: Float32
     theirs: Float32
     grounds: tuple[Float32, Float32]  # of both
-    energies: Float32  # the greater of both, smoothed, levels squared
+    energy: tuple[Float32, Float32]  # of both, smoothed, levels squared
+    energies: Float32  # the greater of both
+    left: Float32  # energy of the difference, smoothed
     inside: Float32  # where both can be compared, 1 or 0, (h, w)
     contrast: float  # variance of strong content, levels squared
     noise: float  # median energy of the difference, levels squared
@@ -134,10 +136,11 @@ class _Inks:
         grounds = _ground(query), _ground(reference)
         ours, theirs = query - grounds[0], reference - grounds[1]
         weight = inside.astype(np.float32)
-        energies = np.maximum(_smooth(ours * ours * weight), _smooth(theirs * theirs * weight))
+        energy = _smooth(ours * ours * weight), _smooth(theirs * theirs * weight)
+        energies, left = np.maximum(*energy), _smooth((ours - theirs) ** 2 * weight)
         contrast = float(np.percentile(energies[inside], 92)) + 4
-        noise = float(np.median(_smooth((ours - theirs) ** 2 * weight)[inside]))
-        return cls(ours, theirs, grounds, energies, weight, contrast, noise)
+        noise = float(np.median(left[inside]))
+        return cls(ours, theirs, grounds, energy, energies, left, weight, contrast, noise)
 
     def differing(self, ours: Float32, part: tuple[slice, slice]) -> Float32:
         """Return the share of the energy that differs in a part, with the query given."""
@@ -267,18 +270,15 @@ def _peak(values: list[float], at: int) -> float:
 
 def _outliers(inks: _Inks) -> Outliers:
     """Return what stands out from the usual differences of two images."""
-    weight = inks.inside
-    ours, theirs = (_smooth(ink * ink * weight) for ink in (inks.ours, inks.theirs))
-    differing = _smooth((inks.ours - inks.theirs) ** 2 * weight)
-    share = differing / (ours + theirs + inks.noise + 0.02 * inks.contrast)
-    content = (weight > 0) & (inks.energies > CONTENT * inks.contrast)
-    both = content & (np.minimum(ours, theirs) > BOTH * inks.energies)
+    share = inks.left / (sum(inks.energy) + inks.noise + 0.02 * inks.contrast)
+    content = (inks.inside > 0) & (inks.energies > CONTENT * inks.contrast)
+    both = content & (np.minimum(*inks.energy) > BOTH * inks.energies)
     if np.count_nonzero(both) < 30:
         return Outliers()
     usual, robust = (float(value) for value in np.percentile(share[both], USUAL[:2]))
     limit = np.clip(STANDS_OUT * min(usual, USUAL[2] * robust + LEAST_USUAL), *OUT_BOUNDS)
-    found = (weight > 0) & (inks.energies > OUT_CONTENT * inks.contrast) & (share > limit)
-    more, less, marks, swapped = _sided(inks, found, differing, ours, theirs)
+    found = (inks.inside > 0) & (inks.energies > OUT_CONTENT * inks.contrast) & (share > limit)
+    more, less, marks, swapped = _sided(inks, found)
     return Outliers(
         usual=math.log(usual + LEAST_USUAL),
         largest=math.log((float(share[both].max()) + LEAST_USUAL) / (usual + LEAST_USUAL)),
@@ -289,20 +289,18 @@ def _outliers(inks: _Inks) -> Outliers:
     )
 
 
-def _sided(
-    inks: _Inks, found: Bool, differing: Float32, ours: Float32, theirs: Float32
-) -> tuple[float, float, int, float]:
+def _sided(inks: _Inks, found: Bool) -> tuple[float, float, int, float]:
     """Return what one image alone has, more and less, in how many places, and what was swapped."""
     closed = cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
     count, labels = cv2.connectedComponents(closed)
-    place, energy = labels[found], differing[found] / inks.contrast
+    place, energy = labels[found], inks.left[found] / inks.contrast
 
     def summed(values: Float32) -> npt.NDArray[np.float64]:
         return np.asarray(np.bincount(place, weights=values, minlength=count)[1:], np.float64)
 
     alone = [
         summed(energy * (one[found] > ALONE * other[found]))
-        for one, other in ((ours, theirs), (theirs, ours))
+        for one, other in (inks.energy, inks.energy[::-1])
     ]
     total = summed(energy)
     large = total > LEAST_ENERGY
