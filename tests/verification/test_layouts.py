@@ -7,10 +7,10 @@ import itertools
 import cv2
 import numpy as np
 import pytest
-from generated_images import crop, noisy, recoloured
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generated_images import crop, noisy, recoloured
 from visleak.encoders import load_encoder
 from visleak.verification.in_place import (
     OTHER_COLOURS,

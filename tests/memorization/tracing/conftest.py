@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from generated_images import World, make_world
 
+from generated_images import World, make_world
 from visleak.memorization.tracing import Trace, trace
 
 

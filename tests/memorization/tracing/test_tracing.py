@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from generated_images import PROMPTS, World, noisy, write_extraction
 from PIL import Image
 
 import visleak
+from generated_images import PROMPTS, World, noisy, write_extraction
 from visleak.auditing import Audit
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
