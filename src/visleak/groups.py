@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,17 +47,34 @@ def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
     return numbered(labels)
 
 
-def first_of_components(count: int, groups: Sequence[Sequence[int]]) -> Int64:
-    """Return the first image of the component of each image, where groups of images are connected.
+def joined(count: int, schemes: Sequence[tuple[Int64, Sequence[str]]]) -> list[str | None]:
+    """Return the name of the group of each image, where images of several schemes are connected.
 
-    >>> first_of_components(4, [[1, 3], [3, 2]]).tolist()
-    [0, 1, 1, 1]
+    A group is called as the first scheme that names any of its images calls it; of several names
+    the least, so that the order of images does not matter.
+
+    Args:
+        count: number of images.
+        schemes: places of images in [0, count), and what the group of each is called.
+
+    >>> joined(4, [(np.array([0, 1, 2]), ["b", "b", "a"]), (np.array([1, 2]), ["c", "c"])])
+    ['a', 'a', 'a', None]
     """
-    sizes = [len(group) for group in groups]
-    members = np.fromiter(itertools.chain.from_iterable(groups), np.int64, sum(sizes))
-    heads = np.repeat([group[0] for group in groups], sizes).astype(np.int64)
-    component = components(count, [(heads, members)])
-    return np.unique(component, return_index=True)[1][component].astype(np.int64)
+    ties, named = [], np.zeros(count, np.bool_)
+    for places, names in schemes:
+        codes = np.full(count, -1, np.int64)
+        codes[places] = numbered(np.array(names, np.str_))
+        named[places] = True
+        ties.append(chained(codes))
+    component = components(count, ties)
+    found: dict[int, str] = {}
+    for places, names in schemes:
+        own: dict[int, str] = {}
+        for part, name in zip(component[places].tolist(), names, strict=True):
+            own[part] = min(name, own.get(part, name))
+        found = own | found
+    parts = zip(component.tolist(), named.tolist(), strict=True)
+    return [found[part] if known else None for part, known in parts]
 
 
 def numbered(values: npt.NDArray[np.generic]) -> Int64:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from visleak.grouping import Found, GroupableSet, Sets, infer, summarised
 from visleak.grouping.findings import unit_names
-from visleak.groups import chained, components, numbered
+from visleak.groups import joined
 from visleak.options import AUTO
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
@@ -108,7 +108,7 @@ def with_groups(
         believed = [each for each in own if each.hypothesis.believed]
         if not believed:
             continue
-        groups = _joined(sets, believed)
+        groups = joined(len(sets), [(each.rows, unit_names(each)) for each in believed])
         alone = believed[0] if len(believed) == 1 else None
         framed = alone is not None and alone.hypothesis.kind == "recordings"
         frames = np.zeros(len(sets), np.int64)
@@ -125,26 +125,6 @@ def with_groups(
                 timed=alone is not None and alone.hypothesis.unit == "ms",
             )
     return result
-
-
-def _joined(sets: Sets, believed: Sequence[Found]) -> list[str | None]:
-    """Return the name of the group of each image; of several schemes, of what they connect."""
-    count = len(sets)
-    names: list[str | None] = [None] * count
-    ties = []
-    for found in believed:
-        named = unit_names(found)
-        codes = np.full(count, -1, np.int64)
-        codes[found.rows] = numbered(np.array(named))
-        ties.append(chained(codes))
-        for row, text in zip(found.rows.tolist(), named, strict=True):
-            names[row] = names[row] or text
-    component = components(count, ties).tolist()
-    first: dict[int, str] = {}
-    for own, name in zip(component, names, strict=True):
-        if name is not None:
-            first.setdefault(own, name)
-    return [first.get(own) for own in component]
 
 
 def _grouped(

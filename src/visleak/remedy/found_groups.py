@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.grouping.document import sentences
-from visleak.groups import first_of_components
+from visleak.groups import joined
 from visleak.records import ImageSet
 from visleak.storage import GROUPS, AuditSummary, csv_text
 from visleak.storage.groupings import GROUP_COLUMNS
@@ -64,22 +65,18 @@ def with_found_groups(found: Audit, sets: Sequence[ImageSet], *, yes: bool) -> l
     """
     refuse_unconfirmed(found.folder, found.summary, yes=yes)
     rows = list(found_rows(found.folder))
-    images = list(dict.fromkeys((name, id_) for name, id_, *_ in rows))
-    place = {image: at for at, image in enumerate(images)}
-    units: dict[tuple[str, str], list[int]] = {}
+    place = {image: at for at, image in enumerate(dict.fromkeys(row[:2] for row in rows))}
+    schemes: dict[str, tuple[list[int], list[str]]] = {}
     for name, id_, scheme, unit, *_ in rows:
-        units.setdefault((scheme, unit), []).append(place[name, id_])
-    first = first_of_components(len(images), list(units.values()))
-    label: dict[int, str] = {}
-    for (_, unit), members in units.items():
-        label.setdefault(int(first[members[0]]), unit)
+        places, units = schemes.setdefault(scheme, ([], []))
+        places.append(place[name, id_])
+        units.append(unit)
+    known = [(np.array(places, np.int64), units) for places, units in schemes.values()]
+    groups = dict(zip(place, joined(len(place), known), strict=True))
     result = []
     for each in sets:
-        groups = [
-            label[int(first[at])] if (at := place.get((each.name, id_))) is not None else None
-            for id_ in each.ids.to_pylist()
-        ]
-        result.append(replace(each, groups=pa.array(groups, pa.string())))
+        own = [groups.get((each.name, id_)) for id_ in each.ids.to_pylist()]
+        result.append(replace(each, groups=pa.array(own, pa.string())))
     return result
 
 
