@@ -156,13 +156,6 @@ def test_ycbcr_hsv_and_lab(encode):
     assert np.abs(pixels(encode(low, "TIFF"))[0, 0] - [0, 0, 255.0]).max() <= 12
 
 
-def test_colour_profiles_are_ignored(picture, encode):
-    from PIL import ImageCms
-
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert np.array_equal(pixels(encode(picture(), icc_profile=profile)), np.asarray(picture()))
-
-
 def test_a_palette_with_alpha_of_its_own():
     image = Image.new("P", (2, 1))
     image.putpalette([255, 0, 0, 255, 0, 0, 255, 0], "RGBA")

@@ -43,6 +43,7 @@ from visleak.images.pixels import (
     shallow,
     shallow_colours,
 )
+from visleak.images.profiles import in_srgb
 from visleak.records import Bytes8, DecodedImage, Unreadable
 
 _TAG: Final = 0x0112
@@ -61,7 +62,7 @@ _HANDLER: Final = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctype
 MAX_PIXELS: Final = 256_000_000
 MAX_SIDE: Final = 1_000_000  # so is an image with a longer side
 #: Version of the pixels that an image becomes: part of the keys of all that is cached of them.
-DECODING: Final = 3
+DECODING: Final = 4
 #: Words of Pillow for images that are whole and that it cannot read.
 _UNSUPPORTED: Final = (
     *("unsupported", "unknown pixel mode", "unknown data organization", "samples per pixel"),
@@ -239,7 +240,7 @@ def decode(data: bytes | Bytes8, *, enough: int = 0) -> DecodedImage | Unreadabl
 
     EXIF orientation is applied, alpha is laid over white (and ignored where it hides everything),
     of more than 8 bits the range that the image uses becomes 8, of an animation the first frame is
-    taken. Colour profiles (ICC) are ignored. Never raises, never warns; safe in threads.
+    taken. Colours of another profile (ICC) become sRGB. Never raises, never warns; safe in threads.
 
     >>> decode(b"").reason
     'empty'
@@ -305,6 +306,7 @@ def _decoded(image: Image.Image, width: int, height: int) -> DecodedImage:
 
 
 def _grey(image: Image.Image, width: int, height: int) -> Image.Image:
+    image = in_srgb(image)
     # a grey of three equal channels is that channel, so mode L need not take the way over RGB
     if image.mode in ("RGB", "L") and "transparency" not in image.info:
         return image.convert("L")
@@ -349,7 +351,9 @@ def _decode_jpeg(data: bytes, enough: int, make: _Make[T]) -> T | Unreadable:
         image.draft(None, (enough, enough))
     image.load()
     if image.mode == "CMYK" and "adobe" not in image.info:
-        image = ImageChops.invert(image)  # Pillow takes all for Adobe's, whose inks are inverted
+        inks = ImageChops.invert(image)  # Pillow takes all for Adobe's, whose inks are inverted
+        inks.info = image.info
+        image = inks
     orientation = orientation_of(exif) if exif else 1
     if orientation > 4:
         width, height = height, width
