@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,14 @@ class Unreadable:
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
             raise ValueError(f"reason must be one of {', '.join(REASONS)}; got {self.reason!r}")
+
+
+class Refused(Exception):
+    """An image, or a file, that is not read for a known reason."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.why = Unreadable(reason, detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,22 @@ class Opener(Protocol):
 
         A set is read in several passes, and positions ascend from call to call of a pass. So a
         stream is read forward, and restarted for a position that has passed.
+        """
+
+
+@runtime_checkable
+class FootageOpener(Opener, Protocol):
+    """An opener of recordings, which can read further frames of them."""
+
+    def between(
+        self, position: int, start: int, end: int, every: int
+    ) -> Iterator[tuple[int, Bytes8]]:
+        """Yield time and image of frames of the recording of an image.
+
+        Args:
+            position: of an image of the recording.
+            start, end: milliseconds; frames at ``end`` are left out.
+            every: milliseconds in which one frame is taken. What cannot be read is left out.
         """
 
 

@@ -119,6 +119,55 @@ def test_files_of_the_library(name):
     assert shown.std() > 10
 
 
+@pytest.mark.parametrize(
+    "syntax", [uid.ImplicitVRLittleEndian, uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian]
+)
+@pytest.mark.parametrize("frames", [1, 3])
+def test_files_without_a_preamble(tmp_path, values, syntax, frames):
+    stack = np.stack([np.roll(values, number, 1) for number in range(frames)])
+    header = scan(stack if frames > 1 else values, syntax, SpecificCharacterSet="ISO_IR 100")
+    if syntax == uid.ExplicitVRBigEndian:
+        header.PixelData = stack.byteswap().tobytes()
+    del header.file_meta
+    implicit, little = syntax.is_implicit_VR, syntax.is_little_endian
+    header.save_as(tmp_path / "bare.dcm", implicit_vr=implicit, little_endian=little)
+    data = (tmp_path / "bare.dcm").read_bytes()
+    assert b"DICM" not in data
+    expected = pixels(stored(scan(values)))
+    if syntax == uid.ExplicitVRBigEndian:  # which no longer is written, and needs its header
+        assert decode(data).reason == "not-an-image"
+        return
+    assert np.array_equal(pixels(data), expected)
+    (tmp_path / "bare").write_bytes(data)
+    images = open_image_set(tmp_path)
+    assert len(images) == 2 * frames
+    found = [decode(each).pixels for each in images.opener.read(range(2 * frames))]
+    assert all(np.array_equal(found[at], rgb_of_array(stack[at % frames])) for at in range(2))
+
+
+@pytest.mark.parametrize(
+    "name", ["InstanceNumber", "NumberOfFrames", "RescaleSlope", "WindowCenter"]
+)
+def test_a_value_that_cannot_be_read_is_not_quoted(tmp_path, values, name):
+    data = stored(scan(values, **{name: "7"}))
+    tag = pydicom.tag.Tag(name)
+    start = data.index(tag.group.to_bytes(2, "little") + tag.element.to_bytes(2, "little"))
+    length = int.from_bytes(data[start + 6 : start + 8], "little")
+    wrong = NAME.encode()
+    damaged = (
+        data[: start + 6] + len(wrong).to_bytes(2, "little") + wrong + data[start + 8 + length :]
+    )
+    (tmp_path / "a.dcm").write_bytes(damaged)
+    found = [decode(damaged)]
+    try:
+        images = open_image_set(f"dicom:{tmp_path}#group=series")
+        read = images.opener.read(range(len(images)))
+        found += [*images.problems, *(each for each in read if isinstance(each, Unreadable))]
+    except VisleakError as error:
+        found.append(error)
+    assert not any(NAME in str(each) for each in found)
+
+
 def test_frames_groups_and_pseudonyms(tmp_path, values):
     frames = np.stack([values, values[::-1], values // 2])
     (tmp_path / NAME).mkdir()

@@ -16,6 +16,7 @@ import tifffile
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
+from visleak.images import decode
 from visleak.images.pixels import rgb_of_array
 from visleak.records import Unreadable
 
@@ -217,6 +218,36 @@ def test_levels_of_a_pyramid(tmp_path):
     assert np.array_equal(next(images.opener.read([0])), values[::2, ::2])
     with pytest.raises(VisleakError, match="2 levels"):
         open_image_set(f"tiff:{tmp_path / 'a.ome.tif'}#level=2")
+
+
+def test_the_label_of_a_slide_is_left_out(tmp_path):
+    """A file as scanners write it: tissue, thumbnail, a smaller level, label and macro."""
+    tissue = RNG.integers(0, 256, (512, 384, 3), dtype=np.uint8)
+    about = "Aperio Image Library v1\r\n512x384 [0,0 384x512] (128x128) JPEG/RGB Q=70|AppMag = 20"
+    with tifffile.TiffWriter(tmp_path / "a.svs") as file:
+        options = {"photometric": "rgb", "metadata": None}
+        file.write(tissue, tile=(128, 128), description=about, **options)
+        file.write(tissue[::8, ::8], description=about + "\nthumbnail", **options)
+        file.write(tissue[::4, ::4], tile=(16, 16), description=about, **options)
+        file.write(tissue[:50, :60], description=about + "\nlabel 60x50", subfiletype=1, **options)
+        file.write(tissue[:60, :90], description=about + "\nmacro 90x60", subfiletype=9, **options)
+    images = open_image_set(f"tiff:{tmp_path / 'a.svs'}#tile=256")
+    assert images.ids.to_pylist() == [
+        f"a.svs#page=0,x={x},y={y}" for y in (0, 256) for x in (0, 256)
+    ]
+    assert np.array_equal(next(images.opener.read([1])), tissue[:256, 256:])
+    smaller = open_image_set(f"tiff:{tmp_path / 'a.svs'}#level=1")
+    assert np.array_equal(next(smaller.opener.read([0])), tissue[::4, ::4])
+
+
+def test_inks_and_profiles_of_pages(tmp_path):
+    inks = np.zeros((9, 9, 4), np.uint8)
+    inks[:, 4:, 3] = 255
+    tifffile.imwrite(tmp_path / "inks.tif", inks, photometric="separated")
+    (found,) = open_image_set(f"tiff:{tmp_path / 'inks.tif'}").opener.read([0])
+    assert np.array_equal(found, decode((tmp_path / "inks.tif").read_bytes()).pixels)
+    assert found[0, 0].tolist() == [255] * 3
+    assert found[0, 8].tolist() == [0] * 3
 
 
 def test_damaged_tiff(tmp_path):

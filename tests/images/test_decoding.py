@@ -21,6 +21,7 @@ from PIL import Image, PngImagePlugin
 
 from visleak.images import content_digest, decode, decoding
 from visleak.images.decoding import MAX_PIXELS
+from visleak.images.pixels import rgb_of_array
 from visleak.records import DecodedImage, Unreadable
 
 LOSSLESS = ["PNG", "TIFF", "BMP", "PPM", "TGA", "PCX", "SGI", "QOI", "ICO"]
@@ -230,32 +231,60 @@ def test_threads_keep_what_libtiff_says_apart(encode, picture, capfd):
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("bands", [2, 5, 6, 7, 12])
-@pytest.mark.parametrize("planes", ["contig", "separate"])
-def test_bands_that_are_no_colours_are_unsupported(bands, planes, capfd):
-    shape = (20, 30, bands) if planes == "contig" else (bands, 20, 30)
+def bands(count, planes="contig", **options):
+    """Return a file of many bands, and their values, bands last."""
+    shape = (20, 30, count) if planes == "contig" else (count, 20, 30)
     out = io.BytesIO()
     values = np.random.default_rng(0).integers(0, 4096, shape, dtype=np.uint16)
-    tifffile.imwrite(out, values, photometric="minisblack", planarconfig=planes)
-    assert reason(out.getvalue()) == "unsupported"
-    assert reason(out.getvalue()[:-500]) == "truncated"
+    tifffile.imwrite(out, values, photometric="minisblack", planarconfig=planes, **options)
+    return out.getvalue(), values if planes == "contig" else values.transpose(1, 2, 0)
+
+
+@pytest.mark.parametrize("count", [2, 5, 6, 7, 12])
+@pytest.mark.parametrize("planes", ["contig", "separate"])
+def test_of_many_bands_the_first_three_are_compared(count, planes, capfd):
+    data, values = bands(count, planes)
+    assert np.array_equal(pixels(data), rgb_of_array(values[:, :, : 3 if count > 2 else 1]))
+    assert reason(data[:-500]) == "truncated"
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("name", ["DESCRIPTION", "COLORINTERP"])
+def test_bands_that_the_file_names_are_its_colours(name):
+    named = enumerate(["Blue", "nir", "green", "red", "swir"])
+    items = "".join(
+        f'<Item name="{name}" sample="{at}" role="x">{text}</Item>' for at, text in named
+    )
+    about = f"<GDALMetadata>{items}</GDALMetadata>"
+    data, values = bands(5, extratags=[(42112, "s", 0, about, True)])
+    assert np.array_equal(pixels(data), rgb_of_array(values[:, :, [3, 2, 0]]))
+
+
+def test_bands_without_their_library_are_unsupported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    found = decode(bands(5)[0])
+    assert found.reason == "unsupported"
+    assert "pip install 'visleak[tiff]'" in found.detail
+
+
 @pytest.mark.parametrize("type_", [np.float16, np.float64, np.complex64])
-def test_types_that_no_decoder_reads_are_unsupported(type_):
+def test_types_of_numbers_that_pillow_does_not_read(type_):
     out = io.BytesIO()
-    tifffile.imwrite(out, np.ones((9, 9), type_))
-    assert reason(out.getvalue()) == "unsupported"
+    values = np.random.default_rng(0).random((9, 9)).astype(type_)
+    tifffile.imwrite(out, values)
+    assert np.array_equal(pixels(out.getvalue()), rgb_of_array(np.abs(values)))
 
 
 def test_variants_that_no_decoder_reads_are_unsupported():
     deep_psd = b"8BPS\0\1" + bytes(6) + struct.pack(">HIIHH", 3, 4, 5, 16, 3) + bytes(200)
     assert reason(deep_psd) == "unsupported"
     assert reason(b"PF\n5 4\n-1.0\n" + bytes(240)) == "unsupported"
-    out = io.BytesIO()
-    tifffile.imwrite(out, np.ones((9, 9), np.uint8), bigtiff=True, byteorder=">")
-    assert reason(out.getvalue()) == "unsupported"
+
+
+def test_big_endian_bigtiff():
+    out, values = io.BytesIO(), np.arange(81, dtype=np.uint8).reshape(9, 9)
+    tifffile.imwrite(out, values, bigtiff=True, byteorder=">")
+    assert np.array_equal(pixels(out.getvalue()), rgb_of_array(values))
 
 
 def test_a_scan_of_which_a_part_was_decoded_is_corrupt(encode, capfd):

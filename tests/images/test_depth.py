@@ -122,12 +122,15 @@ FORMS: Mapping[str, Callable[[np.ndarray], bytes]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_few_bits_are_refused_where_only_the_high_bytes_are_read(form):
+def test_few_bits_are_read_in_full_or_refused(form):
     """They would be an image of a few nearly black levels."""
     stored, full = (
         np.dstack([of_bits(shades(seed=seed), bits) for seed in range(3)]) for bits in (12, 16)
     )
     found = decode(FORMS[form](stored))
+    if form in ("packed planes", "premultiplied"):  # which tifffile reads in full
+        assert np.abs(found.pixels.astype(int) - rgb_of_array(stored)).max() <= 1
+        return
     assert isinstance(found, Unreadable)
     assert found.reason == "unsupported"
     assert "16-bit" in found.detail

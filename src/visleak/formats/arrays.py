@@ -26,13 +26,12 @@ from visleak.formats.sources import ARRAYS
 from visleak.formats.stacks import (
     MAX_BYTES,
     Contents,
-    Refused,
     check_size,
     files_of,
     image_of,
     stack_set,
 )
-from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
     import h5py

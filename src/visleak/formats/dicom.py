@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -21,18 +23,18 @@ from visleak.formats.listing import HEAD, ending_of, head_of, is_image_file
 from visleak.formats.request import Request
 from visleak.formats.stacks import (
     Contents,
-    Refused,
     check_size,
     choice,
     files_of,
     only_holds,
     stack_set,
+    why_unreadable,
 )
 from visleak.images.decoding import QUIET
-from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom
+from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom, read_header
 from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_array
-from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
     from pydicom import Dataset
@@ -89,18 +91,31 @@ def _takes(path: str) -> bool:
 
 def contents(path: str, by: str, hides: bool) -> Contents:
     """Return the frames of a file and where they belong."""
-    try:
-        from pydicom import dcmread
-    except ImportError as error:
-        raise MissingExtra("medical", "reading DICOM") from error
+    if find_spec("pydicom") is None:
+        raise MissingExtra("medical", "reading DICOM")
+    with _without_values():
+        return _contents(path, by, hides)
 
-    with open(path, "rb") as file:
+
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Take the text out of what a library raises about a file: it may quote values of tags."""
+    try:
+        yield
+    except (Refused, OSError):
+        raise
+    except Exception as error:
+        reason = why_unreadable(error).reason
+        name = type(error).__name__
+        raise Refused(reason, f"DICOM that pydicom does not read ({name})") from None
+
+
+def _contents(path: str, by: str, hides: bool) -> Contents:
+    with open(path, "rb") as file, QUIET:
         if not is_dicom(file.read(HEAD)):
             raise Refused("not-an-image", "the content is not that of a DICOM file")
         check_unpacked(file)
-        file.seek(0)
-        with QUIET:
-            header = dcmread(file, stop_before_pixels=True, specific_tags=list(_TAGS))
+        header = read_header(file, pixels=False, tags=_TAGS)
         rows, columns = _number(header, "Rows"), _number(header, "Columns")
     if not rows or not columns:
         return Contents((), (), skipped="DICOM without pixels")
@@ -143,7 +158,7 @@ class DicomFile:
         self._file = self._file or open(self._path, "rb")  # noqa: SIM115 - closed by close
         frames = dicom_frames(self._file, numbers)
         for _ in numbers:
-            with QUIET:
+            with QUIET, _without_values():
                 frame = next(frames)
             yield rgb_of_array(frame)
 

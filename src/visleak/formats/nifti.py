@@ -14,14 +14,13 @@ from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.stacks import (
     Contents,
-    Refused,
     check_size,
     choice,
     files_of,
     image_of,
     stack_set,
 )
-from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
     from nibabel.nifti1 import Nifti1Image

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,7 @@ from visleak.formats.listing import (
 from visleak.formats.request import Request
 from visleak.images.decoding import MAX_PIXELS, MAX_SIDE
 from visleak.images.pixels import rgb_of_array
-from visleak.records import Bytes8, ImageSet, Int64, Problem, Unreadable
+from visleak.records import Bytes8, ImageSet, Int64, Problem, Refused, Unreadable
 
 MAX_IMAGES: Final = 5_000_000  # a file with more images is refused
 MAX_BYTES: Final = 1 << 30  # what is unpacked at once
@@ -51,6 +52,14 @@ class Stack(Protocol):
 
     def close(self) -> None:
         """Close the file."""
+
+
+@runtime_checkable
+class Footage(Stack, Protocol):
+    """A stack of frames with times."""
+
+    def moments(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the times of all frames in milliseconds, ascending, and their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,27 @@ class StackOpener:
                 for image in self._read(owner, numbers):
                     del numbers[0]
                     yield image
+
+    def between(
+        self, position: int, start: int, end: int, every: int
+    ) -> Iterator[tuple[int, Bytes8]]:
+        """Yield frames of a recording, see :class:`visleak.records.FootageOpener`."""
+        try:
+            stack = self._stack(int(self.owners[position]))
+            if not isinstance(stack, Footage):
+                return
+            times, numbers = stack.moments()
+            chosen = {
+                times[at] // every: at
+                for at in range(bisect_left(times, end) - 1, bisect_left(times, start) - 1, -1)
+            }
+            wanted = sorted(chosen.values())
+            images = stack.read([numbers[at] for at in wanted])
+            for at, image in zip(wanted, images, strict=True):
+                if isinstance(image, np.ndarray):
+                    yield times[at], image
+        except Exception:  # a damaged file can make its library raise anything
+            self.close()
 
     def _read(self, owner: int, numbers: list[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield images of one file up to the first that is damaged, and why that is."""
@@ -141,14 +171,6 @@ def why_unreadable(error: Exception) -> Unreadable:
     if isinstance(error, NotImplementedError) or any(word in words for word in _UNREAD):
         return Unreadable("unsupported", text)
     return Unreadable("corrupt", text)
-
-
-class Refused(Exception):
-    """An image, or a file, that is not read for a known reason."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.why = Unreadable(reason, detail)
 
 
 def check_size(width: int, height: int, images: int = 1) -> None:

@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.errors import MissingExtra
+from visleak.errors import MissingExtra, one_line
 from visleak.formats.listing import ending_of
 from visleak.formats.request import Request
 from visleak.formats.stacks import (
     MAX_BYTES,
     Contents,
-    Refused,
     check_size,
     files_of,
-    image_of,
     stack_set,
     whole,
 )
-from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.images.tiff import check_bytes, pixels_of, shown
+from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
     from tifffile import TiffFile, TiffFrame, TiffPage
@@ -39,9 +38,8 @@ ENDINGS: Final = (
 #: Longest side of a page that is one image, and side of the tiles of a larger one.
 LARGE: Final = 10_000
 TILE: Final = 1024
-_WHITE_IS_ZERO: Final = 0
-_PALETTE: Final = 3
-_LAB: Final = (8, 9, 10)
+#: Images of a slide that are none of its tissue: photographs of the glass, its label among them.
+_BESIDE: Final = ("label", "macro", "map", "overview", "thumbnail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +94,16 @@ def contents(path: str, tile: int, level: int) -> Contents:
 
 
 def _pages(file: TiffFile, level: int) -> list[TiffPage | TiffFrame]:
-    """Return the pages of a level of all series: images of which only the size differs."""
+    """Return the pages of a level of all series: images of which only the size differs.
+
+    The label of a slide, which may name a patient, is left out, and so are the photograph of its
+    glass and its thumbnail.
+    """
     found: list[TiffPage | TiffFrame] = []
     for series in file.series:
         levels = series.levels
+        if series.name.lower() in _BESIDE:
+            continue
         if level < len(levels):
             found += (page for page in levels[level].pages if page is not None)
     if not found:
@@ -148,10 +152,8 @@ class TiffStack:
             if plane.tiled:
                 values = _region(page, plane)
             else:
-                _check_bytes(_frame(page), plane)
-                values = np.asarray(page.asarray(maxworkers=1))
-                if _frame(page).axes == "SYX":
-                    values = values.transpose(1, 2, 0)
+                check_bytes(_frame(page), plane.height, plane.width)
+                values = pixels_of(page, _frame(page).axes)
             yield _shown(_frame(page), values)
 
     def close(self) -> None:
@@ -159,10 +161,13 @@ class TiffStack:
         self._file.close()
 
 
-def _check_bytes(page: TiffPage, plane: Plane) -> None:
-    itemsize = 0 if page.dtype is None else page.dtype.itemsize
-    if plane.height * plane.width * page.samplesperpixel * page.imagedepth * itemsize > MAX_BYTES:
-        raise Refused("too-large", f"a page of more than {MAX_BYTES:,} bytes")
+def _shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8 | Unreadable:
+    try:
+        return shown(page, values)
+    except Refused as error:
+        return error.why
+    except ValueError as error:
+        return Unreadable("unsupported", one_line(error))
 
 
 def _region(page: TiffPage | TiffFrame, plane: Plane) -> npt.NDArray[np.generic]:
@@ -170,7 +175,7 @@ def _region(page: TiffPage | TiffFrame, plane: Plane) -> npt.NDArray[np.generic]
     frame = _frame(page)
     if frame.dtype is None or frame.imagedepth != 1:
         raise Refused("unsupported", "pages of this kind are not divided into tiles")
-    _check_bytes(frame, plane)
+    check_bytes(frame, plane.height, plane.width)
     high = frame.tilelength if frame.is_tiled else min(frame.rowsperstrip, frame.imagelength)
     wide = frame.tilewidth if frame.is_tiled else frame.imagewidth
     down, across = -(-frame.imagelength // high), -(-frame.imagewidth // wide)
@@ -211,22 +216,3 @@ def _segment(page: TiffPage | TiffFrame, number: int) -> npt.NDArray[np.generic]
     jpeg = {"jpegtables": page.jpegtables, "jpegheader": frame.jpegheader}
     decoded = frame.decode(data, number, **jpeg)[0]
     return None if decoded is None else np.asarray(decoded)[0]
-
-
-def _shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8 | Unreadable:
-    """Return the values of a plane as they are compared: of many bands the first three."""
-    photometric = int(page.photometric)
-    if photometric in _LAB:
-        return Unreadable("unsupported", "TIFF in CIELAB, of which pages are not read")
-    if photometric == _PALETTE and page.colormap is not None and values.ndim == 2:
-        return image_of(np.moveaxis(np.asarray(page.colormap)[:, values], 0, -1))
-    if values.ndim == 3 and values.shape[2] not in (1, 3):
-        alpha = values.shape[2] == 4 and any(int(each) in (1, 2) for each in page.extrasamples)
-        if not alpha:
-            values = values[:, :, : 3 if values.shape[2] > 3 else 1]
-    if values.dtype.kind == "c":
-        values = np.abs(values)
-    image = image_of(values)
-    if photometric == _WHITE_IS_ZERO and not isinstance(image, Unreadable):
-        return np.asarray(255 - image, np.uint8)
-    return image

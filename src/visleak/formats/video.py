@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +26,6 @@ from visleak.formats.sources import VIDEOS
 from visleak.formats.stacks import (
     MAX_IMAGES,
     Contents,
-    Refused,
     Stack,
     check_size,
     files_of,
@@ -35,7 +34,7 @@ from visleak.formats.stacks import (
 )
 from visleak.images.decoding import MAX_PIXELS, QUIET
 from visleak.images.pixels import rgb_of_image
-from visleak.records import Bytes8, ImageSet, Unreadable
+from visleak.records import Bytes8, ImageSet, Refused, Unreadable
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -134,7 +133,7 @@ def contents(path: str, every: Every) -> Contents:
     return Contents(
         [f"t={float(times[at] - times[0]):.3f}" for at in taken],
         [numbers[at] for at in taken],
-        frames=[round(1000 * (times[at] - times[0])) for at in taken],
+        frames=_milliseconds([times[0], *(times[at] for at in taken)])[1:],
         problem=problem,
     )
 
@@ -176,6 +175,25 @@ def _prepared(container: InputContainer) -> VideoStream:
 
 def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | None]:
     """Return time and stamp of every frame, and what is wrong with the file."""
+    times, stamps, stated = _listed(path)
+    if not times:
+        raise Refused("corrupt", "no frame of the video can be found")
+    with _container(path) as container:
+        first = next(Video.of(container).read(stamps[:1]))
+    if isinstance(first, Unreadable) and len(stamps) > 1:
+        with _container(path) as container:
+            first = next(Video.of(container).read(stamps[len(stamps) // 2 :][:1]))
+    if isinstance(first, Unreadable):
+        raise Refused(first.reason, f"no frame of the video can be decoded ({first.detail})")
+    length = float(times[-1] - times[0])
+    if stated > 1 and length + 1 < _SHORT * stated:
+        ends = f"the video ends after {length:.1f} of {stated:.1f} seconds"
+        return times, stamps, Unreadable("truncated", ends)
+    return times, stamps, None
+
+
+def _listed(path: str) -> tuple[list[Fraction], list[int], float]:
+    """Return time and stamp of every frame of which there is a packet, and the stated length."""
     with _container(path) as container:
         import av.error
 
@@ -190,21 +208,12 @@ def _video_times(path: str) -> tuple[list[Fraction], list[int], Unreadable | Non
         except av.error.FFmpegError:
             pass  # the rest of a damaged file: its length says how much that is
         stamps = sorted(set(stamps))
-        times = [stamp * base for stamp in stamps]
-    if not times:
-        raise Refused("corrupt", "no frame of the video can be found")
-    with _container(path) as container:
-        first = next(Video.of(container).read(stamps[:1]))
-    if isinstance(first, Unreadable) and len(stamps) > 1:
-        with _container(path) as container:
-            first = next(Video.of(container).read(stamps[len(stamps) // 2 :][:1]))
-    if isinstance(first, Unreadable):
-        raise Refused(first.reason, f"no frame of the video can be decoded ({first.detail})")
-    length, whole = float(times[-1] - times[0]), (stated or 0) / 1e6
-    if whole > 1 and length + 1 < _SHORT * whole:
-        ends = f"the video ends after {length:.1f} of {whole:.1f} seconds"
-        return times, stamps, Unreadable("truncated", ends)
-    return times, stamps, None
+        return [stamp * base for stamp in stamps], stamps, (stated or 0) / 1e6
+
+
+def _milliseconds(times: Sequence[Fraction]) -> list[int]:
+    """Return times from that of the first frame on."""
+    return [round(1000 * (time - times[0])) for time in times]
 
 
 @dataclass
@@ -232,6 +241,15 @@ class Video:
         self._waiting: VideoFrame | None = None  # decoded, and behind the one that was wanted
         self._landed: VideoFrame | None = None  # the first that was decoded for the one wanted
         self._passed: int | None = None  # the stamp of the last that was decoded
+
+    @cached_property
+    def _moments(self) -> tuple[list[int], list[int]]:
+        times, stamps, _ = _listed(self.path)
+        return _milliseconds(times), stamps
+
+    def moments(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the times and stamps of all frames."""
+        return self._moments
 
     def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield the frames with some stamps."""
@@ -359,6 +377,15 @@ class Animation:
 
     def __post_init__(self) -> None:
         self._image = _animation(self.path)
+
+    @cached_property
+    def _moments(self) -> tuple[list[int], list[int]]:
+        times, numbers, _ = _animation_times(self.path)
+        return _milliseconds(times), numbers
+
+    def moments(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the times and numbers of all frames."""
+        return self._moments
 
     def read(self, numbers: Sequence[int]) -> Iterator[bytes | Bytes8 | Unreadable]:
         """Yield some frames."""

@@ -44,7 +44,8 @@ from visleak.images.pixels import (
     shallow_colours,
 )
 from visleak.images.profiles import in_srgb
-from visleak.records import Bytes8, DecodedImage, Unreadable
+from visleak.images.tiff import first_page
+from visleak.records import Bytes8, DecodedImage, Refused, Unreadable
 
 _TAG: Final = 0x0112
 _TURNS: Final = {
@@ -298,7 +299,24 @@ def _tried(
             raise OSError("decoder error")  # of a part of the image, which Pillow does not mind
         return made
     except Exception as error:
-        return _refusal(data, kind, error, messages)
+        why = _refusal(data, kind, error, messages)
+        if kind is TIFF and why.reason == "unsupported":
+            return _of_first_page(data, make, why)
+        return why
+
+
+def _of_first_page(data: bytes, make: _Make[T], why: Unreadable) -> T | Unreadable:
+    """Return a TIFF file that Pillow does not read, as of many bands, read by tifffile."""
+    try:
+        with QUIET:
+            page, orientation = first_page(data)
+    except ImportError:
+        advice = "; pip install 'visleak[tiff]' reads more kinds"
+        return Unreadable(why.reason, f"{why.detail}{advice}")
+    except Exception:  # what Pillow says of the file is as good
+        return why
+    image = turned(page, orientation)
+    return _too_large(*image.size) or make(image, *image.size)
 
 
 def _decoded(image: Image.Image, width: int, height: int) -> DecodedImage:
@@ -401,8 +419,12 @@ def _too_large(width: int, height: int) -> Unreadable | None:
 
 def _refusal(data: bytes, kind: Encoding, error: Exception, messages: list[str]) -> Unreadable:
     """Say why an image of a known format could not be decoded."""
+    if isinstance(error, Refused):
+        return error.why
     words, cause = str(error).lower(), error.__cause__ or error
     text = " ".join(" ".join([str(error), *(f"({each})" for each in messages[:1])]).split())[:200]
+    if kind is DICOM:
+        text = type(error).__name__  # what the library says of a file may quote its tags
     missing = isinstance(error, ImportError) or (kind.extra and "not installed" in words)
     if missing:
         advice = f": pip install 'visleak[{kind.extra}]'" if kind.extra else ""

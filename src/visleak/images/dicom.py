@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from visleak.images.encodings import is_bare_dicom
 from visleak.images.pixels import to_eight
-from visleak.records import Bytes8
+from visleak.records import Bytes8, Refused
 
 if TYPE_CHECKING:
     from pydicom import Dataset
@@ -37,9 +38,29 @@ logging.getLogger("pydicom").addHandler(logging.NullHandler())
 
 
 def is_dicom(data: bytes) -> bool:
-    """Whether some bytes begin as a DICOM file does."""
+    """Whether some bytes begin as a DICOM file does, with or without preamble."""
     start, magic = MAGIC
-    return data[start : start + len(magic)] == magic
+    return data[start : start + len(magic)] == magic or is_bare_dicom(data)
+
+
+def read_header(file: BinaryIO, *, pixels: bool = True, tags: Sequence[str] = ()) -> Dataset:
+    """Return the elements of a DICOM file; of one without preamble, with its syntax.
+
+    Args:
+        file: at any place.
+        pixels: read those, too.
+        tags: names of the elements to read; all by default.
+    """
+    from pydicom import dcmread, uid
+
+    file.seek(0)
+    chosen = list(tags) or None
+    header = dcmread(file, stop_before_pixels=not pixels, specific_tags=chosen, force=True)
+    if "TransferSyntaxUID" not in header.file_meta:
+        implicit, little = header.original_encoding
+        syntax = uid.ExplicitVRLittleEndian if little else uid.ExplicitVRBigEndian
+        header.file_meta.TransferSyntaxUID = uid.ImplicitVRLittleEndian if implicit else syntax
+    return header
 
 
 def dicom_image(data: bytes) -> Image.Image:
@@ -49,19 +70,18 @@ def dicom_image(data: bytes) -> Image.Image:
 
 def dicom_frames(file: BinaryIO, numbers: Sequence[int]) -> Iterator[Bytes8]:
     """Yield frames of a DICOM file as ``uint8`` (height, width) or (height, width, 3)."""
-    from pydicom import dcmread
     from pydicom.pixels.utils import iter_pixels
 
     packed = check_unpacked(file)
     file.seek(0)
-    header = dcmread(file, stop_before_pixels=not packed)
+    whole = packed or is_bare_dicom(file.read(_HEAD))
+    header = read_header(file, pixels=whole)
     check_header(header)
-    file.seek(0)
-    coded = header.file_meta.TransferSyntaxUID.is_encapsulated
-    if coded:
-        header = dcmread(file)
+    if header.file_meta.TransferSyntaxUID.is_encapsulated:
+        whole, header = True, read_header(file)
         check_coded(header, numbers)
-    for values in iter_pixels(header if packed or coded else file, indices=list(numbers)):
+    file.seek(0)
+    for values in iter_pixels(header if whole else file, indices=list(numbers)):
         yield shown(header, values)
 
 
@@ -69,10 +89,10 @@ def check_header(header: Dataset) -> None:
     """Refuse a file without pixels, or with too many for one frame."""
     rows, columns = int(header.get("Rows") or 0), int(header.get("Columns") or 0)
     if not rows or not columns:
-        raise NotImplementedError("a file without pixels")
+        raise Refused("unsupported", "DICOM without pixels")
     bits, samples = int(header.get("BitsAllocated") or 8), int(header.get("SamplesPerPixel") or 1)
     if rows * columns * samples * max(1, bits // 8) > MAX_FRAME_BYTES:
-        raise MemoryError(f"{columns} x {rows} pixels of {bits} bits are not read")
+        raise Refused("too-large", f"{columns} x {rows} pixels of {bits} bits are not read")
 
 
 def check_coded(header: Dataset, numbers: Sequence[int]) -> None:
@@ -83,9 +103,10 @@ def check_coded(header: Dataset, numbers: Sequence[int]) -> None:
     for number in numbers:
         coded = coded_size(get_frame(header.PixelData, number, number_of_frames=count))
         if coded is not None and (coded[0] > declared[0] or coded[1] > declared[1]):
-            raise ValueError(
+            raise Refused(
+                "corrupt",
                 f"frame {number} is coded as {coded[1]} x {coded[0]} pixels; the header has"
-                f" {declared[1]} x {declared[0]}"
+                f" {declared[1]} x {declared[0]}",
             )
 
 
@@ -116,13 +137,13 @@ def check_unpacked(file: BinaryIO) -> bool:
         return False
     # the group that names the syntax is not packed; its first element is its length
     if head[132:140] != b"\2\0\0\0UL\4\0":
-        raise NotImplementedError("a deflated file without the length of its header")
+        raise Refused("unsupported", "a deflated file without the length of its header")
     file.seek(_META_END + int.from_bytes(head[140:_META_END], "little"))
     unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
     while packed := unpacker.unconsumed_tail or file.read(1 << 16):
         size += len(unpacker.decompress(packed, 1 << 20))
         if size > MAX_UNPACKED:
-            raise MemoryError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
+            raise Refused("too-large", f"it unpacks to more than {MAX_UNPACKED:,} bytes")
     return True
 
 

@@ -27,6 +27,13 @@ _TIFF_PIXELS: Final = ((273, 279), (324, 325))
 _TIFF_JPEG_TABLES: Final = 347  # tag of the tables without which JPEG strips cannot be decoded
 
 
+#: Elements of DICOM that are looked at, their longest value, and the kinds that they may name.
+_ELEMENTS: Final = 2
+_LONGEST: Final = 128
+_LONG_KINDS: Final = (b"OB", b"OW", b"OF", b"SQ", b"UT", b"UN")
+_KINDS: Final = tuple(b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split())
+
+
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """An image format."""
@@ -105,7 +112,7 @@ def recognise(data: bytes) -> Encoding | None:
             return _confirmed(data, found)
     if data[4:8] == b"ftyp":
         return _boxed(data)
-    if data[128:132] == b"DICM":
+    if data[128:132] == b"DICM" or is_bare_dicom(data):
         return DICOM
     if data[-18:] == b"TRUEVISION-XFILE.\0":
         return TGA
@@ -123,6 +130,35 @@ def _confirmed(data: bytes, found: Encoding) -> Encoding | None:
     if found is TIFF and data[128:132] == b"DICM":  # whose preamble may be that of a TIFF file
         return DICOM
     return found
+
+
+def is_bare_dicom(data: bytes) -> bool:
+    """Whether some bytes are those of DICOM without preamble, as older programs write it.
+
+    Such a file begins with elements of the groups 2 or 8, in ascending order.
+
+    >>> is_bare_dicom(bytes.fromhex("0800050043530000 0800080043530000"))
+    True
+    """
+    at, last = 0, (0, 0)
+    for _ in range(_ELEMENTS):
+        tag = (
+            int.from_bytes(data[at : at + 2], "little"),
+            int.from_bytes(data[at + 2 : at + 4], "little"),
+        )
+        if len(data) < at + 8 or tag[0] not in (2, 8) or tag <= last:
+            return False
+        kind, last = data[at + 4 : at + 6], tag
+        if kind in _LONG_KINDS:
+            at, length = at + 12, int.from_bytes(data[at + 8 : at + 12], "little")
+        elif kind in _KINDS:
+            at, length = at + 8, int.from_bytes(data[at + 6 : at + 8], "little")
+        else:  # the kinds are those of the standard
+            at, length = at + 8, int.from_bytes(data[at + 4 : at + 8], "little")
+        if length % 2 or length > _LONGEST:
+            return False
+        at += length
+    return True
 
 
 def _begins(magic: bytes, data: bytes) -> bool:

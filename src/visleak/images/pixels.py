@@ -187,10 +187,13 @@ def alpha_to_eight(values: npt.NDArray[np.generic]) -> Bytes8:
     """
     if values.dtype in (np.uint8, np.bool_):
         return to_eight(values)
+    return _scaled(values, 0, opaque(values))
+
+
+def opaque(values: npt.NDArray[np.generic]) -> float:
+    """Return the opacity that is opaque, see :func:`alpha_to_eight`."""
     most = float(np.nan_to_num(values).max(initial=0))
-    if values.dtype.kind == "f" and most <= 1:
-        return _scaled(values, 0, 1)
-    return _scaled(values, 0, _bits_range(most))
+    return 1.0 if values.dtype.kind == "f" and most <= 1 else _bits_range(most)
 
 
 def shown_range(values: npt.NDArray[np.generic]) -> tuple[float, float]:

@@ -1,0 +1,136 @@
+"""TIFF as tifffile reads it: pages of any number of bands to the image that people see."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from visleak.images.pixels import opaque, rgb_of_array, rgb_of_image
+from visleak.records import Bytes8, Refused
+
+if TYPE_CHECKING:
+    from tifffile import TiffFrame, TiffPage
+
+_WHITE_IS_ZERO: Final = 0
+_PALETTE: Final = 3
+_INKS: Final = 5
+_LAB: Final = (8, 9, 10)
+#: What the fourth band may be: opacity by which the colours are multiplied already, or not.
+_ASSOCIATED: Final = 1
+_STRAIGHT: Final = 2
+#: Tags of the orientation, of a colour profile and of what GDAL knows of a file.
+_ORIENTATION: Final = 274
+_PROFILE: Final = 34675
+_GDAL: Final = 42112
+#: Colours of bands as GDAL names them, in the order in which they are shown.
+_COLOURS: Final = ("red", "green", "blue")
+_ITEM: Final = re.compile(r'<Item name="(?:COLORINTERP|DESCRIPTION)"([^>]*)>([^<]*)</Item>')
+_SAMPLE: Final = re.compile(r'sample="(\d+)"')
+#: Bytes of a page that are unpacked at once.
+MAX_PAGE: Final = 1 << 30
+
+
+def shown(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8:
+    """Return the values of a page, or of a part of it, as they are compared.
+
+    Of many bands three are: those that the file calls red, green and blue, else the first three.
+    Two bands are the first one.
+    """
+    photometric = int(page.photometric)
+    if photometric in _LAB:
+        raise Refused("unsupported", "TIFF in CIELAB, of which pages are not read")
+    if photometric == _PALETTE and page.colormap is not None and values.ndim == 2:
+        return rgb_of_array(np.moveaxis(np.asarray(page.colormap)[:, values], 0, -1))
+    if photometric == _INKS and values.ndim == 3 and values.shape[2] >= 4:
+        return _of_inks(page, values)
+    if values.dtype.kind == "c":
+        values = np.abs(values)
+    if values.ndim == 3 and values.shape[2] not in (1, 3):
+        alpha = _alpha(page, values)
+        if alpha == _ASSOCIATED:
+            values = _straight(values)
+        elif alpha != _STRAIGHT:
+            values = values[:, :, _bands(page, values.shape[2])]
+    image = rgb_of_array(values)
+    if photometric == _WHITE_IS_ZERO:
+        image = np.asarray(255 - image, np.uint8)
+    return _converted(page, Image.fromarray(image)) if _profile(page) else image
+
+
+def _alpha(page: TiffPage, values: npt.NDArray[np.generic]) -> int:
+    """Return what the fourth of four bands is, 0 where it is not opacity."""
+    extra = [int(each) for each in page.extrasamples]
+    return extra[-1] if values.shape[2] == 4 and extra else 0
+
+
+def _straight(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Return colours that were multiplied by their opacity as they were before."""
+    opacity = values[:, :, 3:].astype(np.float64)
+    most = opaque(values[:, :, 3])
+    colours = values[:, :, :3] * np.divide(most, opacity, where=opacity > 0, out=0 * opacity)
+    whole = np.rint(colours) if values.dtype.kind in "ui" else colours
+    return np.dstack([np.minimum(whole, most).astype(values.dtype), values[:, :, 3]])
+
+
+def _bands(page: TiffPage, count: int) -> list[int]:
+    """Return the bands that are shown.
+
+    GDAL names bands in XML. Names such as "Band 4 (red)" are descriptions and no colours.
+    """
+    if count < 3:
+        return [0]
+    tag = page.tags.get(_GDAL)
+    named: dict[str, int] = {}
+    for about, name in _ITEM.findall(str(tag.value) if tag is not None else ""):
+        if band := _SAMPLE.search(about):
+            named.setdefault(name.strip().lower(), int(band[1]))
+    found = [named[colour] for colour in _COLOURS if named.get(colour, count) < count]
+    return found if len(found) == len(_COLOURS) else [0, 1, 2]
+
+
+def _profile(page: TiffPage) -> bytes | None:
+    tag = page.tags.get(_PROFILE)
+    return bytes(tag.value) if tag is not None and isinstance(tag.value, bytes) else None
+
+
+def _converted(page: TiffPage, image: Image.Image) -> Bytes8:
+    """Return an image in sRGB, by the profile of its page."""
+    if profile := _profile(page):
+        image.info["icc_profile"] = profile
+    return rgb_of_image(image)
+
+
+def _of_inks(page: TiffPage, values: npt.NDArray[np.generic]) -> Bytes8:
+    if values.dtype != np.uint8:
+        raise Refused("unsupported", f"inks of {values.dtype}, of which pages are not read")
+    return _converted(page, Image.fromarray(np.ascontiguousarray(values[:, :, :4]), "CMYK"))
+
+
+def first_page(data: bytes) -> tuple[Image.Image, int]:
+    """Return the first page of a file, and its orientation; may raise anything."""
+    from tifffile import TiffFile
+
+    with TiffFile(io.BytesIO(data)) as file:
+        page = file.pages.first
+        check_bytes(page, page.imagelength, page.imagewidth)
+        orientation = page.tags.get(_ORIENTATION)
+        image = Image.fromarray(shown(page, pixels_of(page, page.axes)))
+        return image, int(orientation.value) if orientation is not None else 1
+
+
+def pixels_of(page: TiffPage | TiffFrame, axes: str) -> npt.NDArray[np.generic]:
+    """Return all values of a page, bands last."""
+    values = np.asarray(page.asarray(maxworkers=1))
+    return values.transpose(1, 2, 0) if axes == "SYX" else values
+
+
+def check_bytes(page: TiffPage, height: int, width: int) -> None:
+    """Refuse a part of a page that takes too much memory."""
+    itemsize = 0 if page.dtype is None else page.dtype.itemsize
+    if height * width * page.samplesperpixel * page.imagedepth * itemsize > MAX_PAGE:
+        raise Refused("too-large", f"a page of more than {MAX_PAGE:,} bytes")
