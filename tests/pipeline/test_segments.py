@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 import visleak
+from visleak.formats import open_image_set
 from visleak.integrity import check_audit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "formats"))
@@ -54,23 +56,28 @@ def segments(audit):
         return list(csv.DictReader(lines))
 
 
-def test_segments_of_videos(places, tmp_path):
-    audit = visleak.audit(
+@pytest.fixture(scope="module")
+def audit(places):
+    return visleak.audit(
         f"video:{places / 'test'}?every=500ms",
         f"video:{places / 'train'}?every=200ms",
-        out=tmp_path / "audit",
+        out=places / "audit",
         workers=1,
         report=True,
     )
+
+
+def test_segments_of_videos(audit):
     (row,) = segments(audit)
     assert (row["query"], row["reference"]) == ("clip.mp4", "whole.mp4")
     expected = {"query_start": 3, "query_end": 6.5, "reference_start": 2, "reference_end": 5.5}
     for name, seconds in expected.items():
-        assert abs(float(row[name]) - seconds) <= 0.5, name
+        assert abs(float(row[name]) - seconds) <= 0.2, name
+    assert float(row["rate"]) == 1
     (named,) = audit.summary.comparisons[0].segments.named
     assert named.startswith("clip.mp4 ")
-    assert named in (tmp_path / "audit" / "report.html").read_text()
-    assert not check_audit(tmp_path / "audit").findings
+    assert named in (audit.folder / "report.html").read_text()
+    assert not check_audit(audit.folder).findings
 
 
 @pytest.mark.slow
@@ -80,8 +87,38 @@ def test_segments_beside_images(places, tmp_path):
     )
     (row,) = segments(audit)
     assert (row["query"], row["reference"], row["reference_start"]) == ("clip.mp4", "", "")
-    assert abs(float(row["query_start"]) - 3) <= 0.5
-    assert abs(float(row["query_end"]) - 6.5) <= 0.5
+    assert row["rate"] == ""
+    assert abs(float(row["query_start"]) - 3) <= 0.25
+    assert abs(float(row["query_end"]) - 6.5) <= 0.25
+
+
+@pytest.mark.slow
+def test_a_recording_that_is_played_faster(places, tmp_path):
+    folder = tmp_path / "fast"
+    folder.mkdir()
+    images = open_image_set(f"video:{places / 'train' / 'whole.mp4'}#every=all")
+    frames = list(images.opener.read(range(0, 90, 2)))
+    write_video(folder / "fast.mp4", frames, rate=RATE)
+    audit = visleak.audit(
+        f"video:{folder}#every=500ms",
+        f"video:{places / 'train'}#every=250ms",
+        workers=1,
+        within=False,
+    )
+    (row,) = segments(audit)
+    assert float(row["rate"]) == pytest.approx(2, abs=0.1)
+    assert abs(float(row["reference_end"]) - 9) <= 0.5
+    assert "2.0" in audit.summary.comparisons[0].segments.named[0]
+
+
+def test_a_damaged_table_is_found(audit, tmp_path):
+    folder = shutil.copytree(audit.folder, tmp_path / "audit")
+    path = folder / "segments.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    for text, words in (("".join(lines[:1]), "lacks"), ("".join(lines)[:-40], "cannot be read")):
+        path.write_text(text)
+        wrong = " ".join(str(each) for each in check_audit(folder).findings)
+        assert words in wrong
 
 
 def test_sets_without_times_have_no_segments(places):

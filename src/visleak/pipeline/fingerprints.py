@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -136,7 +136,7 @@ def _encode(task: _Task) -> Chunk:
             leads.setdefault(digest, position)
         new = [item for item in items if item[2] not in known and leads[item[2]] == item[0]]
         refused: list[Refused] = []
-        made = dict(_encoded(encoder, new, refused))
+        made = dict(encoded(encoder, new, refused))
         why = dict(refused)
         for position, _, digest in items:
             lead = leads[digest]
@@ -149,8 +149,8 @@ def _encode(task: _Task) -> Chunk:
     return Chunk.of(encoder.width, rows, unreadable)
 
 
-def _encoded(
-    encoder: Encoder, items: Sequence[Item], unreadable: list[Refused]
+def encoded(
+    encoder: Encoder, items: Iterable[Item], unreadable: list[Refused]
 ) -> Iterator[tuple[int, ImageFingerprint]]:
     """Yield position and fingerprint of the images that can be decoded; note the others."""
     waiting: list[tuple[int, DecodedImage]] = []

@@ -96,7 +96,7 @@ def recount(folder: Path) -> Recount:
     comparisons = tuple(_comparisons(stored, sides, pairs, thresholds))
     settings = bounded(stored.settings, stored.grouping)
     leaks = {each.names: recordings.recording_leak(each, settings) for each in comparisons}
-    shared = {each.names: segments.segments_of(each) for each in comparisons}
+    shared, damaged = _segments(folder)
     queries = tuple(sides[about.name] for about in stored.sets if about.side == "query")
     outcome = Outcome(
         queries,
@@ -105,7 +105,7 @@ def recount(folder: Path) -> Recount:
         thresholds,
         None,
         recordings={names: leak for names, leak in leaks.items() if leak is not None},
-        segments={names: found for names, found in shared.items() if found},
+        segments=shared,
     )
     population = {about.name: _population(about, stored) for about in stored.sets}
     wrong = (
@@ -115,6 +115,7 @@ def recount(folder: Path) -> Recount:
         *_grades(stored, comparisons),
         *_totals(stored, outcome, images),
         *_distances(folder, outcome),
+        *(damaged or _unlisted(outcome)),
     )
     return Recount(
         comparisons=tuple(
@@ -413,13 +414,29 @@ def _totals(stored: AuditSummary, outcome: Outcome, images: pa.Table) -> Iterato
 
 
 def _distances(folder: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield whether the tables of recordings and of segments are those of the images."""
+    """Yield whether the table of recordings is that of the images."""
     if outcome.recordings:
         yield from _differs(
             folder, RECORDINGS, recordings.COLUMNS, recordings.rows(outcome.recordings)
         )
-    if outcome.segments:
-        yield from _differs(folder, SEGMENTS, segments.COLUMNS, segments.rows(outcome.segments))
+
+
+def _segments(
+    folder: Path,
+) -> tuple[dict[tuple[str, str], tuple[segments.Segment, ...]], list[tuple[str, str]]]:
+    """Return the segments of a folder, and what is wrong with their table."""
+    try:
+        return segments.read_segments(folder / SEGMENTS), []
+    except VisleakError as error:
+        return {}, [(SEGMENTS, str(error))]
+
+
+def _unlisted(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield near frames of recordings that no segment holds; ends are those of the files."""
+    for each in outcome.comparisons:
+        if count := segments.unlisted(each, outcome.segments.get(each.names, ())):
+            names = " and ".join(dict.fromkeys(each.names))
+            yield SEGMENTS, f"lacks {count:,} near pairs of recordings of {names}"
 
 
 def _differs(

@@ -1,34 +1,54 @@
 """What videos share, as intervals of time.
 
-Frames of two recordings that are near-duplicates at a constant distance in time are one segment; so
-are consecutive frames that are near images without times. Frames are taken at intervals, so an
-interval begins and ends half a step beyond its first and last frame.
+Near frames of two recordings that lie on one line of times are a segment, whatever the rate at
+which the one plays the other; so are consecutive frames that are near images without times. Frames
+of a set are taken at intervals: where the files can be read, the ends are looked for between them
+(:mod:`visleak.pipeline.footage`).
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from visleak.errors import VisleakError
+from visleak.groups import components, numbered
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import Side
-from visleak.records import GRADES, Bool, Float32, Int64
+from visleak.pipeline.footage import (
+    Line,
+    Recording,
+    Seen,
+    beside_images,
+    beside_recording,
+    fitted,
+    followed,
+)
+from visleak.records import GRADES, Bool, Encoder, Float32, Float64, Int8, Int64
+from visleak.storage import csv_text
 from visleak.storage.audit_folder import SegmentSummary
 
 #: Steps and milliseconds between frames that may be missing inside a segment, at least the longer
-#: of both, and up to twice that: what lies between two frames at one distance in time is shared
-#: mostly, though a blurred frame is not near, and pairs that others connect are not verified.
+#: of both, and up to twice that: what lies between two frames on one line is shared mostly, though
+#: a blurred frame is not near, and pairs that others connect are not verified.
 GAP: Final = 2
 PAUSE: Final = 2500
-#: Milliseconds by which the distance in time may vary where frames are closer than that.
+#: Milliseconds by which times may be off a line where frames are closer than that.
 JITTER: Final = 100
+#: Rates at which a recording may be played, the usual one first, and by how much more similarity
+#: another one must explain: few frames lie on lines of any rate.
+RATES: Final = (1.0, 0.5, 2 / 3, 0.8, 0.9, 0.96, 25 / 24, 1.1, 1.25, 1.5, 2.0)
+MORE: Final = 1.1
+MANY: Final = 6  # frames from which a rate can be told
+#: Rates nearer to 1 are not named.
+NORMAL: Final = 0.02
 #: Number of segments that are named.
 NAMED: Final = 20
 
@@ -47,45 +67,37 @@ class Segment:
     reference_end: int | None
     images: int  # query images in it
 
+    @property
+    def rate(self) -> float | None:
+        """Seconds of the reference recording in one of the query recording."""
+        ends = (self.query_start, self.query_end, self.reference_start, self.reference_end)
+        start, end, other_start, other_end = ends
+        if start is None or end is None or other_start is None or other_end is None:
+            return None
+        return (other_end - other_start) / (end - start) if end > start else 1.0
+
 
 #: Columns of ``segments.csv``: times in seconds.
-COLUMNS: Final = tuple(each.name for each in fields(Segment))
+COLUMNS: Final = (*(each.name for each in fields(Segment)), "rate")
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """Recording and time of the readable images of a side."""
+def segments_of(comparison: Comparison, encoder: Encoder | None = None) -> tuple[Segment, ...]:
+    """Return what two sets share, by recordings and time; nothing where no set has times.
 
-    names: tuple[str, ...]  # of its recordings
-    recording: Int64  # int64 (n,): which of them, -1 for none
-    time: Int64  # int64 (n,): milliseconds
-    step: Int64  # int64: usual time between the images of each recording
-    first: Int64  # int64: time of its first image
-
-
-def segments_of(comparison: Comparison) -> tuple[Segment, ...]:
-    """Return what two sets share, by recordings and time; nothing where no set has times."""
-    query, reference = _times(comparison.query), _times(comparison.reference)
+    Args:
+        comparison: of the sets, graded.
+        encoder: that made the vectors, to look for the ends between the frames of the sets.
+    """
+    query, reference = (
+        _recordings(side, encoder) for side in (comparison.query, comparison.reference)
+    )
     if comparison.near is None or (query is None and reference is None):
         return ()
-    strong = comparison.near & ~comparison.query.fingerprints.flat[comparison.pairs.query]
-    pairs = comparison.pairs
+    points = _points(comparison)
     if query is None or reference is None:
-        rows = (pairs.query, pairs.reference)[query is None][strong]
-        others = (pairs.query, pairs.reference)[query is not None][strong]
-        found = _beside_images(comparison.names, query, reference, rows, others)
+        found = _beside_images(comparison, query, reference, points, encoder)
     else:
-        weak = strong | (comparison.degree >= 0)
-        if comparison.grades is not None:
-            weak |= (comparison.grades.grade >= 0) & (
-                comparison.grades.grade <= GRADES.index("similar")
-            )
-        if comparison.coverage == "within":
-            weak &= query.recording[pairs.query] != reference.recording[pairs.reference]
-        kept = np.flatnonzero(weak)
-        ends = pairs.query[kept], pairs.reference[kept]
-        similarity = pairs.similarity[kept]
-        found = _between(comparison, query, reference, ends, strong[kept], similarity)
+        found = _between(comparison, query, reference, points, encoder)
     return tuple(sorted(found, key=_order))
 
 
@@ -93,7 +105,28 @@ def _order(each: Segment) -> tuple[str, int, str, int]:
     return each.query, each.query_start or 0, each.reference, each.reference_start or 0
 
 
-def _times(side: Side) -> _Times | None:
+@dataclass(frozen=True, slots=True)
+class _Recordings:
+    """Recording and time of the readable images of a side."""
+
+    side: Side
+    names: tuple[str, ...]  # of its recordings
+    code: Int64  # int64 (n,): which of them an image is of, -1 for none
+    time: Int64  # int64 (n,): milliseconds
+    made: dict[int, Recording]
+
+    def recording(self, code: int, encoder: Encoder | None) -> Recording:
+        """Return one of the recordings; always the same one."""
+        if code not in self.made:
+            rows = np.flatnonzero(self.code == code)
+            rows = rows[np.argsort(self.time[rows], kind="stable")]
+            apart = np.diff(np.unique(self.time[rows]))
+            step = max(1, int(np.median(apart))) if len(apart) else 1000
+            self.made[code] = Recording(self.side, rows, self.time[rows], step, encoder)
+        return self.made[code]
+
+
+def _recordings(side: Side, encoder: Encoder | None) -> _Recordings | None:
     """Return when the readable images of a side were taken, ``None`` where that is not known."""
     images = side.images
     if not images.timed or images.groups is None or images.frames is None or side.streamed:
@@ -102,138 +135,295 @@ def _times(side: Side) -> _Times | None:
     groups, frames = images.groups.take(rows), images.frames.take(rows)
     names = sorted(pc.unique(groups).drop_null().to_pylist())
     codes = pc.fill_null(pc.index_in(groups, pa.array(names, pa.string())), -1)
-    recording = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-    recording[frames.is_null().to_numpy(zero_copy_only=False)] = -1
+    code = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    code[frames.is_null().to_numpy(zero_copy_only=False)] = -1
     time = pc.fill_null(frames, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    step, first = np.full(len(names), 1000), np.zeros(len(names), np.int64)
-    for code in range(len(names)):
-        own = np.unique(time[recording == code])
-        if len(own):
-            first[code] = own[0]
-        if len(own) > 1:
-            step[code] = max(1, int(np.median(np.diff(own))))
-    return _Times(tuple(names), recording, time, step.astype(np.int64), first)
-
-
-def _between(
-    comparison: Comparison,
-    query: _Times,
-    reference: _Times,
-    ends: tuple[Int64, Int64],
-    strong: Bool,
-    similarity: Float32,
-) -> Iterator[Segment]:
-    """Yield the segments of two sets of recordings."""
-    left, right = query.recording[ends[0]], reference.recording[ends[1]]
-    if comparison.coverage == "within":  # each couple of recordings once
-        swap = left > right
-        ends = np.where(swap, ends[1], ends[0]), np.where(swap, ends[0], ends[1])
-        left, right = np.minimum(left, right), np.maximum(left, right)
-    known = (left >= 0) & (right >= 0)
-    couple = np.where(known, left * len(reference.names) + right, -1)
-    at, other = query.time[ends[0]], reference.time[ends[1]]
-    for code in np.unique(couple[known & strong]):
-        own, theirs = divmod(int(code), len(reference.names))
-        rows = np.flatnonzero(couple == code)
-        points = _Points(at[rows], (other - at)[rows], similarity[rows], strong[rows])
-        steps = int(query.step[own]), int(reference.step[theirs])
-        for members, apart in _runs(points, steps):
-            start, end = _interval(query, own, points.at[members])
-            yield Segment(
-                *comparison.names,
-                query.names[own],
-                start,
-                end,
-                reference.names[theirs],
-                max(start + apart, int(reference.first[theirs])),
-                end + apart,
-                len(np.unique(ends[0][rows[members]])),
-            )
+    return _Recordings(side, tuple(names), code, time, {})
 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
+    """Pairs that are near, and those that are similar or were not verified."""
+
+    query: Int64  # rows of the images
+    reference: Int64
+    similarity: Float32
+    strong: Bool  # near or exact, and not blank
+    view: Int8
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def only(self, kept: Int64 | Bool) -> _Points:
+        """Return some of them."""
+        return _Points(
+            self.query[kept],
+            self.reference[kept],
+            self.similarity[kept],
+            self.strong[kept],
+            self.view[kept],
+        )
+
+
+def _points(comparison: Comparison) -> _Points:
+    pairs = comparison.pairs
+    assert comparison.near is not None
+    strong = comparison.near & ~comparison.query.fingerprints.flat[pairs.query]
+    known = strong | (comparison.degree >= 0)
+    if comparison.grades is not None:
+        grades = comparison.grades.grade
+        known |= (grades >= 0) & (grades <= GRADES.index("similar"))
+    whole = _Points(pairs.query, pairs.reference, pairs.similarity, strong, pairs.view)
+    return whole.only(known)
+
+
+# -- two sets of recordings -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
     """Pairs of frames of two recordings."""
 
     at: Int64  # int64 (n,): time of the one
-    apart: Int64  # int64 (n,): how much later the other is
+    other: Int64
     similarity: Float32
-    strong: Bool  # near or exact
+    strong: Bool
+    step: tuple[int, int]  # of the recordings
 
-    def only(self, rows: Int64) -> _Points:
+    def only(self, kept: Int64 | Bool) -> _Times:
         """Return some of them."""
-        return _Points(self.at[rows], self.apart[rows], self.similarity[rows], self.strong[rows])
+        at, other, similarity, strong = self.at, self.other, self.similarity, self.strong
+        return _Times(at[kept], other[kept], similarity[kept], strong[kept], self.step)
+
+    @property
+    def gap(self) -> int:
+        """How long frames may be missing inside a segment, milliseconds."""
+        return _gap(self.step[0])
+
+    @property
+    def jitter(self) -> int:
+        """How far times may be off a line, milliseconds."""
+        return max(self.step[1], JITTER)
+
+    def off(self, line: Line) -> Float64:
+        """Return how far each pair is off a line, milliseconds."""
+        return np.asarray(abs(self.other - line.at(self.at)))
 
 
-def _runs(points: _Points, steps: tuple[int, int]) -> Iterator[tuple[Int64, int]]:
-    """Yield the points of each segment, and how far the recordings are apart in time there.
+def _between(
+    comparison: Comparison,
+    query: _Recordings,
+    reference: _Recordings,
+    points: _Points,
+    encoder: Encoder | None,
+) -> Iterator[Segment]:
+    """Yield the segments of two sets of recordings."""
+    points, left, right = _couples(comparison, query, reference, points)
+    couple = np.where(left >= 0, left * len(reference.names) + right, -1)
+    for code in np.unique(couple[(left >= 0) & points.strong]):
+        own, theirs = divmod(int(code), len(reference.names))
+        one, other = query.recording(own, encoder), reference.recording(theirs, encoder)
+        pairs = points.only(couple == code)
+        times = _Times(
+            query.time[pairs.query],
+            reference.time[pairs.reference],
+            pairs.similarity,
+            pairs.strong,
+            (one.step, other.step),
+        )
+        for line in _lines(times, one, other, _seen(pairs, encoder)):
+            inside = (times.at >= line.start) & (times.at <= line.end)
+            inside &= times.off(line) <= times.jitter + one.step
+            yield Segment(
+                *comparison.names,
+                query.names[own],
+                line.start,
+                line.end,
+                reference.names[theirs],
+                max(line.other_start, int(other.time[0])),
+                min(line.other_end, other.last),
+                len(np.unique(times.at[inside])),
+            )
 
-    Slow footage resembles itself for seconds, so that a frame has many partners: the distance in
-    time that most frames have in common decides, and then that of the frames that are left.
+
+def _couples(
+    comparison: Comparison, query: _Recordings, reference: _Recordings, points: _Points
+) -> tuple[_Points, Int64, Int64]:
+    """Return pairs with the recordings of both images, -1 where these are not two recordings."""
+    left, right = query.code[points.query], reference.code[points.reference]
+    known = (left >= 0) & (right >= 0)
+    if comparison.coverage == "within":  # each couple of recordings once
+        swap = left > right
+        ends = (points.query, points.reference)
+        first, second = np.where(swap, ends[1], ends[0]), np.where(swap, ends[0], ends[1])
+        points = replace(points, query=first, reference=second)
+        known &= left != right
+        left, right = np.minimum(left, right), np.maximum(left, right)
+    return points, np.where(known, left, -1), np.where(known, right, -1)
+
+
+def _seen(points: _Points, encoder: Encoder | None) -> Seen:
+    """Return what makes vectors of the view in which most near frames are most similar."""
+    view = int(np.bincount(points.view[points.strong]).argmax())
+    if not view or encoder is None:
+        return lambda vectors: vectors
+    return lambda vectors: encoder.view(vectors, view)
+
+
+def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[Line]:
+    """Return the lines on which two recordings show the same, those with the most frames first.
+
+    Slow footage resembles itself for seconds, so that a frame has many partners: the line that
+    explains the most similarity decides, and then that of the frames that are left.
     """
-    gap, jitter = _gap(steps[0]), max(steps[1], JITTER)
-    chains = _chains(points.at // gap, points.apart // jitter)
+    found = list[tuple[Line, Int64]]()
+    chains = _chains(times.at // times.gap, times.other // times.gap)
+    left = np.ones(len(chains), np.bool_)
     for chain in range(int(chains.max()) + 1):
-        left = np.flatnonzero(chains == chain)
-        while points.strong[left].any():
-            apart = _common(points.only(left), jitter)
-            kept = left[abs(points.apart[left] - apart) <= jitter]
-            parts = _chains(points.at[kept] // gap, np.zeros(len(kept), np.int64))
-            left = np.setdiff1d(left, kept)
-            for part in range(int(parts.max()) + 1):
-                members = kept[parts == part]
-                if points.strong[members].any():
-                    yield members, apart
-                    times = points.at[members]
-                    inside = (points.at[left] >= times.min()) & (points.at[left] <= times.max())
-                    left = left[~inside]
+        while (own := np.flatnonzero(left & (chains == chain))).size and times.strong[own].any():
+            members = own[_members(times.only(own))]
+            left[members] = False
+            strong = members[times.strong[members]]
+            if not len(strong):
+                continue
+            line = fitted(_through(times.only(strong)), one, other, seen)
+            line = followed(line, one, beside_recording(other, seen))
+            found.append((line, strong))
+            left &= ~_explained(times, line)
+    return _merged(_needed(times, found), times.gap, max(times.jitter, *times.step))
 
 
-def _common(points: _Points, jitter: int) -> int:
-    """Return the distance in time at which the most frames have the most similar partners.
+def _needed(times: _Times, found: Sequence[tuple[Line, Int64]]) -> list[Line]:
+    """Return the lines without those whose frames longer ones explain."""
+    kept, explained = list[Line](), np.zeros(len(times.at), np.bool_)
+    for line, strong in sorted(found, key=lambda each: each[0].start - each[0].end):
+        if not explained[strong].all():
+            kept.append(line)
+            explained |= _explained(times, line)
+            explained[strong] = True
+    return kept
 
-    >>> at, apart = np.array([0, 0, 500, 500]), np.array([2000, 9000, 2100, 7000])
+
+def _through(times: _Times) -> Line:
+    """Return the line through some frames."""
+    start, end = int(times.at.min()), int(times.at.max())
+    if end == start:
+        middle = int(np.median(times.other))
+        return Line(start, end, middle, middle)
+    rate, apart = _common(times)
+    return Line(start, end, round(rate * start + apart), round(rate * end + apart))
+
+
+def _explained(times: _Times, line: Line) -> Bool:
+    """Return which pairs are of frames of a segment, and of what is about its counterpart."""
+    inside = (times.at >= line.start) & (times.at <= line.end)
+    low, high = line.other_start - times.gap, line.other_end + times.gap
+    return np.asarray(inside & (times.other >= low) & (times.other <= high))
+
+
+def _members(times: _Times) -> Int64:
+    """Return the pairs on the most common line, in the stretch with the most similarity."""
+    rate, apart = _common(times)
+    on = np.flatnonzero(abs(times.other - rate * times.at - apart) <= times.jitter)
+    parts = _chains(times.at[on] // times.gap, np.zeros(len(on), np.int64))
+    strong = np.bincount(parts[times.strong[on]], minlength=int(parts.max()) + 1) > 0
+    weight = np.bincount(parts, times.similarity[on]) + len(on) * strong
+    return np.asarray(on[parts == int(np.argmax(weight))])
+
+
+def _common(times: _Times) -> tuple[float, float]:
+    """Return the line on which the most frames have the most similar partners: rate and distance.
+
+    >>> at, other = np.array([0, 0, 500, 500]), np.array([2000, 9000, 2600, 7500])
     >>> ones = np.ones(4, np.float32)
-    >>> _common(_Points(at, apart, ones, ones > 0), 200)
-    2050
+    >>> _common(_Times(at, other, ones, ones > 0, (500, 200)))
+    (1.0, 2050.0)
     """
-    half = jitter / 2
-    frames, frame = np.unique(points.at, return_inverse=True)
-    best, found = -1.0, 0.0
-    for centre in np.unique(np.rint(points.apart / half)) * half:
-        near = np.flatnonzero(abs(points.apart - centre) <= half)
-        shares = np.zeros(len(frames))
-        np.maximum.at(shares, frame[near], points.similarity[near])
-        if shares.sum() > best:
-            best, found = float(shares.sum()), float(points.apart[near].mean())
-    return round(found)
+    frame = numbered(times.at)
+    found = [(*_at_rate(times, frame, rate), rate) for rate in RATES]
+    total, apart, rate = max(found, key=lambda each: each[0])
+    if total <= MORE * found[0][0] or frame.max() + 1 < MANY:
+        total, apart, rate = found[0]
+    return rate, apart
+
+
+def _at_rate(times: _Times, frame: Int64, rate: float) -> tuple[float, float]:
+    """Return the similarity that the best line of a rate explains, and its distance."""
+    apart = times.other - rate * times.at
+    half = times.jitter / 2
+    cell = np.floor(apart / half).astype(np.int64)
+    cell -= cell.min()
+    # lines are as wide as two cells; of each frame the most similar partner counts
+    cells, frames = np.concatenate([cell + 1, cell]), np.concatenate([frame, frame])
+    similarity = np.concatenate([times.similarity, times.similarity])
+    order = np.lexsort((-similarity, frames, cells))
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (np.diff(cells[order]) != 0) | (np.diff(frames[order]) != 0)
+    totals = np.bincount(cells[order][first], similarity[order][first])
+    best = int(np.argmax(totals))
+    return float(totals[best]), float(apart[(cell == best) | (cell + 1 == best)].mean())
+
+
+def _merged(lines: Sequence[Line], gap: int, jitter: int) -> list[Line]:
+    """Return lines of which those are one that follow each other with at most a gap."""
+    merged = list[Line]()
+    for each in sorted(lines, key=lambda line: (line.start, line.end)):
+        for place, line in enumerate(merged):
+            off = abs(each.other_start - line.at(np.array([each.start]))[0])
+            if each.start - line.end <= gap and off <= jitter:
+                longer = each if each.end > line.end else line
+                merged[place] = Line(line.start, longer.end, line.other_start, longer.other_end)
+                break
+        else:
+            merged.append(each)
+    return merged
+
+
+# -- recordings and images ------------------------------------------------------------------------
 
 
 def _beside_images(
-    names: tuple[str, str],
-    query: _Times | None,
-    reference: _Times | None,
-    rows: Int64,
-    others: Int64,
+    comparison: Comparison,
+    query: _Recordings | None,
+    reference: _Recordings | None,
+    points: _Points,
+    encoder: Encoder | None,
 ) -> Iterator[Segment]:
     """Yield the intervals of recordings whose frames are in a set of images without times."""
-    times = query or reference
-    if times is None:
+    recordings = query or reference
+    if recordings is None:
         return
-    recording, at = times.recording[rows], times.time[rows]
-    for code in np.unique(recording[recording >= 0]).tolist():
-        own = np.flatnonzero(recording == code)
-        chains = _chains(at[own] // _gap(int(times.step[code])), np.zeros(len(own), np.int64))
+    rows, others = points.query, points.reference
+    images = comparison.reference
+    if query is None:
+        rows, others, images = others, rows, comparison.query
+    code, at = recordings.code[rows], recordings.time[rows]
+    for each in np.unique(code[(code >= 0) & points.strong]).tolist():
+        own = np.flatnonzero(code == each)
+        recording = recordings.recording(each, encoder)
+        seen = _seen(points.only(own), encoder)
+        strong = own[points.strong[own]]
+        gap, found = _gap(recording.step), list[Line]()
+        chains = _chains(at[strong] // gap, np.zeros(len(strong), np.int64))
         for chain in range(int(chains.max()) + 1):
-            members = own[chains == chain]
-            interval = _interval(times, code, at[members])
-            name = times.names[code]
-            images = rows if query is not None else others
-            count = len(np.unique(images[members]))
+            times = at[strong[chains == chain]]
+            line = Line(int(times.min()), int(times.max()), 0, 0)
+            near = own[(at[own] >= line.start - gap) & (at[own] <= line.end + gap)]
+            vectors = images.fingerprints.matrix[np.unique(others[near])]
+            agreement = (
+                beside_images(vectors, seen)
+                if query is not None
+                else beside_images(seen(vectors), lambda vectors: vectors)
+            )
+            found.append(followed(line, recording, agreement))
+        for line in _merged(found, gap, 0):
+            members = strong[(at[strong] >= line.start) & (at[strong] <= line.end)]
+            count = len(np.unique(points.query[members]))
+            name, interval = recordings.names[each], (line.start, line.end)
             if query is not None:
-                yield Segment(*names, name, *interval, "", None, None, count)
+                yield Segment(*comparison.names, name, *interval, "", None, None, count)
             else:
-                yield Segment(*names, "", None, None, name, *interval, count)
+                yield Segment(*comparison.names, "", None, None, name, *interval, count)
 
 
 def _gap(step: int) -> int:
@@ -241,19 +431,13 @@ def _gap(step: int) -> int:
     return max(GAP * step, PAUSE)
 
 
-def _interval(times: _Times, code: int, at: Int64) -> tuple[int, int]:
-    """Return the time that some frames stand for."""
-    half = int(times.step[code]) // 2
-    return max(int(at.min()) - half, int(times.first[code])), int(at.max()) + half
-
-
-def _chains(time: Int64, distance: Int64) -> Int64:
+def _chains(one: Int64, other: Int64) -> Int64:
     """Return which points are connected: those in one or in adjacent cells of both.
 
     >>> _chains(np.array([0, 1, 5, 0]), np.array([7, 7, 7, 0])).tolist()
-    [1, 1, 2, 0]
+    [0, 0, 1, 2]
     """
-    cells, inverse = np.unique(np.stack([distance, time], axis=1), axis=0, return_inverse=True)
+    cells, inverse = np.unique(np.stack([other, one], axis=1), axis=0, return_inverse=True)
     place = {(int(d), int(t)): at for at, (d, t) in enumerate(cells)}
     links = [
         (at, place[d + across, t + along])
@@ -262,10 +446,10 @@ def _chains(time: Int64, distance: Int64) -> Int64:
         if (d + across, t + along) in place
     ]
     edges = np.array(links, np.int64).reshape(-1, 2)
-    shape = len(cells), len(cells)
-    graph = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=shape)
-    found = connected_components(graph, directed=False)[1]
-    return np.asarray(found[inverse.ravel()], np.int64)
+    return numbered(components(len(cells), [(edges[:, 0], edges[:, 1])])[inverse.ravel()])
+
+
+# -- results --------------------------------------------------------------------------------------
 
 
 def rows(found: Mapping[tuple[str, str], Sequence[Segment]]) -> Iterator[tuple[str, ...]]:
@@ -275,11 +459,83 @@ def rows(found: Mapping[tuple[str, str], Sequence[Segment]]) -> Iterator[tuple[s
             yield tuple(_cell(getattr(each, name), name) for name in COLUMNS)
 
 
-def _cell(value: str | int | None, name: str) -> str:
-    if value is None:
-        return ""
-    times = isinstance(value, int) and name != "images"
-    return f"{int(value) / 1000:.3f}" if times else str(value)
+def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
+    """Return the segments of ``segments.csv`` by sets; none where there is no such file.
+
+    Raises:
+        VisleakError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    found: dict[tuple[str, str], list[Segment]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines, strict=True):
+                segment = _segment({name: csv_text(row[name]) for name in COLUMNS})
+                found.setdefault((segment.query_set, segment.reference_set), []).append(segment)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
+        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
+    return {names: tuple(segments) for names, segments in found.items()}
+
+
+def _segment(row: Mapping[str, str]) -> Segment:
+    def time(name: str) -> int | None:
+        return round(1000 * float(row[name])) if row[name] else None
+
+    return Segment(
+        row["query_set"],
+        row["reference_set"],
+        row["query"],
+        time("query_start"),
+        time("query_end"),
+        row["reference"],
+        time("reference_start"),
+        time("reference_end"),
+        int(row["images"]),
+    )
+
+
+def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
+    """Return how many near pairs of recordings are in none of the listed segments."""
+    sides = tuple(_recordings(side, None) for side in (comparison.query, comparison.reference))
+    query, reference = sides
+    timed = query or reference
+    if comparison.near is None or timed is None:
+        return 0
+    points = _points(comparison)
+    points = points.only(points.strong)
+    if query is not None and reference is not None:
+        points, left, right = _couples(comparison, query, reference, points)
+    else:
+        left, right = (
+            np.zeros(len(points), np.int64) if side is None else side.code[rows]
+            for side, rows in zip(sides, (points.query, points.reference), strict=True)
+        )
+    time = timed.time[points.reference if query is None else points.query]
+    missing = (left >= 0) & (right >= 0)
+    places = [{"": 0} if side is None else _places(side.names) for side in sides]
+    for each in listed:
+        start, end = (
+            (each.reference_start, each.reference_end)
+            if query is None
+            else (each.query_start, each.query_end)
+        )
+        if start is not None and end is not None:
+            own = (left == places[0].get(each.query)) & (right == places[1].get(each.reference))
+            missing &= ~(own & (start <= time) & (time <= end))
+    return int(missing.sum())
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+def _cell(value: str | int | float | None, name: str) -> str:
+    if isinstance(value, int):
+        return str(value) if name == "images" else f"{value / 1000:.3f}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return value or ""
 
 
 def sentence(each: Segment) -> str:
@@ -287,10 +543,14 @@ def sentence(each: Segment) -> str:
 
     >>> sentence(Segment("a", "b", "x.mp4", 1500, 4000, "y.mp4", 0, 2500, 3))
     'x.mp4 1.5-4.0 s is in y.mp4 0.0-2.5 s'
+    >>> sentence(Segment("a", "b", "x.mp4", 1500, 4000, "y.mp4", 0, 5000, 3))
+    'x.mp4 1.5-4.0 s is in y.mp4 0.0-5.0 s, at 2.00 times its speed'
     """
     query = _place(each.query, each.query_start, each.query_end, each.query_set)
     reference = _place(each.reference, each.reference_start, each.reference_end, each.reference_set)
-    return f"{query} is in {reference}"
+    rate = each.rate
+    speed = "" if rate is None or abs(rate - 1) <= NORMAL else f", at {rate:.2f} times its speed"
+    return f"{query} is in {reference}{speed}"
 
 
 def summary_of(found: Sequence[Segment]) -> SegmentSummary | None:
