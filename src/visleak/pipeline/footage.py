@@ -17,7 +17,7 @@ from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.fingerprints import encoded
 from visleak.records import Bool, Encoder, Float32, Float64, FootageOpener, Int64, Unreadable
 
-#: Milliseconds between frames that are encoded besides those of the set.
+#: Milliseconds between frames that are encoded in addition to those of the set.
 EVERY: Final = 80
 #: Milliseconds of a recording that are encoded at once.
 BLOCK: Final = 1000
