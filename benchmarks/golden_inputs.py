@@ -15,7 +15,7 @@ from typing import Any, Final
 from PIL import Image, ImageEnhance, ImageOps
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests" / "memorization" / "models")]
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests")]
 
 import demo  # noqa: E402  (a script of another folder)
 

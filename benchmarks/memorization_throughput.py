@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from record import Bar, write
 
-from visleak.memorization.models import load_model
+from visleak.diffusion import load_model
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 

@@ -32,7 +32,7 @@ LEVELS = (
     ("pipeline",),
     ("verdicts",),
     ("auditing",),
-    ("remedy", "training"),
+    ("remedy", "training", "diffusion"),
     (
         *("report", "export", "embedding", "review", "diff", "gating", "impact", "robustness"),
         *("dlede", "memorization", "study", "doctor", "integrity", "two_images", "integrations"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from visleak.memorization.model import Conditioning
+from visleak.diffusion.model import Conditioning
 from visleak.memorization.search.proposals import Candidates
 
 WORDS = ("ant", "bee", "cat", "dog", "eel")

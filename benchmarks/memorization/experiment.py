@@ -49,6 +49,7 @@ from experiment_page import write_page  # noqa: E402
 from record import Bar, write  # noqa: E402
 
 from training import trained  # noqa: E402
+from visleak.diffusion import load_model  # noqa: E402
 from visleak.memorization import (  # noqa: E402
     Prompts,
     Sampling,
@@ -69,7 +70,6 @@ from visleak.memorization.extraction import (  # noqa: E402
     extract,
     reclustered,
 )
-from visleak.memorization.models import load_model  # noqa: E402
 from visleak.memorization.search.diversity import diversify  # noqa: E402
 from visleak.memorization.search.driver import Searcher, SearchTask  # noqa: E402
 from visleak.memorization.search.gibbs import AugmentSettings, GibbsSearch, GibbsSettings, augment  # noqa: E402  # noqa: E402

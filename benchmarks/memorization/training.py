@@ -98,9 +98,10 @@ def _alone(lock: Path) -> Iterator[None]:
 
 def _make(target: Path, name: str, seed: int, steps: int, memorised: float) -> None:
     """Train everything into a folder of another name, and rename it at the end."""
-    from diffusion import Recipe, averaged, train
     from language import train_causal, train_masked
     from toy_networks import pipeline, prompt_tokenizer
+
+    from diffusion import Recipe, averaged, train
 
     part = target.with_name(f".{target.name}.part")
     part.mkdir(exist_ok=True)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import shlex
-import sys
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -69,16 +65,3 @@ def check_refused(command: str, words: str, code: int = 2, **places: object) -> 
     given = [part.format(**places) for part in shlex.split(command)]
     ended, message = refused(*given)
     assert (ended, words.format(**places) in message) == (code, True), message
-
-
-def module_of_tests(folder: str, name: str) -> ModuleType:
-    """Import a module that lies with the tests of memorization."""
-    path = Path(__file__).parents[1] / "memorization" / folder / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_of_cli", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # a dataclass looks its own module up
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module

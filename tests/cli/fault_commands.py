@@ -16,7 +16,7 @@ import click
 import numpy as np
 import pytest
 import typer
-from calling import Ran, module_of_tests, run
+from calling import Ran, run
 from PIL import Image
 
 from visleak.cli.app import app
@@ -143,7 +143,8 @@ def inputs(root: Path) -> Path:
     }
     for name, text in texts.items():
         write_text(root / name, text)
-    painting = module_of_tests("benchmark", "painting_model")
+    import painting_model as painting
+
     painting.planted(root / "memorized")
     with (root / "triggers.csv").open("w", newline="", encoding="utf-8") as lines:
         csv.writer(lines).writerows(
@@ -183,25 +184,32 @@ def ran_in(root: Path, name: str, out: str = "out", *more: str) -> Ran:
 
 def world(name: str, patch: pytest.MonkeyPatch) -> None:
     """Put small models in the place of those that a command of ``memorization`` loads."""
-    from visleak.memorization import models
+    from visleak import diffusion
     from visleak.memorization.search import proposals
 
     made: Callable[[], object]
     if name == "memorization detect":
-        made = module_of_tests(".", "closed_form").ClosedForm
+        from closed_form import ClosedForm
+
+        made = ClosedForm
     elif name == "memorization extract":
-        replaying = module_of_tests("extraction", "replaying_model").ReplayingModel
-        made = lambda: replaying({"house 6": (0, 1.0)})  # noqa: E731
+        from replaying_model import ReplayingModel
+
+        made = lambda: ReplayingModel({"house 6": (0, 1.0)})  # noqa: E731
     elif name == "memorization benchmark":
-        made = module_of_tests("benchmark", "painting_model").PaintingModel
+        from painting_model import PaintingModel
+
+        made = PaintingModel
     elif name == "memorization compare":
-        made = module_of_tests("baselines", "linear_model").linear_model
+        from linear_model import linear_model
+
+        made = linear_model
     else:
         from toy_prompt_models import FiveProposer, FiveWords
 
         made = FiveWords
         patch.setattr(proposals, "load_language_model", lambda *given, **how: FiveProposer())
-    patch.setattr(models, "load_model", lambda *given, **how: made())
+    patch.setattr(diffusion, "load_model", lambda *given, **how: made())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from calling import check_refused, refusals, refused, run
 
 from toy_prompt_models import FiveProposer, FiveWords, PaperWords
-from visleak.memorization import models
+from visleak import diffusion
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search import proposals
 
@@ -23,7 +23,7 @@ ON_L2 = ("--norm", "l2", "--temperature", "0.3", "--kappa", "1.0")
 def _world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a world of five words in the place of models."""
     monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
-    monkeypatch.setattr(models, "load_model", lambda *given, **how: FiveWords(noisy=True))
+    monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: FiveWords(noisy=True))
     monkeypatch.setattr(proposals, "load_language_model", lambda *given, **how: FiveProposer())
 
 
@@ -64,7 +64,7 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
 def test_the_codes_way_is_a_preset(
     tmp_path: Path, triggers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "load_model", lambda *given, **how: PaperWords())
+    monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: PaperWords())
     ran = run("memorization", "augment", "--model", "m", "--triggers", triggers, "--preset",
               "official-code", "--repeats", 2, "--iterations", 3, "--floor", "0.1", "--json",
               "-o", tmp_path / "out")  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_stable_diffusion_2_is_told_of_its_own_preset(
     model = PaperWords()
     model.shape = (4, 96, 96)
     model.network = SimpleNamespace(config=SimpleNamespace(cross_attention_dim=1024))
-    monkeypatch.setattr(models, "load_model", lambda *given, **how: model)
+    monkeypatch.setattr(diffusion, "load_model", lambda *given, **how: model)
     asked = ("memorization", "augment", "--model", "m", "--triggers", triggers)
     code, said = refused(*asked, "-o", tmp_path / "out")
     assert code == 2

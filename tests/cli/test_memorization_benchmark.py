@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from calling import check_refused, module_of_tests, refusals, refused, run
+from calling import check_refused, refusals, refused, run
 from PIL import Image
 
+import tiny_pipelines
 from toy_clip import make_clip
 from visleak.memorization.prompt_files import read_prompts
 
@@ -26,8 +27,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     base = tmp_path_factory.mktemp("given")
-    tiny = module_of_tests("models", "tiny_pipelines")
-    tiny.saved(tiny.stable_diffusion, base / "model")
+    tiny_pipelines.saved(tiny_pipelines.stable_diffusion, base / "model")
     make_clip(base / "clip")
     made = torch.Generator().manual_seed(1)
     layers = {"layers.0": (4, 20), "layers.2": (1, 4)}
@@ -128,8 +128,7 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
 def test_without_methods_every_pipeline_has_what_it_can(
     family: str, methods: set[str], skipped: set[str], given: Path, tmp_path: Path
 ) -> None:
-    tiny = module_of_tests("models", "tiny_pipelines")
-    tiny.saved(getattr(tiny, family), tmp_path / "model")
+    tiny_pipelines.saved(getattr(tiny_pipelines, family), tmp_path / "model")
     ran = run(*asked(given, tmp_path / "out"), "--model", tmp_path / "model")
     assert ran.code == 0, ran.err
     result = json.loads((tmp_path / "out" / "benchmark.json").read_text(encoding="utf-8"))

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calling import check_refused, module_of_tests, refusals, refused, run
+from calling import check_refused, refusals, refused, run
 from PIL import Image
+
+from linear_model import linear_model
 
 pytest.importorskip("torch", reason="needs torch")
 
-from visleak.memorization import models
+from visleak import diffusion
 from visleak.memorization.baselines import document
 from visleak.memorization.prompt_files import read_prompts
 
@@ -23,9 +25,9 @@ COMPARE = ("memorization", "compare", "--model", "some/folder", "--device", "cpu
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch, natural: dict[str, np.ndarray]) -> Any:
     """The model that every name stands for; it lies with the tests of the room."""
-    made = module_of_tests("baselines", "linear_model").linear_model()
+    made = linear_model()
     made.replays = {"cow": small(natural["chelsea"])}
-    monkeypatch.setattr(models, "load_model", lambda name, *, device, precision: made)
+    monkeypatch.setattr(diffusion, "load_model", lambda name, *, device, precision: made)
     monkeypatch.setattr(document, "discoveries", lambda _: {})
     return made
 

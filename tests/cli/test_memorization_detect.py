@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from calling import check_refused, module_of_tests, refusals, run
+from calling import check_refused, refusals, run
 
+from closed_form import ClosedForm
+from visleak import diffusion
 from visleak.cli.command import Call
 from visleak.cli.memorization import score_for
 from visleak.errors import UsageError
-from visleak.memorization import models
 from visleak.memorization.detection import document
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.settings import ScoreSettings
@@ -24,7 +25,7 @@ DETECT = ("memorization", "detect", "--model", "some/folder")
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The model that every name stands for; figures are tested with the room."""
-    made = module_of_tests(".", "closed_form").ClosedForm()
+    made = ClosedForm()
     asked: list[tuple[str, str, str]] = []
 
     def load(name: str, *, device: str, precision: str) -> Any:
@@ -32,7 +33,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Any:
         return made
 
     made.asked = asked
-    monkeypatch.setattr(models, "load_model", load)
+    monkeypatch.setattr(diffusion, "load_model", load)
     for name in ("scores_figure", "roc_figure", "tokens_figure"):
         monkeypatch.setattr(document, name, lambda *given: {})
     # the notice is said once to each user; it has tests of its own

@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from calling import check_refused, module_of_tests, refusals, refused, run
+from calling import check_refused, refusals, refused, run
 from PIL import Image
 
-from visleak.memorization import models
+from replaying_model import ReplayingModel
+from visleak import diffusion
 from visleak.memorization.prompt_files import read_prompts
 
 pytest.importorskip("sklearn")
@@ -25,14 +26,14 @@ HOSTILE = "[red]=x\x1b[31m cat"
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The model that every name stands for."""
-    made = module_of_tests("extraction", "replaying_model").ReplayingModel({HOSTILE: (0, 1.0)})
+    made = ReplayingModel({HOSTILE: (0, 1.0)})
     made.asked = []
 
     def load(name: str, *, device: str, precision: str) -> Any:
         made.asked.append((name, device, precision))
         return made
 
-    monkeypatch.setattr(models, "load_model", load)
+    monkeypatch.setattr(diffusion, "load_model", load)
     return made
 
 

@@ -10,7 +10,7 @@ import pytest
 from calling import Ran, check_refused, refusals, run
 
 from toy_prompt_models import FiveProposer, FiveWords, PaperWords
-from visleak.memorization import models
+from visleak import diffusion
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.search import proposals
 from visleak.memorization.search.proposals import Rules
@@ -40,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return seen["proposer"]
 
     monkeypatch.setattr("visleak.cli.memorization.say_once", lambda: None)
-    monkeypatch.setattr(models, "load_model", load_model)
+    monkeypatch.setattr(diffusion, "load_model", load_model)
     monkeypatch.setattr(proposals, "load_language_model", load_language_model)
     return seen
 

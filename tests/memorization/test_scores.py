@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-from closed_form import ClosedForm, d_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from closed_form import ClosedForm, d_of
+from tiny_pipelines import saved, stable_diffusion
+from visleak.diffusion import load_model
+from visleak.diffusion.model import DiffusionModel, TokenModel
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import DiffusionModel, TokenModel
-from visleak.memorization.models import load_model
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.settings import ScoreSettings
 
 PROMPTS = ("a photo of a cat", "the red house", "sun on the hill a", "dog")
 
 
-def tiny() -> ModuleType:
-    """Load the builders of tiny pipelines, which lie with the tests of adapters."""
-    path = Path(__file__).parent / "models" / "tiny_pipelines.py"
-    spec = importlib.util.spec_from_file_location("tiny_pipelines_of_scores", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module", params=["epsilon", "v_prediction"])
 def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenModel:
     """A Stable Diffusion with random weights, by the real libraries."""
-    made = tiny()
     folder = tmp_path_factory.mktemp("tiny") / request.param
-    made.saved(partial(made.stable_diffusion, request.param), folder)
+    saved(partial(stable_diffusion, request.param), folder)
     return load_model(str(folder), device="cpu", precision="fp32")
 
 

@@ -15,6 +15,7 @@ import typer
 from visleak.cli import edges
 from visleak.cli.command import Call, Reply
 from visleak.errors import UsageError
+from visleak.memorization import Guidance, Sampling
 from visleak.memorization.inputs import (
     BenchmarkLists,
     BenchmarkOptions,
@@ -23,6 +24,8 @@ from visleak.memorization.inputs import (
     Extract,
     General,
     Measures,
+    Model,
+    OptionalModel,
     PromptList,
     SearchOptions,
     TraceOptions,
@@ -34,17 +37,12 @@ from visleak.memorization.settings import (
     AugmentSettings,
     BenchmarkSettings,
     Budget,
-    Device,
     DiversifySettings,
     ExtractSettings,
     GibbsSettings,
-    Guidance,
     LanguageModel,
-    Model,
     MoveSettings,
     Norm,
-    OptionalModel,
-    Sampling,
     ScoreSettings,
     SearchScore,
     TraceSettings,
@@ -53,8 +51,8 @@ from visleak.memorization.settings import (
 from visleak.options import Execution, Printed, Replaced, output, share
 
 if TYPE_CHECKING:
+    from visleak.memorization import TokenModel
     from visleak.memorization.benchmark import Benchmark
-    from visleak.memorization.model import TokenModel
     from visleak.memorization.search.driver import Progress, SearchTask
     from visleak.memorization.search.proposals import MaskedLanguageModel, Rules
     from visleak.memorization.tracing import Trace
@@ -145,16 +143,6 @@ def reply(
     return Reply(shown, content=file, notes=notes)
 
 
-def load(device: Device, name: str, call: Call) -> TokenModel:
-    """Return the model of a name."""
-    from visleak.memorization import models
-
-    call.progress("loading the model", 0, 0)
-    loaded = models.load_model(name, device=device.device, precision=device.precision)
-    call.progress("loading the model", 1, 1)
-    return loaded
-
-
 def score_for(
     model: TokenModel, settings: ScoreSettings, call: Call, **usual: Any
 ) -> ScoreSettings:
@@ -200,7 +188,7 @@ def detect(
 
     out = result.folder("detect")
     listed, ordinary = prompts.read(), general.read()
-    loaded = load(model, model.model, call)
+    loaded = model.load(model.model, call.progress)
     found = detected(
         TriggerScore(loaded, score_for(loaded, score, call)),
         listed,
@@ -288,7 +276,7 @@ def search(
     Writes search.json, the best prompt of each chain, and a bank. An interrupted search resumes; so
     does one that its budget ended, with a larger one.
     """
-    from visleak.memorization.model import version_of
+    from visleak.memorization import version_of
     from visleak.memorization.search import gibbs
     from visleak.memorization.search.lists import RandomSettings, RandomWords
     from visleak.memorization.search.run import document, search_into
@@ -302,7 +290,7 @@ def search(
         settings = replace(settings, norm=norm or settings.norm)
     rules = gibbs.rules_of(given.preset).banning(words.banned)
     call.kept = _keeps(out)
-    loaded = load(model, model.model, call)
+    loaded = model.load(model.model, call.progress)
     if not random:
         gibbs.refuse_other_scale(loaded, preset, call.given)
     counted = settings.kappa
@@ -350,7 +338,7 @@ def augment(
     rules = gibbs.rules_of(given.preset).banning(words.banned)
     listed = read_prompts(lists.triggers, column=lists.column)
     call.kept = _keeps(out)
-    loaded = load(model, model.model, call)
+    loaded = model.load(model.model, call.progress)
     gibbs.refuse_other_scale(loaded, preset, call.given)
     d, proposer, about = _of_preset(loaded, preset, settings, rules, words, score, call)
     made = augment_into(
@@ -382,7 +370,7 @@ def diversify(
     if settings.per_source:
         triggers = read_values(prompts.prompts, TRIGGER, column=prompts.column)
     made = diversify_into(
-        load(model, model.model, call),
+        model.load(model.model, call.progress),
         listed,
         out,
         **vars(settings),
@@ -429,7 +417,7 @@ def compare(
     settings.refuse_small()
     similarity = load_similarity(options.similarity)
     call.kept = _keeps(out)
-    loaded = load(model, model.model, call)
+    loaded = model.load(model.model, call.progress)
     refuse_longer(loaded, options.length)
     d, device, causal = score_for(loaded, score, call), loaded.device, options.causal_lm
     moves: Any = "budget" if options.iterations is None else options.iterations
@@ -556,7 +544,7 @@ def extract(
         scores, notes = scores_of(listed, file), listed.notes
         measure = extraction.load_similarity(options.similarity)
         found = extraction.extract(
-            load(model, model.model, call),
+            model.load(model.model, call.progress),
             listed.texts,
             settings,
             out,
@@ -718,7 +706,7 @@ def _measured(
     )
     # the model is the largest: a judge that is missing is reported before it is read
     judges = measures.load(model.device, options.workers, call.progress)
-    loaded = load(model, model.model, call)
+    loaded = model.load(model.model, call.progress)
     seeds = seeds_of(settings.seed, settings.images)
     methods, skipped = methods_of(options.method, loaded, seeds)
     plan = benchmark.Plan(

@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING
 from visleak.lazy import on_use
 
 if TYPE_CHECKING:
-    from visleak.memorization.model import Conditioning, DiffusionModel, TokenModel
+    from visleak.diffusion.model import (
+        Conditioning,
+        DiffusionModel,
+        Guidance,
+        Sampling,
+        TokenModel,
+        version_of,
+    )
     from visleak.memorization.prompt_files import read_prompts
     from visleak.memorization.prompts import Prompts
     from visleak.memorization.scores import Scores, TriggerScore
-    from visleak.memorization.settings import Sampling, ScoreSettings
+    from visleak.memorization.settings import ScoreSettings
 
 __all__ = [
     "Conditioning",
     "DiffusionModel",
+    "Guidance",
     "Prompts",
     "Sampling",
     "ScoreSettings",
@@ -27,6 +35,7 @@ __all__ = [
     "TokenModel",
     "TriggerScore",
     "read_prompts",
+    "version_of",
 ]
 
 __getattr__, __dir__ = on_use(__name__)

@@ -1,4 +1,4 @@
-"""Inputs of the commands of memorization: lists of prompts, training images, what measures.
+"""Inputs of the commands of memorization: models, lists of prompts, training images, judges.
 
 What they name is read or loaded by their methods; nothing heavy is imported before.
 """
@@ -16,6 +16,7 @@ from visleak.memorization.settings import (
     CLUSTERS,
     IMAGES,
     JUDGES,
+    MODEL,
     PROMPTS,
     SEARCH,
     WORDS,
@@ -24,6 +25,7 @@ from visleak.memorization.settings import (
 from visleak.options import METHOD, OUTPUT, SPEED, Options, argument, option
 
 if TYPE_CHECKING:
+    from visleak.diffusion.model import TokenModel
     from visleak.memorization.benchmark import Judges
     from visleak.memorization.prompts import Prompts
     from visleak.progress import Progress
@@ -52,6 +54,43 @@ def similarity_option(help: str, panel: str) -> str:
 def workers_option() -> int | None:
     """Return an option for the worker processes of a command without a cache."""
     return option(None, "Worker processes.", metavar="N", panel=SPEED, least=1)
+
+
+#: What ``--model`` takes.
+PIPELINE: Final = "A diffusers pipeline: a folder, or hub:OWNER/NAME, which is fetched once."
+
+
+@dataclass(frozen=True)
+class Device(Options, panel=MODEL):
+    """Where a model runs."""
+
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.", metavar="DEVICE")
+    precision: str = option(
+        "auto", "Default: fp16 on a GPU, else fp32.", choices=("auto", "fp32", "fp16", "bf16")
+    )
+
+    def load(self, name: str, progress: Progress) -> TokenModel:
+        """Return the model of a name."""
+        from visleak import diffusion
+
+        progress("loading the model", 0, 0)
+        loaded = diffusion.load_model(name, device=self.device, precision=self.precision)
+        progress("loading the model", 1, 1)
+        return loaded
+
+
+@dataclass(frozen=True)
+class Model(Device):
+    """The diffusion model."""
+
+    model: str = option(..., PIPELINE, metavar="MODEL")
+
+
+@dataclass(frozen=True)
+class OptionalModel(Device):
+    """The diffusion model of a command that can also run without one."""
+
+    model: str | None = option(None, PIPELINE, metavar="MODEL")
 
 
 @dataclass(frozen=True)

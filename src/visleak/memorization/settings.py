@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
+from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.options import METHOD, OUTPUT, Options, option, share
 from visleak.settings import VIEW_CHOICES
@@ -71,56 +72,6 @@ def number_or(
         return value
 
     return parse
-
-
-# -- model and images -----------------------------------------------------------------------------
-
-_PIPELINE: Final = "A diffusers pipeline: a folder, or hub:OWNER/NAME, which is fetched once."
-
-
-@dataclass(frozen=True)
-class Device(Options, panel=MODEL):
-    """Where a model runs."""
-
-    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps.", metavar="DEVICE")
-    precision: str = option(
-        "auto", "Default: fp16 on a GPU, else fp32.", choices=("auto", "fp32", "fp16", "bf16")
-    )
-
-
-@dataclass(frozen=True)
-class Model(Device):
-    """The diffusion model."""
-
-    model: str = option(..., _PIPELINE, metavar="MODEL")
-
-
-@dataclass(frozen=True)
-class OptionalModel(Device):
-    """The diffusion model of a command that can also run without one."""
-
-    model: str | None = option(None, _PIPELINE, metavar="MODEL")
-
-
-@dataclass(frozen=True)
-class Guidance(Options, panel=IMAGES):
-    """How images are sampled."""
-
-    steps: int = option(50, "Steps of the sampler.", metavar="N", least=1)
-    guidance: float = option(
-        7.5,
-        "Scale of classifier-free guidance; 1 is none and halves the cost.",
-        metavar="G",
-        least=0,
-        most=1000,
-    )
-
-
-@dataclass(frozen=True)
-class Sampling(Guidance):
-    """How images are sampled, and in which batches."""
-
-    batch: int = option(8, "Images per call of the network.", metavar="N", least=1)
 
 
 # -- the trigger score D --------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("torch", reason="needs torch")
 
 from linear_model import WordProposer, linear_model
-
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
 from visleak.memorization.baselines.document import Reproduction, Verified, rows_of
 from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.settings import Budget, Sampling, ScoreSettings
+from visleak.memorization.settings import Budget, ScoreSettings
 from visleak.progress import silent
 
 TEXTS = ("ant bee", "cow dog", "cow elk", "fox gnu", "hen ibis", "bee hen", "gnu ant")
@@ -149,7 +150,7 @@ class Correlated:
 
 @pytest.mark.slow
 def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
-    from visleak.memorization.models import load_model
+    from visleak.diffusion import load_model
     from visleak.memorization.search.proposals import Rules, load_language_model, own_banned_words
 
     model = load_model(str(trained_toy / "pipeline"), device="cpu", precision="fp32")

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
+
 from painting_model import (
     GENERAL,
     TRIGGERS,
@@ -20,8 +22,6 @@ from painting_model import (
     picture,
     plan_of,
 )
-from PIL import Image
-
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
 from visleak.memorization.benchmark import (

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from closed_form import TOKENS, WIDTH, ClosedForm
 
+import tiny_pipelines as tiny
+from closed_form import TOKENS, WIDTH, ClosedForm
+from visleak.diffusion import load_model
+from visleak.diffusion.model import Conditioning
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection import leave_one_out, token_significance
 from visleak.memorization.detection.scoring import attribution
-from visleak.memorization.model import Conditioning
-from visleak.memorization.models import load_model
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.settings import ScoreSettings
 
@@ -77,18 +78,12 @@ def test_significance_is_the_norm_of_finite_differences(noises: int) -> None:
     assert (found.method, found.prompt) == ("gradient", prompt)
 
 
-MODELS = Path(__file__).parents[1] / "models"
-
-
 @pytest.mark.parametrize(("family", "begins"), [("sd3", 1), ("if", 0), ("sd1", 1)])
 def test_each_token_has_the_gradient_of_its_own_row(
     family: str, begins: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T5 has no begin token; the rows that Stable Diffusion 3 adds are no token's."""
     pytest.importorskip("diffusers")
-    monkeypatch.syspath_prepend(str(MODELS))
-    import tiny_pipelines as tiny
-
     makers = {"sd3": tiny.stable_diffusion_3, "if": tiny.deepfloyd, "sd1": tiny.stable_diffusion}
     model = load_model(str(tiny.saved(makers[family], tmp_path / family)), device="cpu")
     output = "raw" if family == "sd3" else "epsilon"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from closed_form import ClosedForm
 
+from closed_form import ClosedForm
 from visleak.errors import UsageError
 from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
 from visleak.memorization.detection.document import headlines

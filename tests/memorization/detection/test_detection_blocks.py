@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from closed_form import ClosedForm
 
+from closed_form import ClosedForm
 from visleak.memorization.detection import scoring
 from visleak.memorization.detection.scoring import BLOCK, SCORES, scored
 from visleak.memorization.scores import TriggerScore

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from visleak.diffusion import load_model
 from visleak.memorization.detection import Analysis, detect, token_significance
-from visleak.memorization.models import load_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings

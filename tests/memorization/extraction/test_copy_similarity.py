@@ -7,8 +7,8 @@ import itertools
 import cv2
 import numpy as np
 import pytest
-from replaying_model import fresh, planted
 
+from replaying_model import fresh, planted
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction import similarity as verified

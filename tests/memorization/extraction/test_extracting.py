@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from replaying_model import ReplayingModel, planted
 
+from replaying_model import ReplayingModel, planted
 from visleak import open_images
+from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.images import decode
 from visleak.memorization.extraction import (
@@ -25,7 +26,6 @@ from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import PromptScores
 from visleak.memorization.recall import recall_of
-from visleak.memorization.settings import Sampling
 
 pytest.importorskip("sklearn")
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replaying_model import ReplayingModel
 
+from replaying_model import ReplayingModel
+from visleak.diffusion.model import Sampling
 from visleak.errors import VisleakError
 from visleak.images import content_digest
 from visleak.memorization.extraction.images import ImageStore, Job, calls_of, images_of, seeds_of
-from visleak.memorization.settings import Sampling
 
 SAMPLING = Sampling(steps=4, guidance=7.5, batch=4)
 

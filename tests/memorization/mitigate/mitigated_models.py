@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from tiny_pipelines import (
     deepfloyd,
     stable_diffusion,
@@ -12,14 +13,13 @@ from tiny_pipelines import (
     stable_diffusion_xl,
     unet,
 )
-
-from visleak.memorization.models.families import (
+from visleak.diffusion.families import (
     DeepFloyd,
     StableDiffusion,
     StableDiffusion3,
     StableDiffusionXL,
 )
-from visleak.memorization.models.pipeline import LoadedPipeline, quiet
+from visleak.diffusion.pipeline import LoadedPipeline, quiet
 
 #: Adapter, maker and scheduler.
 FAMILIES: dict[str, tuple[Any, Any, str]] = {

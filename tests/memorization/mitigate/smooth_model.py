@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from visleak.memorization.model import Conditioning
-from visleak.memorization.settings import Sampling
+from visleak.diffusion.model import Conditioning, Sampling
 
 TOKENS, WIDTH, SHAPE = 5, 3, (2, 2, 2)
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mitigated_models import tiny
 from smooth_model import SmoothModel
-from tiny_pipelines import WORDS
 
+from tiny_pipelines import WORDS
+from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
 from visleak.memorization.mitigate.insertion import drawn_prompt, vocabulary_size, with_insertions
-from visleak.memorization.settings import Sampling
 
 PROMPT = "the red house on a hill"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mitigated_models import tiny
 
+from visleak.diffusion.model import Sampling
 from visleak.memorization.extraction.images import ImageStore, Job, images_of, seeds_of
 from visleak.memorization.mitigate import mitigation, usual_methods
 from visleak.memorization.mitigate.wen import (
@@ -15,7 +16,7 @@ from visleak.memorization.mitigate.wen import (
     optimised_each,
 )
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.settings import Sampling, ScoreSettings
+from visleak.memorization.settings import ScoreSettings
 
 torch = pytest.importorskip("torch")
 

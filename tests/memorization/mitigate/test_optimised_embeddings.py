@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from smooth_model import TOKENS, WIDTH, SmoothModel, distance
 
+from visleak.diffusion.model import Conditioning, Sampling
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import PromptOptimisation, mitigation
@@ -19,9 +20,8 @@ from visleak.memorization.mitigate.wen import (
     optimised_together,
     slope,
 )
-from visleak.memorization.model import Conditioning
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.settings import Sampling, ScoreSettings
+from visleak.memorization.settings import ScoreSettings
 
 torch = pytest.importorskip("torch")
 

@@ -9,11 +9,11 @@ import pytest
 from mitigated_models import many_heads, tiny
 from smooth_model import SmoothModel
 
+from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import mitigation
 from visleak.memorization.mitigate.ren import Change, Rescaling, processors
-from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visleak.memorization.models import load_model
+from visleak.diffusion import load_model
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search import (
     AugmentSettings,

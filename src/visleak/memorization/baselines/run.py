@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
+from visleak.diffusion.model import DiffusionModel, Sampling, TokenModel
 from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
@@ -27,7 +28,6 @@ from visleak.memorization.baselines.document import (
 from visleak.memorization.baselines.pez import Pez, PezSettings
 from visleak.memorization.baselines.zerocap import CausalLanguageModel, Zerocap, ZerocapSettings
 from visleak.memorization.extraction import CopySimilarity, extract
-from visleak.memorization.model import DiffusionModel, TokenModel
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import (
@@ -46,7 +46,6 @@ from visleak.memorization.settings import (
     ExtractSettings,
     GibbsSettings,
     Norm,
-    Sampling,
     ScoreSettings,
     TraceSettings,
 )

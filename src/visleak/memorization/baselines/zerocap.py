@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from visleak.diffusion.model import Tensor
 from visleak.encoders import language_models
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError
-from visleak.memorization.model import Tensor
 from visleak.memorization.search.driver import (
     Candidate,
     Run,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from visleak.diffusion.model import DiffusionModel, about_model
 from visleak.documents import digest_of
 from visleak.encoders.features import (
     Alignment,
@@ -42,7 +43,6 @@ from visleak.memorization.metrics.copying import (
     against_references,
     reference_performance,
 )
-from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompt_files.selection import kept
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings

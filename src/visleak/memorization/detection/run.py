@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from visleak.diffusion.model import about_model
 from visleak.documents import digest_of
 from visleak.memorization.detection.document import files, headlines, ranked
 from visleak.memorization.detection.records import (
@@ -23,7 +24,6 @@ from visleak.memorization.detection.scoring import (
     attribution,
     scored,
 )
-from visleak.memorization.model import about_model
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Analysis

@@ -8,11 +8,11 @@ from typing import Final, cast
 
 import numpy as np
 
+from visleak.diffusion.model import TokenModel
 from visleak.documents import digest_of
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection.records import Attribution, Throughput
-from visleak.memorization.model import TokenModel
 from visleak.memorization.scores import Scores, TriggerScore
 from visleak.records import Float64
 from visleak.storage import KeyValueStore

@@ -23,11 +23,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from visleak.diffusion.model import DiffusionModel, Sampling
 from visleak.documents import digest_of
 from visleak.errors import VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.model import DiffusionModel
-from visleak.memorization.settings import Sampling
 from visleak.progress import Progress, silent
 from visleak.records import Bytes8, Float32, Unreadable
 from visleak.storage import KeyValueStore

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from visleak.diffusion.model import DiffusionModel, Sampling, about_model
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.document import GENERATED, Cluster, Extraction, content, files
@@ -29,9 +30,8 @@ from visleak.memorization.extraction.similarity import (
     clusters_of,
     load_similarity,
 )
-from visleak.memorization.model import DiffusionModel, about_model
 from visleak.memorization.prompts import PromptScores
-from visleak.memorization.settings import ExtractSettings, Sampling
+from visleak.memorization.settings import ExtractSettings
 from visleak.progress import Progress, silent
 from visleak.storage import RunFolder
 

@@ -14,12 +14,11 @@ from typing import Final, Literal, cast
 
 import numpy as np
 
+from visleak.diffusion.model import DiffusionModel, Sampling, TokenModel
 from visleak.documents import digest_of
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job, Maker, plain_images
 from visleak.memorization.mitigate.method import LETTER, Mitigation
-from visleak.memorization.model import DiffusionModel, TokenModel
-from visleak.memorization.settings import Sampling
 from visleak.records import Bytes8
 
 Draw = Literal["prompt", "image"]

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from visleak.diffusion.model import DiffusionModel
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import PLAIN, Job, Maker
-from visleak.memorization.model import DiffusionModel
 
 #: Metadata of a field: what an option is called where it is not called like the field, and that a
 #: table prints its value alone.

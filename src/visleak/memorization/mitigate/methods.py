@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
+from visleak.diffusion.model import DiffusionModel, version_of
 from visleak.errors import UsageError
 from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
 from visleak.memorization.mitigate.method import Mitigation, Unmitigated, letter_of
 from visleak.memorization.mitigate.ren import AttentionRescaling
 from visleak.memorization.mitigate.wen import PromptOptimisation
-from visleak.memorization.model import DiffusionModel, version_of
 
 #: Name of a method -> its class: a frozen dataclass, whose first field is its strength.
 METHODS: Final[Mapping[str, type[Any]]] = {

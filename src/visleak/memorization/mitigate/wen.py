@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal
 
+from visleak.diffusion.model import Conditioning, DiffusionModel, Sampling, Tensor
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.method import BARE, LETTER, Mitigation, place_of
-from visleak.memorization.model import Conditioning, DiffusionModel, Tensor
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.settings import Sampling, ScoreSettings
+from visleak.memorization.settings import ScoreSettings
 from visleak.records import Bytes8
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from visleak.diffusion.model import TokenModel
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import TokenModel
 from visleak.memorization.search.driver import generator
 
 #: Prompts that are embedded together.

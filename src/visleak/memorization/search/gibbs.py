@@ -29,8 +29,8 @@ from typing import Final, Literal
 
 import numpy as np
 
+from visleak.diffusion.model import VERSIONS, DiffusionModel, TokenModel, version_of
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import VERSIONS, DiffusionModel, TokenModel, version_of
 from visleak.memorization.search.driver import (
     BankEntry,
     Candidate,

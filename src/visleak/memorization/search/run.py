@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from visleak.diffusion.model import TokenModel
 from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
-from visleak.memorization.model import TokenModel
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.search.diversity import Pick, diversify
 from visleak.memorization.search.driver import (

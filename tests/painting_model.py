@@ -15,12 +15,12 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from visleak.diffusion.model import Conditioning, Sampling
 from visleak.memorization.benchmark import Judges, Plan, references_of
 from visleak.memorization.extraction.similarity import PixelSimilarity
 from visleak.memorization.mitigate import mitigation, with_none
-from visleak.memorization.model import Conditioning
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.settings import BenchmarkSettings, Sampling
+from visleak.memorization.settings import BenchmarkSettings
 
 SIDE = 16
 TRIGGERS = ("a red bag", "the old house", "one blue lamp", "a grey wall")

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+
 from tiny_pipelines import (
     deepfloyd,
     saved,
@@ -15,14 +16,13 @@ from tiny_pipelines import (
     stock_images,
     unet,
 )
-
+from visleak.diffusion import load_model
+from visleak.diffusion.families import DeepFloyd, StableDiffusion3
+from visleak.diffusion.model import Conditioning, Sampling
+from visleak.diffusion.pipeline import LoadedPipeline, quiet
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import Conditioning
-from visleak.memorization.models import load_model
-from visleak.memorization.models.families import DeepFloyd, StableDiffusion3
-from visleak.memorization.models.pipeline import LoadedPipeline, quiet
 from visleak.memorization.scores import TriggerScore
-from visleak.memorization.settings import Sampling, ScoreSettings
+from visleak.memorization.settings import ScoreSettings
 
 torch = pytest.importorskip("torch")
 

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.devices import network_device
+from visleak.diffusion.model import Conditioning, Sampling, Tensor
 from visleak.encoders import weights
 from visleak.encoders.libraries import library, said
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import Conditioning, Tensor
-from visleak.memorization.settings import Sampling
 from visleak.records import Bytes8, Float32
 
 if TYPE_CHECKING:
@@ -253,7 +252,7 @@ _POOLED_BATCH = 64
 
 
 class Pipeline:
-    """A pipeline of diffusers as a :class:`visleak.memorization.model.TokenModel`.
+    """A pipeline of diffusers as a :class:`visleak.diffusion.model.TokenModel`.
 
     Families derive from it, and refuse what they cannot do, with the reason. ``latents`` are in
     the scale in which the network reads them, with unit variance at the first timestep,

@@ -9,8 +9,7 @@ import cv2
 import numpy as np
 from skimage import data
 
-from visleak.memorization.model import Conditioning
-from visleak.memorization.settings import Sampling
+from visleak.diffusion.model import Conditioning, Sampling
 
 SOURCES = (data.astronaut, data.coffee, data.chelsea, data.rocket, data.immunohistochemistry)
 

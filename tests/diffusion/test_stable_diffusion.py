@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
 
+from tiny_pipelines import LENGTH, stable_diffusion, stock, stock_images, unet
+from visleak.diffusion import load_model
+from visleak.diffusion.families import StableDiffusion
+from visleak.diffusion.model import Sampling
+from visleak.diffusion.pipeline import LoadedPipeline, quiet
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.models import load_model
-from visleak.memorization.models.families import StableDiffusion
-from visleak.memorization.models.pipeline import LoadedPipeline, quiet
-from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
 

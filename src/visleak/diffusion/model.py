@@ -10,11 +10,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from visleak.memorization.settings import Sampling
+from visleak.options import Options, option
 from visleak.records import Bytes8, Float32
 
 #: A tensor of torch, which is not typed here.
 Tensor = Any
+
+
+@dataclass(frozen=True)
+class Guidance(Options, panel="Images"):
+    """How images are sampled."""
+
+    steps: int = option(50, "Steps of the sampler.", metavar="N", least=1)
+    guidance: float = option(
+        7.5,
+        "Scale of classifier-free guidance; 1 is none and halves the cost.",
+        metavar="G",
+        least=0,
+        most=1000,
+    )
+
+
+@dataclass(frozen=True)
+class Sampling(Guidance):
+    """How images are sampled, and in which batches."""
+
+    batch: int = option(8, "Images per call of the network.", metavar="N", least=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from visleak.diffusion import load_model
+from visleak.diffusion.loading import hub_name
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.models import load_model
-from visleak.memorization.models.loading import hub_name
 
 pytest.importorskip("diffusers")
 

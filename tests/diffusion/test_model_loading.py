@@ -9,13 +9,13 @@ import sys
 
 import numpy as np
 import pytest
-from tiny_pipelines import change_index, saved, stable_diffusion, stock, unet
 
+from tiny_pipelines import change_index, saved, stable_diffusion, stock, unet
+from visleak.diffusion import load_model
+from visleak.diffusion.loading import PIPELINES, adapter_of
+from visleak.diffusion.model import Sampling
+from visleak.diffusion.pipeline import quiet
 from visleak.errors import MissingExtra, UsageError, VisleakError
-from visleak.memorization.models import load_model
-from visleak.memorization.models.loading import PIPELINES, adapter_of
-from visleak.memorization.models.pipeline import quiet
-from visleak.memorization.settings import Sampling
 
 torch = pytest.importorskip("torch")
 
@@ -49,7 +49,7 @@ def test_every_name_in_the_table_leads_to_an_adapter():
 
 def test_importing_the_room_loads_nothing_heavy():
     code = (
-        "import sys, visleak.memorization, visleak.memorization.models;"
+        "import sys, visleak.memorization, visleak.diffusion;"
         "print([m for m in ('torch', 'diffusers', 'transformers') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

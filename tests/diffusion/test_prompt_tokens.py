@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_pipelines import LENGTH, WORDS, clip_text, stable_diffusion, word_tokenizer
 
+from tiny_pipelines import LENGTH, WORDS, clip_text, stable_diffusion, word_tokenizer
+from visleak.diffusion import load_model
+from visleak.diffusion.families import StableDiffusion
+from visleak.diffusion.pipeline import LoadedPipeline, PromptTokens, quiet
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.models import load_model
-from visleak.memorization.models.families import StableDiffusion
-from visleak.memorization.models.pipeline import LoadedPipeline, PromptTokens, quiet
 
 torch = pytest.importorskip("torch")
 

@@ -19,12 +19,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from visleak.encoders import weights
-from visleak.encoders.libraries import broken, library, member, said
-from visleak.encoders.weights import PATIENCE, refusal
-from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import TokenModel
-from visleak.memorization.models.pipeline import (
+from visleak.diffusion.model import TokenModel
+from visleak.diffusion.pipeline import (
     CLIP_TEXT,
     SCHEDULERS,
     T5_TEXT,
@@ -39,6 +35,10 @@ from visleak.memorization.models.pipeline import (
     precision_of,
     quiet,
 )
+from visleak.encoders import weights
+from visleak.encoders.libraries import broken, library, member, said
+from visleak.encoders.weights import PATIENCE, refusal
+from visleak.errors import UsageError, VisleakError
 
 if TYPE_CHECKING:
     import torch
@@ -60,10 +60,10 @@ STEMS: Final = {"diffusers": "diffusion_pytorch_model", "transformers": "model"}
 
 #: The seam: class of a pipeline -> the adapter that speaks the protocol, imported on use.
 PIPELINES: Final[Mapping[str, str]] = {
-    "IFPipeline": "visleak.memorization.models.families:DeepFloyd",
-    "StableDiffusion3Pipeline": "visleak.memorization.models.families:StableDiffusion3",
-    "StableDiffusionPipeline": "visleak.memorization.models.families:StableDiffusion",
-    "StableDiffusionXLPipeline": "visleak.memorization.models.families:StableDiffusionXL",
+    "IFPipeline": "visleak.diffusion.families:DeepFloyd",
+    "StableDiffusion3Pipeline": "visleak.diffusion.families:StableDiffusion3",
+    "StableDiffusionPipeline": "visleak.diffusion.families:StableDiffusion",
+    "StableDiffusionXLPipeline": "visleak.diffusion.families:StableDiffusionXL",
 }
 
 #: Grows when the same files come to give other images or scores.

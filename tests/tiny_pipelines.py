@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from visleak.memorization.models.pipeline import quiet
+from visleak.diffusion.pipeline import quiet
 
 WORDS = ("a", "photo", "of", "cat", "dog", "red", "house", "!", "the", "sun", "on", "hill")
 LENGTH = 10

@@ -19,9 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from visleak.errors import UsageError, VisleakError
-from visleak.memorization.model import Conditioning, Tensor
-from visleak.memorization.models.pipeline import (
+from visleak.diffusion.model import Conditioning, Tensor
+from visleak.diffusion.pipeline import (
     CLIP_TEXT,
     T5_TEXT,
     TOKENIZERS,
@@ -32,6 +31,7 @@ from visleak.memorization.models.pipeline import (
     PooledPipeline,
     PromptTokens,
 )
+from visleak.errors import UsageError, VisleakError
 
 if TYPE_CHECKING:
     from diffusers import ModelMixin

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from visleak.memorization.model import Conditioning
+from visleak.diffusion.model import Conditioning, Sampling
 from visleak.memorization.search.proposals import Candidates
-from visleak.memorization.settings import Sampling
 
 SHAPE = (1, 2, 3)
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from visleak.memorization.model import Conditioning
-from visleak.memorization.settings import Sampling
+from visleak.diffusion.model import Conditioning, Sampling
 
 #: Tokens a prompt is padded to, begin and end included, and the width of their states.
 TOKENS, WIDTH = 12, 4
