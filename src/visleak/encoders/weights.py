@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,12 @@ from visleak.errors import VisleakError
 
 if TYPE_CHECKING:
     import torch
+
+#: Keys under which checkpoints store the weights.
+WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
+
+#: Prefixes that wrappers of torch add to every name.
+PREFIXES: Final = ("module.", "_orig_mod.", "model.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,3 +311,43 @@ def _readers(file: Path) -> dict[str, Callable[[], torch.Tensor]]:
         for name, value in stored.items()
         if isinstance(value, torch.Tensor)
     }
+
+
+def read_tensors(path: Path, what: str, otherwise: str = "") -> dict[str, torch.Tensor]:
+    """Return the tensors of a file by name, without wrappers and prefixes of training code.
+
+    No code in the file is run: ``safetensors``, or torch with ``weights_only``.
+    """
+    torch = library("torch", "torch", what)
+    try:
+        if path.suffix.lower() == ".safetensors":
+            content = library("safetensors.torch", "torch", what).load_file(str(path))
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except VisleakError:
+        raise
+    except Exception as error:
+        # RuntimeError, EOFError, SafetensorError, OSError ...; torch explains at length how to load
+        # other objects all the same, which would run them
+        other = isinstance(error, pickle.UnpicklingError)
+        why = "it is damaged, or holds more than tensors" if other else said(error)
+        raise VisleakError(
+            f"{what}: {path} is not a file of weights alone ({why}); save the state_dict{otherwise}"
+        ) from error
+    for key in WRAPPED:
+        inner = content.get(key) if isinstance(content, Mapping) else None
+        if isinstance(inner, Mapping):
+            content = inner
+            break
+    tensors = {
+        str(name): value
+        for name, value in (content.items() if isinstance(content, Mapping) else ())
+        if isinstance(value, torch.Tensor)
+    }
+    if not tensors:
+        raise VisleakError(
+            f"{what}: {path} holds no tensors by name; save the state_dict of the network"
+        )
+    while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in tensors)), ""):
+        tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
+    return tensors

@@ -179,7 +179,7 @@ def test_digests_tell_networks_apart(networks, tmp_path):
 
 
 def test_wrapped_and_prefixed_weights(tmp_path):
-    from visleak.impact.evaluators.checkpoints import read_weights
+    from visleak.encoders.weights import read_tensors
 
     state = small.cifar_resnet(9).state_dict()
     forms = {
@@ -189,7 +189,7 @@ def test_wrapped_and_prefixed_weights(tmp_path):
     }
     for name, content in forms.items():
         torch.save(content, tmp_path / f"{name}.pt")
-        assert set(read_weights(tmp_path / f"{name}.pt", "model checkpoint")) == set(state)
+        assert set(read_tensors(tmp_path / f"{name}.pt", "model checkpoint")) == set(state)
 
 
 def refusal(text, **options):

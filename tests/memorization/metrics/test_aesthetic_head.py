@@ -30,6 +30,13 @@ def sequence(widths: list[int], seed: int = 0) -> Any:
     return torch.nn.Sequential(*parts[:-1])
 
 
+def affine(head: AestheticHead) -> tuple[np.ndarray, float]:
+    """Return weight and bias, of the scores of unit vectors along the axes."""
+    axes = np.eye(head.width)
+    bias = float((head(axes[:1]) + head(-axes[:1]))[0] / 2)
+    return head(axes) - bias, bias
+
+
 def unit_rows(count: int, width: int) -> np.ndarray:
     rows = np.random.default_rng(1).standard_normal((count, width))
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
@@ -42,7 +49,7 @@ def test_the_published_head_is_one_affine_map() -> None:
     import torch
 
     head = AestheticHead.load(PUBLISHED)
-    weight, bias = head.affine()
+    weight, bias = affine(head)
     assert head.width == 768
     assert np.linalg.norm(weight) == pytest.approx(17.9956, abs=5e-5)
     assert bias == pytest.approx(5.2366, abs=5e-5)
@@ -82,7 +89,7 @@ def test_scores_are_the_networks(tmp_path: Path, form: str) -> None:
     with torch.inference_mode():
         theirs = network(torch.from_numpy(rows).float()).numpy()[:, 0]
     np.testing.assert_allclose(head(rows), theirs, atol=1e-6)
-    weight, bias = head.affine()
+    weight, bias = affine(head)
     np.testing.assert_allclose(head(rows), rows @ weight + bias, atol=1e-12)
 
 
@@ -132,8 +139,8 @@ def wrong_files(folder: Path) -> dict[str, tuple[Path, str]]:
             "has layers 4 to 3, 5 to 1; it must be a stack of linear layers",
         ),
         "other part": ({"0.running_mean": torch.ones(4)}, "has '0.running_mean'; it must be"),
-        "nothing": ({}, "has layers none; it must be"),
-        "no state": ([1, 2], "holds no state_dict()"),
+        "nothing": ({}, "holds no tensors by name"),
+        "no state": ([1, 2], "holds no tensors by name"),
         "not finite": ({"0.weight": torch.full((1, 4), np.nan)}, "in 0 that are not finite"),
     }
     found = {}
@@ -145,9 +152,9 @@ def wrong_files(folder: Path) -> dict[str, tuple[Path, str]]:
     trap.write_bytes(pickle.dumps(_Trap()))
     words.write_text("words")
     tensors.write_text("words")
-    found["trap"] = trap, "cannot be read as weights alone ("
-    found["words"] = words, "cannot be read as weights alone ("
-    found["no tensors"] = tensors, "cannot be read ("
+    found["trap"] = trap, "is not a file of weights alone ("
+    found["words"] = words, "is not a file of weights alone ("
+    found["no tensors"] = tensors, "is not a file of weights alone ("
     found["none"] = folder / "none.pth", "aesthetic head: there is no file"
     return found
 

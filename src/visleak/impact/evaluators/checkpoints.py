@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from visleak.encoders.huggingface import timm_preprocessing
-from visleak.encoders.libraries import library, said
+from visleak.encoders.libraries import library
 from visleak.encoders.network import RUNNING, tensors_digest
 from visleak.encoders.onnx import read_recipe
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
+from visleak.encoders.weights import read_tensors
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators.classifiers import (
     Classifier,
@@ -29,11 +29,8 @@ from visleak.impact.evaluators.classifiers import (
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-#: Keys under which checkpoints store the weights.
-WRAPPED: Final = ("state_dict", "model_state_dict", "model", "net")
-
-#: Prefixes that wrappers of torch add to every name.
-PREFIXES: Final = ("module.", "_orig_mod.", "model.")
+#: What else takes a whole network, for errors.
+WHOLE: Final = ", or give a whole network as torchscript:FILE or onnx:FILE"
 
 _BILINEAR: Final = 2
 _MEAN: Final = (0.485, 0.456, 0.406)
@@ -74,7 +71,7 @@ def checkpoint_classifier(request: Request) -> Classifier:
         )
     running = running_of(request)
     architecture = _architecture(request, name)
-    weights = read_weights(path, request.called)
+    weights = read_tensors(path, request.called, WHOLE)
     classes = _classes(weights, architecture, name, path)
     module = architecture.build(classes)
     _fill(module, weights, name, path)
@@ -91,47 +88,6 @@ def checkpoint_classifier(request: Request) -> Classifier:
         shown=("arch", "prep"),
         recipe=recipe,
     )
-
-
-def read_weights(path: Path, what: str) -> dict[str, Tensor]:
-    """Return the tensors of a file by name, without wrappers and prefixes of training code.
-
-    No code in the file is run: ``safetensors``, or torch with ``weights_only``.
-    """
-    torch = library("torch", "torch", what)
-    try:
-        if path.suffix.lower() == ".safetensors":
-            content = library("safetensors.torch", "torch", what).load_file(str(path))
-        else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except VisleakError:
-        raise
-    except Exception as error:
-        # RuntimeError, EOFError, SafetensorError, OSError ...; torch explains at length how to load
-        # other objects all the same, which would run them
-        other = isinstance(error, pickle.UnpicklingError)
-        why = "it is damaged, or holds more than tensors" if other else said(error)
-        raise VisleakError(
-            f"{what}: {path} is not a file of weights alone ({why}); save the state_dict, or give a"
-            " whole network as torchscript:FILE or onnx:FILE"
-        ) from error
-    for key in WRAPPED:
-        inner = content.get(key) if isinstance(content, Mapping) else None
-        if isinstance(inner, Mapping):
-            content = inner
-            break
-    tensors = {
-        str(name): value
-        for name, value in (content.items() if isinstance(content, Mapping) else ())
-        if isinstance(value, torch.Tensor)
-    }
-    if not tensors:
-        raise VisleakError(
-            f"{what}: {path} holds no tensors by name; save the state_dict of the network"
-        )
-    while prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in tensors)), ""):
-        tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
-    return tensors
 
 
 def _architecture(request: Request, name: str) -> Architecture:

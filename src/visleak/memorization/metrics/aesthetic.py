@@ -25,7 +25,7 @@ from visleak.encoders.features import (
     ImageFeatures,
     clip_request,
 )
-from visleak.encoders.libraries import library, said
+from visleak.encoders.weights import read_tensors
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8, Float64
 from visleak.vectors import NORM_TOLERANCE
@@ -41,13 +41,12 @@ def read_layers(path: Path, what: str) -> tuple[Layer, ...]:
     """Return the linear layers of a file, in the order of the numbers in their names."""
     if not path.is_file():
         raise VisleakError(f"{what}: there is no file {path}")
-    tensors = _safetensors(path, what) if path.suffix == ".safetensors" else _torch(path, what)
     found: dict[str, dict[str, Float64]] = {}
-    for name, tensor in tensors.items():
+    for name, tensor in read_tensors(path, what).items():
         stem, _, kind = name.rpartition(".")
         if kind not in ("weight", "bias"):
             raise VisleakError(f"{what}: {path} has {name!r}; it must be {WANTED}")
-        found.setdefault(stem, {})[kind] = tensor
+        found.setdefault(stem, {})[kind] = tensor.double().numpy()
     stack = [_layer(path, what, stem, found[stem]) for stem in sorted(found, key=_natural)]
     _refuse_gaps(path, what, stack)
     return tuple(stack)
@@ -77,36 +76,6 @@ def _refuse_gaps(path: Path, what: str, stack: list[Layer]) -> None:
     if not stack or not fits or widths[-1][1] != 1:
         shapes = ", ".join(f"{one} to {other}" for one, other in widths) or "none"
         raise VisleakError(f"{what}: {path} has layers {shapes}; it must be {WANTED}")
-
-
-def _safetensors(path: Path, what: str) -> dict[str, Float64]:
-    safetensors = library("safetensors.numpy", "torch", what)
-    try:
-        stored = safetensors.load_file(str(path))
-        return {name: np.asarray(value, np.float64) for name, value in stored.items()}
-    except Exception as error:
-        # SafetensorError, KeyError of an unknown type, OSError
-        raise VisleakError(f"{what}: {path} cannot be read ({said(error)})") from error
-
-
-def _torch(path: Path, what: str) -> dict[str, Float64]:
-    torch = library("torch", "torch", what)
-    try:
-        stored = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        # the unpickler raises what it likes of a file that is none of its own
-        raise VisleakError(
-            f"{what}: {path} cannot be read as weights alone ({said(error)}); give safetensors or"
-            " what torch.save wrote of a state_dict()"
-        ) from error
-    if isinstance(stored, Mapping) and isinstance(stored.get("state_dict"), Mapping):
-        stored = stored["state_dict"]
-    tensors = isinstance(stored, Mapping) and all(
-        isinstance(value, torch.Tensor) for value in stored.values()
-    )
-    if not tensors:
-        raise VisleakError(f"{what}: {path} holds no state_dict(); it must be {WANTED}")
-    return {str(name): value.double().numpy() for name, value in stored.items()}
 
 
 WHAT: Final = "aesthetic head"
@@ -161,13 +130,6 @@ class AestheticHead:
         for matrix, bias in self._layers:
             rows = rows @ matrix.T + bias
         return np.asarray(rows[:, 0])
-
-    def affine(self) -> tuple[Float64, float]:
-        """Return the one affine map that all layers are: weight (width,) and bias."""
-        matrix, bias = np.eye(self.width), np.zeros(self.width)
-        for weight, added in self._layers:
-            matrix, bias = weight @ matrix, weight @ bias + added
-        return np.asarray(matrix[0]), float(bias[0])
 
 
 class Aesthetic:
