@@ -91,14 +91,6 @@ def test_places_and_numbers_are_uniform():
     assert (abs(tenths - drawn / 10) < 4.5 * np.sqrt(drawn * 0.09)).all()
 
 
-def test_the_paper_draws_from_a_wider_range():
-    made = [
-        int(NumberAddition(1, numbers="paper").prompt_of(Job(f"a{n}", 0)).replace(f"a{n}", ""))
-        for n in range(300)
-    ]
-    assert 900_000 < max(made) <= 1_000_000
-
-
 @pytest.mark.parametrize("text", ["rna:3", "rta:3", "rta:3,tokens=words"])
 def test_one_draw_a_prompt_is_shared_by_its_images(model, text):
     method = mitigation(text)

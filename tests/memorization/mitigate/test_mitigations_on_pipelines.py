@@ -31,9 +31,9 @@ TEXTS = (
     "rta:2,draw=image",
     "wen:0.01,steps=2",
     "wen:0.01,scope=prompt,steps=2",
-    "wen:0.01,scope=batch,steps=2,optimiser=adamw",
+    "wen:0.01,scope=batch,steps=2",
     "ren:1.2",
-    "ren:1.2,summary=padding,mask=both",
+    "ren:1.2,summary=padding",
 )
 
 

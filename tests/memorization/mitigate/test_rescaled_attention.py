@@ -69,17 +69,16 @@ def by_hand(module, hidden, states, factors, kept):
 
 @pytest.mark.parametrize("kind", ["AttnProcessor", "AttnProcessor2_0"])
 @pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize(("tokens", "both"), [(3, False), (7, True)])
-def test_attention_is_the_softmax_of_equation_16(kind, heads, tokens, both):
+@pytest.mark.parametrize("tokens", [3, 7])
+def test_attention_is_the_softmax_of_equation_16(kind, heads, tokens):
     module = attention(heads)
     draw = torch.Generator().manual_seed(4)
     hidden = torch.randn((4, 6, 4), generator=draw, dtype=torch.float64)
     states = torch.randn((4, tokens, 3), generator=draw, dtype=torch.float64)
-    change = Change(1.3, [2, 1], both)
+    change = Change(1.3, [2, 1])
     found = Rescaling(stock(kind), change)(module, hidden, states)
     # rows with the empty prompt come first
-    empty = [2, 1] if both else [tokens, tokens]
-    expected = by_hand(module, hidden, states, [1.0, 1.0, 1.3, 1.3], [*empty, 2, 1])
+    expected = by_hand(module, hidden, states, [1.0, 1.0, 1.3, 1.3], [tokens, tokens, 2, 1])
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     alone = Rescaling(stock(kind), change)(module, hidden[2:], states[2:])
     torch.testing.assert_close(alone, expected[2:], atol=1e-12, rtol=0)
@@ -112,7 +111,7 @@ def test_with_c_of_1_and_nothing_hidden_it_is_the_stock_processor_bit_for_bit(ki
 def test_self_attention_is_left_alone():
     module = attention(width=None)
     hidden = torch.randn(2, 6, 4).double()
-    change = Change(3.0, [2], both=True)
+    change = Change(3.0, [2])
     kind = stock("AttnProcessor2_0")
     assert torch.equal(Rescaling(kind, change)(module, hidden), kind(module, hidden))
 
@@ -152,11 +151,6 @@ def test_only_rows_with_a_prompt_are_changed_by_default(model):
     with_ren, without = outputs(model, "ren:1.3", 7.5)
     assert torch.equal(with_ren[:3], without[:3])
     assert far(with_ren[3:], without[3:]).all()
-
-
-def test_masks_in_both_branches_change_both(model):
-    with_ren, without = outputs(model, "ren:1,mask=both", 7.5)
-    assert far(with_ren, without).all()
 
 
 def test_without_guidance_all_rows_have_a_prompt(model):

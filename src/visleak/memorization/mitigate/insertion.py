@@ -27,8 +27,8 @@ SOURCE: Final = (
     "Somepalli et al. 2023, Understanding and Mitigating Copying in Diffusion Models, section 6"
 )
 
-#: Below which number RNA draws: the authors' code, and the range that their paper prints.
-NUMBERS: Final = {"code": 100_000, "paper": 1_000_001}
+#: Below which number RNA draws, as in the authors' code (their paper prints 10^6).
+BELOW: Final = 100_000
 
 #: Insertions at most, and draws of a token that is refused before a vocabulary is given up.
 MOST: Final = 1000
@@ -99,14 +99,11 @@ class NumberAddition(Insertion):
     #: ``prompt`` draws them once a prompt, so that all its images share them (the authors' code),
     #: ``image`` again for every image
     draw: Draw = "prompt"
-    #: ``code`` draws from 0 to 99,999, ``paper`` from 0 to 10^6
-    numbers: Literal["code", "paper"] = "code"
     seed: int = 0  #: of the draws; the images' noises do not depend on it
 
     def prompt_of(self, job: Job, model: DiffusionModel | None = None) -> str:
         """Return the prompt with numbers; no other prompt, image or order changes it."""
-        below = NUMBERS[self.numbers]
-        return self._drawn(job, lambda draw: str(int(draw.integers(below))))
+        return self._drawn(job, lambda draw: str(int(draw.integers(BELOW))))
 
 
 @dataclass(frozen=True)

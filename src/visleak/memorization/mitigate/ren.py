@@ -43,7 +43,6 @@ class Change:
 
     factor: float  #: C, in rows with a prompt
     kept: Sequence[int]  #: number of tokens that are seen, from the begin token on, by image
-    both: bool = False  #: tokens are hidden in rows with the empty prompt as well
 
     def of(self, states: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return begin-token factors (rows, 1, 1) and added logits (rows, 1, tokens), if any."""
@@ -56,7 +55,7 @@ class Change:
                 " their meaning only where prompts, or empty prompts and prompts, come together"
             )
         empty = rows - images
-        ends = [*(self.kept if self.both else [tokens] * images), *self.kept][images - empty :]
+        ends = [*[tokens] * empty, *self.kept]
         scale = bias = None
         if self.factor != 1.0:
             factors = [1.0] * empty + [self.factor] * images
@@ -149,9 +148,6 @@ class AttentionRescaling(Mitigation):
     #: which tokens are hidden: ``all``, end and padding (equation 16), or ``padding``, which leaves
     #: the end (the code as MemBench runs it)
     summary: Literal["all", "padding"] = "all"
-    #: where they are hidden: ``cond``, or ``both``: in the unconditional rows as well, by the
-    #: number of the prompt's tokens (the code)
-    mask: Literal["cond", "both"] = "cond"
 
     def __post_init__(self) -> None:
         if not 0 < self.factor <= 100:
@@ -180,7 +176,7 @@ class AttentionRescaling(Mitigation):
         """Return what is done to the rows of some images."""
         around = 2 if self.summary == "padding" else 1
         ends = [around + len(model.token_ids(job.prompt)) for job in jobs]
-        return Change(self.factor, ends, self.mask == "both")
+        return Change(self.factor, ends)
 
 
 def network_of(model: DiffusionModel) -> ModelMixin:

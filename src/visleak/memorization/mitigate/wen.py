@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 #: of each row's loss (n, tokens, width).
 Losses = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-#: The optimisers of torch, with its own defaults: AdamW's weight decay is 0.01.
-OPTIMISERS: Final = {"adam": "Adam", "adamw": "AdamW"}
-
 #: What a half-precision loss is multiplied with before its slope is taken, the first that stays
 #: finite: small slopes would otherwise be rounded to nothing.
 FACTORS: Final = (1024.0, 32.0, 1.0)
@@ -50,7 +47,6 @@ class Descent:
     limit: float  #: l; an embedding whose loss is not above it stays
     steps: int = 10  #: updates at most
     rate: float = 0.05  #: learning rate
-    optimiser: str = "adam"  #: of :data:`OPTIMISERS`
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +66,7 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> De
     torch = library("torch", "diffusion", "moving embeddings")
     given = states.detach()
     moving = given.to(torch.promote_types(given.dtype, torch.float32)).clone().requires_grad_(True)
-    optimiser = getattr(torch.optim, OPTIMISERS[how.optimiser])([moving], lr=how.rate)
+    optimiser = torch.optim.Adam([moving], lr=how.rate)
     counts = free.to(moving).expand(len(given), -1, 1)
     going = torch.arange(len(given), device=given.device)
     first = last = torch.zeros(len(given), dtype=torch.float64)
@@ -88,7 +84,7 @@ def descend(states: Tensor, losses_of: Losses, free: Tensor, how: Descent) -> De
         going, slopes = going[above], slopes[above]
         if not len(going):
             break
-        # one update of some rows, in place; momentum and decay leave the others alone
+        # one update of some rows, in place; momentum leaves the others alone
         before = moving.detach().clone()
         free_slopes = slopes * counts[going]
         moving.grad = before.new_zeros(before.shape).index_copy(0, going, free_slopes)
@@ -205,9 +201,6 @@ class PromptOptimisation(Mitigation):
     scope: Literal["image", "prompt", "batch"] = field(default="image", metadata={BARE: True})
     steps: int = 10  #: updates at most; D after the last one is not verified
     rate: float = field(default=0.05, metadata={LETTER: "lr"})  #: learning rate
-    #: ``adam`` (the paper), or ``adamw``, the codes', with torch's weight decay 0.01; decay shrinks
-    #: the begin token's row as well, whose slope is taken as zero
-    optimiser: Literal["adam", "adamw"] = "adam"
     #: what D compares, as in :class:`visleak.memorization.scores.ScoreSettings`
     output: Literal["raw", "epsilon"] = "raw"
 
@@ -294,7 +287,7 @@ class PromptOptimisation(Mitigation):
     @property
     def descent(self) -> Descent:
         """How embeddings are moved."""
-        return Descent(self.limit, self.steps, self.rate, self.optimiser)
+        return Descent(self.limit, self.steps, self.rate)
 
 
 def optimised_each(
