@@ -71,7 +71,7 @@ from visleak.memorization.extraction import (  # noqa: E402
     reclustered,
 )
 from visleak.memorization.search.diversity import diversify  # noqa: E402
-from visleak.memorization.search.driver import Searcher, SearchTask  # noqa: E402
+from visleak.memorization.search.driver import Search, SearchTask  # noqa: E402
 from visleak.memorization.search.gibbs import AugmentSettings, GibbsSearch, GibbsSettings, augment  # noqa: E402  # noqa: E402
 from visleak.memorization.search.lists import (  # noqa: E402
     Greedy,
@@ -301,7 +301,7 @@ def searches(toy: Toy, size: Size, seed: int, work: Path) -> dict[str, Any]:
         length=length, iterations=steps, candidates=candidates, temperature=0.05, kappa=None,
         rounds=1, norm="l2",
     )  # fmt: skip
-    methods: list[Searcher] = [
+    methods: list[Search] = [
         GibbsSearch(proposer, settings),
         RandomWords(proposer, RandomSettings(length)),
         Greedy(Prompts(tuple(dict.fromkeys(toy.world["general"])))),

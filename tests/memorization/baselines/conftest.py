@@ -9,8 +9,12 @@ import pytest
 pytest.importorskip("torch", reason="needs torch")
 
 from linear_model import WordProposer, linear_model
+from visleak.memorization.baselines.zerocap import load_causal
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
+
+#: Tokens of the causal language model.
+GPT_WORDS = ("<begin>", "<unknown>", ".", "ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen")
 
 
 @pytest.fixture
@@ -33,3 +37,35 @@ def make_score():
 def make_proposer():
     """Make proposals of a model's words."""
     return WordProposer
+
+
+@pytest.fixture(scope="session")
+def gpt(tmp_path_factory):
+    """A tiny GPT-2 with a tokenizer of words, saved and loaded by the real libraries."""
+    pytest.importorskip("transformers", reason="needs transformers")
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordLevel({word: at for at, word in enumerate(GPT_WORDS)}, "<unknown>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, bos_token="<begin>", eos_token="<begin>", unk_token="<unknown>"
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        network = GPT2LMHeadModel(
+            GPT2Config(vocab_size=len(GPT_WORDS), n_positions=16, n_embd=16, n_layer=2, n_head=2)
+        )
+    with torch.no_grad():
+        for each in network.parameters():
+            each.mul_(3.0)
+    folder = tmp_path_factory.mktemp("gpt")
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def language(gpt):
+    return load_causal(str(gpt))

@@ -9,7 +9,6 @@ from visleak.errors import UsageError
 from visleak.memorization.baselines.conzic import Conzic, ConzicSettings, weighed
 from visleak.memorization.search.driver import SearchTask, generator
 from visleak.memorization.search.proposals import Candidates
-from visleak.memorization.settings import Budget
 
 
 def plain(model, proposer, settings, order):
@@ -61,34 +60,6 @@ def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum(
                 assert model.d(other) <= each.score * (1 + 1e-5)
 
 
-def test_calls_are_those_of_the_network(make_model, make_score, make_proposer):
-    model = make_model(wobble=0.5)
-    score = make_score(model, noises=2)
-    settings = ConzicSettings(4, 9, 5)
-    found = Conzic(make_proposer(model), settings).search(SearchTask(score, chains=3))
-    assert found.calls == score.calls == model.passes
-
-
-def test_the_budget_holds(make_model, make_score, make_proposer):
-    model = make_model()
-    settings = ConzicSettings(4, None, 5)
-    task = SearchTask(make_score(model), chains=2, budget=Budget(calls=100))
-    found = Conzic(make_proposer(model), settings).search(task)
-    # two chains, five candidates and the empty prompt
-    assert found.calls == model.passes == 96
-    assert not found.complete
-
-
-def test_chains_do_not_depend_on_each_other(make_model, make_score, make_proposer):
-    def best(chains):
-        model = make_model(1, wobble=0.5)
-        task = SearchTask(make_score(model), chains=chains, seed=4)
-        return Conzic(make_proposer(model), ConzicSettings(4, 12, 6)).search(task).best
-
-    few, many = best(2), best(5)
-    assert [each.prompt for each in few] == [each.prompt for each in many[:2]]
-
-
 def test_weights_by_hand():
     one = Candidates(np.array([3, 1, 2]), np.log([0.6, 0.3, 0.1]))
     scores = np.array([1.0, 2.0, 3.0])
@@ -98,18 +69,8 @@ def test_weights_by_hand():
     assert weighed(one, scores, settings) == pytest.approx(expected)
 
 
-def test_errors(make_model, make_score, make_proposer):
+def test_errors():
     with pytest.raises(UsageError, match="candidates must be at least 1; got 0"):
         ConzicSettings(candidates=0)
     with pytest.raises(UsageError, match="its lm_temperature above 0; got"):
         ConzicSettings(lm_temperature=0.0)
-    model = make_model()
-    task = SearchTask(make_score(model), chains=3, budget=Budget(calls=5))
-    with pytest.raises(
-        UsageError, match="a budget of 5 calls holds no step of conzic, which costs"
-    ):
-        Conzic(make_proposer(model)).search(task)
-    with pytest.raises(UsageError, match="nothing ends the search conzic"):
-        Conzic(make_proposer(model), ConzicSettings(iterations=None)).search(
-            SearchTask(make_score(model))
-        )

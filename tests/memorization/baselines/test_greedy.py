@@ -36,13 +36,6 @@ def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
     assert {each.prompt for each in found.bank} == set(TEXTS)
 
 
-def test_calls_are_those_of_the_network(make_model, make_score):
-    model = make_model()
-    score = make_score(model, noises=3)
-    found = Greedy(Prompts(TEXTS)).search(SearchTask(score, chains=2))
-    assert found.calls == score.calls == model.passes == 3 * (len(TEXTS) + 1)
-
-
 def test_a_budget_scores_a_random_part_and_says_so(make_model, make_score):
     parts = []
     for seed in range(2):

@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch", reason="needs torch")
 from visleak.errors import UsageError  # noqa: E402
 from visleak.memorization.baselines.pez import Moments, Pez, PezSettings, Vocabulary, adamw, ascent  # noqa: E402
 from visleak.memorization.search.driver import GRADIENT_CALLS, SearchTask  # noqa: E402
-from visleak.memorization.settings import Budget  # noqa: E402
 
 
 def test_the_projection_is_the_nearest_by_cosine_of_the_allowed(make_model):
@@ -110,50 +109,10 @@ def test_calls_count_a_gradient_as_two_passes(make_model, make_score):
     assert [each.chain for each in found.best] == [0, 1, 2, 3, 4]
 
 
-def test_it_stops_before_the_budget_is_passed(make_model, make_score):
-    settings = PezSettings(length=2, iterations=None)
-    task = SearchTask(make_score(make_model()), chains=2, budget=Budget(calls=29))
-    found = Pez(make_model(), settings).search(task)
-    assert found.calls == 25
-    assert not found.complete
-
-
-def test_chains_do_not_depend_on_each_other(make_model, make_score):
-    def best(chains):
-        model = make_model(1, wobble=0.3)
-        task = SearchTask(make_score(model), chains=chains, seed=4)
-        return Pez(model, PezSettings(length=3, iterations=20)).search(task).best
-
-    few, many = best(2), best(7)
-    assert [each.prompt for each in few] == [each.prompt for each in many[:2]]
-
-
-def test_a_search_that_was_stopped_ends_the_same(make_model, make_score, tmp_path):
-    def search(folder, dies_at=None):
-        model = make_model(1, wobble=0.5)
-        model.dies_at = dies_at
-        task = SearchTask(make_score(model), 3, 2, folder=folder)
-        return Pez(model, PezSettings(length=3, iterations=25)).search(task)
-
-    straight = search(None)
-    for dies_at in (2, 17, 30, 41):
-        with pytest.raises(KeyboardInterrupt):
-            search(tmp_path, dies_at)
-    found = search(tmp_path)
-    assert (found.best, found.bank, found.calls) == (straight.best, straight.bank, straight.calls)
-    again = search(tmp_path, dies_at=1)
-    assert (again.best, again.calls) == (straight.best, straight.calls)
-
-
-def test_errors(make_model, make_score):
+def test_errors(make_model):
     with pytest.raises(UsageError, match="length 13 of pez is more than the 12 tokens that linear"):
         Pez(make_model(), PezSettings(length=13))
     with pytest.raises(UsageError, match="length must be at least 1; got 0"):
         PezSettings(length=0)
     with pytest.raises(UsageError, match="the rate of pez must be above 0 and its decay from 0"):
         PezSettings(rate=-1.0)
-    task = SearchTask(make_score(make_model()), chains=3, budget=Budget(calls=6))
-    with pytest.raises(UsageError, match="a budget of 6 calls holds no step of pez, which costs 7"):
-        Pez(make_model()).search(task)
-    with pytest.raises(UsageError, match="nothing ends the search pez"):
-        Pez(make_model(), PezSettings(iterations=None)).search(SearchTask(make_score(make_model())))

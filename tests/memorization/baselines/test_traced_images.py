@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,7 @@ from PIL import Image
 from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.baselines import Contest, Means, TracedImages, compare, load_searchers
-from visleak.memorization.baselines.document import Reproduction, Verified, rows_of
-from visleak.memorization.baselines.zerocap import load_causal
+from visleak.memorization.baselines.document import Reproduction
 from visleak.memorization.extraction import ExtractSettings, load_similarity
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import Budget, ScoreSettings
@@ -42,7 +40,7 @@ def verifier(model, folder):
         [str(folder)],
         ExtractSettings(images=12, min_cluster=6),
         Sampling(2, 1.0, 12),
-        load_similarity("builtin"),
+        load_similarity("pixels"),
         cache=None,
     )
 
@@ -120,68 +118,3 @@ def test_iterations_are_the_papers_or_as_asked(make_model, make_proposer, asked,
     assert made["conzic"].settings.iterations == pez
     assert made["pez"].settings.iterations == pez
     assert made["random"].settings.prompts == gibbs * 200
-
-
-class Correlated:
-    """Verifies by correlation with the memorised pictures: most of six images above 0.6.
-
-    The tests' toy is trained so shortly that its copies are noisy: the product's own verification
-    calls them similar, not near (that of a toy of 2,000 updates finds all three).
-    """
-
-    def __init__(self, model, pictures):
-        self.model, self.pictures = model, pictures
-
-    def about(self):
-        return {"by": "correlation", "pictures": len(self.pictures)}
-
-    def verify(self, prompts, folder, progress):
-        reproduced = []
-        for prompt in prompts:
-            encoded = self.model.encode_prompt([prompt] * 6)
-            images = self.model.sample(encoded, list(range(6)), Sampling(15, 7.5, 6))
-            for number, picture in enumerate(self.pictures):
-                alike = [np.corrcoef(image.ravel(), picture.ravel())[0, 1] for image in images]
-                if np.median(alike) > 0.6:
-                    reproduced.append(Reproduction(f"memorised/{number}", number, prompt))
-        calls = len(prompts) * 6 * 15 * 2
-        return Verified(6 * len(prompts), tuple(prompts), tuple(reproduced), calls, 1.0)
-
-
-@pytest.mark.slow
-def test_methods_on_a_model_that_memorises(trained_toy: Path, tmp_path: Path):
-    from visleak.diffusion import load_model
-    from visleak.memorization.search.proposals import Rules, load_language_model, own_banned_words
-
-    model = load_model(str(trained_toy / "pipeline"), device="cpu", precision="fp32")
-    rules = Rules(banned=own_banned_words(), banned_name="own")
-    lm = load_language_model(str(trained_toy / "mlm"), rules=rules)
-    known = json.loads((trained_toy / "world.json").read_text())
-    captions = [each["caption"] for each in known["memorised"]]
-    listed = (*captions[:3], *dict.fromkeys(known["general"][:60]))
-    pictures = [
-        np.asarray(Image.open(trained_toy / each["picture"]).convert("RGB"))
-        for each in known["memorised"]
-    ]
-    means = Means(
-        *(model, "l2", lambda: lm, lambda: load_causal(str(trained_toy / "clm"))),
-        Prompts(listed),
-        length=6,
-        candidates=16,
-        temperature=0.05,
-        beams=2,
-    )
-    contest = Contest(model, ScoreSettings(batch=64), Budget(calls=300), 3)
-    made = load_searchers(("greedy", "pez", "conzic", "zerocap"), means)
-    result = compare(contest, made, Correlated(model, pictures), tmp_path)
-    rows = {row.method: row for row in rows_of(result)}
-    assert all(0 < row.search_calls <= 300 for row in rows.values())
-    assert all(row.candidates >= 1 for row in rows.values())
-    # three known triggers stand in the list: nearly all of the highest D, and reproduced
-    (greedy,) = result.of("greedy")
-    found = {captions.index(each.prompt) for each in greedy.candidates if each.prompt in captions}
-    assert len(found & {0, 1, 2}) >= 2
-    assert {each.number for each in greedy.verified.reproduced} == found
-    # as in the paper, gradients reach a high D, and guided fluent texts do not
-    assert rows["pez"].best_d.value > 1.5 * rows["zerocap"].best_d.value
-    assert (tmp_path / "compare.svg").is_file()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,23 +62,6 @@ def test_a_number_of_prompts_ends_it() -> None:
     assert not RandomWords(FiveProposer(), settings).search(small).complete
 
 
-@pytest.mark.parametrize("rows", [0, 70, 150])
-def test_an_interrupted_search_of_random_words_ends_the_same(tmp_path: Path, rows: int) -> None:
-    search = RandomWords(FiveProposer(), RandomSettings(length=5, keep=9))
-    given: dict[str, Any] = {"chains": 2, "seed": 3, "budget": Budget(calls=300)}
-    whole = search.search(task(FiveWords(noisy=True), **given))
-    with pytest.raises(KeyboardInterrupt):
-        search.search(task(FiveWords(noisy=True, kill_after=rows), **given, folder=tmp_path))
-    found = search.search(task(FiveWords(noisy=True), **given, folder=tmp_path))
-    assert dataclasses.replace(found, seconds=0) == dataclasses.replace(whole, seconds=0)
-    assert len(found.bank) == 9
-
-
-def test_random_words_without_an_end_are_refused() -> None:
-    with pytest.raises(UsageError) as refused:
-        RandomWords(FiveProposer()).search(task())
-    assert "nothing ends the search random" in str(refused.value)
-    with pytest.raises(UsageError, match=r"holds no step of random, which costs 5 with 4 chains"):
-        RandomWords(FiveProposer()).search(task(chains=4, budget=Budget(calls=3)))
+def test_a_number_of_prompts_is_at_least_one() -> None:
     with pytest.raises(UsageError, match=r"prompts must be at least 1; got 0"):
         RandomSettings(prompts=0)

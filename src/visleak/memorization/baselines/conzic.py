@@ -8,6 +8,7 @@ takes the argmax, and ends in local optima: 6 memorized images in 24 hours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -16,9 +17,8 @@ from visleak.errors import UsageError
 from visleak.memorization.search.driver import (
     Candidate,
     Run,
-    SearchResult,
-    SearchTask,
-    begun,
+    Search,
+    Unit,
     draw_of,
     generator,
     refuse_below_one,
@@ -52,7 +52,7 @@ class ConzicSettings:
             )
 
 
-class Conzic:
+class Conzic(Search):
     """Coordinate ascent from masks; chains differ in the order of positions and in noises only."""
 
     name = "conzic"
@@ -68,47 +68,34 @@ class Conzic:
             "noises": "one draw per chain and step",
         }
 
-    def search(self, task: SearchTask) -> SearchResult:
-        """Return the prompt with the highest D that each chain has visited."""
-        length, end = self.settings.length, self.settings.iterations
-        with begun(self.name, self.about(), task) as run:
-            run.ends_by(end)
-            step, states = run.state or (0, [self.proposer.start(length)] * task.chains)
-            orders = [generator(task.seed, at).permutation(length) for at in range(task.chains)]
-            while step != end:
-                positions = [int(order[step % length]) for order in orders]
-                proposed = self.proposer.candidates(states, positions, self.settings.candidates)
-                rows = [
-                    [[*state[:at], int(word), *state[at + 1 :]] for word in one.ids]
-                    for state, at, one in zip(states, positions, proposed, strict=True)
-                ]
-                texts = [self.proposer.texts(each) for each in rows]
-                known = [sorted({text for text in own if text.strip()}) for own in texts]
-                cost = task.score.settings.noises * sum(len(own) + 1 for own in known)
-                if not run.affords(cost):
-                    break
-                for chain, one in enumerate(proposed):
-                    values = self._values(run, known[chain], texts[chain], chain, step)
-                    chosen = int(np.argmax(weighed(one, values, self.settings)))
-                    states = [*states[:chain], rows[chain][chosen], *states[chain + 1 :]]
-                    text, value = texts[chain][chosen], float(values[chosen])
-                    run.visit(Candidate(text, value, chain, step))
-                run.calls += cost
-                step += 1
-                run.save([step, states], now=step == end)
-                run.report(step, end)
-            best = [run.best[chain] for chain in sorted(run.best)]
-            return run.found([step, states], complete=step == end, best=best)
-
-    def _values(
-        self, run: Run, known: list[str], texts: list[str], chain: int, step: int
-    ) -> Float64:
-        """Return D of a chain's candidates; that of the empty prompt is 0."""
-        score = run.task.score
-        found = score(known, draw=draw_of(run.task.seed, chain, step)).by(score.settings.norm)
-        by_text = dict(zip(known, map(float, found), strict=True))
-        run.add(Candidate(text, value, chain, step) for text, value in by_text.items())
-        return np.array([by_text.get(text, 0.0) for text in texts])
+    def units(self, run: Run) -> Iterator[Unit]:
+        """Let each chain take the best word of one position after the other."""
+        task, length, end = run.task, self.settings.length, self.settings.iterations
+        run.ends_by(end)
+        step, states = run.state or (0, [self.proposer.start(length)] * task.chains)
+        orders = [generator(task.seed, at).permutation(length) for at in range(task.chains)]
+        while step != end:
+            positions = [int(order[step % length]) for order in orders]
+            proposed = self.proposer.candidates(states, positions, self.settings.candidates)
+            rows = [
+                [[*state[:at], int(word), *state[at + 1 :]] for word in one.ids]
+                for state, at, one in zip(states, positions, proposed, strict=True)
+            ]
+            texts = [self.proposer.texts(each) for each in rows]
+            known = [sorted({text for text in own if text.strip()}) for own in texts]
+            if not run.affords(task.score.settings.noises * sum(len(own) + 1 for own in known)):
+                break
+            for chain, one in enumerate(proposed):
+                scores = run.scores(known[chain], draw_of(task.seed, chain, step))
+                run.add(Candidate(text, value, chain, step) for text, value in scores.items())
+                # D of the empty prompt is 0
+                values = np.array([scores.get(text, 0.0) for text in texts[chain]])
+                chosen = int(np.argmax(weighed(one, values, self.settings)))
+                states = [*states[:chain], rows[chain][chosen], *states[chain + 1 :]]
+                run.visit(Candidate(texts[chain][chosen], float(values[chosen]), chain, step))
+            step += 1
+            yield Unit([step, states], step, end, now=step == end)
+        run.complete = step == end
 
 
 def weighed(proposed: Candidates, scores: Float64, settings: ConzicSettings) -> Float64:

@@ -9,7 +9,7 @@ iterations and find nothing: D rises to that of triggers on texts that give one-
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -22,9 +22,9 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import (
     GRADIENT_CALLS,
     Candidate,
-    SearchResult,
-    SearchTask,
-    begun,
+    Run,
+    Search,
+    Unit,
     draw_of,
     generator,
     refuse_below_one,
@@ -57,7 +57,7 @@ class PezSettings:
             )
 
 
-class Pez:
+class Pez(Search):
     """Gradient search over hard prompts; chains are independent and share the noises of a step."""
 
     name = "pez"
@@ -78,31 +78,28 @@ class Pez:
             "noises": "one draw per step, shared by all chains",
         }
 
-    def search(self, task: SearchTask) -> SearchResult:
-        """Return the best prompt of every chain, over all its steps."""
-        settings, end = self.settings, self.settings.iterations
-        with begun(self.name, self.about(), task) as run:
-            run.ends_by(end)
-            vocabulary = Vocabulary(self.model)
-            if run.state is None:
-                step, moments = 0, vocabulary.start(task.seed, task.chains, settings.length)
-            else:
-                step, moments = run.state[0], Moments.of(run.state[1:])
-            cost = task.score.settings.noises * (GRADIENT_CALLS * task.chains + 1)
-            while step != end and run.affords(cost):
-                ids = vocabulary.nearest(moments.soft)
-                scores, gradients = ascent(task.score, vocabulary, ids, draw_of(task.seed, step))
-                run.calls += cost
-                for chain, (row, score) in enumerate(zip(ids.tolist(), scores, strict=True)):
-                    each = Candidate(self.model.prompt_of(row), score, chain, step)
-                    run.add([each])
-                    run.visit(each)
-                step += 1
-                moments = adamw(moments, -gradients, step, settings.rate, settings.decay)
-                run.save([step, *moments.plain()], now=step == end)
-                run.report(step, end)
-            best = [run.best[chain] for chain in sorted(run.best)]
-            return run.found([step, *moments.plain()], complete=step == end, best=best)
+    def units(self, run: Run) -> Iterator[Unit]:
+        """Move the soft prompts of all chains, step by step."""
+        task, settings, end = run.task, self.settings, self.settings.iterations
+        run.ends_by(end)
+        vocabulary = Vocabulary(self.model)
+        if run.state is None:
+            step, moments = 0, vocabulary.start(task.seed, task.chains, settings.length)
+        else:
+            step, moments = run.state[0], Moments.of(run.state[1:])
+        cost = task.score.settings.noises * (GRADIENT_CALLS * task.chains + 1)
+        while step != end and run.affords(cost):
+            ids = vocabulary.nearest(moments.soft)
+            scores, gradients = ascent(task.score, vocabulary, ids, draw_of(task.seed, step))
+            run.calls += cost
+            for chain, (row, score) in enumerate(zip(ids.tolist(), scores, strict=True)):
+                each = Candidate(self.model.prompt_of(row), score, chain, step)
+                run.add([each])
+                run.visit(each)
+            step += 1
+            moments = adamw(moments, -gradients, step, settings.rate, settings.decay)
+            yield Unit([step, *moments.plain()], step, end, now=step == end)
+        run.complete = step == end
 
 
 class Vocabulary:

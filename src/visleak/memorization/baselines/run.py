@@ -32,7 +32,7 @@ from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import (
     Candidate,
-    Searcher,
+    Search,
     SearchResult,
     SearchTask,
     draw_of,
@@ -166,7 +166,7 @@ def _pez(means: Means) -> Pez:
 
 
 #: Functions that make a method, by its name.
-SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
+SEARCHERS: Final[Mapping[str, Callable[[Means], Search]]] = {
     "gibbs": _gibbs,
     "random": _random,
     "greedy": _greedy,
@@ -176,7 +176,7 @@ SEARCHERS: Final[Mapping[str, Callable[[Means], Searcher]]] = {
 }
 
 
-def load_searchers(names: Sequence[str], means: Means) -> dict[str, Searcher]:
+def load_searchers(names: Sequence[str], means: Means) -> dict[str, Search]:
     """Return methods by name, in the order of the result."""
     for name in names:
         if name not in SEARCHERS:
@@ -306,7 +306,7 @@ class Contest:
 class _Entry:
     contest: Contest
     name: str
-    searcher: Searcher
+    searcher: Search
     verifier: Verifier
     seed: int
     folder: Path
@@ -402,7 +402,7 @@ def by_fresh_score(
 
 def compare(
     contest: Contest,
-    methods: Mapping[str, Searcher],
+    methods: Mapping[str, Search],
     verifier: Verifier,
     out: str | os.PathLike[str],
     *,

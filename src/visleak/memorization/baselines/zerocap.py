@@ -11,7 +11,7 @@ general prompts and below triggers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +24,8 @@ from visleak.errors import UsageError
 from visleak.memorization.search.driver import (
     Candidate,
     Run,
-    SearchResult,
-    SearchTask,
-    begun,
+    Search,
+    Unit,
     draw_of,
     generator,
     refuse_below_one,
@@ -280,7 +279,7 @@ class _Spent(Exception):
     """The share of a chain is used up."""
 
 
-class Zerocap:
+class Zerocap(Search):
     """Chains one after the other, each with an equal share of what is left of the budget.
 
     A chain whose share is spent ends with what it has. All candidates of a position meet the same
@@ -309,20 +308,18 @@ class Zerocap:
             "noises": "one draw per chain and position",
         }
 
-    def search(self, task: SearchTask) -> SearchResult:
-        """Return for every chain the text with the highest D among its last beams."""
-        with begun(self.name, self.about(), task) as run:
-            state: dict[str, Any] = run.state or {"chain": 0, "beams": None, "whole": True}
-            while state["chain"] < task.chains and run.left() != 0:
-                if state["beams"] is None:
-                    left, chains = run.left(), task.chains - state["chain"]
-                    limit = None if left is None else run.calls + left // chains
-                    first = [astuple(self._first(task.seed, state["chain"]))]
-                    state |= {"beams": first, "limit": limit}
-                self._chain(run, state)
-            complete = state["whole"] and state["chain"] == task.chains
-            best = [run.best[chain] for chain in sorted(run.best)]
-            return run.found(state, complete=complete, best=best)
+    def units(self, run: Run) -> Iterator[Unit]:
+        """Carry one chain after the other to its end."""
+        task = run.task
+        state: dict[str, Any] = run.state or {"chain": 0, "beams": None, "whole": True}
+        while state["chain"] < task.chains and run.left() != 0:
+            if state["beams"] is None:
+                left, chains = run.left(), task.chains - state["chain"]
+                limit = None if left is None else run.calls + left // chains
+                first = [astuple(self._first(task.seed, state["chain"]))]
+                state |= {"beams": first, "limit": limit}
+            yield from self._chain(run, state)
+        run.complete = state["whole"] and state["chain"] == task.chains
 
     def _first(self, seed: int, chain: int) -> Beam:
         """Return a text of one word, drawn from the language model."""
@@ -333,8 +330,8 @@ class Zerocap:
         word = int(generator(seed, chain).choice(len(chances), p=chances / chances.sum()))
         return Beam((word,), float(np.log(chances[word])))
 
-    def _chain(self, run: Run, state: dict[str, Any]) -> None:
-        """Carry a chain to its end, and visit its best text; each position is kept on disk."""
+    def _chain(self, run: Run, state: dict[str, Any]) -> Iterator[Unit]:
+        """Carry a chain to its end, word by word, and visit its best text."""
         chain, length, chains = state["chain"], self.settings.length, run.task.chains
         while True:
             beams = [Beam(tuple(ids), *rest) for ids, *rest in state["beams"]]
@@ -347,25 +344,22 @@ class Zerocap:
                 state["whole"] = False
                 break
             state["beams"] = [astuple(beam) for beam in beams]
-            run.save(state, now=False)
-            run.report(chain * length + len(going[0].ids) + 1, chains * length)
+            done = chain * length + len(going[0].ids) + 1
+            yield Unit(state, done, chains * length, now=False)
         known = [text for text in self.model.texts([beam.ids for beam in beams]) if text.strip()]
         if known:
-            score, step = run.task.score, max(len(beam.ids) for beam in beams)
-            found = score(known, draw=draw_of(run.task.seed, chain, LAST))
-            run.calls += score.settings.noises * (len(known) + 1)
-            for text, value in zip(known, found.by(score.settings.norm), strict=True):
-                run.add([Candidate(text, float(value), chain, step)])
-                run.visit(Candidate(text, float(value), chain, step))
+            step = max(len(beam.ids) for beam in beams)
+            for text, value in run.scores(known, draw_of(run.task.seed, chain, LAST)).items():
+                run.add([Candidate(text, value, chain, step)])
+                run.visit(Candidate(text, value, chain, step))
         state |= {"chain": chain + 1, "beams": None}
-        run.save(state, now=chain + 1 == chains)
-        run.report((chain + 1) * length, chains * length)
+        yield Unit(state, (chain + 1) * length, chains * length, now=chain + 1 == chains)
 
     def _word(
         self, run: Run, limit: int | None, chain: int, beams: Sequence[Beam], going: Sequence[Beam]
     ) -> list[Beam]:
-        position, score, known = len(going[0].ids), run.task.score, {"": 0.0}
-        noises = score.settings.noises
+        position, known = len(going[0].ids), {"": 0.0}
+        noises = run.task.score.settings.noises
         # the texts that will have to be scored at the end
         spare = noises * (self.settings.beams + 1)
 
@@ -384,9 +378,8 @@ class Zerocap:
                 if over or run.left() == 0:
                     run.affords(run.task.chains * (cost + spare))
                     raise _Spent
-                values = score(new, draw=draw_of(run.task.seed, chain, position))
-                run.calls += cost
-                known.update(zip(new, values.by(score.settings.norm).tolist(), strict=True))
+                draw = draw_of(run.task.seed, chain, position)
+                known.update(run.scores(new, draw, again=len(known) > 1))
             return np.array([known[text] for text in texts]).reshape(ids.shape)
 
         rows = [[*self._begin, *beam.ids] for beam in going]

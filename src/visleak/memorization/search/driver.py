@@ -13,11 +13,11 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -114,16 +114,48 @@ class SearchResult:
     complete: bool = True  #: whether every chain ran to its end within the budget
 
 
-class Searcher(Protocol):
-    """A method of search."""
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of a search's work that is done, such as a step of all chains."""
+
+    state: object  #: plain data, of which the search resumes
+    done: int  #: how far it is
+    total: int | None  #: how far it is at the end; ``None`` if unknown
+    now: bool = True  #: it is written at once, not only when writing is cheap
+
+
+class Search:
+    """A method of search, and the loop of all: each unit of work is kept on disk."""
 
     name: str  #: of the method, such as ``gibbs``
 
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
+        raise NotImplementedError
+
+    def units(self, run: Run) -> Iterator[Unit]:
+        """Do what is left of a search, and yield each unit; set ``run.complete`` at the end."""
+        raise NotImplementedError
+
+    def bank(self, task: SearchTask) -> int:
+        """Return how many prompts are kept."""
+        return BANK
+
+    def best(self, run: Run, bank: Sequence[Candidate]) -> Iterable[Candidate]:
+        """Return the best prompt of each chain, the empty one where it has visited none."""
+        return map(run.best_of, range(run.task.chains))
 
     def search(self, task: SearchTask) -> SearchResult:
         """Search. The same task and settings give the same prompts, killed in between or not."""
+        with begun(self.name, self.about(), task, bank=self.bank(task)) as run:
+            state = run.state
+            for unit in self.units(run):
+                state = unit.state
+                run.save(state, now=unit.now)
+                run.report(unit.done, unit.total)
+            bank = run.ranked(state)
+            best, cost = tuple(self.best(run, bank)), (run.calls, run.ledger.seconds)
+            return SearchResult(self.name, self.about(), best, bank, *cost, run.complete)
 
 
 # -- random numbers -------------------------------------------------------------------------------
@@ -329,6 +361,7 @@ class Run:
         calls: passes so far, gradients counted by ``GRADIENT_CALLS``.
         best: the best prompt that each chain has visited, by chain.
         ledger: every prompt that was scored, as far as it is written.
+        complete: whether every chain ran to its end within the budget.
     """
 
     def __init__(
@@ -349,6 +382,7 @@ class Run:
         self._top = next((each.candidate for each in ledger.best(1)), None)
         self._began = time.perf_counter() - ledger.seconds
         self._saved, self._cost = time.perf_counter(), 0.0
+        self.complete = False
 
     @property
     def seconds(self) -> float:
@@ -424,15 +458,15 @@ class Run:
             self.ledger.keep_best(self._bank)
         return tuple(each.candidate for each in self.ledger.best(self._bank))
 
-    def found(
-        self, state: object, *, complete: bool, best: Iterable[Candidate] | None = None
-    ) -> SearchResult:
-        """Return the result."""
-        bank = self.ranked(state)
-        chains = map(self.best_of, range(self.task.chains)) if best is None else best
-        return SearchResult(
-            self.method, self.about, tuple(chains), bank, self.calls, self.ledger.seconds, complete
-        )
+    def scores(self, prompts: Iterable[str], draw: int, *, again: bool = False) -> dict[str, float]:
+        """Return D of different prompts under the noises of a draw; their passes are counted.
+
+        ``again``: the empty prompt has met these noises, and costs no further pass.
+        """
+        texts, score = list(dict.fromkeys(prompts)), self.task.score
+        found = score(texts, draw=draw).by(score.settings.norm)
+        self.calls += score.settings.noises * (len(texts) + (not again))
+        return dict(zip(texts, found.tolist(), strict=True))
 
 
 # -- settings -------------------------------------------------------------------------------------

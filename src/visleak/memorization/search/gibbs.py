@@ -36,8 +36,10 @@ from visleak.memorization.search.driver import (
     Candidate,
     Run,
     ScoredCandidate,
+    Search,
     SearchResult,
     SearchTask,
+    Unit,
     begun,
     check_norm,
     generator,
@@ -112,7 +114,6 @@ def advance(
     run: Run, proposer: Proposer, moves: Sequence[Move], count: int, temperature: float, step: int
 ) -> list[MoveResult] | None:
     """Let chains move, each prompt scored once per repeat; ``None`` if the budget does not pay."""
-    score = run.task.score
     proposed = proposer.candidates(
         [each.state for each in moves],
         [each.position for each in moves],
@@ -133,13 +134,11 @@ def advance(
     for each, own in zip(moves, texts, strict=True):
         distinct.setdefault(each.repeat, {}).update(dict.fromkeys(own, 0.0))
     # the empty prompt is passed once per repeat
-    cost = score.settings.noises * sum(len(prompts) + 1 for prompts in distinct.values())
-    if not run.affords(cost):
+    noises = run.task.score.settings.noises
+    if not run.affords(noises * sum(len(prompts) + 1 for prompts in distinct.values())):
         return None
     for repeat, prompts in distinct.items():
-        found = score(list(prompts), draw=draw_of(run.task.seed, step, repeat))
-        prompts.update(zip(prompts, found.by(score.settings.norm).tolist(), strict=True))
-    run.calls += cost
+        distinct[repeat] = run.scores(prompts, draw_of(run.task.seed, step, repeat))
     made = []
     for each, options, own in zip(moves, states, texts, strict=True):
         scores = np.array([distinct[each.repeat][text] for text in own])
@@ -161,7 +160,7 @@ class Walk:
     ended: bool = False  #: whether it has reached kappa, or has no round left
 
 
-class GibbsSearch:
+class GibbsSearch(Search):
     """Algorithm 1, its chains in lockstep.
 
     Chain k draws its positions and words from (seed, k) alone, and all chains meet the same noises
@@ -183,21 +182,30 @@ class GibbsSearch:
         """Return its settings as plain data: a part of the key of its state."""
         return {**asdict(self.settings), "language_model": self.proposer.about()}
 
+    def bank(self, task: SearchTask) -> int:
+        """Return how many prompts are kept."""
+        return self.settings.keep
+
     def search(self, task: SearchTask) -> SearchResult:
-        """Search from masks; an interrupted search resumes from its folder."""
+        """Search; settings on another scale than D are refused before anything is written."""
+        check_norm(self.settings.norm, task.score)
+        return super().search(task)
+
+    def units(self, run: Run) -> Iterator[Unit]:
+        """Let all chains walk from masks."""
         settings = self.settings
-        check_norm(settings.norm, task.score)
         start = tuple(self.proposer.start(settings.length))
-        with begun(self.name, self.about(), task, bank=settings.keep) as run:
-            run.ends_by(1 if settings.kappa is None else settings.rounds)
-            walks = [Walk(start)] * task.chains
-            if run.state is not None:
-                walks = [Walk(tuple(state), *rest) for state, *rest in run.state]
-            while active := [number for number, walk in enumerate(walks) if not walk.ended]:
-                if not self._step(run, walks, active, start):
-                    break
-            complete = all(walk.ended for walk in walks)
-            return run.found(_plain(walks), complete=complete)
+        run.ends_by(1 if settings.kappa is None else settings.rounds)
+        walks = [Walk(start)] * run.task.chains
+        if run.state is not None:
+            walks = [Walk(tuple(state), *rest) for state, *rest in run.state]
+        total = len(walks) * settings.iterations if settings.kappa is None else None
+        while active := [number for number, walk in enumerate(walks) if not walk.ended]:
+            if not self._step(run, walks, active, start):
+                break
+            state = [[list(walk.state), walk.steps, walk.ended] for walk in walks]
+            yield Unit(state, sum(walk.steps for walk in walks), total)
+        run.complete = all(walk.ended for walk in walks)
 
     def _step(
         self, run: Run, walks: list[Walk], active: Sequence[int], start: tuple[int, ...]
@@ -219,9 +227,6 @@ class GibbsSearch:
             # the paper takes the best of the visited states, the code of all scored candidates
             run.visit(scored[int(moved.scores.argmax()) if settings.code else moved.taken])
             walks[chain] = self._walked(moved.state, step + 1, run.best_of(chain).score, start)
-        run.save(_plain(walks))
-        total = len(walks) * settings.iterations if settings.kappa is None else None
-        run.report(sum(walk.steps for walk in walks), total)
         return True
 
     def _next_move(self, seed: int, chain: int, walk: Walk) -> Move:
@@ -241,10 +246,6 @@ class GibbsSearch:
         if reached or steps // settings.iterations == settings.rounds:
             return Walk(state, steps, ended=True)
         return Walk(start, steps)
-
-
-def _plain(walks: Sequence[Walk]) -> list[list[object]]:
-    return [[list(walk.state), walk.steps, walk.ended] for walk in walks]
 
 
 # -- Algorithm 2 ----------------------------------------------------------------------------------

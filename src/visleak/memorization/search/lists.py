@@ -7,6 +7,7 @@ Random words are what any search has to beat at the same cost. Greedy is the fir
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -16,9 +17,9 @@ from visleak.memorization.search.driver import (
     BANK,
     Candidate,
     Run,
-    SearchResult,
+    Search,
     SearchTask,
-    begun,
+    Unit,
     draw_of,
     generator,
     refuse_below_one,
@@ -44,7 +45,7 @@ class RandomSettings:
         refuse_below_one(self, "length", "prompts", "keep")
 
 
-class RandomWords:
+class RandomWords(Search):
     """Prompts of random words of the proposer's vocabulary, the best of each chain kept.
 
     Every chain has the same share of the budget. Words are drawn uniformly and independently, with
@@ -66,35 +67,35 @@ class RandomWords:
         """Return its settings as plain data: a part of the key of its state."""
         return {**asdict(self.settings), "language_model": self.proposer.about()}
 
-    def search(self, task: SearchTask) -> SearchResult:
+    def bank(self, task: SearchTask) -> int:
+        """Return how many prompts are kept."""
+        return self.settings.keep
+
+    def units(self, run: Run) -> Iterator[Unit]:
         """Draw and score prompts until the budget, or ``prompts``, is used up."""
-        wanted = self.settings.prompts
+        task, wanted = run.task, self.settings.prompts
         words = self.proposer.words().tolist()
-        with begun(self.name, self.about(), task, bank=self.settings.keep) as run:
-            run.ends_by(wanted)
-            unit, done = run.state or (0, 0)
-            while size := self._block(run, done):
-                texts = []
-                for chain in range(task.chains):
-                    rng = generator(task.seed, chain, unit)
-                    # a block is always drawn whole, so that a smaller one is the beginning of it
-                    picks = rng.integers(len(words), size=(BLOCK, self.settings.length))[:size]
-                    texts.append(self.proposer.texts([[words[at] for at in row] for row in picks]))
-                prompts = list(dict.fromkeys(text for row in texts for text in row))
-                found = task.score(prompts, draw=draw_of_step(task.seed, unit))
-                scores = dict(
-                    zip(prompts, found.by(task.score.settings.norm).tolist(), strict=True)
-                )
-                run.calls += (len(prompts) + 1) * task.score.settings.noises
-                for chain, row in enumerate(texts):
-                    for step, text in enumerate(row, done + 1):
-                        each = Candidate(text, scores[text], chain, step)
-                        run.add([each])
-                        run.visit(each)
-                unit, done = unit + 1, done + size
-                run.save([unit, done])
-                run.report(done * task.chains, None if wanted is None else wanted * task.chains)
-            return run.found([unit, done], complete=wanted is None or done >= wanted)
+        run.ends_by(wanted)
+        unit, done = run.state or (0, 0)
+        while size := self._block(run, done):
+            texts = []
+            for chain in range(task.chains):
+                rng = generator(task.seed, chain, unit)
+                # a block is always drawn whole, so that a smaller one is the beginning of it
+                picks = rng.integers(len(words), size=(BLOCK, self.settings.length))[:size]
+                texts.append(self.proposer.texts([[words[at] for at in row] for row in picks]))
+            scores = run.scores(
+                (text for row in texts for text in row), draw_of_step(task.seed, unit)
+            )
+            for chain, row in enumerate(texts):
+                for step, text in enumerate(row, done + 1):
+                    each = Candidate(text, scores[text], chain, step)
+                    run.add([each])
+                    run.visit(each)
+            unit, done = unit + 1, done + size
+            total = None if wanted is None else wanted * task.chains
+            yield Unit([unit, done], done * task.chains, total)
+        run.complete = wanted is None or done >= wanted
 
     def _block(self, run: Run, done: int) -> int:
         """Return how many prompts each chain scores next; 0 at the end."""
@@ -109,7 +110,7 @@ class RandomWords:
         return size
 
 
-class Greedy:
+class Greedy(Search):
     """Score a list in a seeded random order, under one draw, until the budget ends."""
 
     name = "greedy"
@@ -128,8 +129,18 @@ class Greedy:
         digest = hasher.hexdigest()
         return {"prompts": len(self.prompts), "digest": digest, "order": "random"}
 
-    def search(self, task: SearchTask) -> SearchResult:
-        """Return the ``chains`` best prompts; ``step`` is the place of a prompt in the list."""
+    def bank(self, task: SearchTask) -> int:
+        """Return how many prompts are kept."""
+        return max(BANK, task.chains)
+
+    def best(self, run: Run, bank: Sequence[Candidate]) -> Iterable[Candidate]:
+        """Return the best prompts of the list; ``step`` is the place of a prompt in it."""
+        ranked = enumerate(bank[: run.task.chains])
+        return (Candidate(each.prompt, each.score, at, each.step) for at, each in ranked)
+
+    def units(self, run: Run) -> Iterator[Unit]:
+        """Score the list."""
+        task = run.task
         noises, calls = task.score.settings.noises, task.budget.calls
         total = len(self.prompts)
         if calls is not None:
@@ -139,22 +150,13 @@ class Greedy:
                 f"a budget of {calls} calls scores no prompt: give at least {2 * noises}, one pass"
                 " per noise for a prompt and one for the empty prompt"
             )
-        with begun(self.name, self.about(), task, bank=max(BANK, task.chains)) as run:
-            done = run.state or 0
-            order = generator(task.seed, 0).permutation(len(self.prompts))
-            block = max(LISTED, task.score.settings.batch)
-            while done < total and run.left() != 0:
-                rows = [int(row) for row in order[done : min(done + block, total)]]
-                texts = [self.prompts.texts[row] for row in rows]
-                scores = task.score(texts, draw=draw_of(task.seed)).by(task.score.settings.norm)
-                run.calls += noises * (len(rows) + (done == 0))
-                run.add(
-                    Candidate(text, float(score), step=row)
-                    for text, score, row in zip(texts, scores, rows, strict=True)
-                )
-                done += len(rows)
-                run.save(done, now=done == total)
-                run.report(done, total)
-            ranked = enumerate(run.ranked(done)[: task.chains])
-            best = [Candidate(each.prompt, each.score, at, each.step) for at, each in ranked]
-            return run.found(done, complete=done == len(self.prompts), best=best)
+        done = run.state or 0
+        order = generator(task.seed, 0).permutation(len(self.prompts))
+        block = max(LISTED, task.score.settings.batch)
+        while done < total and run.left() != 0:
+            rows = {self.prompts.texts[int(at)]: int(at) for at in order[done:total][:block]}
+            scores = run.scores(rows, draw_of(task.seed), again=done > 0)
+            run.add(Candidate(text, scores[text], step=at) for text, at in rows.items())
+            done += len(rows)
+            yield Unit(done, done, total, now=done == total)
+        run.complete = done == len(self.prompts)

@@ -20,7 +20,7 @@ from visleak.memorization.search.diversity import Pick, diversify
 from visleak.memorization.search.driver import (
     BankEntry,
     Candidate,
-    Searcher,
+    Search,
     SearchResult,
     SearchTask,
     calls_so_far,
@@ -174,7 +174,7 @@ def _content(
 
 
 def search_into(
-    searcher: Searcher,
+    searcher: Search,
     task: SearchTask,
     out: str | os.PathLike[str],
     *,
