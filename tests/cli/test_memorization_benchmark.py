@@ -120,7 +120,7 @@ def test_every_method_runs_on_a_real_pipeline(given: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("family", "methods", "skipped"),
     [
-        ("stable_diffusion", {"none", "rna", "rta", "ren"}, {"wen"}),
+        ("stable_diffusion_xl", {"none", "rna", "rta", "ren"}, {"wen"}),
         ("stable_diffusion_3", {"none", "rna", "rta"}, {"wen", "ren"}),
         ("deepfloyd", {"none", "rna", "rta"}, {"wen", "ren"}),
     ],

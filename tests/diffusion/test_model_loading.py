@@ -50,7 +50,7 @@ def test_every_name_in_the_table_leads_to_an_adapter():
 def test_importing_the_room_loads_nothing_heavy():
     code = (
         "import sys, visleak.memorization, visleak.diffusion;"
-        "print([m for m in ('torch', 'diffusers', 'transformers') if m in sys.modules])"
+        "print([m for m in ('torch', 'diffusers', 'transformers', 'sklearn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -87,9 +87,7 @@ def test_a_damaged_index(tmp_path, content):
     assert "model_index.json cannot be read (" in said or "must hold names and values" in said
 
 
-@pytest.mark.parametrize(
-    "name", ["FluxPipeline", ["pipeline", "MyPipeline"], None, "os.system", {"a": 1}, "x" * 9999]
-)
+@pytest.mark.parametrize("name", ["FluxPipeline", ["pipeline", "MyPipeline"], None, "x" * 9999])
 def test_an_unknown_class_of_pipeline(copied, name):
     folder = copied()
     change_index(folder, _class_name=name)
@@ -101,12 +99,9 @@ def test_an_unknown_class_of_pipeline(copied, name):
     [
         ["os", "system"],
         ["unet.hostile", "UNet2DConditionModel"],
-        ["transformers", "AutoModel"],
         ["diffusers", "UNet2DModel"],
-        "UNet2DConditionModel",
         ["diffusers"],
         [None, "UNet2DConditionModel"],
-        {"a": 1},
         7,
     ],
 )
@@ -146,6 +141,7 @@ def test_other_hostile_entries_are_not_looked_at(copied, made):
         folder,
         custom_pipeline="pipeline.py",
         safety_checker=["os", "system"],
+        requires_safety_checker=True,
         image_encoder=["hostile", "Encoder"],
         more=["hostile", "Part"],
         _module="pipeline",
@@ -154,6 +150,7 @@ def test_other_hostile_entries_are_not_looked_at(copied, made):
     change_json(folder / "text_encoder" / "config.json", auto_map={"AutoModel": "pipeline.My"})
     model = load_model(str(folder))
     assert model.about()["left_out"] == ["image_encoder", "safety_checker"]
+    assert model.pipeline.safety_checker is None
     assert not (folder / "run").exists()
     assert np.array_equal(images_of(model), images_of(load_model(str(made("sd1")))))
 
@@ -199,8 +196,10 @@ def test_pickles_are_not_read(copied):
     )
 
 
-@pytest.mark.parametrize("file", [NETWORK, "text_encoder/model.safetensors"])
-@pytest.mark.parametrize("content", [b"", b"not weights", None])
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [(NETWORK, b""), (NETWORK, None), ("text_encoder/model.safetensors", b"not weights")],
+)
 def test_broken_weights(copied, file, content):
     folder = copied()
     whole = (folder / file).read_bytes()
@@ -275,20 +274,6 @@ def test_without_diffusers_the_extra_is_named(made, monkeypatch):
 
 
 # -- what is accepted -----------------------------------------------------------------------------
-
-
-def test_what_judges_or_marks_images_is_left_out(copied):
-    """A folder may name a safety checker that is not even there."""
-    folder = copied()
-    change_index(
-        folder,
-        safety_checker=["stable_diffusion", "StableDiffusionSafetyChecker"],
-        feature_extractor=["transformers", "CLIPFeatureExtractor"],
-        requires_safety_checker=True,
-    )
-    model = load_model(str(folder))
-    assert model.pipeline.safety_checker is None
-    assert model.about()["left_out"] == ["feature_extractor", "safety_checker"]
 
 
 def test_files_in_half_precision(copied, made, tmp_path):

@@ -48,11 +48,6 @@ def test_prompts_are_encoded_as_the_text_encoder_does(model, made):
     torch.testing.assert_close(states, encoded_by_hand(made("sd1"), PROMPTS), atol=1e-6, rtol=0)
 
 
-def test_no_prompts_are_refused(model):
-    with pytest.raises(UsageError, match="prompts must hold at least one prompt; got none"):
-        model.encode_prompt([])
-
-
 @pytest.mark.parametrize("timestep", [0, 500, 981, 999])
 def test_the_network_is_asked_as_by_hand(model, made, timestep):
     from diffusers import UNet2DConditionModel
@@ -113,14 +108,6 @@ def test_images_are_those_of_the_library(made, name, guidance):
     assert images.dtype == np.uint8
     assert np.array_equal(images, wanted)
     assert len(np.unique(images)) > 20
-
-
-def test_the_pipelines_own_scheduler_is_there_by_name(made):
-    model = load_model(str(made("sd1")), scheduler="own")
-    wanted = stock_images(stock(made("sd1")), PROMPTS[:1], [1], num_inference_steps=6)
-    images = model.sample(model.encode_prompt(PROMPTS[:1]), [1], QUICK)
-    assert np.array_equal(images, wanted)
-    assert model.about()["scheduler"] == "PNDMScheduler"
 
 
 def test_seeds_and_rows_must_agree(model):

@@ -77,11 +77,8 @@ def test_a_share_is_read_against_the_floor_of_the_similarity(tmp_path: Path) -> 
     result = benchmark_of_the_paper(tmp_path)
     told = cautions(result)[0]
     assert ".040" in told
-    for text in (
-        markdown(document(result)),
-        latex(document(result)),
-        section(document(result))["markdown"],
-    ):
+    page = document(result)
+    for text in (markdown(page), latex(page), section(page)["markdown"]):
         assert "floor of the similarity" in text.lower()
     rows = rows_of_csv(result)
     floor = [row for row in rows if row["method"] == "floor"]

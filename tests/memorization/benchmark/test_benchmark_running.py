@@ -30,6 +30,7 @@ from visleak.memorization.benchmark import (
     RealImages,
     References,
     benchmark,
+    document,
     read_benchmark,
 )
 from visleak.memorization.benchmark.plan import sampled
@@ -49,6 +50,12 @@ def with_settings(plan: Plan, **changes: Any) -> Plan:
 
 
 SEEDS = seeds_of(0, 5)
+
+
+@pytest.fixture(autouse=True)
+def _no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figure is drawn once, of the result that most tests read."""
+    monkeypatch.setattr(document, "tradeoff", lambda *given: {})
 
 
 @pytest.fixture(scope="module")

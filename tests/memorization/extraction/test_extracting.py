@@ -47,11 +47,18 @@ def made(folder: Path, **changes) -> Extraction:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a finished run, which is only read."""
-    folder = tmp_path_factory.mktemp("finished")
-    made(folder, sheets=True)
-    return folder
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Extraction]:
+    """Return a finished run by each similarity, which is only read."""
+    return {
+        similarity: made(tmp_path_factory.mktemp(similarity), similarity=similarity, sheets=True)
+        for similarity in ("builtin", "pixels")
+    }
+
+
+@pytest.fixture(scope="session")
+def finished(results: dict[str, Extraction]) -> Path:
+    """Return the folder of a finished run."""
+    return results["pixels"].folder
 
 
 @pytest.fixture
@@ -62,15 +69,15 @@ def copied(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("similarity", ["builtin", "pixels"])
 def test_planted_prompts_give_their_cluster_and_others_none(
-    tmp_path: Path, similarity: str
+    results: dict[str, Extraction], similarity: str
 ) -> None:
-    result = made(tmp_path, similarity=similarity)
+    result = results[similarity]
     assert [each.prompt for each in result.clusters] == ["always", HOSTILE]
     for each in result.clusters:
         number, _ = REPLAYS[each.prompt]
         replayed = {
             seed
-            for prompt, seed in _seeds(tmp_path)
+            for prompt, seed in _seeds(result.folder)
             if prompt == each.prompt
             and np.abs(model().image(prompt, seed).astype(int) - planted(number, 16)).mean() < 20
         }
@@ -79,7 +86,7 @@ def test_planted_prompts_give_their_cluster_and_others_none(
         assert each.images == 24
         assert each.number == 0
         assert each.cohesion > 0.9
-        seen = decode((tmp_path / each.path).read_bytes())
+        seen = decode((result.folder / each.path).read_bytes())
         assert np.array_equal(seen.pixels, model().image(each.prompt, each.seed))
     assert result.images == 96
     assert result.calls == 96 * 5 * 2
@@ -92,10 +99,9 @@ def _seeds(folder: Path) -> list[tuple[str, int]]:
     return list(zip(table["prompt"].to_pylist(), table["seed"].to_pylist(), strict=True))
 
 
-def test_all_prompts_start_from_the_same_noises_unless_told(tmp_path: Path) -> None:
-    made(tmp_path / "paired")
+def test_all_prompts_start_from_the_same_noises_unless_told(finished: Path, tmp_path: Path) -> None:
     by_prompt: dict[str, list[int]] = {}
-    for prompt, seed in _seeds(tmp_path / "paired"):
+    for prompt, seed in _seeds(finished):
         by_prompt.setdefault(prompt, []).append(seed)
     assert len({tuple(seeds) for seeds in by_prompt.values()}) == 1
     own = ExtractSettings(images=5, min_cluster=3, paired=False)
@@ -104,9 +110,9 @@ def test_all_prompts_start_from_the_same_noises_unless_told(tmp_path: Path) -> N
     assert len({seed for _, seed in seeds}) == 10
 
 
-def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
-    result = made(tmp_path)
-    again = read_extraction(tmp_path)
+def test_what_was_written_is_what_is_read(results: dict[str, Extraction]) -> None:
+    result = results["pixels"]
+    again = read_extraction(result.folder)
     assert again.clusters == result.clusters
     assert again.prompts == tuple(PROMPTS)
     assert again.about == json.loads(json.dumps(result.about))
@@ -193,8 +199,9 @@ def test_similarities_are_computed_once(tmp_path: Path) -> None:
     assert Counted.asked == len(PROMPTS)
 
 
-def test_the_order_of_prompts_changes_no_cluster(tmp_path: Path) -> None:
-    forth = made(tmp_path / "forth")
+def test_the_order_of_prompts_changes_no_cluster(
+    results: dict[str, Extraction], tmp_path: Path
+) -> None:
     back = extract(
         model(),
         PROMPTS[::-1],
@@ -203,7 +210,7 @@ def test_the_order_of_prompts_changes_no_cluster(tmp_path: Path) -> None:
         similarity="pixels",
         sampling=Sampling(steps=5, guidance=7.5, batch=7),
     )
-    assert set(forth.clusters) == set(back.clusters)
+    assert set(results["pixels"].clusters) == set(back.clusters)
 
 
 def test_two_clusters_of_a_prompt_are_two(tmp_path: Path) -> None:
@@ -261,7 +268,7 @@ def test_a_distance_that_cannot_be_is_refused(eps: float) -> None:
         ExtractSettings.by("code", eps=eps)
 
 
-def test_prompts_of_high_d_without_a_cluster_are_listed(tmp_path: Path) -> None:
+def test_prompts_of_high_d_without_a_cluster_are_listed(finished: Path, tmp_path: Path) -> None:
     """The similarity may have missed them; the list is one that every verb reads."""
     d = {"always": 4.0, "never": 5.0, HOSTILE: 6.0, "seldom": 1.0}
     found = made(tmp_path / "out", scores=PromptScores("d_l2", d))
@@ -285,24 +292,22 @@ def test_prompts_of_high_d_without_a_cluster_are_listed(tmp_path: Path) -> None:
     all_found = made(tmp_path / "out", scores=reached, force=True)
     assert all_found.unclustered == ()
     assert not (tmp_path / "out" / "unclustered.csv").exists()
-    assert made(tmp_path / "none").high_rule == ""
+    assert read_extraction(finished).high_rule == ""
 
 
-def test_the_recall_of_the_similarity_is_quoted(tmp_path: Path) -> None:
-    found = made(tmp_path / "builtin", similarity="builtin")
-    content = json.loads((tmp_path / "builtin" / "extract.json").read_text())
+def test_the_recall_of_the_similarity_is_quoted(results: dict[str, Extraction]) -> None:
+    folder, other = (results[name].folder for name in ("builtin", "pixels"))
+    content = json.loads((folder / "extract.json").read_text())
     recall = recall_of("builtin", "extract")
     assert recall is not None
     assert content["recall"] == recall
     assert "reproductions.json" in content["recall"]["source"]
-    page = (tmp_path / "builtin" / "extract.md").read_text()
+    page = (folder / "extract.md").read_text()
     assert "non-verbatim reproductions" in page
     assert f"{100 * recall['share']:.2f} %" in page
-    assert found.unclustered == ()
-    made(tmp_path / "pixels")
-    other = json.loads((tmp_path / "pixels" / "extract.json").read_text())
-    assert other["recall"] is None
-    assert "not measured" in (tmp_path / "pixels" / "extract.md").read_text()
+    assert results["builtin"].unclustered == ()
+    assert json.loads((other / "extract.json").read_text())["recall"] is None
+    assert "not measured" in (other / "extract.md").read_text()
 
 
 @pytest.mark.parametrize("step", ["extract", "trace"])
