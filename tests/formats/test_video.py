@@ -21,6 +21,7 @@ CONTAINERS = (
     ("a.mp4", "libx264", {"bf": "3", "g": "30"}),
     ("a.mkv", "libx264", {"bf": "2", "g": "250"}),
     ("a.avi", "mpeg4", {"bf": "2", "g": "12"}),
+    ("b.avi", "libx264", {"bf": "3", "g": "30"}),  # which has no times of showing
     ("a.webm", "libvpx", {"g": "50", "b": "1M"}),
 )
 

@@ -7,9 +7,11 @@ rate varies. Reading looks for the nearest key frame and decodes up to the very 
 from __future__ import annotations
 
 import bisect
+import heapq
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
@@ -51,6 +53,8 @@ _EVERY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min)?")
 _SECONDS: Final = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60)}
 #: Share of the stated length that may be missing at the end; lengths are rounded and of the sound.
 _SHORT: Final = 0.9
+#: Frames by which it is told whether their stamps ascend.
+_TRIED: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,10 @@ def _milliseconds(times: Sequence[Fraction]) -> list[int]:
     return [round(1000 * (time - times[0])) for time in times]
 
 
+#: A frame, and its stamp.
+Shown = tuple[int, "VideoFrame"]
+
+
 @dataclass
 class Video:
     """An open video; its frames are numbered by their stamps."""
@@ -236,11 +244,22 @@ class Video:
     def _begin(self, container: InputContainer) -> None:
         self.container = container
         self._stream = _prepared(container)
+        self._in_order = container.format.name != "avi" or self._ascends()
         self._frames = self._decoded()
         self._first = self._stream.start_time or 0
-        self._waiting: VideoFrame | None = None  # decoded, and behind the one that was wanted
-        self._landed: VideoFrame | None = None  # the first that was decoded for the one wanted
+        self._waiting: Shown | None = None  # decoded, and behind the one that was wanted
+        self._landed: Shown | None = None  # the first that was decoded for the one wanted
         self._passed: int | None = None  # the stamp of the last that was decoded
+
+    def _ascends(self) -> bool:
+        """Whether the stamps of the first frames ascend: AVI may hold the order of decoding."""
+        import av.error
+
+        self._in_order, stamps = True, list[int]()
+        with suppress(av.error.FFmpegError):  # of a damaged file, which is read as far as it goes
+            stamps += (stamp for stamp, _ in itertools.islice(self._decoded(), _TRIED))
+            self.container.seek(self._stream.start_time or 0, stream=self._stream)
+        return stamps == sorted(stamps)
 
     @cached_property
     def _moments(self) -> tuple[list[int], list[int]]:
@@ -294,16 +313,14 @@ class Video:
             following = itertools.chain([self._waiting], self._frames)
             self._waiting = None
         first = None
-        for frame in following:
-            own = frame.dts if frame.pts is None else frame.pts
-            if own is None:
-                continue
-            first = frame if first is None else first
+        for shown in following:
+            own, frame = shown
+            first = shown if first is None else first
             self._landed, self._passed = first, own
             if own == stamp:
                 return frame
             if own > stamp:
-                self._waiting = frame
+                self._waiting = shown
                 return None
         return None
 
@@ -321,13 +338,26 @@ class Video:
         at = entries.search_timestamp(until) if len(entries) else -1
         return at >= 0 and entries[at].timestamp > after
 
-    def _decoded(self) -> Iterator[VideoFrame]:
-        """Yield the frames from here on; packets that cannot be decoded are left out."""
+    def _decoded(self) -> Iterator[Shown]:
+        """Yield the frames from here on; packets that cannot be decoded are left out.
+
+        Frames are decoded in the order in which they are shown. Where their stamps are not, they
+        have those of the packets, in ascending order.
+        """
         import av.error
 
+        stamps = list[int]()
         for packet in self.container.demux(self._stream):
+            own = packet.dts if packet.pts is None else packet.pts
+            if not self._in_order and own is not None and packet.size:
+                heapq.heappush(stamps, own)
             try:
-                yield from packet.decode()
+                for frame in packet.decode():
+                    stamp = frame.dts if frame.pts is None else frame.pts
+                    if not self._in_order:
+                        stamp = heapq.heappop(stamps) if stamps else None
+                    if stamp is not None:
+                        yield stamp, frame
             except av.error.FFmpegError:
                 continue
 

@@ -31,7 +31,7 @@ FLASH: Final = 250
 #: What must be gained in similarity by a second of drift from the rate of 1, and by a second away
 #: from the line that the frames of the sets have: slow footage is much the same on other lines.
 DRIFT: Final = 0.01
-UNTOLD: Final = 240  # milliseconds of drift that cannot be told from the distance of frames
+UNTOLD: Final = 400  # milliseconds of drift that cannot be told from noise
 SHIFT: Final = 0.0001
 #: Images whose similarity stands for that of unrelated ones.
 UNRELATED: Final = 1000

@@ -171,8 +171,7 @@ def _compared(
         comparisons = tuple(found_groups.regrouped(each, sides) for each in comparisons)
     bounded = found_groups.bounded(settings, grouping)
     leaks = {each.names: recording_leak(each, bounded) for each in comparisons}
-    with context.timed("segments"):
-        shared = {each.names: segments_of(each, comparer.encoder) for each in comparisons}
+    shared = {each.names: segments_of(each, comparer.encoder) for each in comparisons}
     return Outcome(
         tuple(sides[images.name] for images in queries),
         tuple(sides[images.name] for images in references),
