@@ -31,7 +31,13 @@ from visleak.formats.stacks import (
     why_unreadable,
 )
 from visleak.images.decoding import QUIET
-from visleak.images.dicom import check_unpacked, dicom_frames, is_dicom, read_header
+from visleak.images.dicom import (
+    check_unpacked,
+    dicom_frames,
+    is_dicom,
+    read_header,
+    unlogged,
+)
 from visleak.images.encodings import SUFFIXES
 from visleak.images.pixels import rgb_of_array
 from visleak.records import Bytes8, ImageSet, Refused, Unreadable
@@ -101,7 +107,8 @@ def contents(path: str, by: str, hides: bool) -> Contents:
 def _without_values() -> Iterator[None]:
     """Take the text out of what a library raises about a file: it may quote values of tags."""
     try:
-        yield
+        with QUIET, unlogged():
+            yield
     except (Refused, OSError):
         raise
     except Exception as error:
@@ -111,7 +118,7 @@ def _without_values() -> Iterator[None]:
 
 
 def _contents(path: str, by: str, hides: bool) -> Contents:
-    with open(path, "rb") as file, QUIET:
+    with open(path, "rb") as file:
         if not is_dicom(file.read(HEAD)):
             raise Refused("not-an-image", "the content is not that of a DICOM file")
         check_unpacked(file)
@@ -121,14 +128,15 @@ def _contents(path: str, by: str, hides: bool) -> Contents:
         return Contents((), (), skipped="DICOM without pixels")
     count = _number(header, "NumberOfFrames") or 1
     check_size(columns, rows, count)
-    owner, series = (str(header.get(_GROUPS[each], "") or "") for each in (by, "series"))
-    patient = str(header.get("PatientID", "") or "")
+    texts = {each: str(header.get(tag, "") or "") for each, tag in _GROUPS.items()}
+    names = {each: pseudonym(text) if text else None for each, text in texts.items()}
     return Contents(
         [""] if count == 1 else [f"frame={number}" for number in range(count)],
         [_WHOLE] if count == 1 else range(count),
         frames=_slices(header, count) if by == "series" else None,
-        before=f"{pseudonym(patient)}/{pseudonym(series)}/" if hides else "",
-        group=pseudonym(owner) if owner else None,
+        before=f"{pseudonym(texts['patient'])}/{pseudonym(texts['series'])}/" if hides else "",
+        group=names[by],
+        columns={f"DICOM {each}": name for each, name in names.items() if each != by},
     )
 
 
@@ -158,7 +166,7 @@ class DicomFile:
         self._file = self._file or open(self._path, "rb")  # noqa: SIM115 - closed by close
         frames = dicom_frames(self._file, numbers)
         for _ in numbers:
-            with QUIET, _without_values():
+            with _without_values():
                 frame = next(frames)
             yield rgb_of_array(frame)
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageChops, ImageFile
 
-from visleak.images.dicom import dicom_image
+from visleak.images.dicom import dicom_image, unlogged
 from visleak.images.encodings import (
     DICOM,
     JPEG,
@@ -340,7 +340,7 @@ def _decode(data: bytes, kind: Encoding, enough: int, make: _Make[T]) -> T | Unr
     if kind is JPEG:
         return _decode_jpeg(data, enough, make)
     if kind is DICOM:
-        with QUIET:
+        with QUIET, unlogged():
             image = dicom_image(data)
         return _too_large(*image.size) or make(image, *image.size)
     if kind.calm:

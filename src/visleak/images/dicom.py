@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import numpy as np
@@ -33,8 +35,28 @@ _META_END: Final = 144  # where the length of the header ends
 MAX_UNPACKED: Final = 1 << 30
 #: Bytes that may have to be decoded for one frame.
 MAX_FRAME_BYTES: Final = 2 << 30
-# what pydicom says of odd files is not the caller's concern
-logging.getLogger("pydicom").addHandler(logging.NullHandler())
+_LOGGER: Final = logging.getLogger("pydicom")
+_LOGGER.addHandler(logging.NullHandler())
+
+
+class _Unlogged(threading.local):
+    """Whether what pydicom logs is left out in a thread: it quotes values of tags."""
+
+    inside = 0
+
+
+_UNLOGGED: Final = _Unlogged()
+_LOGGER.addFilter(lambda _: not _UNLOGGED.inside)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Leave out what pydicom warns and logs of a file meanwhile, of what this thread reads."""
+    _UNLOGGED.inside += 1
+    try:
+        yield
+    finally:
+        _UNLOGGED.inside -= 1
 
 
 def is_dicom(data: bytes) -> bool:

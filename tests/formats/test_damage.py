@@ -1,0 +1,273 @@
+"""Every kind of file that holds images, damaged in every way: a reason, and never a crash."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import warnings
+import zipfile
+
+import av
+import h5py
+import nibabel
+import numpy as np
+import pydicom
+import pytest
+import tifffile
+from PIL import Image
+from test_dicom import scan, stored
+from video_making import numbered, write_video
+
+import visleak
+from visleak.errors import VisleakError
+from visleak.formats import open_image_set
+from visleak.images import decode
+from visleak.records import DecodedImage, Unreadable
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (5, 24, 32), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (5, 24, 32, 3), dtype=np.uint8)
+FRAMES = [numbered(number) for number in range(12)]
+KEY = {
+    "encryption_scheme": "cenc-aes-ctr",
+    "encryption_key": "76a6c65c5ea762046bd749a2e632ccbb",
+    "encryption_kid": "a7e61c373e219033c21091fa607bf3b8",
+}
+
+
+def animation(path, kind):
+    first, *others = map(Image.fromarray, FRAMES[:4])
+    first.save(path, kind, save_all=True, append_images=others, duration=200)
+
+
+def still(kind, **options):
+    def write(path):
+        Image.fromarray(COLOUR[0]).save(path, kind, **options)
+
+    return write
+
+
+def heif(path):
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pillow_heif.from_pillow(Image.fromarray(COLOUR[0])).save(path)
+
+
+def hdf5(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("images", data=COLOUR, chunks=(1, 24, 32, 3), compression="gzip")
+
+
+def idx(path):
+    head = struct.pack(">HBB3I", 0, 8, 3, *GREY.shape)
+    path.write_bytes(gzip.compress(head + GREY.tobytes()))
+
+
+def nifti(path):
+    volume = RNG.integers(-900, 900, (16, 20, 6)).astype(np.int16)
+    nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), path)
+
+
+def slide(path):
+    tiles = {"tile": (16, 16), "photometric": "rgb", "compression": "jpeg"}
+    with tifffile.TiffWriter(path) as file:
+        file.write(np.tile(COLOUR[0], (4, 4, 1)), subifds=1, **tiles)
+        file.write(np.tile(COLOUR[0], (2, 2, 1)), subfiletype=1, **tiles)
+
+
+#: By the ending: the prefix of the source, and what writes a file.
+KINDS = {
+    "mp4": ("video", lambda path: write_video(path, FRAMES)),
+    "mkv": ("video", lambda path: write_video(path, FRAMES)),
+    "avi": ("video", lambda path: write_video(path, FRAMES, "mpeg4")),
+    "webm": ("video", lambda path: write_video(path, FRAMES, "libvpx", **{"cpu-used": "8"})),
+    "gif": ("video", lambda path: animation(path, "GIF")),
+    "apng": ("video", lambda path: animation(path, "PNG")),
+    "dcm": ("dicom", lambda path: path.write_bytes(stored(scan(GREY.astype(np.uint16) * 9)))),
+    "nii": ("nifti", nifti),
+    "nii.gz": ("nifti", nifti),
+    "tif": ("tiff", lambda path: tifffile.imwrite(path, GREY, compression="zlib")),
+    "svs": ("tiff", slide),
+    "npy": ("array", lambda path: np.save(path, COLOUR)),
+    "npz": ("array", lambda path: np.savez_compressed(path, images=COLOUR)),
+    "h5": ("array", hdf5),
+    "idx3-ubyte.gz": ("array", idx),
+    "avif": ("", still("AVIF")),
+    "heic": ("", heif),
+    "jp2": ("", still("JPEG2000")),
+    "webp": ("", still("WEBP")),
+    "tiff": ("", still("TIFF", compression="tiff_lzw")),
+}
+
+
+def flipped(data: bytes, seed: int, start: float = 0.0) -> bytes:
+    rng, broken = np.random.default_rng(seed), bytearray(data)
+    for at in rng.integers(int(start * len(data)), len(data), 30):
+        broken[at] ^= 1 << rng.integers(8)
+    return bytes(broken)
+
+
+DAMAGES = {
+    "empty": lambda data: b"",
+    "one byte": lambda data: data[:1],
+    "head": lambda data: data[:40],
+    "tenth": lambda data: data[: len(data) // 10],
+    "half": lambda data: data[: len(data) // 2],
+    "end": lambda data: data[: len(data) - 30],
+    "zeros": lambda data: bytes(len(data)),
+    "zeros inside": lambda data: data[: len(data) // 3] + bytes(300) + data[len(data) // 3 + 300 :],
+    "words": lambda data: b"<html><body>404 not found</body></html>" * 20,
+    "text behind": lambda data: data + b"words",
+} | {f"bits {seed}": lambda data, seed=seed: flipped(data, seed) for seed in range(4)}
+
+
+def read(source) -> tuple[dict[str, list[object]], list]:
+    """Return what is read of each file, and the rows of files that cannot be listed."""
+    images = open_image_set(source)
+    found: dict[str, list[object]] = {}
+    for id_, stored_ in zip(
+        images.ids.to_pylist(), images.opener.read(range(len(images))), strict=True
+    ):
+        made = stored_ if isinstance(stored_, Unreadable) else decode(stored_)
+        found.setdefault(id_.partition("#")[0], []).append(made)
+    return found, list(images.problems)
+
+
+def check(found, problems):
+    """Check that all that is not an image has a reason, in one line."""
+    reasons = [each for own in found.values() for each in own if isinstance(each, Unreadable)]
+    for each in (*reasons, *problems):
+        assert len(each.detail) < 400
+        assert "\n" not in each.detail
+    made = [each for own in found.values() for each in own]
+    assert all(isinstance(each, DecodedImage | Unreadable) for each in made)
+
+
+@pytest.mark.parametrize("ending", KINDS)
+def test_a_damaged_file_costs_itself_alone(tmp_path, ending, capfd, caplog):
+    prefix, make = KINDS[ending]
+    good = tmp_path / f"good.{ending}"
+    make(good)
+    data = good.read_bytes()
+    for number, damage in enumerate(DAMAGES):
+        (tmp_path / f"bad{number}.{ending}").write_bytes(DAMAGES[damage](data))
+    source = f"{prefix}:{tmp_path}" if prefix else str(tmp_path)
+    found, problems = read(source + ("#names=yes" if prefix == "dicom" else ""))
+    check(found, problems)
+    whole = found[f"good.{ending}"]
+    assert whole
+    assert all(isinstance(each, DecodedImage) for each in whole)
+    seen = {f"bad{number}.{ending}" for number in range(len(DAMAGES))}
+    listed = {name for name in (*found, *(each.id for each in problems)) if name[:3] == "bad"}
+    assert listed <= seen
+    assert len(seen - listed) <= (1 if ending == "dcm" else 0)  # whose pixels are gone: counted
+    for name in ("empty", "one byte", "head", "zeros", "words"):
+        bad = found.get(f"bad{list(DAMAGES).index(name)}.{ending}", [])
+        assert not any(isinstance(each, DecodedImage) for each in bad), name
+    assert capfd.readouterr() == ("", "")
+    assert not [record for record in caplog.records if record.name.startswith("pydicom")]
+
+
+@pytest.mark.parametrize("ending", KINDS)
+def test_a_file_with_the_ending_of_another_kind(tmp_path, ending):
+    """What is in it decides, or it has a reason."""
+    prefix, make = KINDS[ending]
+    make(tmp_path / f"good.{ending}")
+    for number, (other, (_, write)) in enumerate(KINDS.items()):
+        if other != ending and other in ("mp4", "gif", "dcm", "nii.gz", "tif", "npy", "h5", "jp2"):
+            write(tmp_path / f"x.{other}")
+            (tmp_path / f"x.{other}").rename(tmp_path / f"bad{number}.{ending}")
+    source = f"{prefix}:{tmp_path}" if prefix else str(tmp_path)
+    found, problems = read(source + ("#names=yes" if prefix == "dicom" else ""))
+    check(found, problems)
+    assert all(isinstance(each, DecodedImage) for each in found[f"good.{ending}"])
+
+
+def test_encrypted_files(tmp_path):
+    write_video(tmp_path / "good.mp4", FRAMES)
+    with av.open(str(tmp_path / "locked.mp4"), "w", options=KEY) as container:
+        stream = container.add_stream("libx264", rate=25)
+        stream.height, stream.width = FRAMES[0].shape[:2]
+        stream.pix_fmt = "yuv420p"
+        for pixels in FRAMES:
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    found, problems = read(f"video:{tmp_path}")
+    check(found, problems)
+    locked = found.get("locked.mp4", [])
+    assert not any(isinstance(each, DecodedImage) for each in locked)
+    assert locked or [each.id for each in problems] == ["locked.mp4"]
+    np.savez(tmp_path / "locked.npz", images=GREY)
+    content = bytearray((tmp_path / "locked.npz").read_bytes())
+    for magic, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.find(magic) + at] |= 1
+    (tmp_path / "locked.npz").write_bytes(content)
+    assert zipfile.is_zipfile(tmp_path / "locked.npz")
+    with pytest.raises(VisleakError, match="encrypted"):
+        open_image_set(tmp_path / "locked.npz")
+
+
+#: Elements of DICOM that contradict the pixels, or each other.
+WRONG = [
+    {"Rows": 0},
+    {"Rows": 65535, "Columns": 65535},
+    {"Columns": 31},
+    {"BitsAllocated": 13},
+    {"BitsAllocated": 32},
+    {"BitsStored": 99},
+    {"SamplesPerPixel": 3},
+    {"SamplesPerPixel": 0},
+    {"PhotometricInterpretation": "PALETTE COLOR"},
+    {"PhotometricInterpretation": "WORDS"},
+    {"NumberOfFrames": -3},
+    {"NumberOfFrames": 10**9},
+    {"PixelRepresentation": 7},
+    {"RescaleSlope": "1e999"},
+]
+
+
+@pytest.mark.parametrize("elements", WRONG, ids=str)
+def test_wrong_elements_of_dicom(tmp_path, elements):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        header = scan(GREY[0].astype(np.uint16), **elements)
+        file = io.BytesIO()
+        pydicom.dcmwrite(file, header, enforce_file_format=True)
+    (tmp_path / "bad.dcm").write_bytes(file.getvalue())
+    (tmp_path / "good.dcm").write_bytes(stored(scan(GREY[0].astype(np.uint16))))
+    found, problems = read(f"dicom:{tmp_path}#names=yes")
+    check(found, problems)
+    assert all(isinstance(each, DecodedImage) for each in found["good.dcm"])
+
+
+#: Tags of TIFF: width, length, bits, compression, photometric, offsets, samples, rows, counts.
+TAGS = (256, 257, 258, 259, 262, 273, 277, 278, 279, 284, 339)
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("value", [0, 1, 7, 65535])
+def test_wrong_tags_of_tiff(tmp_path, tag, value):
+    tifffile.imwrite(tmp_path / "good.tif", COLOUR[0], photometric="rgb")
+    data = bytearray((tmp_path / "good.tif").read_bytes())
+    at = int.from_bytes(data[4:8], "little")
+    for entry in range(at + 2, at + 2 + 12 * int.from_bytes(data[at : at + 2], "little"), 12):
+        if int.from_bytes(data[entry : entry + 2], "little") == tag:
+            data[entry + 8 : entry + 12] = value.to_bytes(4, "little")
+    (tmp_path / "bad.tif").write_bytes(data)
+    for source in (f"tiff:{tmp_path}", str(tmp_path)):
+        found, problems = read(source)
+        check(found, problems)
+        assert all(isinstance(each, DecodedImage) for each in found["good.tif"])
+
+
+def test_damage_is_a_row_of_the_table(tmp_path):
+    for part in ("test", "train"):
+        (tmp_path / part).mkdir()
+        write_video(tmp_path / part / "good.mp4", FRAMES)
+        (tmp_path / part / "bad.mp4").write_bytes(b"words" * 30)
+    sides = (f"video:{tmp_path / part}#every=200ms" for part in ("test", "train"))
+    audit = visleak.audit(*sides, out=tmp_path / "audit", workers=1, verify=False)
+    rows = (audit.folder / "unreadable.csv").read_text().splitlines()
+    assert len(rows) == 3
+    assert all("bad.mp4" in row for row in rows[1:])
