@@ -239,6 +239,7 @@ class ImageSet:
         problems: images that could not be listed (not part of ``ids``).
         has_pixels: images can be read; ``False`` for embeddings.
         skipped: number of files of the source that are not listed, by ending.
+        columns: Arrow string arrays by name: others of the source, in which values repeat.
     """
 
     name: str
@@ -259,9 +260,11 @@ class ImageSet:
     options: Mapping[str, str] = field(default_factory=dict)
     has_pixels: bool = True
     skipped: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, pa.StringArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = (self.locators, self.labels, self.captions, self.groups, self.frames)
+        own = (self.locators, self.labels, self.captions, self.groups, self.frames)
+        columns = (*own, *self.columns.values())
         if any(column is not None and len(column) != len(self.ids) for column in columns):
             raise ValueError(f"set {self.name!r}: all columns must have {len(self.ids)} rows")
         if self.ids.null_count:

@@ -1,4 +1,4 @@
-"""Camera and time in the tags of photographs: read, damaged, and believed where shots agree."""
+"""Tags of photographs and maps: read, damaged, and believed where the images agree."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+import tifffile
 from made_groups import around, inferred, made_set, strangers
 from PIL import Image
 
-from visleak.grouping.tags import read_shot, read_shots
+from visleak.grouping.tags import joined_places, read_tags, tags_of
+
+
+def read_shot(path):
+    """Return camera and time of a file."""
+    tags = tags_of(path)
+    return None if tags is None else tags.shot
 
 
 def photograph(path, time, *, model="EOS 5", serial="123", fraction=""):
@@ -47,7 +54,7 @@ def test_damaged_files_state_nothing(tmp_path):
         (tmp_path / "b.jpg").write_bytes(bytes(broken))
         read_shot(str(tmp_path / "b.jpg"))
     assert read_shot(str(tmp_path / "none.jpg")) is None
-    assert read_shots([str(tmp_path / "none.jpg")] * 5) is None
+    assert read_tags([str(tmp_path / "none.jpg")] * 5) is None
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -66,3 +73,118 @@ def test_bursts_are_believed_where_their_shots_agree(tmp_path, alike):
     assert [(each.hypothesis.source, each.hypothesis.unit) for each in believed] == (
         [("EXIF", "ms")] if alike else []
     )
+
+
+def xmp(path, properties: str):
+    text = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description {properties}</x:xmpmeta>'
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(path, xmp=text.encode())
+    return str(path)
+
+
+def located(path, north, east):
+    exif = Image.Exif()
+    gps = exif.get_ifd(0x8825)
+    for name, number, value in (("NS", 1, north), ("EW", 3, east)):
+        gps[number] = name[value < 0]
+        whole = abs(value)
+        gps[number + 1] = (int(whole), int(whole * 60 % 60), whole * 3600 % 60)
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(path, exif=exif)
+    return str(path)
+
+
+def test_properties_of_xmp(tmp_path):
+    by_attribute = xmp(
+        tmp_path / "a.jpg",
+        'tiff:Model="M3" exif:DateTimeOriginal="2021-03-04T05:06:07.5+01:00" GCamera:BurstID="b1"'
+        ' xmpMM:OriginalDocumentID="doc" exif:GPSLatitude="48,30N" exif:GPSLongitude="2,15W"/>',
+    )
+    by_element = xmp(
+        tmp_path / "b.webp",
+        "><tiff:Model>M3</tiff:Model><exif:DateTimeOriginal>2021-03-04T05:06:09</exif:DateTimeOriginal>"
+        "<GCamera:BurstID>b1</GCamera:BurstID></rdf:Description>",
+    )
+    one, other = tags_of(by_attribute), tags_of(by_element)
+    assert one.shot.camera == other.shot.camera == "M3"
+    assert other.shot.time - one.shot.time == 1500
+    assert one.burst == other.burst != "b1"
+    assert one.original is not None
+    assert "doc" not in one.original
+    assert other.place is None
+    plain = tags_of(located(tmp_path / "c.jpg", 48.5, -2.25))
+    assert joined_places([one.place, plain.place]) == ["place 1", "place 1"]
+
+
+def test_places_of_photographs(tmp_path):
+    """Of shots some metres apart, and of others a kilometre away."""
+    paths = [
+        located(tmp_path / f"{n}.jpg", 48 + 0.01 * (n // 3) + 1e-5 * (n % 3), 11.5)
+        for n in range(9)
+    ]
+    found = joined_places([tags_of(path).place for path in paths])
+    assert found == [f"place {n // 3 + 1}" for n in range(9)]
+    assert tags_of(located(tmp_path / "none.jpg", 0, 0)) is None
+
+
+def geotiff(path, x, y, side=100, pixel=0.5, kind=1):
+    keys = (1, 1, 0, 2, 1024, 0, 1, kind, 3072, 0, 1, 32632)
+    tags = [
+        (33550, "d", 3, (pixel, pixel, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, x, y, 0.0), True),
+        (34735, "H", len(keys), keys, True),
+    ]
+    values = np.zeros((side, side, 3), np.uint8)
+    tifffile.imwrite(path, values, photometric="rgb", extratags=tags)
+    return str(path)
+
+
+def test_maps_that_overlap_are_of_one_place(tmp_path):
+    """Tiles that only touch are not."""
+    corners = [(0, 0), (50, 0), (40, 20), (300, 0), (325, 10)]
+    paths = [geotiff(tmp_path / f"{n}.tif", 5e5 + x, 5e6 + y) for n, (x, y) in enumerate(corners)]
+    found = joined_places([tags_of(path).place for path in paths])
+    assert found == ["place 1", "place 1", "place 1", "place 2", "place 2"]
+    assert joined_places([tags_of(path).place for path in paths[:2]]) == ["place 1", "place 2"]
+    degrees = geotiff(tmp_path / "d.tif", 11.5, 48.0, pixel=1e-5, kind=2)
+    shot = located(tmp_path / "d.jpg", 48 - 50e-5, 11.5 + 50e-5)
+    assert len(set(joined_places([tags_of(degrees).place, tags_of(shot).place]))) == 1
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_places_are_believed_where_their_images_agree(tmp_path, alike):
+    truth = np.repeat(np.arange(25), 4)
+    paths = [
+        located(tmp_path / f"{n}.jpg", 48 + 0.01 * group, 11.5 + 1e-5 * (n % 4))
+        for n, group in enumerate(truth.tolist())
+    ]
+    rng = np.random.default_rng(2)
+    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in paths]
+    vectors = around(truth, 2, spread=0.15) if alike else strangers(len(truth), 2)
+    own = replace(made_set(ids, vectors), locators=pa.array(paths))
+    _, believed = inferred(own)
+    assert [(each.hypothesis.kind, each.hypothesis.source) for each in believed] == (
+        [("places", "GPS")] if alike else []
+    )
+    assert not any("48" in name for each in believed for name in each.groups)
+
+
+@pytest.mark.parametrize(
+    ("name", "alike", "words"),
+    [
+        ("patient_id", True, False),
+        ("batch", True, False),
+        ("batch", False, False),
+        ("hue", True, True),
+    ],
+)
+def test_columns_in_which_values_repeat(name, alike, words):
+    """Values that are words are classes, unless the column states subjects."""
+    truth = np.repeat(np.arange(25), 4)
+    rng = np.random.default_rng(3)
+    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in truth]
+    vectors = around(truth, 2, spread=0.15) if alike else strangers(len(truth), 2)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    values = [letters[group] if words else f"{group}" for group in truth.tolist()]
+    own = replace(made_set(ids, vectors), columns={name: pa.array(values)})
+    found, believed = inferred(own)
+    assert [each.hypothesis.words for each in found] == [f"column {name}"]
+    assert bool(believed) == (alike and not words)

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
 
 import cv2
 import numpy as np
@@ -14,6 +20,7 @@ import visleak
 from visleak.errors import UsageError
 from visleak.integrity import check_audit
 from visleak.remedy import purge, repair
+from visleak.remedy.documents import purge_document
 from visleak.remedy.found_groups import UnconfirmedGroups
 from visleak.remedy.settings import PurgeSettings, RepairSettings
 
@@ -101,6 +108,87 @@ def test_purge_removes_groups_on_both_sides(found):
     chosen = PurgeSettings(degree="hard", group="auto", yes=True, remove_from="train")
     (train,) = purge(found, chosen).sets
     assert sum(each.why == "group" for each in train.removed) == 32
+
+
+@pytest.mark.parametrize("side", ["test", "train"])
+@pytest.mark.parametrize("gap", ["auto", "30"])
+def test_purge_removes_frames_up_to_a_gap(found, side, gap):
+    """Frames 0 to 150 of a torn recording are in train, 160 to 230 in test."""
+    (known,) = found.summary.grouping.believed
+    chosen = PurgeSettings(
+        degree="hard", group="auto", yes=True, remove_from=side, max_frame_gap=gap
+    )
+    result = purge(found, chosen)
+    (plan,) = result.sets
+    frames = {int(each.id[-9:-4]) for each in plan.removed if each.why == "group"}
+    most = known.gap if gap == "auto" else 30
+    expected = {n for n in range(160, 240, 10) if n - 150 <= most}
+    if side == "train":
+        expected = {n for n in range(0, 160, 10) if 160 - n <= most}
+    assert frames == expected
+    page = purge_document(result, found.summary, None)
+    assert [each.name for each in page.figures] == (["decay-0"] if gap == "auto" else [])
+    assert any(fact.name == "frame gap" for fact in page.facts)
+
+
+def test_a_gap_that_is_none():
+    with pytest.raises(UsageError, match="max-frame-gap"):
+        PurgeSettings(group="auto", max_frame_gap="far")
+    with pytest.raises(UsageError, match="needs --group"):
+        PurgeSettings(max_frame_gap="auto")
+
+
+def typed(command, answer, folder):
+    """Run a command in a pseudo-terminal, answer its question, and return what it shows."""
+    main, side = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "visleak", *command],
+        stdin=side, stdout=side, stderr=side, cwd=folder, env={**os.environ, "TERM": "dumb"},
+    ) as process:  # fmt: skip
+        os.close(side)
+        shown = b""
+        with suppress(OSError):  # which ends a pseudo-terminal
+            while part := os.read(main, 1 << 16):
+                shown += part
+                if b"[y/N]" in part:
+                    os.write(main, answer.encode() + b"\n")
+    os.close(main)
+    return process.returncode, shown.decode()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2)])
+def test_a_person_confirms_groups_at_a_terminal(found, tmp_path, answer, code):
+    command = ["purge", str(found.folder), "--degree", "hard", "--group", "auto"]
+    returned, shown = typed([*command, "--remove-from", "test"], answer, tmp_path)
+    assert "believed:" in shown
+    assert "Use these groups?" in shown
+    assert ("would be removed" in shown) == (answer == "y")
+    assert returned == code
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_new_split_by_groups_that_are_found(torn, tmp_path):
+    """At a terminal after confirmation, elsewhere with --yes: no recording is divided."""
+    (tmp_path / "all").mkdir()
+    for file in torn.glob("t*/*.png"):
+        shutil.copy(file, tmp_path / "all")
+    command = ["split", "all", "--ratios", "train=0.75,test=0.25", "--group", "auto"]
+    returned, shown = typed([*command, "-o", "asked"], "y", tmp_path)
+    assert returned == 0, shown
+    assert "Use these groups?" in shown
+    plain = [sys.executable, "-m", "visleak", *command]
+    refused = subprocess.run(
+        [*plain, "-o", "no"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    again = [*plain, "-o", "given", "--yes", "--audit", "asked/audit"]
+    subprocess.run(again, cwd=tmp_path, check=True, capture_output=True)
+    for name in ("asked", "given"):
+        with (tmp_path / name / "assignment.csv").open(newline="") as lines:
+            parts = {(row["id"][:8], row["part"]) for row in csv.DictReader(lines)}
+        assert len(parts) == 4, name
 
 
 def test_groups_that_were_not_found_are_refused(tmp_path):

@@ -114,6 +114,7 @@ def chosen(images: ImageSet, positions: Int64, name: str) -> ImageSet:
         captions=taken(images.captions),
         groups=taken(images.groups),
         frames=taken(images.frames),
+        columns={each: taken(column) for each, column in images.columns.items()},
         problems=(),
         source="",
         options={},

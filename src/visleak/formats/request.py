@@ -31,6 +31,12 @@ SPLITS: Final[Mapping[str, tuple[str, ...]]] = {
 IMAGE_COLUMNS: Final = ("image", "img", "picture", "jpg", "png", "webp", "bytes")
 
 
+#: Columns with a meaning of their own.
+_USUAL: Final = (*ID_COLUMNS, "label", "label_name", "caption", "group", "frame", "split")
+#: Share of different values up to which a column may name groups.
+SHARE: Final = 0.7
+
+
 def writable(text: str) -> str:
     r"""Return a text from an untrusted file as one that can be written as UTF-8.
 
@@ -140,6 +146,7 @@ class Request:
         captions: pa.StringArray | None = None,
         groups: pa.StringArray | None = None,
         frames: Frames | None = None,
+        others: Mapping[str, pa.StringArray] | None = None,
         annotated: bool = False,
         problems: Sequence[Problem] = (),
         skipped: Mapping[str, int] | None = None,
@@ -171,6 +178,7 @@ class Request:
             source=self.text,
             problems=tuple(problems),
             skipped=dict(skipped or {}),
+            columns=others or {},
             options=self.wanted,
         )
 
@@ -224,9 +232,26 @@ def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
             raise UsageError(
                 f"{option} {value!r}: {request.text} has no such column; it has {', '.join(names)}"
             )
-    usual = (*ID_COLUMNS, "label", "label_name", "caption", "group", "frame", "split")
-    chosen = {*usual, *request.columns.values()}
+    chosen = {*_USUAL, *request.columns.values()}
     return [name for name in names if name in chosen]
+
+
+def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
+    """Return the columns of a table that may name what several images have in common.
+
+    They hold texts or whole numbers, some of them more than once, and more than one.
+    """
+    known = {*_USUAL, *request.columns.values(), "path"}
+    found = {}
+    for name in table.column_names:
+        kind = table.schema.field(name).type
+        plain = pa.types.is_integer(kind) or _is_text(kind) or pa.types.is_dictionary(kind)
+        if name in known or not plain or table.column_names.count(name) > 1:
+            continue
+        values = text_column(table[name], name)
+        if 1 < pc.count_distinct(values).as_py() <= SHARE * len(values):
+            found[name] = values
+    return found
 
 
 def describe(
@@ -245,6 +270,7 @@ def describe(
     columns: dict[str, Any] = {
         "labels": label and _labels(table, label, (class_names or {}).get(label)),
         "captions": _optional(table, "caption"),
+        "others": repeating(table, request),
     }
     if request.group_pattern is None:
         columns["groups"] = _optional(table, group)

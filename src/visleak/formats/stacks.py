@@ -74,6 +74,7 @@ class Contents:
     skipped: str = ""  # what the file is, if it is none that can have images
     before: str = ""  # text before the name of the file in ids
     group: str | None = None  # of all its images, where a group is more than a file
+    columns: Mapping[str, str | None] = field(default_factory=dict)  # what else it belongs to
 
 
 @dataclass
@@ -286,6 +287,7 @@ def stack_set(
             pa.string(),
         ),
         frames=_frames(listed, timed),
+        others=_others(listed),
         problems=problems,
         skipped=dict(skipped),
     )
@@ -317,6 +319,15 @@ def _labels(files: Files, listed: Sequence[Contents], owners: Int64) -> pa.Strin
         return pa.array(itertools.chain.from_iterable(known), pa.string())
     folders = None if files.hidden else labels_of(map(name_text, files.names))
     return None if folders is None else folders.take(pa.array(owners))
+
+
+def _others(listed: Sequence[Contents]) -> dict[str, pa.StringArray]:
+    """Return what else the images belong to, by name."""
+    names = dict.fromkeys(name for each in listed for name in each.columns)
+    return {
+        name: pa.array((each.columns.get(name) for each in listed for _ in each.names), pa.string())
+        for name in names
+    }
 
 
 def _frames(listed: Sequence[Contents], timed: bool) -> Frames | None:

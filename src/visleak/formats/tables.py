@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -64,6 +64,7 @@ from visleak.records import MISSING_LISTED, Bytes8, ImageSet, Int64, Opener, Pro
 
 BATCH_BYTES: Final = 16 << 20  # bytes of images decoded from a row group at a time
 HELD: Final = 128 << 20  # bytes of a row group that are held at once
+SMALL: Final = 64 << 20  # bytes of a column that is read to see whether its values repeat
 
 
 def open_manifest(request: Request) -> ImageSet:
@@ -475,6 +476,7 @@ def _bytes_set(
     schema = footers[0].schema.to_arrow_schema()
     base = column.removesuffix(".bytes")
     names = wanted_columns([name for name in schema.names if name != base], request)
+    names += _small_columns(footers, {*names, base})
     struct = schema.field(base).type
     has_paths = pa.types.is_struct(struct) and struct.get_field_index("path") >= 0
     table = read_tables(files, [*names, f"{base}.path"] if has_paths else names)
@@ -505,6 +507,20 @@ def _bytes_set(
         ),
         **columns,
     )
+
+
+def _small_columns(footers: Sequence[pq.FileMetaData], known: set[str]) -> Iterator[str]:
+    """Yield other columns of texts and whole numbers that are small, which may name groups."""
+    schema, sizes = footers[0].schema.to_arrow_schema(), Counter[str]()
+    for footer in footers:
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                sizes[column.path_in_schema] += column.total_uncompressed_size
+    for name in schema.names:
+        kind = schema.field(name).type
+        plain = pa.types.is_integer(kind) or pa.types.is_string(kind)
+        if name not in known and plain and sizes[name] <= SMALL:
+            yield name
 
 
 def _stamp(files: Sequence[str]) -> str | None:

@@ -23,6 +23,8 @@ NOUNS: Final = {
     "copies": ("original", "originals"),
     "subjects": ("subject", "subjects"),
     "tiles": ("scene", "scenes"),
+    "places": ("place", "places"),
+    "bursts": ("burst", "bursts"),
 }
 #: What images of a test set are to a training set, by kind.
 _RELATIONS: Final = {
@@ -31,6 +33,8 @@ _RELATIONS: Final = {
     "copies": "are copies of images that also have copies in",
     "subjects": "are of subjects that are also in",
     "tiles": "are of scenes that are also in",
+    "places": "were taken at places of images of",
+    "bursts": "are of bursts that are also in",
 }
 _READING: Final = (
     "A pattern is believed only if the images confirm it: images that it puts together must be"
@@ -54,7 +58,7 @@ def document(found: GroupingSummary, folder: str = "") -> Document:
         headline(found),
         lines=tuple(statements),
         tables=(_hypotheses(found.hypotheses), _sides(found.believed), _shared(found.believed)),
-        figures=tuple(_figures(found.believed)),
+        figures=tuple(decay_figures(found)),
         facts=tuple(
             Fact("" if number else "next", command)
             for number, command in enumerate(commands(found, folder))
@@ -190,6 +194,8 @@ def _leak(each: Hypothesis, one: SharedGroups) -> str:
 
 def options(each: Hypothesis) -> str:
     """Return the options that repeat a hypothesis, as they may be pasted into a shell."""
+    if each.source == "column" and not each.words.startswith("column DICOM"):
+        return shlex.join(["--group", each.words.removeprefix("column ")])
     if not each.group:
         return ""
     given = ["--group", f"/{each.group}/"]
@@ -272,8 +278,9 @@ def _shared(found: Sequence[Hypothesis]) -> Table:
     return Table("Groups in both sets, those with the most images first", columns, rows)
 
 
-def _figures(found: Sequence[Hypothesis]) -> Iterator[Figure]:
-    for number, each in enumerate(found):
+def decay_figures(found: GroupingSummary | None) -> Iterator[Figure]:
+    """Yield how similarity decays over the distance of frames, and the distance that is chosen."""
+    for number, each in enumerate(found.believed if found is not None else ()):
         if len(each.decay) > 1 and each.gap is not None and each.base is not None:
             files = decay_chart(
                 [(bar.up_to, bar.similarity) for bar in each.decay],

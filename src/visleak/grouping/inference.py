@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -20,7 +21,7 @@ from visleak.formats.request import captured
 from visleak.grouping import evidence, names
 from visleak.grouping.evidence import Compare, Members
 from visleak.grouping.names import Scheme
-from visleak.grouping.tags import read_shots
+from visleak.grouping.tags import joined_places, read_tags
 from visleak.records import VIEWS, Bytes8, Encoder, Float32, Int64
 from visleak.storage.groupings import GroupEvidence, Hypothesis
 
@@ -61,6 +62,7 @@ class GroupableSet:
         matrix: ``float32`` (n, d), unit rows.
         digests: ``uint8`` (n, 16), of the contents.
         locators: Arrow string array (n,), or ``None`` where tags are not to be read.
+        columns: Arrow string arrays (n,) by name, of which values repeat.
     """
 
     name: str
@@ -73,6 +75,7 @@ class GroupableSet:
     matrix: Float32
     digests: Bytes8
     locators: pa.StringArray | None = None
+    columns: Mapping[str, pa.StringArray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -181,26 +184,59 @@ def _schemes(sets: Sets) -> Iterator[tuple[Scheme, Known | None]]:
         words = "<group>, <frame>" if framed else "<group>"
         kind = "sequence" if framed else "subjects"
         yield Scheme(kind, words, "", stated=True, source="source"), _given(sets, framed)
+        yield from _of_columns(sets)
         return
+    yield from _of_columns(sets)
     for scheme in names.schemes(sets.ids):
         yield scheme, _read(scheme, sets.ids)
-    if (known := _of_tags(sets)) is not None:
-        words = "camera and time"
-        yield Scheme("sequence", words, "", stated=True, source="EXIF"), known
+    yield from _of_tags(sets)
 
 
-def _of_tags(sets: Sets) -> Known | None:
-    """Return cameras and times of photographs that are files."""
+def _of_columns(sets: Sets) -> Iterator[tuple[Scheme, Known]]:
+    """Yield the columns of all sets in which several values are those of several images."""
+    for name in sets.sets[0].columns:
+        if any(name not in each.columns for each in sets.sets):
+            continue
+        values = [value for each in sets.sets for value in each.columns[name].to_pylist()]
+        rows = [row for row, value in enumerate(values) if value]
+        known = [values[row] for row in rows]
+        sizes = Counter(known)
+        if names.repeats(sizes) and max(sizes.values()) <= len(known) // 2:
+            scheme = Scheme(
+                "subjects", f"column {name}", "", stated=names.states(name), source="column"
+            )
+            yield scheme, (np.array(rows, np.int64), known, None, False)
+
+
+def _of_tags(sets: Sets) -> Iterator[tuple[Scheme, Known]]:
+    """Yield what the tags of photographs that are files state."""
     if any(each.locators is None for each in sets.sets):
-        return None
+        return
     paths = [str(path) for each in sets.sets if each.locators for path in each.locators.to_pylist()]
-    shots = read_shots(paths)
-    if shots is None:
-        return None
-    known = [(row, shot) for row, shot in enumerate(shots) if shot is not None]
-    rows = np.array([row for row, _ in known], np.int64)
-    times = np.array([shot.time for _, shot in known], np.int64)
-    return rows, [shot.camera for _, shot in known], times, True
+    found = read_tags(paths)
+    if found is None:
+        return
+    shots = [(row, each.shot) for row, each in enumerate(found) if each and each.shot]
+    if shots:
+        times = np.array([shot.time for _, shot in shots], np.int64)
+        scheme = Scheme("sequence", "camera and time", "", stated=True, source="EXIF")
+        yield scheme, (*_named((row, shot.camera) for row, shot in shots), times, True)
+    places = joined_places([None if each is None else each.place for each in found])
+    kinds = (
+        ("places", "place", "GPS", places),
+        ("bursts", "burst", "XMP", [each and each.burst for each in found]),
+        ("copies", "original document", "XMP", [each and each.original for each in found]),
+    )
+    for kind, words, source, texts in kinds:
+        known = [(row, text) for row, text in enumerate(texts) if text]
+        if names.repeats(Counter(text for _, text in known)):
+            scheme = Scheme(kind, words, "", stated=True, source=source)
+            yield scheme, (*_named(known), None, False)
+
+
+def _named(known: Iterable[tuple[int, str]]) -> tuple[Int64, list[str]]:
+    rows, texts = zip(*known, strict=True)
+    return np.array(rows, np.int64), list(texts)
 
 
 def _given(sets: Sets, framed: bool) -> Known | None:

@@ -64,6 +64,8 @@ _SUBJECTS: Final = (
     *("recording", "session", "episode", "ep", "trajectory", "traj", "flight", "drive", "video"),
     *("vid", "clip", "sequence", "seq", "scene", "track", "rosbag", "bag"),
 )
+#: Words that name subjects in columns, and are too common in names of files.
+_OWNERS: Final = ("study", "series", "user", "photographer", "camera", "location", "place", "house")
 #: What stands between the name of a recording and the number of a frame.
 _JOINT: Final = re.compile(
     r"(?:[\W_]+(?:f|fr|frame|frames|img|image|im|i|n|t|z|slice|idx|no|pic|photo|shot)?[\W_]*"
@@ -204,15 +206,25 @@ def _by_word(stems: Sequence[str]) -> Iterator[Scheme]:
         pattern = re.compile(group, re.IGNORECASE)
         found = [match.group(1) for match in map(pattern.search, stems) if match]
         sizes = Counter(found)
-        if len(found) >= COVERED * len(stems) and _repeats(sizes):
+        if len(found) >= COVERED * len(stems) and repeats(sizes):
             name = word.replace("_id", "")
             yield Scheme("subjects", f"<{name}>", f"(?i:{group})", stated=True)
             return
 
 
-def _repeats(sizes: Counter[str]) -> bool:
+def repeats(sizes: Counter[str]) -> bool:
     """Whether there are several groups, and enough of them with two images or more."""
     return len(sizes) > 1 and sum(count > 1 for count in sizes.values()) >= LEAST_GROUPS
+
+
+def states(name: str) -> bool:
+    """Whether the name of a column states that its values are whom or what images are of.
+
+    >>> states("patient_id"), states("Video"), states("split_no"), states("DICOM study")
+    (True, True, False, True)
+    """
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return any(word.removesuffix("s") in (*_SUBJECTS, *_OWNERS) for word in words)
 
 
 def _by_time(stems: Sequence[str]) -> Scheme | None:
@@ -236,7 +248,7 @@ def _tiles(stems: Sequence[str], ending: str) -> Scheme | None:
     """Return the scheme of tiles: two numbers behind the name of a scene, on a grid."""
     pattern = re.compile(rf"^(.+?)({_TILE})$", re.IGNORECASE)
     matches = [match for match in map(pattern.search, stems) if match]
-    if len(matches) < COVERED * len(stems) or not _repeats(Counter(m.group(1) for m in matches)):
+    if len(matches) < COVERED * len(stems) or not repeats(Counter(m.group(1) for m in matches)):
         return None
     places = [tuple(map(int, re.findall(r"\d+", m.group(2))[-2:])) for m in matches]
     if not (_on_grid(places) or sum(map(bool, map(_TILE_WORD.search, stems))) > len(stems) // 2):
@@ -282,7 +294,7 @@ def _by_counter(stems: Sequence[str], ending: str) -> Iterator[Scheme]:
         if long >= COVERED * len(found):
             yield Scheme("sequence", words, group, frame, stated=_of_camera(found))
         sizes = Counter({head: len(own) for head, own in series.items()})
-        if _repeats(sizes) and max(sizes.values()) <= len(found) // 2:
+        if repeats(sizes) and max(sizes.values()) <= len(found) // 2:
             words = words.replace("recording", "subject").replace("frame", "image")
             yield Scheme("subjects", words, group, stated=_of_ids(sizes))
         return

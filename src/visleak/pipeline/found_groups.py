@@ -70,6 +70,7 @@ def _groupable(side: Side, tested: set[str]) -> GroupableSet:
         fingerprints.matrix,
         fingerprints.digests,
         taken(images.locators) if images.has_pixels else None,
+        {name: column.take(rows) for name, column in images.columns.items()},
     )
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.formats.sources import resolved
+from visleak.grouping.document import decay_figures, span
+from visleak.options import AUTO
 from visleak.quantities import counted, size
 from visleak.remedy.manifest import Undo
-from visleak.remedy.removal import ClassChange, Purge, SetPlan
+from visleak.remedy.removal import ClassChange, Purge, SetPlan, gaps_of
 from visleak.remedy.substitution import ReplacePlan
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.reporting.markup import Grid
@@ -28,7 +30,7 @@ NAMED: Final = 5
 def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Document:
     """Return the plan of a purge and what was written."""
     first, *others = [_set_line(each, purge) for each in purge.sets]
-    facts = list(_purge_facts(purge))
+    facts = [*_gap_facts(purge, summary), *_purge_facts(purge)]
     if purge.written is None:
         where = f"-o {shlex.quote(str(out))}" if out is not None else "-o DIR"
         facts.append(
@@ -37,7 +39,10 @@ def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Doc
     else:
         facts += _purge_written(purge, summary)
     tables = tuple(_purge_table(each) for each in purge.sets if each.removed)
-    return Document("Purge", first, tuple(others), tables, facts=tuple(facts))
+    figures = decay_figures(summary.grouping) if purge.settings.max_frame_gap == AUTO else ()
+    return Document(
+        "Purge", first, tuple(others), tables, figures=tuple(figures), facts=tuple(facts)
+    )
 
 
 def _set_line(each: SetPlan, purge: Purge) -> str:
@@ -77,6 +82,20 @@ def _purge_table(each: SetPlan) -> Grid:
     hidden = len(rows) - CLASSES
     title = f"{each.name}, {CLASSES} of {len(rows):,} classes" if hidden > 0 else each.name
     return Grid(title, ["class", *counts, "all", "before", "after"], body)
+
+
+def _gap_facts(purge: Purge, summary: AuditSummary) -> Iterator[Fact]:
+    """Yield up to which distance frames of a recording were removed, and why."""
+    for number, gap in gaps_of(summary, purge.settings).items():
+        assert summary.grouping is not None
+        each = summary.grouping.hypotheses[int(number) - 1]
+        text = f"{each.words}: images at most {span(gap, each.unit)} from one of the other side"
+        if purge.settings.max_frame_gap == AUTO:
+            text += (
+                "; there half of the similarity of neighbouring frames is left"
+                " (figure in the report of the audit)"
+            )
+        yield Fact("frame gap", text)
 
 
 def _purge_facts(purge: Purge) -> Iterator[Fact]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,23 @@ import pyarrow as pa
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError
 from visleak.grouping.document import sentences
-from visleak.groups import joined
+from visleak.groups import joined, nearest_frames
 from visleak.records import ImageSet
 from visleak.storage import GROUPS, AuditSummary, csv_text
 from visleak.storage.groupings import GROUP_COLUMNS
 
-#: Set and id, scheme, unit, and set and id of the nearest reference image.
-Row = tuple[str, str, str, str, str, str]
+
+class Row(NamedTuple):
+    """An image of ``groups.csv``."""
+
+    set: str
+    id: str
+    scheme: str  # number of its hypothesis, from 1
+    group: str
+    unit: str
+    frame: str  # number or time; empty where there is none
+    reference_set: str  # of the nearest reference image; empty where there is none
+    nearest: str
 
 
 class UnconfirmedGroups(UsageError):
@@ -65,12 +76,13 @@ def with_found_groups(found: Audit, sets: Sequence[ImageSet], *, yes: bool) -> l
     """
     refuse_unconfirmed(found.folder, found.summary, yes=yes)
     rows = list(found_rows(found.folder))
-    place = {image: at for at, image in enumerate(dict.fromkeys(row[:2] for row in rows))}
+    images = dict.fromkeys((row.set, row.id) for row in rows)
+    place = {image: at for at, image in enumerate(images)}
     schemes: dict[str, tuple[list[int], list[str]]] = {}
-    for name, id_, scheme, unit, *_ in rows:
-        places, units = schemes.setdefault(scheme, ([], []))
-        places.append(place[name, id_])
-        units.append(unit)
+    for row in rows:
+        places, units = schemes.setdefault(row.scheme, ([], []))
+        places.append(place[row.set, row.id])
+        units.append(row.unit)
     known = [(np.array(places, np.int64), units) for places, units in schemes.values()]
     groups = dict(zip(place, joined(len(place), known), strict=True))
     result = []
@@ -92,12 +104,11 @@ def found_rows(folder: Path) -> Iterator[Row]:
         raise VisleakError(f"{path} is damaged; run the audit again with --force")
     for row in rows:
         known = dict(zip(header, map(csv_text, row), strict=True))
-        wanted = ("set", "id", "scheme", "unit", "reference_set", "nearest")
-        yield tuple(known[name] for name in wanted)  # type: ignore[misc]
+        yield Row(*(known[name] for name in Row._fields))
 
 
 def leaking(
-    folder: Path, tests: set[str], trains: set[str], side: str
+    folder: Path, tests: set[str], trains: set[str], side: str, gaps: Mapping[str, int]
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the images of one side whose unit is on both, with the reason and another image.
 
@@ -105,16 +116,36 @@ def leaking(
         folder: of the audit.
         tests, trains: names of the sets of the two sides.
         side: ``test`` or ``train``.
+        gaps: by scheme, the distance of frames from which an image of a unit does not leak.
     """
     own, others = (tests, trains) if side == "test" else (trains, tests)
-    rows = list(found_rows(folder))
-    beyond: dict[tuple[str, str], str] = {}
-    for name, id_, scheme, unit, *_ in rows:
-        if name in others:
-            beyond.setdefault((scheme, unit), f"{name}/{id_}")
+    schemes: dict[str, list[Row]] = {}
+    for row in found_rows(folder):
+        schemes.setdefault(row.scheme, []).append(row)
     result: dict[tuple[str, str], tuple[str, str]] = {}
-    for name, id_, scheme, unit, reference_set, nearest in rows:
-        if name in own and (other := beyond.get((scheme, unit))) is not None:
-            close = f"{reference_set}/{nearest}" if side == "test" and nearest else other
-            result.setdefault((name, id_), ("group", close))
+    for scheme, rows in schemes.items():
+        mine = [row for row in rows if row.set in own]
+        beyond = [row for row in rows if row.set in others]
+        if scheme in gaps:
+            found = _within(mine, beyond, gaps[scheme])
+        else:
+            first = {row.unit: row for row in reversed(beyond)}
+            found = ((row, other) for row in mine if (other := first.get(row.unit)) is not None)
+        for row, other in found:
+            near = f"{row.reference_set}/{row.nearest}"
+            close = near if side == "test" and row.nearest else f"{other.set}/{other.id}"
+            result.setdefault((row.set, row.id), ("group", close))
     return result
+
+
+def _within(mine: Sequence[Row], beyond: Sequence[Row], gap: int) -> Iterator[tuple[Row, Row]]:
+    """Yield images with the nearest frame of their group on the other side, up to a distance."""
+    places = {name: at for at, name in enumerate(dict.fromkeys(r.group for r in (*mine, *beyond)))}
+    ends = [
+        np.array(column, np.int64)
+        for rows in (mine, beyond)
+        for column in ([places[row.group] for row in rows], [int(row.frame) for row in rows])
+    ]
+    place, distance = nearest_frames(*ends)
+    for at in np.flatnonzero((place >= 0) & (distance <= gap)).tolist():
+        yield mine[at], beyond[place[at]]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from visleak.auditing import Audit
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.groups import components
+from visleak.options import AUTO
 from visleak.pipeline import rates
 from visleak.progress import Progress, silent
 from visleak.records import DEGREES, GRADES, ImageSet
@@ -221,7 +222,23 @@ def _of_groups(
     refuse_unconfirmed(folder, summary, yes=settings.yes)
     tests = {total.query_set for total in summary.totals}
     trains = {each.name for each in _training_sets(summary)}
-    return leaking(folder, tests, trains, settings.remove_from)
+    return leaking(folder, tests, trains, settings.remove_from, gaps_of(summary, settings))
+
+
+def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
+    """Return the distance of frames up to which images of a recording leak, by its scheme."""
+    if settings.max_frame_gap is None or summary.grouping is None:
+        return {}
+    known = [
+        (number, each)
+        for number, each in enumerate(summary.grouping.hypotheses, 1)
+        if each.believed and each.kind == "recordings" and each.unit is not None
+    ]
+    if not known:
+        raise UsageError("--max-frame-gap: the audit found no recordings with frames")
+    given = None if settings.max_frame_gap == AUTO else int(settings.max_frame_gap)
+    gaps = {str(number): each.gap if given is None else given for number, each in known}
+    return {number: gap for number, gap in gaps.items() if gap is not None}
 
 
 def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:

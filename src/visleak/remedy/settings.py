@@ -92,11 +92,24 @@ class PurgeSettings(Options):
         choices=(AUTO,),
         panel=METHOD,
     )
+    max_frame_gap: str | None = option(
+        None,
+        "With --group auto, of recordings remove only images within so many frames (milliseconds"
+        " where times are known) of an image of the other side; auto: up to where half of the"
+        " similarity of neighbouring frames is left. Default: all images of a group on both sides.",
+        metavar="auto|N",
+        panel=METHOD,
+    )
     yes: bool = _yes()
     format: str = _format("manifest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        gap = self.max_frame_gap
+        if gap is not None and gap != AUTO and not gap.isdecimal():
+            raise UsageError(f"--max-frame-gap must be auto or a whole number from 0, got {gap!r}")
+        if gap is not None and self.group is None:
+            raise UsageError("--max-frame-gap needs --group auto")
         if self.grade is not None and self.degree is not None:
             raise UsageError("give either --grade or --degree")
         if self.test_duplicates == "drop" and self.remove_from != "test":
@@ -110,6 +123,8 @@ class PurgeSettings(Options):
     def as_dict(self) -> dict[str, object]:
         """Return what ``purge --json`` and ``manifest.json`` contain."""
         chosen: dict[str, object] = {"group": self.group} if self.group else {}
+        if self.max_frame_gap is not None:
+            chosen["max_frame_gap"] = self.max_frame_gap
         return chosen | {
             "from": self.remove_from,
             "grade": None if self.degree else self.level,

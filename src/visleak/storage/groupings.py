@@ -70,9 +70,10 @@ class SharedGroups:
 class Hypothesis:
     """What may put images together, why, and whether it is believed."""
 
-    kind: str = ""  # recordings, shots, copies, subjects or tiles
+    kind: str = ""  # recordings, shots, copies, subjects, tiles, places or bursts
     words: str = ""  # such as <recording>_<frame>
-    source: str = "names"  # where it was read: names, EXIF, or source, which has groups itself
+    # where it was read: names, EXIF, XMP, GPS, a column, or source, which has groups itself
+    source: str = "names"
     group: str = ""  # patterns for --group and --frame; empty where there is none
     frame: str = ""
     believed: bool = False

@@ -132,6 +132,7 @@ def joined(train: ImageSet, kept: Int64, test: ImageSet, leaked: Int64) -> Image
         locators=pa.concat_arrays([part.locators for part in parts]),
         opener=joined_opener([part.opener for part in parts], [len(part) for part in parts]),
         annotated=train.annotated and test.annotated,
+        columns={},
         **{name: _column(parts, name) for name in COLUMNS.values()},
     )
 
