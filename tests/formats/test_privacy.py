@@ -1,0 +1,152 @@
+"""What tags say of people and places is in no table, report, log or message."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pydicom
+import pytest
+from PIL import Image
+from test_dicom import scan, stored
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from calling import run as called
+
+#: What is planted in tags, and in names of files and folders.
+PLANTED = {
+    "PatientName": "DOE^JANE",
+    "PatientID": "4711-JANE",
+    "PatientBirthDate": "19370401",
+    "OtherPatientNames": "SMITH^JANE",
+    "PatientAddress": "Elm Street 77",
+    "InstitutionName": "Northside Hospital",
+    "ReferringPhysicianName": "HOUSE^G",
+    "StudyInstanceUID": "1.2.840.99.4711",
+    "SeriesInstanceUID": "1.2.840.99.4712",
+    "AccessionNumber": "ACC-90210",
+    "StudyDescription": "lump of Jane",
+}
+IN_PHOTOGRAPHS = (
+    "Ansel Private",
+    "SN-555-777",
+    "48.8584",
+    "2.2945",
+    "My Lovely Home",
+    "burst-0815",
+)
+
+
+def texts_of(folder: Path):
+    """Yield the content of all files as text: tables and databases as their values."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        yield str(path.relative_to(folder)), str(path.relative_to(folder))
+        if path.suffix == ".parquet":
+            yield path.name, str(pq.read_table(path).to_pylist())
+        elif path.suffix == ".sqlite":
+            with contextlib.closing(sqlite3.connect(path)) as base:
+                yield path.name, "\n".join(base.iterdump())
+        else:
+            yield path.name, path.read_bytes().decode("utf-8", "replace")
+
+
+def run(*arguments: str) -> str:
+    result = called(*arguments)
+    return result.out + result.err
+
+
+def damaged(data: bytes, name: str) -> bytes:
+    """Return a file whose element is too long a text in the place of a number."""
+    tag = pydicom.tag.Tag(name)
+    start = data.index(tag.group.to_bytes(2, "little") + tag.element.to_bytes(2, "little"))
+    length = int.from_bytes(data[start + 6 : start + 8], "little")
+    wrong = PLANTED["PatientName"].encode()
+    head, rest = data[: start + 6], data[start + 8 + length :]
+    return head + len(wrong).to_bytes(2, "little") + wrong + rest
+
+
+def scans(folder: Path, seed: int) -> None:
+    place = folder / PLANTED["PatientName"] / PLANTED["PatientID"]
+    place.mkdir(parents=True)
+    values = np.random.default_rng(seed).integers(0, 4096, (3, 40, 50)).astype(np.uint16)
+    known = np.random.default_rng(0).integers(0, 4096, (40, 50)).astype(np.uint16)
+    data = stored(scan(known, InstanceNumber="7", **PLANTED))
+    files = {
+        "same": data,
+        "frames": stored(scan(values, **PLANTED)),
+        "cut": data[: len(data) // 2],
+        "element": damaged(data, "InstanceNumber"),
+        "bits": data[:200] + bytes(20) + data[220:],
+        "syntax": data.replace(b"1.2.840.10008.1.2.1\\0", b"1.2.840.10008.1.2.9\\0"),
+    }
+    for name, content in files.items():
+        (place / f"JANE-{name}.dcm").write_bytes(content)
+
+
+def photographs(folder: Path, seed: int) -> None:
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    exif = Image.Exif()
+    exif[0x013B], exif[0x010F], exif[0x0110], exif[0x010E] = (
+        "Ansel Private",
+        "Canon",
+        "R5",
+        "My Lovely Home",
+    )
+    inner, gps = exif.get_ifd(0x8769), exif.get_ifd(0x8825)
+    inner[0xA431], inner[0x9003] = "SN-555-777", "2021:03:04 05:06:07"
+    gps[1], gps[2], gps[3], gps[4] = "N", (48, 51, 30.24), "E", (2, 17, 40.2)
+    xmp = b'<x GCamera:BurstID="burst-0815" exif:GPSLatitude="48.8584" exif:GPSLongitude="2.2945"/>'
+    for _ in range(6):
+        pixels = rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{rng.bytes(4).hex()}.jpg", exif=exif, xmp=xmp)
+
+
+@pytest.mark.parametrize(
+    ("make", "prefix", "planted"),
+    [
+        (scans, "dicom:", (*PLANTED.values(), "JANE")),
+        (photographs, "", IN_PHOTOGRAPHS),
+    ],
+)
+def test_nothing_of_a_person_is_in_any_output(tmp_path, monkeypatch, caplog, make, prefix, planted):
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.DEBUG)
+    out = tmp_path / "out"
+    for seed, side in enumerate(("test", "train")):
+        make(tmp_path / side, seed + 1)
+    sides = [f"--{side}={side}={prefix}{side}" for side in ("test", "train")]
+    shown = run("audit", *sides, "-o", str(out / "audit"), "-v", "--log-file", str(out) + ".log",
+                "--no-verify", "--candidates", "nearest", "--workers", "1")  # fmt: skip
+    folder = str(out / "audit")
+    assert (out / "audit" / "report.html").exists(), shown
+    shown += run("show", folder)
+    shown += run("stats", folder, "--json")
+    shown += run("check", folder)
+    shown += run("export", folder, "--format", "csv", "--degree", "hard", "-o", str(out / "p.csv"))
+    shown += run("report", folder, "--format", "md", "-o", str(out / "r.md"))
+    shown += run("purge", folder, "--remove-from", "test", "--degree", "hard", "--apply",
+                 "-o", str(out / "purged"))  # fmt: skip
+    shown += run("audit", f"--set={prefix}test/missing-{side}", "-o", str(out / "none"))
+    # Pillow's own records of the level DEBUG, which a program must ask for, list all tags
+    records = [record for record in caplog.records if not record.name.startswith("PIL")]
+    logged = "\n".join(record.getMessage() for record in records)
+    found = [("shown", shown), ("log", (tmp_path / "out.log").read_text()), ("log", logged)]
+    for name, text in [*found, *texts_of(out)]:
+        for word in planted:
+            assert word not in text, (name, word, text[max(0, text.find(word) - 80) :][:200])
+
+
+def test_errors_of_a_file_alone_quote_no_value(tmp_path):
+    data = stored(scan(np.ones((40, 50), np.uint16), InstanceNumber="7", **PLANTED))
+    for number, content in enumerate((data[:300], damaged(data, "InstanceNumber"), data[:900])):
+        (tmp_path / f"{number}.dcm").write_bytes(content)
+        shown = run("audit", f"--set=dicom:{tmp_path / f'{number}.dcm'}#group=series")
+        assert not any(word in shown for word in PLANTED.values()), shown
