@@ -184,6 +184,8 @@ def test_frames_groups_and_pseudonyms(tmp_path, values):
         assert not any(word in text for text in column.to_pylist() for word in (NAME, "4711"))
     read = list(images.opener.read(range(4)))
     assert np.array_equal(read[2], rgb_of_array(frames[1]))
+    assert list(images.columns) == ["DICOM study", "DICOM series"]
+    assert not any("1.2.3" in text for each in images.columns.values() for text in each.to_pylist())
     named = open_image_set(f"dicom:{tmp_path}#names=yes&group=series")
     assert named.ids.to_pylist() == [f"{NAME}/a.dcm", *(f"{NAME}/b#frame={n}" for n in range(3))]
     assert named.frames.to_pylist() == [7, 0, 1, 2]

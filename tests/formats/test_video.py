@@ -152,6 +152,9 @@ def test_animations_frame_by_frame(tmp_path, ending):
     found = list(images.opener.read(range(6)))
     assert [number_of(frame) for frame in found] == list(range(6))
     assert np.array_equal(found[0], decode(path.read_bytes()).pixels)
+    frames[0].save(tmp_path / f"still.{ending}")
+    listed = open_image_set(f"video:{tmp_path}#every=all")  # of a folder, what moves
+    assert set(listed.groups.to_pylist()) == {path.name} | ({"still.gif"} & {f"still.{ending}"})
     cut = tmp_path / f"cut.{ending}"
     cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     problems = open_image_set(f"video:{tmp_path}").problems if ending == "gif" else ()

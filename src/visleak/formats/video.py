@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: Endings of animations, which Pillow reads.
 ANIMATIONS: Final = (".gif", ".apng", ".webp", ".png", ".avif", ".avifs")
-#: Animations that a folder of videos holds: other endings are mostly those of still images.
+#: Animations by their ending: others are mostly those of still images.
 _ANIMATED: Final = (".gif", ".apng", ".avifs")
 #: Containers that may be opened; others, such as playlists, may name further files or addresses.
 _CONTAINERS: Final = "mov,mp4,avi,matroska,webm,mpegts,mpeg,mpegvideo,asf,flv,m4v,h264,hevc,ogg,ivf"
@@ -124,7 +124,18 @@ def _is_video(path: str) -> bool:
 
 
 def _takes(path: str) -> bool:
-    return ending_of(path) in (*VIDEOS, *_ANIMATED)
+    """Whether a file is a video or an animation: of endings of still images, those that move."""
+    ending = ending_of(path)
+    return ending in (*VIDEOS, *_ANIMATED) or (ending in ANIMATIONS and _moves(path))
+
+
+def _moves(path: str) -> bool:
+    """Whether an image that can be opened has several frames."""
+    try:
+        with QUIET, Image.open(path) as image:
+            return bool(getattr(image, "is_animated", False))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return False
 
 
 def contents(path: str, every: Every) -> Contents:

@@ -471,7 +471,7 @@ def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines, strict=True):
-                segment = _segment({name: csv_text(row[name]) for name in COLUMNS})
+                segment = _segment({name: csv_text(row[name]) for name in COLUMNS[:-1]})
                 found.setdefault((segment.query_set, segment.reference_set), []).append(segment)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
