@@ -77,6 +77,13 @@ def test_a_budget_is_never_overdrawn(search, name, calls):
     assert found.complete == (name == "random" or (name == "greedy" and calls > len(LISTED)))
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_nothing_is_scored_when_time_is_up(search, name):
+    found, model, _ = search(name, budget=Budget(seconds=1e-9))
+    assert (found.calls, model.passes, found.complete) == (0, 0, False)
+    assert not any(each.prompt for each in found.best)
+
+
 @pytest.mark.parametrize("name", [each for each in SEARCHES if each != "greedy"])
 def test_a_chain_is_the_same_alone_and_among_others(search, name):
     few, many = (search(name, chains=chains)[0].best for chains in (2, 5))

@@ -106,15 +106,20 @@ def test_means_say_what_is_missing(make_model, make_proposer):
 
 
 @pytest.mark.parametrize(("asked", "gibbs", "pez"), [(None, 150, 200), (7, 7, 7)])
-def test_iterations_are_the_papers_or_as_asked(make_model, make_proposer, asked, gibbs, pez):
+def test_iterations_are_the_papers_or_as_asked(
+    make_model, make_proposer, language, asked, gibbs, pez
+):
     model = make_model()
     means = Means(model, "squared", lambda: make_proposer(model), length=3, iterations=asked)
     with pytest.raises(UsageError, match="constants of D of Stable Diffusion 1"):
         load_searchers(["gibbs"], means)
     means = replace(means, temperature=0.1)
-    made = load_searchers(["gibbs", "conzic", "pez", "random"], means)
+    means = replace(means, causal=lambda: language)
+    made = load_searchers(["gibbs", "conzic", "pez", "random", "zerocap"], means)
     assert made["gibbs"].settings.iterations == gibbs
     assert (made["gibbs"].settings.kappa, made["gibbs"].settings.rounds) == (None, 1)
     assert made["conzic"].settings.iterations == pez
+    # the length of a text and its budget end it
+    assert (made["zerocap"].settings.length, made["zerocap"].settings.beams) == (3, 5)
     assert made["pez"].settings.iterations == pez
     assert made["random"].settings.prompts == gibbs * 200

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
@@ -124,18 +125,18 @@ class Unit:
     now: bool = True  #: it is written at once, not only when writing is cheap
 
 
-class Search:
+class Search(ABC):
     """A method of search, and the loop of all: each unit of work is kept on disk."""
 
     name: str  #: of the method, such as ``gibbs``
 
+    @abstractmethod
     def about(self) -> dict[str, object]:
         """Return its settings as plain data: a part of the key of its state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def units(self, run: Run) -> Iterator[Unit]:
         """Do what is left of a search, and yield each unit; set ``run.complete`` at the end."""
-        raise NotImplementedError
 
     def bank(self, task: SearchTask) -> int:
         """Return how many prompts are kept."""
