@@ -93,6 +93,30 @@ def test_segments_beside_images(places, tmp_path):
 
 
 @pytest.mark.slow
+def test_segments_within_a_set(places, tmp_path):
+    """Of one set, each couple of recordings once; a mirrored copy is one, too."""
+    folder = tmp_path / "all"
+    folder.mkdir()
+    shutil.copy(places / "test" / "clip.mp4", folder / "a.mp4")
+    shutil.copy(places / "train" / "whole.mp4", folder / "b.mp4")
+    images = open_image_set(f"video:{folder / 'a.mp4'}#every=all")
+    frames = [np.ascontiguousarray(frame[:, ::-1]) for frame in images.opener.read(range(30, 65))]
+    write_video(folder / "c.mp4", frames, rate=RATE)
+    audit = visleak.audit(f"video:{folder}#every=500ms", out=tmp_path / "audit", workers=1)
+    rows = {(row["query"], row["reference"]): row for row in segments(audit)}
+    assert set(rows) == {("a.mp4", "b.mp4"), ("a.mp4", "c.mp4"), ("b.mp4", "c.mp4")}
+    for (one, other), times in {
+        ("a.mp4", "b.mp4"): (3, 6.5, 2, 5.5),
+        ("a.mp4", "c.mp4"): (3, 6.5, 0, 3.5),
+        ("b.mp4", "c.mp4"): (2, 5.5, 0, 3.5),
+    }.items():
+        row = rows[one, other]
+        names = ("query_start", "query_end", "reference_start", "reference_end")
+        assert all(abs(float(row[n]) - t) <= 0.3 for n, t in zip(names, times, strict=True)), row
+    assert not check_audit(audit.folder).findings
+
+
+@pytest.mark.slow
 def test_a_recording_that_is_played_faster(places, tmp_path):
     folder = tmp_path / "fast"
     folder.mkdir()

@@ -84,6 +84,11 @@ class Recording:
         return time[kept], vectors[kept]
 
     @property
+    def dense(self) -> bool:
+        """Whether frames between those of the set can be encoded."""
+        return self.encoder is not None and isinstance(self.side.images.opener, FootageOpener)
+
+    @property
     def last(self) -> int:
         """The latest time at which a frame may be."""
         return int(self.time[-1]) + self.step
@@ -139,7 +144,7 @@ def beside_recording(other: Recording, seen: Seen) -> Agreement:
     def agreement(line: Line, time: Int64, own: Float32) -> Float64:
         times, similarity = _compared(line, time, own, other, seen)
         apart = abs(times[None] - line.at(time)[:, None])
-        near = np.where(apart <= _spacing(times), similarity, -1.0)
+        near = np.where(apart <= _spacing(other, times), similarity, -1.0)
         return np.asarray(near.max(axis=1, initial=-1.0), np.float64)
 
     return agreement
@@ -158,9 +163,11 @@ def _compared(
     return times, np.asarray(seen(own) @ vectors[first].T)
 
 
-def _spacing(times: Int64) -> float:
-    """Return how far frames are apart, at least those that are encoded."""
-    return max(float(np.median(np.diff(times))), EVERY) if len(times) > 1 else BLOCK
+def _spacing(recording: Recording, times: Int64) -> float:
+    """Return how far some frames of a recording are apart, at least those that are encoded."""
+    if len(times) > 1:
+        return max(float(np.median(np.diff(times))), EVERY)
+    return EVERY if recording.dense else recording.step
 
 
 def _inside(line: Line, recording: Recording) -> tuple[Int64, Float32]:
@@ -185,7 +192,7 @@ def fitted(line: Line, recording: Recording, other: Recording, seen: Seen) -> Li
     share = (time - line.start) / max(line.end - line.start, 1)
     at = line.at(time) + first[..., None] * (1 - share) + last[..., None] * share
     place = np.searchsorted((times[1:] + times[:-1]) / 2, at)
-    near = abs(times[place] - at) <= _spacing(times)
+    near = abs(times[place] - at) <= _spacing(other, times)
     value = np.where(near, similarity[np.arange(len(time)), place], 0.0).mean(axis=-1)
     drift = (line.other_end + last - line.other_start - first) - (line.end - line.start)
     value[(first != last) & (abs(first - last) < UNTOLD)] = -np.inf

@@ -40,12 +40,14 @@ from visleak.storage.audit_folder import SegmentSummary
 #: a blurred frame is not near, and pairs that others connect are not verified.
 GAP: Final = 2
 PAUSE: Final = 2500
+#: Steps beside a segment in which slow footage may still be near.
+BESIDE: Final = 2
 #: Milliseconds by which times may be off a line where frames are closer than that.
 JITTER: Final = 100
 #: Rates at which a recording may be played, the usual one first, and by how much more similarity
 #: another one must explain: few frames lie on lines of any rate.
 RATES: Final = (1.0, 0.5, 2 / 3, 0.8, 0.9, 0.96, 25 / 24, 1.1, 1.25, 1.5, 2.0)
-MORE: Final = 1.1
+MORE: Final = 1.3
 MANY: Final = 6  # frames from which a rate can be told
 #: Rates nearer to 1 are not named.
 NORMAL: Final = 0.02
@@ -66,19 +68,12 @@ class Segment:
     reference_start: int | None
     reference_end: int | None
     images: int  # query images in it
-
-    @property
-    def rate(self) -> float | None:
-        """Seconds of the reference recording in one of the query recording."""
-        ends = (self.query_start, self.query_end, self.reference_start, self.reference_end)
-        start, end, other_start, other_end = ends
-        if start is None or end is None or other_start is None or other_end is None:
-            return None
-        return (other_end - other_start) / (end - start) if end > start else 1.0
+    # seconds of the reference recording in one of the query recording, of three digits
+    rate: float | None = None
 
 
 #: Columns of ``segments.csv``: times in seconds.
-COLUMNS: Final = (*(each.name for each in fields(Segment)), "rate")
+COLUMNS: Final = tuple(each.name for each in fields(Segment))
 
 
 def segments_of(comparison: Comparison, encoder: Encoder | None = None) -> tuple[Segment, ...]:
@@ -243,6 +238,7 @@ def _between(
                 max(line.other_start, int(other.time[0])),
                 min(line.other_end, other.last),
                 len(np.unique(times.at[inside])),
+                round(line.rate, 3),
             )
 
 
@@ -286,37 +282,50 @@ def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[
             strong = members[times.strong[members]]
             if not len(strong):
                 continue
-            line = fitted(_through(times.only(strong)), one, other, seen)
+            line = fitted(_through(times, strong), one, other, seen)
             line = followed(line, one, beside_recording(other, seen))
             found.append((line, strong))
-            left &= ~_explained(times, line)
+            left &= ~_explained(times, line, beside=0)
     return _merged(_needed(times, found), times.gap, max(times.jitter, *times.step))
 
 
 def _needed(times: _Times, found: Sequence[tuple[Line, Int64]]) -> list[Line]:
-    """Return the lines without those whose frames longer ones explain."""
+    """Return the lines without those whose near frames better ones explain."""
     kept, explained = list[Line](), np.zeros(len(times.at), np.bool_)
-    for line, strong in sorted(found, key=lambda each: each[0].start - each[0].end):
+    for line, strong in sorted(found, key=lambda each: -_weight(times, each[0])):
         if not explained[strong].all():
             kept.append(line)
-            explained |= _explained(times, line)
+            explained |= _explained(times, line, beside=BESIDE * times.step[0])
             explained[strong] = True
     return kept
 
 
-def _through(times: _Times) -> Line:
-    """Return the line through some frames."""
-    start, end = int(times.at.min()), int(times.at.max())
-    if end == start:
-        middle = int(np.median(times.other))
-        return Line(start, end, middle, middle)
-    rate, apart = _common(times)
+def _weight(times: _Times, line: Line) -> float:
+    """Return the similarity that a line explains: of each frame, its most similar partner on it."""
+    on = (times.at >= line.start) & (times.at <= line.end)
+    on &= times.off(line) <= times.jitter / 2
+    frames, frame = np.unique(times.at[on], return_inverse=True)
+    best = np.zeros(len(frames))
+    np.maximum.at(best, frame, times.similarity[on])
+    return float(best.sum())
+
+
+def _through(times: _Times, strong: Int64) -> Line:
+    """Return the line through near frames: from the first to the last that is on it.
+
+    Frames are taken at intervals, so one that is on it is up to half a step off.
+    """
+    near = times.only(strong)
+    rate, apart = _common(near)
+    off = abs(near.other - rate * near.at - apart)
+    near = near.only(off <= max(near.jitter / 2, off.min()))
+    start, end = int(near.at.min()), int(near.at.max())
     return Line(start, end, round(rate * start + apart), round(rate * end + apart))
 
 
-def _explained(times: _Times, line: Line) -> Bool:
-    """Return which pairs are of frames of a segment, and of what is about its counterpart."""
-    inside = (times.at >= line.start) & (times.at <= line.end)
+def _explained(times: _Times, line: Line, beside: int) -> Bool:
+    """Return which pairs are of frames in or beside a segment, and of what is about its other."""
+    inside = (times.at >= line.start - beside) & (times.at <= line.end + beside)
     low, high = line.other_start - times.gap, line.other_end + times.gap
     return np.asarray(inside & (times.other >= low) & (times.other <= high))
 
@@ -471,7 +480,7 @@ def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             for row in csv.DictReader(lines, strict=True):
-                segment = _segment({name: csv_text(row[name]) for name in COLUMNS[:-1]})
+                segment = _segment({name: csv_text(row[name]) for name in COLUMNS})
                 found.setdefault((segment.query_set, segment.reference_set), []).append(segment)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
@@ -492,6 +501,7 @@ def _segment(row: Mapping[str, str]) -> Segment:
         time("reference_start"),
         time("reference_end"),
         int(row["images"]),
+        float(row["rate"]) if row["rate"] else None,
     )
 
 
@@ -520,9 +530,11 @@ def unlisted(comparison: Comparison, listed: Sequence[Segment]) -> int:
             if query is None
             else (each.query_start, each.query_end)
         )
-        if start is not None and end is not None:
-            own = (left == places[0].get(each.query)) & (right == places[1].get(each.reference))
-            missing &= ~(own & (start <= time) & (time <= end))
+        own = (left == places[0].get(each.query)) & (right == places[1].get(each.reference))
+        if start is not None and end is not None and own.any():
+            code = (right if query is None else left)[own][0]
+            beside = BESIDE * timed.recording(int(code), None).step
+            missing &= ~(own & (start - beside <= time) & (time <= end + beside))
     return int(missing.sum())
 
 
@@ -543,7 +555,7 @@ def sentence(each: Segment) -> str:
 
     >>> sentence(Segment("a", "b", "x.mp4", 1500, 4000, "y.mp4", 0, 2500, 3))
     'x.mp4 1.5-4.0 s is in y.mp4 0.0-2.5 s'
-    >>> sentence(Segment("a", "b", "x.mp4", 1500, 4000, "y.mp4", 0, 5000, 3))
+    >>> sentence(Segment("a", "b", "x.mp4", 1500, 4000, "y.mp4", 0, 5000, 3, 2.0))
     'x.mp4 1.5-4.0 s is in y.mp4 0.0-5.0 s, at 2.00 times its speed'
     """
     query = _place(each.query, each.query_start, each.query_end, each.query_set)
