@@ -278,13 +278,15 @@ def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[
     for chain in range(int(chains.max()) + 1):
         while (own := np.flatnonzero(left & (chains == chain))).size and times.strong[own].any():
             members = own[_members(times.only(own))]
-            left[members] = False
             strong = members[times.strong[members]]
             if not len(strong):
+                left[members] = False
                 continue
-            line = fitted(_through(times, strong), one, other, seen)
+            line, on = _through(times.only(strong))
+            left[strong[on]] = False
+            line = fitted(line, one, other, seen)
             line = followed(line, one, beside_recording(other, seen))
-            found.append((line, strong))
+            found.append((line, strong[on]))
             left &= ~_explained(times, line, beside=0)
     return _merged(_needed(times, found), times.gap, max(times.jitter, *times.step))
 
@@ -310,17 +312,16 @@ def _weight(times: _Times, line: Line) -> float:
     return float(best.sum())
 
 
-def _through(times: _Times, strong: Int64) -> Line:
-    """Return the line through near frames: from the first to the last that is on it.
+def _through(near: _Times) -> tuple[Line, Bool]:
+    """Return the line through near frames, from the first to the last on it, and which are on it.
 
     Frames are taken at intervals, so one that is on it is up to half a step off.
     """
-    near = times.only(strong)
     rate, apart = _common(near)
     off = abs(near.other - rate * near.at - apart)
-    near = near.only(off <= max(near.jitter / 2, off.min()))
-    start, end = int(near.at.min()), int(near.at.max())
-    return Line(start, end, round(rate * start + apart), round(rate * end + apart))
+    on = np.asarray(off <= max(near.jitter / 2, off.min()))
+    start, end = int(near.at[on].min()), int(near.at[on].max())
+    return Line(start, end, round(rate * start + apart), round(rate * end + apart)), on
 
 
 def _explained(times: _Times, line: Line, beside: int) -> Bool:
