@@ -603,13 +603,12 @@ def trace(
         force=result.force,
         command=call.line,
     )
-    audit = out / AUDIT_FOLDER
+    audit, page = out / AUDIT_FOLDER, document(found)
     more: tuple[str, ...] = ()
     if (audit / AUDIT).is_file():
-        page = section(document(found))
-        show_in_report(Audit(audit), SECTION, page, private=options.no_images)
+        show_in_report(Audit(audit), SECTION, section(page), private=options.no_images)
         more = (str(audit / REPORT), f"judge the pairs: visleak review {audit}")
-    shown = reply(document(found), out / "trace.json", more=more)
+    shown = reply(page, out / "trace.json", more=more)
     failed = tuple(_failures(gates, found))
     return Reply(shown.shown, shown.content, complaints=failed, code=3 if failed else 0)
 
@@ -665,7 +664,8 @@ def benchmark(
         found = _measured(model, lists, options, settings, measures, out, call, force=result.force)
     notes = _publish(found, options.leaderboard, options.audit)
     file = out / "benchmark.json"
-    return reply(document(found), file, notes=notes, rows=100, intervals=False)
+    shown = document(found, drawn=False)
+    return reply(shown, file, notes=notes, rows=100, intervals=False)
 
 
 def _measured(

@@ -169,9 +169,12 @@ _LINES: Final[Mapping[str, pa.DataType]] = {
 }  # fmt: skip
 
 
-def document(result: Benchmark, *, sheet: bool = False, columns: int = 2) -> Document:
-    """Return a benchmark as a document."""
-    figure = Figure("tradeoff", "The trade-off", tradeoff(result, columns), shown=True)
+def document(
+    result: Benchmark, *, sheet: bool = False, columns: int = 2, drawn: bool = True
+) -> Document:
+    """Return a benchmark as a document; a terminal needs no figure ``drawn``."""
+    files = tradeoff(result, columns) if drawn else {}
+    figure = Figure("tradeoff", "The trade-off", files, shown=True)
     return Document(
         title="Mitigations: effect on memorization and cost",
         headline=headline(result),
