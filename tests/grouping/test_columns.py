@@ -51,10 +51,14 @@ def test_columns_beside_the_images_of_a_parquet_file(table):
         "patient_id": pa.array([int(row["patient_id"][1:]) for row in rows]),
         "score": pa.array([float(row["age"]) for row in rows]),
         "note": pa.array([row["note"] for row in rows]),
+        "broken": pa.array([b"\xff", b"b"] * 30).view(pa.string()),
+        "camera": pa.array(["a", "b", "c"] * 20).dictionary_encode(),
+        "blob": pa.array([b"\xff", b"b"] * 30).dictionary_encode(),
     }
     path = table.with_suffix(".parquet")
     pq.write_table(pa.table(columns), path)
     images = open_image_set(path)
     assert {name: column[-1].as_py() for name, column in images.columns.items()} == {
-        "patient_id": "19"
+        "patient_id": "19",
+        "camera": "c",
     }

@@ -236,6 +236,12 @@ def wanted_columns(names: Sequence[str], request: Request) -> list[str]:
     return [name for name in names if name in chosen]
 
 
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether values of a type are texts or whole numbers."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_integer(kind)) or _is_text(kind)
+
+
 def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
     """Return the columns of a table that may name what several images have in common.
 
@@ -244,11 +250,13 @@ def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
     known = {*_USUAL, *request.columns.values(), "path"}
     found = {}
     for name in table.column_names:
-        kind = table.schema.field(name).type
-        plain = pa.types.is_integer(kind) or _is_text(kind) or pa.types.is_dictionary(kind)
+        plain = is_plain(table.schema.field(name).type)
         if name in known or not plain or table.column_names.count(name) > 1:
             continue
-        values = text_column(table[name], name)
+        try:
+            values = text_column(table[name], name)
+        except VisleakError:  # of a column that nobody named
+            continue
         if 1 < pc.count_distinct(values).as_py() <= SHARE * len(values):
             found[name] = values
     return found
