@@ -188,3 +188,13 @@ def test_columns_in_which_values_repeat(name, alike, words):
     found, believed = inferred(own)
     assert [each.hypothesis.words for each in found] == [f"column {name}"]
     assert bool(believed) == (alike and not words)
+
+
+@pytest.mark.parametrize(("name", "groups"), [("class_id", 25), ("target", 25), ("batch", 5)])
+def test_columns_of_classes_are_no_groups(name, groups):
+    truth = np.repeat(np.arange(groups), 100 // groups)
+    rng = np.random.default_rng(3)
+    ids = [f"{rng.bytes(8).hex()}.jpg" for _ in truth]
+    own = made_set(ids, around(truth, 2, spread=0.15))
+    own = replace(own, columns={name: pa.array([str(group) for group in truth.tolist()])})
+    assert inferred(own) == ([], [])

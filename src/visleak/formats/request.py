@@ -255,7 +255,7 @@ def repeating(table: pa.Table, request: Request) -> dict[str, pa.StringArray]:
             continue
         try:
             values = text_column(table[name], name)
-        except VisleakError:  # of a column that nobody named
+        except VisleakError:  # of a column that no option names
             continue
         if 1 < pc.count_distinct(values).as_py() <= SHARE * len(values):
             found[name] = values

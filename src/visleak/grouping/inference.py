@@ -194,17 +194,12 @@ def _schemes(sets: Sets) -> Iterator[tuple[Scheme, Known | None]]:
 
 def _of_columns(sets: Sets) -> Iterator[tuple[Scheme, Known]]:
     """Yield the columns of all sets in which several values are those of several images."""
-    for name in sets.sets[0].columns:
-        if any(name not in each.columns for each in sets.sets):
-            continue
+    for name in sorted(set.intersection(*(set(each.columns) for each in sets.sets))):
         values = [value for each in sets.sets for value in each.columns[name].to_pylist()]
         rows = [row for row, value in enumerate(values) if value]
         known = [values[row] for row in rows]
-        sizes = Counter(known)
-        if names.repeats(sizes) and max(sizes.values()) <= len(known) // 2:
-            scheme = Scheme(
-                "subjects", f"column {name}", "", stated=names.states(name), source="column"
-            )
+        scheme = names.of_column(name, Counter(known))
+        if scheme is not None:
             yield scheme, (np.array(rows, np.int64), known, None, False)
 
 

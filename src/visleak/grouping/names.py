@@ -65,7 +65,15 @@ _SUBJECTS: Final = (
     *("vid", "clip", "sequence", "seq", "scene", "track", "rosbag", "bag"),
 )
 #: Words that name subjects in columns, and are too common in names of files.
-_OWNERS: Final = ("study", "series", "user", "photographer", "camera", "location", "place", "house")
+_OWNERS: Final = (
+    *("study", "series", "user", "photographer", "camera", "location", "place", "house"),
+)
+#: Words of columns that hold classes and properties.
+_CLASSES: Final = (
+    *("class", "classes", "category", "label", "target", "type", "kind", "species", "genus"),
+    *("diagnosis", "finding", "grade", "stage", "split", "fold", "set", "subset"),
+    *("width", "height", "size", "count", "age", "sex", "gender", "year", "month", "day"),
+)
 #: What stands between the name of a recording and the number of a frame.
 _JOINT: Final = re.compile(
     r"(?:[\W_]+(?:f|fr|frame|frames|img|image|im|i|n|t|z|slice|idx|no|pic|photo|shot)?[\W_]*"
@@ -217,14 +225,29 @@ def repeats(sizes: Counter[str]) -> bool:
     return len(sizes) > 1 and sum(count > 1 for count in sizes.values()) >= LEAST_GROUPS
 
 
-def states(name: str) -> bool:
-    """Whether the name of a column states that its values are whom or what images are of.
+def of_column(name: str, sizes: Counter[str]) -> Scheme | None:
+    """Return the scheme of a column, ``None`` where its values can hardly be subjects.
 
-    >>> states("patient_id"), states("Video"), states("split_no"), states("DICOM study")
-    (True, True, False, True)
+    Args:
+        name: of the column; words of it may state what its values are.
+        sizes: images of each value.
+
+    >>> of_column("patientID", Counter("aabbcc")).stated
+    True
+    >>> of_column("class_id", Counter("aabbcc")), of_column("batch", Counter("aabbcc"))
+    (None, None)
     """
-    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    return any(word.removesuffix("s") in (*_SUBJECTS, *_OWNERS) for word in words)
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    words = {
+        each for word in re.findall(r"[a-z]+", text) for each in (word, word.removesuffix("s"))
+    }
+    if not repeats(sizes) or words & {*_CLASSES} or max(sizes.values()) > sizes.total() // 2:
+        return None
+    stated = bool(words & {*_SUBJECTS, *_OWNERS})
+    middle = sorted(sizes.values())[len(sizes) // 2]
+    if not stated and (len(sizes) < MANY_SUBJECTS or middle > FEW_IMAGES):
+        return None
+    return Scheme("subjects", f"column {name}", "", stated=stated, source="column")
 
 
 def _by_time(stems: Sequence[str]) -> Scheme | None:
