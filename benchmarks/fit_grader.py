@@ -63,7 +63,8 @@ SHARED = ("amount", "drift")
 UNCHANGED = (
     *("amount", "matched", "opposed", "replaced", "added", "hidden", "exchanged", "rewritten"),
     *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
-    *("typical", "places", "altered", "altered_rest", "altered_cells", "altered_covered"),
+    *("typical", "places", "altered", "altered_rest", "altered_untinted", "altered_cells"),
+    *("altered_covered", "tinted_more", "tinted_less"),
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
 )
 
@@ -78,6 +79,8 @@ MONOTONE = {
     "swapped": -1,
     "drift": -1,
     "altered": -1,
+    "altered_untinted": -1,
+    "tinted_less": -1,
     "colour": 1,
 }
 

@@ -103,7 +103,8 @@ def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
             for name in (
                 *("opposed", "replaced", "added", "hidden", "exchanged", "typical"),
                 *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
-                *("altered", "altered_rest", "altered_covered", "plain", "textured"),
+                *("altered", "altered_rest", "altered_untinted", "altered_covered"),
+                *("tinted_more", "tinted_less", "plain", "textured"),
             )
         },
     }

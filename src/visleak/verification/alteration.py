@@ -17,6 +17,7 @@ from typing import Final
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from visleak.records import Bool, Bytes8, Float32
 
@@ -34,6 +35,9 @@ SMALLEST: Final = 3
 NEARBY: Final = 8
 #: Energy of the details of a plain place, levels squared, at most.
 PLAIN: Final = 2.0
+#: Long side to which smaller frames are enlarged, pixels, and by how much at most.
+SIDE: Final = 1024
+LARGEST: Final = 2.0
 #: Border of the mask that is not judged, pixels.
 BORDER: Final = 9
 
@@ -48,6 +52,8 @@ class Alteration:
     # the same of the rest of the pair, without that place and what is near it: high where
     # processing alone looks altered, or where much was altered
     rest: float = -MOST
+    # the strength of the most altered place where neither image has a colour of its own
+    untinted: float = -MOST
     cells: int = 0  # number of cells that are more likely altered than not
     # share of those cells where one image alone is plain, 0..1: a sticker, or a bar
     covered: float = 0.0
@@ -56,13 +62,22 @@ class Alteration:
 
 
 #: What is said of images whose content differs nearly everywhere.
-ALTERED_ALL_OVER: Final = Alteration(strength=MOST, rest=MOST)
+ALTERED_ALL_OVER: Final = Alteration(strength=MOST, rest=MOST, untinted=MOST)
 
 
-def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
-    """Return where two grey images (h, w) in register were altered, of where the mask holds."""
+def altered(
+    query: Float32, reference: Float32, mask: Bool, tinted: Bool | None = None
+) -> Alteration:
+    """Return where two grey images (h, w) in register were altered, of where the mask holds.
+
+    ``tinted``: where one of them has a colour of its own.
+    """
     if min(mask.shape) < 2 * CELL:
         return Alteration()
+    enlarged = min(LARGEST, max(1.0, SIDE / max(mask.shape)))
+    if enlarged > 1:
+        query, reference = (_enlarged(plane, enlarged) for plane in (query, reference))
+        mask = _enlarged(mask.astype(np.uint8), enlarged) > 0
     odds = _odds(planes(query, reference, mask))
     inner = cv2.erode(mask.astype(np.uint8), np.ones((BORDER, BORDER), np.uint8))
     size = (odds.shape[1], odds.shape[0])
@@ -73,14 +88,26 @@ def altered(query: Float32, reference: Float32, mask: Bool) -> Alteration:
     order = np.argsort(-places[1:, cv2.CC_STAT_AREA], kind="stable") + 1
     kept = places[order[places[order, cv2.CC_STAT_AREA] >= SMALLEST]]
     smooth = np.asarray(cv2.blur(odds, (2, 2)), np.float32)
-    strength = float(smooth.max())
+    strength = untinted = float(smooth.max())
+    if tinted is not None:
+        beside = cv2.resize(tinted.astype(np.uint8), size, interpolation=cv2.INTER_AREA) == 0
+        untinted = float(smooth[beside].max()) if beside.any() else -MOST
     return Alteration(
         strength=strength,
         rest=_rest(smooth, strength),
-        cells=int(found.sum()),
+        untinted=untinted,
+        cells=round(float(found.sum()) / enlarged**2),
         covered=_covered(query, reference, found),
-        boxes=tuple(tuple(CELL * side for side in place[:4].tolist()) for place in kept),
+        boxes=tuple(
+            tuple(round(CELL * side / enlarged) for side in place[:4].tolist()) for place in kept
+        ),
     )
+
+
+def _enlarged(plane: npt.NDArray[np.uint8 | np.float32], times: float) -> Float32:
+    """Return a plane enlarged: strokes of one pixel are less than the network was trained on."""
+    method = cv2.INTER_CUBIC if plane.dtype == np.float32 else cv2.INTER_NEAREST
+    return np.asarray(cv2.resize(plane, None, fx=times, fy=times, interpolation=method), np.float32)
 
 
 def _rest(odds: Float32, strength: float) -> float:

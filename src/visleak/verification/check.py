@@ -30,6 +30,7 @@ from visleak.verification import (
     registration,
     screen,
     texture,
+    tints,
     tiny,
 )
 from visleak.verification.align import Matrix
@@ -42,7 +43,7 @@ SMALL: Final = 128
 #: Long side to which images are bounded before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 19
+VERSION: Final = 20
 
 
 def digest() -> bytes:
@@ -51,6 +52,7 @@ def digest() -> bytes:
     modules = (
         *(align, alteration, fine_comparison, agreement, covers, detail, exact, features, frame),
         *(large, photometry, overlay, placements, differences, registration, screen, texture, tiny),
+        tints,
     )
     recipe = [
         [VERSION, TINY, SMALL, BOUND, alteration.network_digest()],

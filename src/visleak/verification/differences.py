@@ -220,6 +220,8 @@ def _matched_again(inks: _Inks, differing: Float32, found: Bool) -> Float32:
     ).ravel()
     order = np.argsort(-counts, kind="stable")[:TILES]
     ours = inks.ours.copy()
+    # what lies at the border may have to move inwards
+    wide = cv2.copyMakeBorder(inks.ours, *(4 * (SEEK,)), cv2.BORDER_REPLICATE)
     for tile in order[counts[order] > 0].tolist():
         row, column = divmod(tile, columns)
         top, left = row * height // rows, column * width // columns
@@ -227,7 +229,7 @@ def _matched_again(inks: _Inks, differing: Float32, found: Bool) -> Float32:
         around = np.s_[
             max(0, top - AROUND) : bottom + AROUND, max(0, left - AROUND) : right + AROUND
         ]
-        moved = _best_moved(inks, around)
+        moved = _best_moved(np.asarray(wide, np.float32), inks.theirs[around], around)
         if moved is None:
             continue
         inner = np.s_[
@@ -236,25 +238,28 @@ def _matched_again(inks: _Inks, differing: Float32, found: Bool) -> Float32:
         ]
         tried = inks.differing(moved, around)[inner]
         here = np.s_[top:bottom, left:right]
-        ours[here] = np.where(tried < differing[here], moved[inner], ours[here])
+        strong = found[here]
+        if tried[strong].sum() < differing[here][strong].sum():
+            ours[here] = moved[inner]
     return ours
 
 
-def _best_moved(inks: _Inks, part: tuple[slice, slice]) -> Float32 | None:
-    """Return the query's part after the small shift that matches best; ``None`` for no shift."""
-    theirs = inks.theirs[part]
-    top, left = (max(0, cut.start - SEEK) for cut in part)
-    wide = inks.ours[top : part[0].stop + SEEK, left : part[1].stop + SEEK]
-    score = cv2.matchTemplate(wide, theirs, cv2.TM_CCORR_NORMED)
+def _best_moved(wide: Float32, theirs: Float32, part: tuple[slice, slice]) -> Float32 | None:
+    """Return the query's part after the small shift that matches best; ``None`` for no shift.
+
+    ``wide``: the query with a border of ``SEEK`` pixels.
+    """
+    (top, left), (height, width) = (max(0, cut.start) for cut in part), theirs.shape
+    near = wide[top : top + height + 2 * SEEK, left : left + width + 2 * SEEK]
+    score = cv2.matchTemplate(near, theirs, cv2.TM_CCORR_NORMED)
     row, column = divmod(int(score.argmax()), score.shape[1])
     down = row + _peak(score[:, column].tolist(), row)
     across = column + _peak(score[row].tolist(), column)
-    if max(abs(down - (part[0].start - top)), abs(across - (part[1].start - left))) < 0.05:
+    if max(abs(down - SEEK), abs(across - SEEK)) < 0.05:
         return None
     shift = np.array([[1, 0, -across], [0, 1, -down]], np.float32)
-    size = (theirs.shape[1], theirs.shape[0])
     moved = cv2.warpAffine(
-        wide, shift, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+        near, shift, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
     )
     return np.asarray(moved, np.float32)
 

@@ -7,6 +7,7 @@ differ where there is some.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
@@ -20,6 +21,7 @@ from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, altere
 from visleak.verification.covers import Covers, covers_of
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, differences, settled
+from visleak.verification.features import by_features
 from visleak.verification.frame import (
     Photo,
     Placement,
@@ -31,7 +33,9 @@ from visleak.verification.frame import (
 )
 from visleak.verification.measures import Measures
 from visleak.verification.photometry import detail_fit
-from visleak.verification.registration import registered
+from visleak.verification.registration import Displacement, registered
+from visleak.verification.tints import SIDE as TINTS_SIDE
+from visleak.verification.tints import Tints, tints
 
 #: Long side of the frame of a first glance, of that in which detail is compared, and of that in
 #: which places are, pixels.
@@ -51,6 +55,10 @@ STILL: Final = 0.01
 SHARED: Final = 0.5
 DOUBTED: Final = 1.5
 BETTER: Final = 0.5
+#: Long side of images whose local features are compared where nothing is shared, and share of an
+#: image without any detail from which that is done: most of a chart or a page is.
+FEATURES_SIDE: Final = 512
+RENDERED: Final = 0.3
 #: Share of the windows that contradict from which the whole content counts as altered, without a
 #: search for single places.
 CONTRADICTED: Final = 0.7
@@ -68,6 +76,7 @@ class Comparison:
     detail: Detail = field(default_factory=Detail)  # what is shared
     differences: Differences = field(default_factory=Differences)  # places that differ
     alteration: Alteration = field(default_factory=Alteration)  # places whose content was altered
+    colours: Tints = field(default_factory=Tints)  # colours that one image alone has
     # long side of the frame that was compared, pixels; 0 where next to nothing overlaps
     side: int = 0
 
@@ -128,16 +137,17 @@ def _compared(aligned: Alignment) -> Comparison:
         framed = _Framed.of(aligned.sides, aligned.matrix, PLACES_SIDE)
         found = found if framed is None else framed.in_register(aligned.covers)
     ours, theirs, mask = found.beside
+    colours = found.tints(aligned.sides, aligned.matrix)
     alteration = ALTERED_ALL_OVER
     if detail.opposed <= CONTRADICTED:
         ours = settled(ours, theirs, mask)
-        alteration = altered(ours, theirs, mask)
+        alteration = altered(ours, theirs, mask, colours.where)
     hidden = None if found.hidden is None else (found.query, found.hidden)
     different = differences(ours, theirs, mask, hidden)
     if aligned.covers is not None:
         boxes = aligned.covers.resized((mask.shape[1], mask.shape[0])).boxes
         different = replace(different, covers=(*different.covers, *boxes))
-    return Comparison(detail, different, alteration, max(mask.shape))
+    return Comparison(detail, different, alteration, colours, max(mask.shape))
 
 
 def add_fine_comparison(
@@ -147,23 +157,44 @@ def add_fine_comparison(
 
     Smooth shapes can agree better under a wrong relation than under the true one, of which a bar of
     text hides a part. Detail cannot: where little is shared, or something covers an image, no
-    transformation at all is tried.
+    transformation at all is tried. Of a part of a page or a chart little is left at ``BOUND``
+    pixels to find its place by: local features of more are tried where nothing is shared.
     """
     photos = query, reference
     aligned = align(photos, matrix, GLANCE_SIDE)
-    doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
-    if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
-        plain = align(photos, np.eye(3), GLANCE_SIDE)
-        if plain.detail.amount > aligned.detail.amount + BETTER:
-            aligned = plain
-            small = [bounded(each.pixels, BOUND) for each in photos]
-            again = large.compared(small[0], small[1], aligned.matrix)
-            ratios = measures.query_ratio, measures.reference_ratio
-            measures = replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
+    for other in _other_relations(photos, matrix, aligned):
+        tried = align(photos, other, GLANCE_SIDE)
+        if tried.detail.amount > aligned.detail.amount + BETTER:
+            aligned = tried
+    if aligned.matrix is not matrix:
+        small = [bounded(each.pixels, BOUND) for each in photos]
+        again = large.compared(small[0], small[1], aligned.matrix)
+        ratios = measures.query_ratio, measures.reference_ratio
+        measures = replace(again, query_ratio=ratios[0], reference_ratio=ratios[1])
     if aligned.detail.amount >= SHARED and aligned.side >= GLANCE_SIDE:
         framed = _Framed.of(aligned.sides, aligned.matrix, DETAIL_SIDE)
         aligned = Alignment.of(aligned.sides, aligned.matrix, framed, aligned.covers)
     return _with(measures, _compared(aligned), query, reference), aligned.matrix
+
+
+def _other_relations(
+    photos: tuple[Photo, Photo], matrix: Matrix, aligned: Alignment
+) -> Iterator[Matrix]:
+    """Yield the relations that are tried beside the one that the check found."""
+    doubted = aligned.detail.amount < DOUBTED or aligned.covers is not None
+    if doubted and not np.allclose(matrix, np.eye(3), atol=STILL):
+        yield np.eye(3)
+    if aligned.detail.amount < SHARED and all(_is_fine(photo) for photo in photos):
+        mirrored = bool(np.linalg.det(matrix) < 0)
+        small = [bounded(photo.pixels, FEATURES_SIDE) for photo in photos]
+        relation = by_features(small[0], small[1], mirrored=mirrored)
+        if relation is not None and not relation.inverted:
+            yield relation.matrix
+
+
+def _is_fine(photo: Photo) -> bool:
+    """Whether an image is strokes on a plain ground, most of which are lost at ``BOUND`` pixels."""
+    return max(photo.pixels.shape[:2]) > BOUND and photo.plain >= RENDERED
 
 
 def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo) -> Measures:
@@ -186,9 +217,12 @@ def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo)
         swapped=different.outliers.swapped,
         altered=alteration.strength,
         altered_rest=alteration.rest,
+        altered_untinted=alteration.untinted,
         altered_cells=float(alteration.cells),
         altered_covered=alteration.covered,
         altered_places=float(len(alteration.boxes)),
+        tinted_more=found.colours.more,
+        tinted_less=found.colours.less,
         plain=max(query.plain, reference.plain),
         close_side=float(found.side),
     )
@@ -196,11 +230,11 @@ def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo)
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two images in grey, the query's as the reference's follow from its colours, and content."""
+    """Two images, and both in grey, the query's as the reference's follow from its colours."""
 
     query: Float32
     reference: Float32
-    content: tuple[Bytes8, Bytes8]
+    photos: tuple[Photo, Photo]
 
 
 def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
@@ -211,8 +245,7 @@ def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
     fit = detail_fit(overlap)
     weights = fit.weights.astype(np.float32)[None]
     mixed = cv2.transform(query.astype(np.float32), weights) + np.float32(fit.level)
-    sides = np.asarray(mixed, np.float32), photos[1].grey
-    return _Sides(*sides, (photos[0].content, photos[1].content))
+    return _Sides(np.asarray(mixed, np.float32), photos[1].grey, photos)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +269,9 @@ class _Framed:
         place = Placement.of(sides.query.shape, sides.reference.shape, matrix, side)
         if place is None:
             return None
-        theirs, whole = moved(sides.reference, sides.content[1], place.to_frame, place.size)
-        ours, part = moved(sides.query, sides.content[0], place.to_frame @ matrix, place.size)
+        contents = [photo.content for photo in sides.photos]
+        theirs, whole = moved(sides.reference, contents[1], place.to_frame, place.size)
+        ours, part = moved(sides.query, contents[0], place.to_frame @ matrix, place.size)
         mask = both_inside(whole, part)
         return None if mask is None else cls(ours, theirs, mask, place)
 
@@ -251,8 +285,9 @@ class _Framed:
         hidden = None if covers is None else covers.resized(self.place.size).where
         if hidden is not None:
             mask = mask & ~hidden
-        ours, theirs, _ = agreement.blurred_equally(registered(ours, theirs, mask), theirs, mask)
-        return _Registered(ours, theirs, mask, hidden)
+        ours, displacement = registered(ours, theirs, mask)
+        ours, theirs, _ = agreement.blurred_equally(ours, theirs, mask)
+        return _Registered(ours, theirs, mask, hidden, displacement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +299,7 @@ class _Registered:
     reference: Float32
     mask: Bool  # where both have content and nothing covers one of them
     hidden: Bool | None  # where something covers one of them, if anything does
+    displacement: Displacement  # that brought the query into register
 
     @property
     def beside(self) -> tuple[Float32, Float32, Bool]:
@@ -272,3 +308,25 @@ class _Registered:
             return self.query, self.reference, self.mask
         # what is beside a cover has no ground in common with it
         return np.where(self.hidden, self.reference, self.query), self.reference, self.mask
+
+    def tints(self, sides: _Sides | None, matrix: Matrix) -> Tints:
+        """Return the colours that one image alone has beside what covers them."""
+        if sides is None:
+            return Tints()
+        query, reference = sides.photos
+        shapes = query.pixels.shape[:2], reference.pixels.shape[:2]
+        place = Placement.of(*shapes, matrix, min(TINTS_SIDE, max(self.mask.shape)))
+        if place is None:
+            return Tints()
+        theirs, _ = moved(reference.pixels, reference.content, place.to_frame, place.size)
+        ours, _ = moved(query.pixels, query.content, place.to_frame @ matrix, place.size)
+        inside = _resized(self.mask, place.size)
+        found = tints(self.displacement.moved(ours), theirs, inside)
+        where = found.where
+        height, width = self.mask.shape
+        return found if where is None else replace(found, where=_resized(where, (width, height)))
+
+
+def _resized(mask: Bool, size: tuple[int, int]) -> Bool:
+    """Return a mask at another width and height."""
+    return np.asarray(cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0)

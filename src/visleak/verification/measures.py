@@ -79,12 +79,16 @@ class Measures:
     alone_less: float = 0.0
     alone_places: float = 0.0
     swapped: float = 0.0
-    # strength, rest, cells, covered and number of boxes of alteration.Alteration
+    # strength, rest, untinted, cells, covered and number of boxes of alteration.Alteration
     altered: float = -6.0
     altered_rest: float = -6.0
+    altered_untinted: float = -6.0
     altered_cells: float = 0.0
     altered_covered: float = 0.0
     altered_places: float = 0.0
+    # more and less of tints.Tints
+    tinted_more: float = 0.0
+    tinted_less: float = 0.0
     # share of an image without any detail at all, the larger of both: paper, solid areas of a
     # rendering, 0..1
     plain: float = 0.0

@@ -23,8 +23,11 @@ Float64 = npt.NDArray[np.float64]
 #: Side of the windows that are matched, and how far each may move, pixels.
 WINDOW: Final = 32
 REACH: Final = 4
-#: Windows that are matched at most, those of most contrast.
-MOST: Final = 400
+#: Distance of neighbouring windows, pixels.
+STEP: Final = 16
+#: Windows that are matched at most, those of most contrast in each area; side of an area, windows.
+MOST: Final = 300
+AREA: Final = 4
 #: Share of a window that must be covered, and its least variance, levels squared.
 COVERED: Final = 0.9
 LEAST_VARIANCE: Final = 1.0
@@ -38,16 +41,30 @@ LOOSE: Final = 0.6
 #: Strength with which the coefficients are held at zero: constant, linear and quadratic.
 RIDGE: Final = (3e-4, 2e-3, 5e-2)
 #: A displacement beyond this many pixels is not believed.
-FARTHEST: Final = 12.0
+FARTHEST: Final = 24.0
 #: By how much images are shrunk in each round of matching and fitting: what is off by more than
 #: windows can move is brought near first.
-ROUNDS: Final = (2, 1, 1)
+ROUNDS: Final = (4, 2, 1, 1)
 
 _STEPS: Final = np.arange(-REACH, REACH + 1)
 
 
-def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
-    """Return the query moved by the smooth displacement that brings it into register."""
+@dataclass(frozen=True, slots=True)
+class Displacement:
+    """A smooth displacement, quadratic in the place."""
+
+    coefficients: Float64  # of the terms of a place, across and down, pixels, (6, 2)
+    shape: tuple[int, int]  # height and width of the frame, pixels
+
+    def moved(self, plane: Float32) -> Float32:
+        """Return an image (h, w) or (h, w, channels) of that frame, at any size, displaced."""
+        if not self.coefficients.any():
+            return plane
+        return _displaced(plane, plane.shape[0] / self.shape[0] * self.coefficients)
+
+
+def registered(query: Float32, reference: Float32, mask: Bool) -> tuple[Float32, Displacement]:
+    """Return the query in register, and the smooth displacement that brought it there."""
     limit = _limit(reference, mask)
     theirs, ours = _details(reference, mask, limit), _details(query, mask, limit)
     best, total, moved = correlation(ours, theirs), np.zeros((6, 2)), query
@@ -57,7 +74,8 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
             # the same images give the same step
             continue
         failed = shrink
-        step = _fitted(*(_shrunk(plane, shrink) for plane in (ours, theirs, mask)))
+        small = [_shrunk(plane, shrink) for plane in (ours, theirs, mask)]
+        step = _fitted(*small, rigid=shrink > 1)
         if step is None or np.abs(total + shrink * step).max() > FARTHEST:
             continue
         step = shrink * step
@@ -67,7 +85,7 @@ def registered(query: Float32, reference: Float32, mask: Bool) -> Float32:
         if found <= best + 1e-4:
             continue
         total, moved, ours, best, failed = total + step, tried, details, found, 0
-    return moved
+    return moved, Displacement(total, query.shape)
 
 
 def _shrunk(plane: Float32 | Bool, by: int) -> Float32:
@@ -105,8 +123,11 @@ class _Moves:
     correlation: Float64  # at that displacement
 
 
-def _fitted(query: Float32, reference: Float32, mask: Float32) -> Float64 | None:
-    """Return the coefficients (6, 2) of the displacement, or ``None`` without enough to go by."""
+def _fitted(query: Float32, reference: Float32, mask: Float32, *, rigid: bool) -> Float64 | None:
+    """Return the coefficients (6, 2) of the displacement, or ``None`` without enough to go by.
+
+    ``rigid``: that of a plane seen in perspective, which a few places determine everywhere.
+    """
     moves = _matched(query, reference, mask)
     if moves is None:
         return None
@@ -115,15 +136,37 @@ def _fitted(query: Float32, reference: Float32, mask: Float32) -> Float64 | None
         return None
     terms = _terms(moves.x, moves.y, query.shape)
     target = np.stack([moves.across, moves.down], axis=1)
-    ridge = np.diag(np.repeat(RIDGE, (1, 2, 3))) * weight.sum()
     trust = weight
     coefficients = np.zeros((6, 2))
     for _ in range(6):
-        weighted = terms * trust[:, None]
-        coefficients = np.linalg.solve(weighted.T @ terms + ridge, weighted.T @ target)
+        coefficients = (_perspective if rigid else _quadratic)(terms, target, trust, weight.sum())
         miss = np.hypot(*(target - terms @ coefficients).T)
         trust = weight / (1 + (miss / LOOSE) ** 2)
-    return np.asarray(coefficients)
+    return coefficients
+
+
+def _quadratic(terms: Float64, target: Float64, trust: Float64, total: float) -> Float64:
+    """Return the coefficients of any quadratic displacement."""
+    weighted = terms * trust[:, None]
+    ridge = np.diag(np.repeat(RIDGE, (1, 2, 3))) * total
+    return np.asarray(np.linalg.solve(weighted.T @ terms + ridge, weighted.T @ target))
+
+
+def _perspective(terms: Float64, target: Float64, trust: Float64, total: float) -> Float64:
+    """Return the coefficients of the displacement that a small change of perspective makes.
+
+    Of its quadratic terms two numbers are free: those of the vanishing line.
+    """
+    one, (u, v) = terms[:, :3], terms[:, 1:3].T
+    nothing = np.zeros_like(one)
+    across = np.column_stack([one, nothing, u * u, u * v])
+    down = np.column_stack([nothing, one, u * v, v * v])
+    ridge = np.diag([*np.tile(np.repeat(RIDGE[:2], (1, 2)), 2), *(2 * RIDGE[1:2])]) * total
+    square = sum(rows.T @ (rows * trust[:, None]) for rows in (across, down))
+    product = across.T @ (trust * target[:, 0]) + down.T @ (trust * target[:, 1])
+    found = np.linalg.solve(square + ridge, product)
+    g, h = found[6:]
+    return np.stack([[*found[:3], h, g, 0.0], [*found[3:6], g, 0.0, h]], axis=1)
 
 
 def _terms(x: Float64, y: Float64, shape: tuple[int, ...]) -> Float64:
@@ -133,16 +176,16 @@ def _terms(x: Float64, y: Float64, shape: tuple[int, ...]) -> Float64:
     return np.stack([np.ones_like(u), u, v, u * v, u * u, v * v], axis=-1)
 
 
-def _displaced(grey: Float32, coefficients: Float64) -> Float32:
-    height, width = grey.shape
+def _displaced(plane: Float32, coefficients: Float64) -> Float32:
+    height, width = plane.shape[:2]
     # smooth: a coarse grid holds it
     coarse = np.meshgrid(np.linspace(0, width - 1, 24), np.linspace(0, height - 1, 24))
-    moves = (_terms(coarse[0], coarse[1], grey.shape) @ coefficients).astype(np.float32)
+    moves = (_terms(coarse[0], coarse[1], plane.shape) @ coefficients).astype(np.float32)
     dense = cv2.resize(moves, (width, height), interpolation=cv2.INTER_LINEAR)
     across = np.arange(width, dtype=np.float32)[None, :] - dense[..., 0]
     down = np.arange(height, dtype=np.float32)[:, None] - dense[..., 1]
     return np.asarray(
-        cv2.remap(grey, across, down, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), np.float32
+        cv2.remap(plane, across, down, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), np.float32
     )
 
 
@@ -151,30 +194,43 @@ def _matched(query: Float32, reference: Float32, mask: Float32) -> _Moves | None
     ours, theirs, inside = (_windows(plane) for plane in (query, reference, mask))
     energy = np.minimum((ours * ours).mean(axis=(1, 2)), (theirs * theirs).mean(axis=(1, 2)))
     usable = (inside.mean(axis=(1, 2)) > COVERED) & (energy > LEAST_VARIANCE)
-    index = np.flatnonzero(usable)
-    if len(index) > MOST:
-        index = np.sort(index[np.argsort(-energy[index], kind="stable")[:MOST]])
+    columns = max(1, (query.shape[1] - WINDOW) // STEP + 1)
+    index = _spread(np.flatnonzero(usable), energy, columns)
     if len(index) < 4:
         return None
     score = _scores(ours[index], theirs[index])
     flat = score.reshape(len(score), -1)
     best = flat.argmax(axis=1)
     down, across = np.divmod(best, len(_STEPS))
-    row, column = np.divmod(index, query.shape[1] // WINDOW)
+    row, column = np.divmod(index, columns)
     return _Moves(
-        x=(column + 0.5) * WINDOW - 0.5,
-        y=(row + 0.5) * WINDOW - 0.5,
+        x=column * STEP + (WINDOW - 1) / 2,
+        y=row * STEP + (WINDOW - 1) / 2,
         across=_STEPS[across] + _peak(score, down, across, axis=2),
         down=_STEPS[down] + _peak(score, down, across, axis=1),
         correlation=flat[np.arange(len(flat)), best].astype(np.float64),
     )
 
 
+def _spread(index: npt.NDArray[np.int64], energy: Float32, columns: int) -> npt.NDArray[np.int64]:
+    """Return at most ``MOST`` windows, the strongest of every area: a corner must have a say."""
+    if len(index) <= MOST:
+        return index
+    row, column = np.divmod(index, columns)
+    area = row // AREA * columns + column // AREA
+    order = np.lexsort((-energy[index], area))
+    first = np.searchsorted(area[order], area[order])
+    rank = np.empty(len(index), np.int64)
+    rank[order] = np.arange(len(index)) - first
+    return np.sort(index[np.lexsort((-energy[index], rank))[:MOST]])
+
+
 def _windows(plane: Float32) -> Float32:
-    """Return the windows (n, side, side) that an image is cut into, row by row."""
-    rows, columns = plane.shape[0] // WINDOW, plane.shape[1] // WINDOW
-    cut = plane[: rows * WINDOW, : columns * WINDOW].reshape(rows, WINDOW, columns, WINDOW)
-    return cut.swapaxes(1, 2).reshape(-1, WINDOW, WINDOW)
+    """Return overlapping windows (n, side, side) of an image, row by row."""
+    if min(plane.shape) < WINDOW:
+        return np.empty((0, WINDOW, WINDOW), np.float32)
+    every = np.lib.stride_tricks.sliding_window_view(plane, (WINDOW, WINDOW))[::STEP, ::STEP]
+    return every.reshape(-1, WINDOW, WINDOW)
 
 
 def _scores(ours: Float32, theirs: Float32) -> Float32:
