@@ -66,6 +66,7 @@ UNCHANGED = (
     *("typical", "places", "altered", "altered_rest", "altered_untinted", "altered_cells"),
     *("altered_covered", "tinted_more", "tinted_less"),
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
+    *("covered", "used", "grey", "gain", "core", "residual", "within", "patch"),
 )
 
 #: Features with which the probability that nothing changed may only rise, or only fall.
@@ -128,7 +129,7 @@ ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 4, 0.7, 8
 #: of whose changed fields few may be missed.
 SET_WEIGHT = 1000.0
 COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
-DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 60000.0
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 120000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags and
 #: icons; mosaics, of which an audit compares all that have one grid.
 LAYOUT_WEIGHT, DRAWN_WEIGHT, MOSAIC_WEIGHT = 20000.0, 30000.0, 300000.0
