@@ -278,15 +278,14 @@ def _lines(times: _Times, one: Recording, other: Recording, seen: Seen) -> list[
     for chain in range(int(chains.max()) + 1):
         while (own := np.flatnonzero(left & (chains == chain))).size and times.strong[own].any():
             members = own[_members(times.only(own))]
-            strong = members[times.strong[members]]
-            if not len(strong):
+            if not times.strong[members].any():
                 left[members] = False
                 continue
-            line, on = _through(times.only(strong))
-            left[strong[on]] = False
+            line, on = _through(times.only(members))
+            left[members[on]] = False
             line = fitted(line, one, other, seen)
             line = followed(line, one, beside_recording(other, seen))
-            found.append((line, strong[on]))
+            found.append((line, members[on]))
             left &= ~_explained(times, line, beside=0)
     return _merged(_needed(times, found), times.gap, max(times.jitter, *times.step))
 
@@ -312,15 +311,18 @@ def _weight(times: _Times, line: Line) -> float:
     return float(best.sum())
 
 
-def _through(near: _Times) -> tuple[Line, Bool]:
-    """Return the line through near frames, from the first to the last on it, and which are on it.
+def _through(times: _Times) -> tuple[Line, Bool]:
+    """Return the line through near frames, and which are on it.
 
-    Frames are taken at intervals, so one that is on it is up to half a step off.
+    Frames are taken at intervals, so one that is on it is up to half a step off. Frames as similar
+    as those count for its ends: what near pairs connect is not verified.
     """
-    rate, apart = _common(near)
-    off = abs(near.other - rate * near.at - apart)
-    on = np.asarray(off <= max(near.jitter / 2, off.min()))
-    start, end = int(near.at[on].min()), int(near.at[on].max())
+    rate, apart = _common(times.only(times.strong))
+    off = abs(times.other - rate * times.at - apart)
+    near = off <= max(times.jitter / 2, off[times.strong].min())
+    on = np.asarray(near & times.strong)
+    near &= times.similarity >= times.similarity[on].min()
+    start, end = int(times.at[near].min()), int(times.at[near].max())
     return Line(start, end, round(rate * start + apart), round(rate * end + apart)), on
 
 
