@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 from sklearn.metrics import average_precision_score, brier_score_loss
 
-from visleak.stats.ranking import steps
+from visleak.stats.separation import steps
 
 Float64 = npt.NDArray[np.float64]
 

@@ -52,7 +52,7 @@ from visleak.records import (
     Problem,
     Unreadable,
 )
-from visleak.reporting import notebook
+from visleak.reporting import gallery
 from visleak.reporting.charts import Bar, bar_chart
 from visleak.reporting.gallery import Card, decoded, drawn, shrink
 from visleak.settings import Settings
@@ -329,8 +329,8 @@ class Audit:
             for name, rate in total.rates.items()
             if rate is not None
         ]
-        parts = [notebook.headline(self.headline), notebook.table(("set", "rate", "images"), rates)]
-        return "".join([*parts, notebook.pairs(self._strongest())])
+        parts = [gallery.headline(self.headline), gallery.table(("set", "rate", "images"), rates)]
+        return "".join([*parts, gallery.pairs(self._strongest())])
 
     def _strongest(self) -> Iterator[tuple[str, Card]]:
         """Yield the strongest leaks, one per image, with captions; those that can be read."""
@@ -338,12 +338,12 @@ class Audit:
         table = self.leaks("near") if graded else self.pairs(degree="soft")
         keys = [("probability", "descending"), ("similarity", "descending"), ("query", "ascending")]
         best: dict[tuple[str, str], PairRow] = {}
-        for row in table.take(pc.sort_indices(table, keys)[: 8 * notebook.MOST]).to_pylist():
+        for row in table.take(pc.sort_indices(table, keys)[: 8 * gallery.MOST]).to_pylist():
             best.setdefault((row["query_set"], row["query"]), row)
-        rows = list(best.values())[: notebook.MOST]
+        rows = list(best.values())[: gallery.MOST]
         found = decoded(rows, self.readable_images)
         for row in rows:
-            if card := drawn(row, found, notebook.DETAIL):
+            if card := drawn(row, found, gallery.DETAIL):
                 yield f"{row['grade'] or row['degree']}: {row['query']} = {row['reference']}", card
 
     def readable_images(self, name: str, ids: list[str]) -> dict[str, Bytes8]:

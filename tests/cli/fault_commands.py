@@ -166,7 +166,7 @@ def networks(root: Path) -> None:
     """Write the small networks that some commands read."""
     torch = pytest.importorskip("torch")
     from toy_clip import make_clip
-    from visleak.impact.evaluators.cifar_resnets import CifarResNet
+    from visleak.impact.evaluators.checkpoints import CifarResNet
 
     torch.manual_seed(0)
     torch.save(CifarResNet(3, 2).state_dict(), root / "w.pt")

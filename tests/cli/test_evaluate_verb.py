@@ -38,7 +38,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(pictures: Path) -> str:
     """A ResNet-20 of six classes."""
-    from visleak.impact.evaluators.cifar_resnets import CifarResNet
+    from visleak.impact.evaluators.checkpoints import CifarResNet
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ from visleak.remedy.documents import purge_document
 from visleak.remedy.manifest import Removed
 from visleak.remedy.removal import Advice, ClassChange, Purge, SetPlan
 from visleak.remedy.settings import PurgeSettings
-from visleak.reporting.console import rendered
+from visleak.reporting.rendering import rendered
 
 
 def test_the_plan_is_printed_and_nothing_is_written(audited, tmp_path, monkeypatch):

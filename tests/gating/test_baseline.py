@@ -15,7 +15,7 @@ from toy_audit import World, digest
 from visleak.errors import UsageError, VisleakError
 from visleak.export import export
 from visleak.gating import named, new_leaks, read_baseline
-from visleak.gating.new_leaks import pair_line
+from visleak.gating.baseline import pair_line
 from visleak.verdicts import Ledger, Verdict, judged_summary
 from visleak.verdicts.accepted import COLUMNS, read_accepted
 from visleak.verdicts.level import Level

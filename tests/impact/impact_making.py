@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from visleak.impact.results import Comparison, Effect, Flip, Gap, Impact, Row
 from visleak.rates import wilson
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 
 #: Names that HTML, Markdown, LaTeX, a spreadsheet and a terminal would each misread.
 HOSTILE = (

@@ -32,11 +32,11 @@ from visleak.errors import UsageError, VisleakError
 from visleak.impact import read_impact, write
 from visleak.impact.document import document, several_document, tables
 from visleak.impact.figures import draw_bar, gains, points
-from visleak.impact.numbers import estimated, probability, score, signed
+from visleak.impact.headline import estimated, probability, score, signed
 from visleak.impact.results import Effect, Flip
 from visleak.reporting import markdown, section
 from visleak.reporting.drawing import figure_of
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 
 #: As printed, but for the gains of the last two, which were taken against another row.
 PRINTED_3 = """

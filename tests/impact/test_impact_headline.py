@@ -10,7 +10,7 @@ from impact_making import TABLE_2, cifair, effect_of, gaps_of, impact_of, table_
 
 from visleak.impact.headline import headlines
 from visleak.impact.results import MatchedComparison
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 
 
 def cifar(difference=0.0521, **changes):

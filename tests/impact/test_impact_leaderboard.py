@@ -11,7 +11,7 @@ from impact_making import cifair, table_2
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.leaderboard import add_to, read_leaderboard
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 
 LINKS = {
     "framework": "PyTorch",

@@ -8,7 +8,7 @@ import pytest
 from predictions_making import IDS, benchmark
 
 from visleak.errors import VisleakError
-from visleak.impact.predictions.ids import coverage_note, match, unknown_note
+from visleak.impact.predictions.columns import coverage_note, match, unknown_note
 
 
 def test_rows_in_any_order_mean_their_images():

@@ -16,7 +16,7 @@ from visleak import remedy
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 from visleak.records import GRADES
-from visleak.remedy import PurgeSettings, removal, staging
+from visleak.remedy import PurgeSettings, removal, writing
 from visleak.verdicts import Ledger, Verdict
 
 _NUMBER = itertools.count()
@@ -24,7 +24,7 @@ _NUMBER = itertools.count()
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.remedy import staging, undo
+from visleak.remedy import undo, writing
 from visleak.remedy.contents import Part, Piece
 from visleak.remedy.writing import write
 from visleak.storage import file_digest
@@ -23,7 +23,7 @@ from visleak.storage import file_digest
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
 
 
 @pytest.fixture(params=["manifest", "link", "copy"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from layout_making import COUNT, FILES, NUMBERED, PACKED
 
 from visleak.formats import open_images
-from visleak.remedy import staging
+from visleak.remedy import writing
 from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import KEPT
 from visleak.remedy.writing import write
@@ -52,7 +52,7 @@ def tree(folder: Path) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch):
     """Hundreds of results are written here; that they reach the disk is tested elsewhere."""
-    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
 
 
 @pytest.fixture(scope="module")

@@ -21,14 +21,14 @@ from PIL import Image
 
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.remedy import staging
+from visleak.remedy import writing
 from visleak.remedy.contents import Part, Piece, Substitute
 from visleak.remedy.writing import write
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr(staging, "_flush_all", lambda folder: None)
+    monkeypatch.setattr(writing, "_flush_all", lambda folder: None)
 
 
 def piece(source, keep, instead=None, name="test"):

@@ -19,7 +19,7 @@ import pytest
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import folders, open_images
 from visleak.formats.writing import Destination
-from visleak.remedy import staging, writing
+from visleak.remedy import writing
 from visleak.remedy.contents import Part, Piece
 from visleak.remedy.manifest import Removed
 from visleak.remedy.writing import write
@@ -130,7 +130,7 @@ def test_a_folder_that_may_not_be_written_is_said(tmp_path):
 def test_a_small_disk_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     source = making.folder(tmp_path / "in")
     usage = type("Usage", (), {"free": 100})
-    monkeypatch.setattr(staging.shutil, "disk_usage", lambda place: usage)
+    monkeypatch.setattr(writing.shutil, "disk_usage", lambda place: usage)
     with pytest.raises(VisleakError) as raised:
         write([part(source)], tmp_path / "out", "copy", about={})
     size = sum(p.stat().st_size for p in sorted((tmp_path / "in").rglob("*.png"))[:4]) // 4 * 3
@@ -338,12 +338,12 @@ def test_a_hook_sees_the_result_before_it_has_its_name(tmp_path):
 def test_writing_is_pushed_to_the_disk(tmp_path, monkeypatch):
     """A crash of the machine after the rename must not empty the folders."""
     seen = []
-    monkeypatch.setattr(staging.os, "fsync", lambda handle: seen.append(os.fstat(handle).st_ino))
+    monkeypatch.setattr(writing.os, "fsync", lambda handle: seen.append(os.fstat(handle).st_ino))
     write([part(making.folder(tmp_path / "in"))], tmp_path / "out", "copy", about={})
     inodes = {p.stat().st_ino for p in (tmp_path / "out").rglob("*")} | {tmp_path.stat().st_ino}
     assert inodes <= set(seen)
     many = []
-    monkeypatch.setattr(staging, "ONE_BY_ONE", 2)
-    monkeypatch.setattr(staging.os, "sync", lambda: many.append(1))
+    monkeypatch.setattr(writing, "ONE_BY_ONE", 2)
+    monkeypatch.setattr(writing.os, "sync", lambda: many.append(1))
     write([part(making.folder(tmp_path / "in2"))], tmp_path / "out2", "copy", about={})
     assert many == [1]

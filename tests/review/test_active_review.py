@@ -15,11 +15,10 @@ from scipy.optimize import minimize
 from visleak.errors import UsageError
 from visleak.records import GRADES
 from visleak.review.active import Measured, TailSample, tail_order, tail_sample
-from visleak.review.group_pages import group_of
+from visleak.review.app import group_of
 from visleak.review.listing import Choice
-from visleak.review.methods import methods
-from visleak.review.session import REFIT, ROW, ReviewSession
-from visleak.stats.logistic import fit_shift, logit
+from visleak.review.session import REFIT, ROW, ReviewSession, methods
+from visleak.stats.separation import fit_shift, logit
 from visleak.verdicts import Ledger, Verdict
 
 

@@ -25,9 +25,8 @@ from visleak.progress import silent
 from visleak.remedy.settings import SelectionSettings
 from visleak.review import replacement_pages
 from visleak.review.app import create_app
-from visleak.review.pages import read_instructions
 from visleak.review.replacement_pages import HOME, ReplacementSession, open_replacement
-from visleak.review.security import Access
+from visleak.review.security import Access, read_instructions
 from visleak.review.serving import bound, review
 from visleak.review.session import ReviewSession
 

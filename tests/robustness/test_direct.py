@@ -10,10 +10,10 @@ from visleak.formats import open_images
 from visleak.pipeline import RunContext
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.records import Fingerprints
-from visleak.robustness import direct
+from visleak.robustness import queries as direct
 from visleak.robustness.conditions import named
-from visleak.robustness.queries import NOT_APPLICABLE, changed_set, drawn, find_twins
-from visleak.stats import ranking
+from visleak.robustness.queries import NOT_APPLICABLE, changed_set, drawn, find_twins, search
+from visleak.stats import separation
 
 CONDITIONS = named(["original", "flip-v", "crop-20", "crop-50", "gauss", "noise", "collage"])
 
@@ -81,7 +81,7 @@ def test_every_pair_is_counted_once(made, blocks, monkeypatch):
     monkeypatch.setattr(direct, "QUERY_BLOCK", blocks[0])
     monkeypatch.setattr(direct, "REFERENCE_BLOCK", blocks[1])
     encoder, changed, queries, whole, twins = made
-    found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
+    found = search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
     expected = by_hand(made)
     assert found.own == pytest.approx([row["own"] for row in expected], abs=1e-6)
     assert found.others.tolist() == [len(row["wrong"]) for row in expected]
@@ -99,7 +99,7 @@ def test_every_pair_is_counted_once(made, blocks, monkeypatch):
             assert np.isnan(curve.auc)
             continue
         score, true = [*own, *others], [True] * len(own) + [False] * len(others)
-        assert curve.auc == pytest.approx(ranking.auc(score, true), abs=1e-9)
+        assert curve.auc == pytest.approx(separation.auc(score, true), abs=1e-9)
         for threshold in (0.2, 0.5, 0.9):
             assert curve.false(threshold) == sum(v >= np.float32(threshold) for v in others)
     every = sorted((v for row in expected for v in row["wrong"].values()), reverse=True)
@@ -108,7 +108,7 @@ def test_every_pair_is_counted_once(made, blocks, monkeypatch):
 
 def test_the_largest_wrong_pairs_carry_their_names(made):
     encoder, changed, queries, whole, twins = made
-    found = direct.search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
+    found = search(encoder, changed, queries, whole, twins, views=(0,), keep=25)
     place = {int(p): at for at, p in enumerate(whole.rows)}
     for value, row, position in zip(
         found.largest.similarity, found.largest.query, found.largest.reference, strict=True

@@ -120,7 +120,7 @@ def test_twins_are_no_errors(wrong):
 
 def test_near_copies_are_found_by_looking(natural):
     """Re-saved in another way, the bytes differ: verification sees that it is one image."""
-    from visleak.robustness.changes import compressed
+    from visleak.robustness.conditions import compressed
 
     pictures = [natural[name][:160, :200] for name in ("astronaut", "coffee", "rocket", "moon")]
     again = [*pictures, compressed(np.ascontiguousarray(pictures[0]), 60)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from visleak.errors import UsageError
-from visleak.stats.thresholds import (
+from visleak.stats.separation import (
     needed,
     rounded_up,
     threshold_at,

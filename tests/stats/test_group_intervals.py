@@ -18,7 +18,7 @@ from visleak.rates import wilson
 from visleak.stats.bootstrap import cluster_bootstrap
 from visleak.stats.group_intervals import group_interval
 from visleak.stats.intervals import t_interval
-from visleak.stats.ranking import auc
+from visleak.stats.separation import auc
 
 DATA = os.environ.get("VISLEAK_DATA")
 

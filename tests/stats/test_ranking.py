@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError
-from visleak.stats import ranking
+from visleak.stats import separation
 
 #: Few distinct scores: ties are where implementations differ.
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=1, max_size=40)
@@ -27,8 +27,8 @@ def test_auc_by_pairs_and_by_area(rows):
     score, true = split(rows)
     difference = score[true][:, None] - score[~true][None, :]
     expected = ((difference > 0) + 0.5 * (difference == 0)).mean()
-    assert ranking.auc(score, true) == pytest.approx(expected)
-    fpr, tpr, threshold = ranking.roc_points(score, true)
+    assert separation.auc(score, true) == pytest.approx(expected)
+    fpr, tpr, threshold = separation.roc_points(score, true)
     area = (np.diff(fpr) * (tpr[1:] + tpr[:-1]) / 2).sum()
     assert area == pytest.approx(expected)
     for x, y, at in zip(fpr, tpr, threshold, strict=True):
@@ -40,13 +40,13 @@ def test_auc_by_pairs_and_by_area(rows):
 def test_the_order_of_rows_never_matters(rows, random):
     shuffled = list(rows)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert ranking.auc(*split(rows)) == ranking.auc(*split(shuffled))
+    assert separation.auc(*split(rows)) == separation.auc(*split(shuffled))
 
 
 def test_nothing_to_find_is_not_a_number():
     """A rate over nothing is unknown, not 0."""
-    assert math.isnan(ranking.auc([1, 2], [True, True]))
-    assert np.isnan(ranking.roc_points([1, 2], [True, True])[0][1:]).all()
+    assert math.isnan(separation.auc([1, 2], [True, True]))
+    assert np.isnan(separation.roc_points([1, 2], [True, True])[0][1:]).all()
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_nothing_to_find_is_not_a_number():
 )
 def test_what_cannot_be_ranked_is_refused(score, true, said):
     with pytest.raises(UsageError, match=said):
-        ranking.steps(score, true)  # type: ignore[arg-type]
+        separation.steps(score, true)  # type: ignore[arg-type]

@@ -16,8 +16,7 @@ from study_making import SETS, carried_out, crop, sets_of, table, write_pictures
 
 from visleak.auditing import Audit
 from visleak.study import Result
-from visleak.study.answers import Leaks, leaks_of, together
-from visleak.study.plan import Comparison
+from visleak.study.plan import Comparison, Leaks, leaks_of, together
 from visleak.study.results import RATES, Union
 
 #: More leaks, blank images on both sides, a repeat within the queries.

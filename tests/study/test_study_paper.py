@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.study.paper import Paper, read_paper
+from visleak.study.config import Paper, read_paper
 
 FILE = Path(__file__).parents[2] / "examples" / "ramos2025_reference.json"
 

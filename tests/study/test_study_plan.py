@@ -9,7 +9,7 @@ import pytest
 from study_making import table
 
 from visleak.study import Study, read_study
-from visleak.study.paper import read_paper
+from visleak.study.config import read_paper
 from visleak.study.plan import Plan, plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -135,7 +135,7 @@ def diff(options: Diff) -> Reply:
     from visleak.diff import diff as compared
     from visleak.diff import document as changes
     from visleak.diff import headlines, write_changes
-    from visleak.diff.sides import parse_map
+    from visleak.diff.pairs import parse_map
     from visleak.storage import free_file, read_summary, refuse_sets
 
     before, after, out = options.before, options.after, options.out

@@ -191,7 +191,7 @@ def answer(reply: Reply, *, json: bool, quiet: bool = False) -> None:
     elif json:
         edges.say_json(reply.content)
     else:
-        from visleak.reporting.console import rendered, shown
+        from visleak.reporting.rendering import rendered, shown
 
         parts = [*shown(reply.shown), *shown(map(str, reply.files))]
         edges.say(rendered(parts[:1] if quiet else parts))

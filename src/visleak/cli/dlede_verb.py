@@ -56,7 +56,7 @@ def dlede(
     sources.check()
     trainer = _trainer(trained_by, controls, execution, options, call)
     from visleak.dlede import run
-    from visleak.dlede.opening import claimed_split, given_audit, open_split
+    from visleak.dlede.protocol import claimed_split, given_audit, open_split
     from visleak.pipeline.ray_engine import engine_of
 
     cost: list[Forecast] = []

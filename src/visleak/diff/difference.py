@@ -11,8 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from visleak.diff.pairs import CHANGES, Changes, View, changes, reason_word, strongest
-from visleak.diff.sides import ImageStatus, Matching, Side, match_images, match_sets
+from visleak.diff.pairs import (
+    CHANGES,
+    Changes,
+    ImageStatus,
+    Matching,
+    Side,
+    View,
+    changes,
+    match_images,
+    match_sets,
+    reason_word,
+    strongest,
+)
 from visleak.errors import UsageError
 from visleak.rates import Rate
 from visleak.records import Bool, Int8

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.diff.difference import Difference, Total, Turnover
-from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS, View, reason_word
-from visleak.diff.sides import Side
+from visleak.diff.pairs import APPEARED, CHANGES, MEANINGS, Side, View, reason_word
 from visleak.rates import Rate, percent
 from visleak.records import DEGREES, GRADES, Int64
 from visleak.reporting import Document

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.diff.sides import HUMAN, NOTHING, ImageStatus, Listed, Matching, Side
-from visleak.records import Bool, Int8, Int64
-from visleak.verdicts.level import Level
+from visleak.errors import UsageError, VisleakError
+from visleak.groups import image_rows, is_word, scale_codes
+from visleak.records import DEGREES, GRADES, Bool, Float32, Int8, Int64
+from visleak.storage import IMAGES, PAIRS, UNREADABLE, AuditSummary, read_problems, read_table
+from visleak.verdicts import judged_pairs, judged_summary
+from visleak.verdicts.level import Level, alone
 
 APPEARED, VANISHED, CHANGED = CHANGES = ("appeared", "vanished", "changed")
 
@@ -240,3 +246,271 @@ def strongest(side: Side, level: Level) -> Int8:
     rows = np.flatnonzero(pairs.within & repeats)
     np.minimum.at(best, pairs.reference[rows], code[rows])
     return best
+
+
+# -- the two audits of a diff as numbers: images by row, pairs by the rows of their images --------
+
+
+#: Place on a scale of what has no grade or degree; weaker than every other.
+NOTHING: Final = 99
+
+#: Who spoke of a pair.
+HUMAN, DISPUTED = 1, 2
+
+_COLUMNS: Final = (
+    *("query_set", "query", "reference_set", "reference", "similarity", "coverage"),
+    *("grade", "degree", "machine_grade", "judged"),
+)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Pairs of an audit, blank images left out. All arrays are of one length."""
+
+    query: Int64
+    reference: Int64
+    grade: Int8
+    degree: Int8
+    machine_grade: Int8
+    judged: Int8  # `HUMAN`, `DISPUTED` or 0
+    similarity: Float32  # NaN if it was not measured
+    within: Bool
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, rows: Int64) -> Listed:
+        """Return some of the pairs."""
+        return Listed(**{name: column[rows] for name, column in vars(self).items()})
+
+
+class Side:
+    """One audit of a diff.
+
+    Attributes:
+        summary: its ``audit.json``, verdicts of people counted.
+        images: ``set``, ``id``, ``digest``, ``flat``; about 100 bytes an image.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.summary: AuditSummary = judged_summary(folder)
+        self.images = read_table(folder, IMAGES, ["set", "id", "digest", "flat"]).combine_chunks()
+
+    @cached_property
+    def rows(self) -> Mapping[str, Int64]:
+        """Rows of the images of each set; a set without readable images has none."""
+        sets = self.images["set"]
+        names = [each.name for each in self.summary.sets]
+        return {name: np.flatnonzero(is_word(sets, name)) for name in names}
+
+    @cached_property
+    def set_of(self) -> Int64:
+        """For each image the place of its set in ``summary["sets"]``."""
+        result = np.full(self.images.num_rows, -1, np.int64)
+        for place, rows in enumerate(self.rows.values()):
+            result[rows] = place
+        return result
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sets, in their order."""
+        return tuple(self.rows)
+
+    @cached_property
+    def unreadable(self) -> frozenset[tuple[str, str]]:
+        """Set and id of what could not be read."""
+        return frozenset((p.set, p.id) for p in read_problems(self.folder / UNREADABLE))
+
+    def column(self, name: str, rows: Int64) -> pa.Array:
+        """Return a column of some images."""
+        return self.images[name].combine_chunks().take(pa.array(rows))
+
+    def partly_listed(self, name: str) -> bool:
+        """Whether images of a set may be missing here only because they were not compared."""
+        about = next(each for each in self.summary.sets if each.name == name)
+        sampled = bool(self.summary.settings.sample) and about.side == "query"
+        # embeddings that passed by: only those in a pair are listed
+        return sampled or (about.listed is not None and about.distinct is None)
+
+    def alone(self, name: str) -> bool:
+        """Whether a query set was compared with itself only."""
+        return alone(self.summary, name)
+
+    @cached_property
+    def listed(self) -> Listed:
+        """All pairs of the audit as numbers; 40 bytes a pair."""
+        table = judged_pairs(self.folder, _COLUMNS)
+        query, reference = (image_rows(table, s, self.images) for s in ("query", "reference"))
+        if (query < 0).any() or (reference < 0).any():
+            raise VisleakError(
+                f"{self.folder}: {PAIRS} names images that {IMAGES} does not; run the audit again"
+            )
+        blank = pc.fill_null(self.images["flat"], False).to_numpy()
+        found = Listed(
+            query,
+            reference,
+            grade=scale_codes(table["grade"], GRADES, NOTHING),
+            degree=scale_codes(table["degree"], DEGREES, NOTHING),
+            machine_grade=scale_codes(table["machine_grade"], GRADES, NOTHING),
+            judged=scale_codes(table["judged"], ("", "human", "disputed"), 0),
+            similarity=table["similarity"].to_numpy().astype(np.float32),
+            within=is_word(table["coverage"], "within"),
+        )
+        return found.take(np.flatnonzero(~blank[found.query]))
+
+
+# -- which sets of two audits correspond ----------------------------------------------------------
+
+
+class ImageStatus(IntEnum):
+    """What an image of one audit is in the other."""
+
+    #: Not there.
+    GONE = 0
+    #: There, with the same id and content.
+    SAME = 1
+    #: There, with the same content and another id.
+    RENAMED = 2
+    #: Its id is there, with another content.
+    CHANGED = 3
+
+
+@dataclass(frozen=True)
+class Matching:
+    """For each image of an audit, who it is in the other."""
+
+    partner: Int64  # row of the other's images; -1 where it is gone
+    fate: Int8
+
+    @property
+    def same_content(self) -> Bool:
+        """Which images are there with the same content."""
+        found: Bool = (self.fate == ImageStatus.SAME) | (self.fate == ImageStatus.RENAMED)
+        return found
+
+
+def match_images(before: Side, after: Side, sets: Mapping[str, str]) -> tuple[Matching, Matching]:
+    """Match the images of two audits, each with one at most: from before, and from after.
+
+    First by id and content, then by content alone, in the order of ids; what is left, by id.
+    Where only vectors are left of a set, content is not known, and the id alone says who it is.
+    """
+    forth, back = _unmatched(before), _unmatched(after)
+    for old, new in sets.items():
+        left, right = before.rows[old], after.rows[new]
+        for fate, mine, theirs in _matched(before, after, left, right):
+            rows, partners = left[mine], right[theirs]
+            forth.partner[rows], forth.fate[rows] = partners, fate
+            back.partner[partners], back.fate[partners] = rows, fate
+    return forth, back
+
+
+def _unmatched(side: Side) -> Matching:
+    count = side.images.num_rows
+    return Matching(np.full(count, -1, np.int64), np.full(count, ImageStatus.GONE, np.int8))
+
+
+def _matched(
+    before: Side, after: Side, left: Int64, right: Int64
+) -> list[tuple[ImageStatus, Int64, Int64]]:
+    ids = before.column("id", left), after.column("id", right)
+    digests = before.column("digest", left), after.column("digest", right)
+    mine, theirs = paired(*ids)
+    if digests[0].null_count or digests[1].null_count:
+        return [(ImageStatus.SAME, mine, theirs)]
+    equal = pc.equal(digests[0].take(pa.array(mine)), digests[1].take(pa.array(theirs)))
+    same = np.asarray(equal.to_numpy(zero_copy_only=False), bool)
+    found = [(ImageStatus.SAME, mine[same], theirs[same])]
+    free = np.ones(len(left), bool), np.ones(len(right), bool)
+    free[0][mine[same]], free[1][theirs[same]] = False, False
+    rest = np.flatnonzero(free[0]), np.flatnonzero(free[1])
+    a, b = paired(digests[0].take(pa.array(rest[0])), digests[1].take(pa.array(rest[1])))
+    found.append((ImageStatus.RENAMED, rest[0][a], rest[1][b]))
+    free[0][rest[0][a]], free[1][rest[1][b]] = False, False
+    changed = free[0][mine] & free[1][theirs]
+    found.append((ImageStatus.CHANGED, mine[changed], theirs[changed]))
+    return found
+
+
+def paired(left: pa.Array, right: pa.Array) -> tuple[Int64, Int64]:
+    """Return places of equal values, each used once; the first with the first.
+
+    >>> paired(pa.array(["a", "b", "b"]), pa.array(["b", "c", "b", "b"]))
+    (array([1, 2]), array([0, 2]))
+    """
+    both = pa.chunked_array([left, right]).dictionary_encode().combine_chunks()
+    codes = both.indices.to_numpy().astype(np.int64)
+    first, second = _wide(_numbered(codes[: len(left)]), _numbered(codes[len(left) :]))
+    _, mine, theirs = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+    return mine, theirs
+
+
+def _numbered(codes: Int64) -> tuple[Int64, Int64]:
+    """Return codes, and for each how many equal ones stand before it."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    lengths = np.diff(starts, append=len(codes))
+    rank = np.empty(len(codes), np.int64)
+    rank[order] = np.arange(len(codes)) - np.repeat(starts, lengths)
+    return codes, rank
+
+
+def _wide(left: tuple[Int64, Int64], right: tuple[Int64, Int64]) -> tuple[Int64, Int64]:
+    most = 1 + max((int(rank.max()) for _, rank in (left, right) if len(rank)), default=0)
+    return left[0] * most + left[1], right[0] * most + right[1]
+
+
+def parse_map(texts: Sequence[str]) -> dict[str, str]:
+    """Return the sets of ``old=new`` texts.
+
+    >>> parse_map(["test=test-clean"])
+    {'test': 'test-clean'}
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        old, equals, new = text.partition("=")
+        if not (old and equals and new):
+            raise UsageError(
+                f"--rename must be OLD=NEW, names of one set in both audits; got {text!r}"
+            )
+        if old in given or new in given.values():
+            raise UsageError(f"--rename names a set twice: {text!r}")
+        given[old] = new
+    return given
+
+
+def match_sets(
+    before: AuditSummary, after: AuditSummary, given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the sets that are in both audits: name before to name after.
+
+    Those given come first, then equal names. What is left of a side (queries, references) is
+    matched if it is one set before and one after.
+    """
+    names = [{each.name: each.side for each in audit.sets} for audit in (before, after)]
+    for which, wanted, known in zip(
+        ("A", "B"), (list(given), list(given.values())), names, strict=True
+    ):
+        for name in wanted:
+            if name not in known:
+                raise UsageError(
+                    f"--rename: {which} has no set {name!r}; it has {', '.join(known)}"
+                )
+    matched = dict(given)
+    for name in names[0]:
+        if name in names[1] and name not in matched and name not in matched.values():
+            matched[name] = name
+    for side in ("query", "reference"):
+        old = [name for name, own in names[0].items() if own == side and name not in matched]
+        taken = set(matched.values())
+        new = [name for name, own in names[1].items() if own == side and name not in taken]
+        if len(old) == len(new) == 1:
+            matched[old[0]] = new[0]
+        elif old and new:
+            raise UsageError(
+                f"the sets {', '.join(old)} of A and {', '.join(new)} of B have other names; say"
+                f" which is which, as in --rename {old[0]}={new[0]}"
+            )
+    return {name: matched[name] for name in names[0] if name in matched}

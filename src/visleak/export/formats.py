@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, not_one_of
-from visleak.export import cvat, dataset_card
-from visleak.export.label_studio import interface_path, write_tasks
+from visleak.export import annotation_tools, dataset_card
+from visleak.export.annotation_tools import interface_path, write_tasks
 from visleak.records import GRADES
 from visleak.storage import (
     IMAGES,
@@ -242,7 +242,7 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
     "accepted": write_accepted,
     "issues": _issues,
     "labelstudio": write_tasks,
-    "cvat": cvat.write_images,
+    "cvat": annotation_tools.write_images,
     "card": dataset_card.write_section,
     "croissant": dataset_card.write_croissant,
 }
@@ -251,6 +251,6 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
 BESIDE: Final[dict[str, Callable[[Path], Path]]] = {
     "cifair": second_path,
     "labelstudio": interface_path,
-    "cvat": cvat.labels_path,
+    "cvat": annotation_tools.labels_path,
     "croissant": dataset_card.list_path,
 }

@@ -16,7 +16,7 @@ from visleak.formats.listing import name_text
 from visleak.quantities import counted
 from visleak.rates import chance
 from visleak.records import GRADES, ImageRow, PairRow, ends_of
-from visleak.reporting import Column, Document, Table, notebook
+from visleak.reporting import Column, Document, Table, gallery
 from visleak.reporting.contact_sheet import drawable, write_card
 from visleak.reporting.gallery import decoded, drawn, relation
 from visleak.storage import free_file, refuse_sets
@@ -45,11 +45,11 @@ class ImagePairs:
     def _repr_html_(self) -> str:
         found = document(self)
         (grid,) = (each.grid() for each in found.tables if isinstance(each, Table))
-        parts = [notebook.headline(found.headline), notebook.table(grid.header, grid.rows)]
-        shown = self.pairs[: notebook.MOST]
+        parts = [gallery.headline(found.headline), gallery.table(grid.header, grid.rows)]
+        shown = self.pairs[: gallery.MOST]
         images = decoded(shown, self.audit.readable_images)
-        cards = ((pair_text(row), drawn(row, images, notebook.DETAIL)) for row in shown)
-        parts.append(notebook.pairs((text, card) for text, card in cards if card is not None))
+        cards = ((pair_text(row), drawn(row, images, gallery.DETAIL)) for row in shown)
+        parts.append(gallery.pairs((text, card) for text, card in cards if card is not None))
         return "".join(parts)
 
 

@@ -1,8 +1,7 @@
 """Gates that trip on new leaks only: what was known before, and what came since."""
 
 from visleak.gating.assertion import LeakFound, assert_no_leak
-from visleak.gating.baseline import Baseline, read_baseline
-from visleak.gating.new_leaks import NewLeaks, named, new_leaks
+from visleak.gating.baseline import Baseline, NewLeaks, named, new_leaks, read_baseline
 
 __all__ = [
     "Baseline",

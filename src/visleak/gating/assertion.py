@@ -10,9 +10,8 @@ from typing import Final
 
 from visleak.auditing import Audit, Source, audit
 from visleak.errors import UsageError, VisleakError
-from visleak.gating.baseline import Baseline, read_baseline
+from visleak.gating.baseline import Baseline, NewLeaks, named, new_leaks, read_baseline
 from visleak.gating.gates import UNREADABLE_SHARE, not_compared
-from visleak.gating.new_leaks import NewLeaks, named, new_leaks
 from visleak.rates import percent
 from visleak.records import AnySet, Encoder, Encodes
 from visleak.settings import Settings

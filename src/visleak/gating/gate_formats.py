@@ -12,9 +12,8 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 import visleak
-from visleak.gating.baseline import Baseline
+from visleak.gating.baseline import Baseline, new_leaks, pair_line, worst
 from visleak.gating.gates import WITHOUT_PAIRS, Gate, checked, judged
-from visleak.gating.new_leaks import new_leaks, pair_line, worst
 from visleak.records import PairRow
 from visleak.storage import AuditSummary
 from visleak.templates import plain

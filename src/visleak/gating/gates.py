@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from visleak.errors import UsageError, not_one_of
-from visleak.gating.baseline import Baseline
-from visleak.gating.new_leaks import NewLeaks, named, new_leaks
+from visleak.gating.baseline import Baseline, NewLeaks, named, new_leaks
 from visleak.groups import both_have
 from visleak.options import AUTO, share_of
 from visleak.pipeline.comparison import Thresholds

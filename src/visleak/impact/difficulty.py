@@ -26,9 +26,8 @@ from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.evaluators.feeding import context
-from visleak.impact.predictions.columns import listed, numbers_of, quoted
+from visleak.impact.predictions.columns import listed, match, numbers_of, quoted
 from visleak.impact.predictions.files import PredictionFile, read_predictions
-from visleak.impact.predictions.ids import match
 from visleak.impact.predictions.scores import OTHERS
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress

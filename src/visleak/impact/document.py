@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from visleak.impact.benchmark import LEAKS
 from visleak.impact.figures import fair_scatter, gains
-from visleak.impact.headline import headlines
-from visleak.impact.numbers import deviating, estimated, probability, score, signed
+from visleak.impact.headline import deviating, estimated, headlines, probability, score, signed
 from visleak.impact.results import (
     ENOUGH_DRAWS,
     Comparison,

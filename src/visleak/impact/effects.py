@@ -15,7 +15,17 @@ import pyarrow.compute as pc
 from visleak.impact.benchmark import RELATIONS, Benchmark, Leak, Scores
 from visleak.impact.results import ENOUGH_DRAWS, Comparison, Effect, Flip, MatchedComparison, Row
 from visleak.records import Bool, Float64, Int64
-from visleak.stats.bootstrap import cluster_draws, percentiles
+from visleak.stats.bootstrap import (
+    NOTHING,
+    Estimate,
+    cluster_draws,
+    difference_of,
+    fair_of,
+    gain_of,
+    is_dominated,
+    percentiles,
+    score_of,
+)
 from visleak.stats.draws import (
     Draws,
     Matched,
@@ -23,15 +33,6 @@ from visleak.stats.draws import (
     matched_draws,
     part_draws,
     random_draws,
-)
-from visleak.stats.estimates import (
-    NOTHING,
-    Estimate,
-    difference_of,
-    fair_of,
-    gain_of,
-    is_dominated,
-    score_of,
 )
 from visleak.stats.permutation import holm, permutation_test
 

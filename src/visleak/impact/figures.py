@@ -10,11 +10,11 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from visleak.impact.numbers import signed
+from visleak.impact.headline import signed
 from visleak.impact.results import SUBSETS, Effect, Impact, Row
 from visleak.quantities import counted
 from visleak.reporting.drawing import as_text, cut, figure_of, saved
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

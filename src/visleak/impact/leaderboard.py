@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from visleak.errors import UsageError
 from visleak.impact.results import Gap, Impact
-from visleak.reporting.leaderboard import Entry, Leaderboard, today
+from visleak.reporting.markup import Entry, Leaderboard, today
 
 _TEXTS: Final = ("model", "test_set", "framework", "code", "weights", "date")
 _NUMBERS: Final = ("error_original", "error_fair", "gap")

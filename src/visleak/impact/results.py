@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 
 #: Parts of a benchmark that a score is given for, in the order of a table.
 SUBSETS: Final = (

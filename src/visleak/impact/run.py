@@ -24,7 +24,7 @@ from visleak.impact.results import Effect, Gap, Impact
 from visleak.impact.settings import ImpactSettings, PathText
 from visleak.progress import Progress, silent
 from visleak.rates import wilson
-from visleak.stats.estimates import Estimate
+from visleak.stats.bootstrap import Estimate
 from visleak.stats.intervals import mcnemar_exact, newcombe_paired
 
 _NONE: Mapping[str, PathText] = {}

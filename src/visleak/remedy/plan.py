@@ -25,8 +25,7 @@ from visleak.remedy.balance import Balance
 from visleak.remedy.contents import Part, Piece
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
 from visleak.remedy.manifest import Removed
-from visleak.remedy.staging import refuse_place
-from visleak.remedy.writing import inputs_of, write
+from visleak.remedy.writing import inputs_of, refuse_place, write
 from visleak.settings import Settings
 from visleak.storage import (
     AUDIT,

@@ -13,9 +13,8 @@ from visleak.pipeline import rates
 from visleak.pipeline.recordings import doubt, words
 from visleak.rates import Rate
 from visleak.records import DEGREES, GRADES, PairRow
-from visleak.report.counts import Counts, Example, count
-from visleak.report.counts.writing import classes_figure, types_figure
-from visleak.report.next_steps import next_steps
+from visleak.report.counts import Counts, Example, classes_figure, count, types_figure
+from visleak.report.document import next_steps
 from visleak.reporting.gallery import Card, ImageLoader, data_uri, decoded, drawn
 from visleak.stats.intervals import clopper_pearson
 from visleak.storage import UNREADABLE, AuditSummary, read_problems, read_summary

@@ -19,7 +19,7 @@ from visleak.groups import is_word
 from visleak.records import Bool, Float64, Int64
 from visleak.review.listing import Listing
 from visleak.stats.intervals import clopper_pearson
-from visleak.stats.logistic import Shift, expit, fit_shift, logit
+from visleak.stats.separation import Shift, expit, fit_shift, logit
 
 #: Probabilities are kept this far from 0 and 1, or no verdict could move them.
 LEAST: Final = 1e-5

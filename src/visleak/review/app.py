@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import resources
 from typing import Final
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -15,10 +16,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from visleak.errors import UsageError, VisleakError
-from visleak.review import group_pages, review_pages
-from visleak.review.pages import answer, error_page
+from visleak.groups import components
+from visleak.records import GRADES, Bool, ImageRow, Int64
+from visleak.review import review_pages
+from visleak.review.listing import Choice, Listing
 from visleak.review.registry import ImageRegistry
-from visleak.review.security import HEADERS, Access, Guard
+from visleak.review.review_pages import link
+from visleak.review.security import HEADERS, Access, Guard, answer, error_page, page
 from visleak.review.session import ReviewSession
 
 Endpoint = Callable[[Request], Response]
@@ -45,7 +49,7 @@ def create_app(
     routes = [
         Route("/", lambda request: RedirectResponse(start, 303)),
         *review_pages.routes(session),
-        *group_pages.routes(session),
+        *group_routes(session),
         *more,
         Route("/image/{name}", image_of(session.registry)),
         Route("/marks/{name}", _marks_of(session.registry)),
@@ -143,3 +147,82 @@ def _internal_error(request: Request, error: Exception) -> Response:
     response = _error_response(request, 500, "Internal error", text)
     response.headers.update(HEADERS)  # this response does not pass the access control
     return response
+
+
+# -- the page of a duplicate group ----------------------------------------------------------------
+
+
+#: Most images of a group on its page.
+MOST: Final = 200
+#: An image with no longer side is shown pixel by pixel.
+TINY: Final = 96
+
+
+@dataclass(frozen=True)
+class Group:
+    """A duplicate group of the list."""
+
+    contents: Int64  # the contents that near or exact pairs connect
+    inside: Int64  # rows of the list between two of them
+    conflicts: Int64  # those of them that are not near, although other pairs connect their ends
+
+
+def group_of(listing: Listing, near: Bool, row: int) -> Group:
+    """Return the duplicate group of the query of a pair.
+
+    Args:
+        listing: the list.
+        near: which pairs are near or exact, by verdicts or else by the automatic grade, (n,).
+        row: the pair.
+    """
+    ends = listing.left, listing.right
+    labels = components(len(listing.digests), [(ends[0][near], ends[1][near])])
+    own = labels[ends[0][row]]
+    inside = np.flatnonzero((labels[ends[0]] == own) & (labels[ends[1]] == own))
+    return Group(np.flatnonzero(labels == own), inside, inside[~near[inside]])
+
+
+def group_routes(session: ReviewSession) -> list[Route]:
+    """Return the route of the page."""
+
+    def group(request: Request) -> Response:
+        row = session.listing.find(request.path_params["name"])
+        if row is None:
+            raise HTTPException(404)
+        return page(request, "group.html.j2", _group(session, row))
+
+    return [Route("/group/{name}", group)]
+
+
+def _group(session: ReviewSession, row: int) -> dict[str, object]:
+    listing = session.listing
+    found = group_of(listing, session.near(), row)
+    numbers = np.flatnonzero(np.isin(listing.contents, found.contents))
+    agreeing = np.setdiff1d(found.inside, found.conflicts)
+    choice = Choice()
+    return {
+        "title": "Duplicate group",
+        "total": len(numbers),
+        "contents": len(found.contents),
+        "images": [_image(session, listing.image(int(n))) for n in numbers[:MOST]],
+        "pairs": [_pair(session, int(r), choice) for r in agreeing],
+        "conflicts": [_pair(session, int(r), choice) for r in found.conflicts],
+        "back": link(session, row, choice),
+    }
+
+
+def _image(session: ReviewSession, about: ImageRow) -> dict[str, object]:
+    long = max(about["width"] or 0, about["height"] or 0)
+    url = session.registry.small(about["set"], about["id"])
+    return {**about, "url": url, "crisp": 0 < long <= TINY}
+
+
+def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]:
+    listing, mine = session.listing, session.standing().mine[row]
+    return {
+        "ends": listing.ends(row),
+        "mine": GRADES[mine] if mine >= 0 else None,
+        "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
+        "hidden": session.hides(choice, row),
+        "href": link(session, row, choice),
+    }

@@ -30,9 +30,9 @@ from visleak.remedy.replacements.pool import class_of
 from visleak.remedy.replacements.selection import NotEligible, Selection
 from visleak.remedy.settings import SelectionSettings
 from visleak.review.app import image_of
-from visleak.review.pages import Instructions, answer, page, read_instructions
 from visleak.review.registry import ImageRegistry
 from visleak.review.review_pages import TINY, sent
+from visleak.review.security import Instructions, answer, page, read_instructions
 from visleak.review.session import ReviewSession
 from visleak.verdicts.record import now
 

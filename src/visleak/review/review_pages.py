@@ -19,10 +19,9 @@ from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_o
 from visleak.reporting.gallery import relation
 from visleak.reporting.marks import kind_of
 from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
-from visleak.review.methods import methods
-from visleak.review.pages import answer, page
 from visleak.review.registry import ImageView
-from visleak.review.session import REFIT, ROW, Progress, ReviewSession
+from visleak.review.security import answer, page
+from visleak.review.session import REFIT, ROW, Progress, ReviewSession, methods
 from visleak.verdicts.ledger import PLAIN
 
 ROLES: Final = ("query", "reference")

@@ -17,8 +17,16 @@ from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.drawing import as_text, figure_of, saved, titled
 from visleak.reporting.markup import Grid
-from visleak.robustness.curves import AtThreshold, Curve, auc_text, thinned
-from visleak.robustness.results import Direct, Judged, Robustness, Tested
+from visleak.robustness.curves import (
+    AtThreshold,
+    Curve,
+    Direct,
+    Judged,
+    Robustness,
+    Tested,
+    auc_text,
+    thinned,
+)
 from visleak.storage import RunFolder
 
 if TYPE_CHECKING:

@@ -42,17 +42,17 @@ from visleak.records import (
     Unreadable,
 )
 from visleak.robustness.conditions import Condition, named
-from visleak.robustness.curves import Curve, Roc
-from visleak.robustness.direct import Searched, search
+from visleak.robustness.curves import IMAGES, Curve, Direct, Judged, Robustness, Roc, Tested, Wrong
 from visleak.robustness.queries import (
     NOT_APPLICABLE,
     Changed,
     Collection,
+    Searched,
     Twins,
     changed_set,
     drawn,
+    search,
 )
-from visleak.robustness.results import IMAGES, Direct, Judged, Robustness, Tested, Wrong
 from visleak.settings import Settings
 
 QUERIES: Final = 200  # default number of queries

@@ -28,9 +28,8 @@ from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
 from visleak.robustness.conditions import CONSTANTS, Condition, named
 from visleak.robustness.curves import plain
-from visleak.robustness.direct import Searched, search
 from visleak.robustness.experiment import Source
-from visleak.robustness.queries import Changed, Collection, changed_set, drawn
+from visleak.robustness.queries import Changed, Collection, Searched, changed_set, drawn, search
 from visleak.stats.bootstrap import cluster_draws, percentiles
 from visleak.stats.intervals import (
     CONFIDENCE,

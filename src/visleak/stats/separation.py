@@ -17,10 +17,8 @@ from scipy.special import ndtri
 from visleak.errors import UsageError
 from visleak.rates import score_interval
 from visleak.records import Bool, Float64, Int64
-from visleak.stats.bootstrap import cluster_draws, percentiles
-from visleak.stats.estimates import Estimate
-from visleak.stats.intervals import CONFIDENCE
-from visleak.stats.ranking import auc, steps
+from visleak.stats.bootstrap import Estimate, cluster_draws, percentiles
+from visleak.stats.intervals import CONFIDENCE, clopper_pearson_upper
 
 #: The false-positive rate that the papers quote the true-positive rate at.
 RATE: Final = 0.01
@@ -208,3 +206,251 @@ def _curve(score: Float64, positive: Bool, weight: Int64) -> _Curve:
         np.append(0.0, true / true[-1]),
         np.append(np.inf, score[last]),
     )
+
+
+# -- how well a score ranks what it should find: ROC and the area under it, exact with ties -------
+
+# Rows with one score stand or fall together: no figure depends on the order of the rows.
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What is found as a threshold falls past each score that occurs, highest first."""
+
+    threshold: Float64  # (k,), falling: distinct scores; a row is found if at or above
+    # true, false: (k,): true and false rows found so far
+    true: Int64
+    false: Int64
+
+
+def steps(score: npt.ArrayLike, true: npt.ArrayLike) -> Steps:
+    """Return the counts at every threshold that makes a difference.
+
+    ``score`` (n,), higher is more likely true. ``true`` (n,), whether each row is true.
+    """
+    value, hit = np.asarray(score, np.float64), np.asarray(true, np.bool_)
+    if value.ndim != 1 or value.shape != hit.shape:
+        raise UsageError(
+            f"score and true must be columns of one length; got {value.shape} and {hit.shape}"
+        )
+    if not len(value):
+        raise UsageError("nothing to rank: score has no rows")
+    if np.isnan(value).any():
+        raise UsageError(f"score must be numbers; row {int(np.isnan(value).argmax())} is not one")
+    order = np.argsort(-value, kind="stable")
+    value, hit = value[order], hit[order]
+    last = np.append(np.flatnonzero(np.diff(value)), len(value) - 1)
+    found = np.cumsum(hit, dtype=np.int64)[last]
+    return Steps(value[last], found, last + 1 - found)
+
+
+def roc_points(score: npt.ArrayLike, true: npt.ArrayLike) -> tuple[Float64, Float64, Float64]:
+    """Return false-positive rates, true-positive rates and thresholds, each (k + 1,).
+
+    Begins at (0, 0) with threshold infinity. A rate is NaN if there is nothing to count.
+    """
+    found = steps(score, true)
+    with np.errstate(invalid="ignore"):
+        rates = [
+            np.append(0.0, c / c[-1] if c[-1] else c * np.nan) for c in (found.false, found.true)
+        ]
+    return rates[0], rates[1], np.append(np.inf, found.threshold)
+
+
+def auc(score: npt.ArrayLike, true: npt.ArrayLike) -> float:
+    """Return the chance that a true row outranks a false one, ties counting half; NaN if none.
+
+    By ranks (Mann & Whitney 1947); equal to the area under :func:`roc_points`.
+    """
+    found = steps(score, true)
+    trues, falses = int(found.true[-1]), int(found.false[-1])
+    if not trues or not falses:
+        return math.nan
+    here = np.diff(found.true, prepend=0)
+    before = np.append(0, found.false[:-1])
+    # whole numbers up to the last line: twice the pairs (true, false) in the wrong order
+    wrong = int((here * (before + found.false)).sum())
+    return 1.0 - wrong / (2 * trues * falses)
+
+
+# -- thresholds of a score with a stated rate of false alarms -------------------------------------
+
+# A threshold set at an order statistic of ``n`` ordinary cases lets an unknown share of further
+# ones through. Which order statistic is fixed before scores are seen, so that share follows a beta
+# distribution whatever theirs (Wilks 1941, "Determination of sample sizes for setting tolerance
+# limits"), and its upper quantile is the exact binomial bound of Clopper and Pearson. It holds for
+# cases drawn independently like those that were given.
+
+
+#: Digits of a threshold: it is rounded up, which only lowers its rate.
+DIGITS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A threshold of a score, and its false alarms."""
+
+    value: float  #: cases with a score at or above it are reached
+    #: ``given`` by the user; ``observed``, at most ``rate`` of the ordinary cases reach it;
+    #: ``bounded``, ``upper`` is at most ``rate``
+    rule: str
+    rate: float | None  #: share of false alarms that is allowed; ``None`` where it was given
+    negatives: int  #: ordinary cases it was set or tried on; 0 where there were none
+    alarms: int  #: how many of them reach it
+    upper: float  #: one-sided 95 % upper bound of the share of such cases that reach it
+    #: there are enough ordinary cases for ``rate``; otherwise it lies above all
+    supported: bool = True
+
+
+def threshold_at(ordinary: npt.ArrayLike, rate: float, *, bounded: bool = False) -> Threshold:
+    """Return the lowest threshold at which few enough ordinary prompts raise an alarm.
+
+    Args:
+        ordinary: (n,): D of ordinary prompts, at least one.
+        rate: share of them that may reach it, between 0 and 1.
+        bounded: not the share of these prompts, but its 95 % upper bound is at most ``rate``;
+            needs ``log(0.05) / log(1 - rate)`` prompts, 299 for 1 %.
+
+    Raises:
+        UsageError: a rate that cannot be, or no prompts.
+
+    >>> found = threshold_at(np.arange(1, 1001) / 1000, 0.01)
+    >>> found.value, found.alarms, round(found.upper, 4)
+    (0.9901, 10, 0.0169)
+    >>> threshold_at(np.arange(1, 1001) / 1000, 0.01, bounded=True).alarms
+    4
+    """
+    if not 0.0 < rate < 1.0:
+        raise UsageError(f"fpr is a share between 0 and 1, such as 0.01; got {rate:g}")
+    falling = _falling(ordinary)
+    count = len(falling)
+    allowed = _bounded(count, rate) if bounded else _observed(count, rate)
+    # one more than are allowed would reach it: the threshold lies just above
+    value = rounded_up(float(falling[max(allowed, 0)]))
+    alarms = int((falling >= value).sum())
+    return Threshold(
+        value,
+        "bounded" if bounded else "observed",
+        rate,
+        count,
+        alarms,
+        # of the order statistic, not of the alarms seen after rounding
+        clopper_pearson_upper(max(allowed, 0), count),
+        supported=allowed >= (0 if bounded else 1),
+    )
+
+
+def threshold_given(value: float, ordinary: npt.ArrayLike) -> Threshold:
+    """Return a threshold that was fixed beforehand, with its alarms, if there are prompts."""
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"threshold is a number from 0, such as 0.9; got {value:g}")
+    scores = np.asarray(ordinary, np.float64)
+    alarms = int((scores >= value).sum())
+    upper = clopper_pearson_upper(alarms, len(scores), CONFIDENCE)
+    return Threshold(value, "given", None, len(scores), alarms, upper)
+
+
+def needed(rate: float) -> int:
+    """Return how many ordinary prompts without an alarm bound a rate from above."""
+    return math.ceil(math.log(1.0 - CONFIDENCE) / math.log1p(-rate))
+
+
+def rounded_up(value: float) -> float:
+    """Return a number just above, of four digits; the next one where these are too few."""
+    if value <= 0.0:
+        return float(np.nextafter(value, np.inf))
+    place = DIGITS - 1 - math.floor(math.log10(value))
+    scaled = float(f"{value:.{DIGITS - 1}e}")
+    if scaled > value:
+        return scaled
+    up = round(scaled + 10.0**-place, place)
+    return up if up > value else float(np.nextafter(value, np.inf))
+
+
+def _falling(ordinary: npt.ArrayLike) -> Float64:
+    scores = np.asarray(ordinary, np.float64)
+    if scores.ndim != 1 or not len(scores):
+        raise UsageError("ordinary prompts are needed to set a threshold; got none")
+    return np.sort(scores)[::-1]
+
+
+def _observed(count: int, rate: float) -> int:
+    """Return how many alarms are at most a share of a count."""
+    # 0.07 * 100 is 7.000000000000001
+    return math.floor(rate * count + 1e-9)
+
+
+def _bounded(count: int, rate: float) -> int:
+    """Return the most alarms whose bound is within the rate; -1 where not even none is."""
+    allowed = -1
+    low, high = 0, _observed(count, rate)
+    while low <= high:
+        middle = (low + high) // 2
+        if clopper_pearson_upper(middle, count) <= rate:
+            allowed, low = middle, middle + 1
+        else:
+            high = middle - 1
+    return allowed
+
+
+# -- logistic regression around known log-odds ----------------------------------------------------
+
+
+#: Steps of Newton's method; the objective is strictly concave, and far fewer are needed.
+_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A linear change of log-odds with a Gaussian posterior (Laplace approximation)."""
+
+    weights: Float64  # float64 (d,), the mean
+    covariance: Float64  # float64 (d, d)
+
+    def log_odds(self, features: Float64, known: Float64) -> tuple[Float64, Float64]:
+        """Return mean and variance of the log-odds of rows, each (n,)."""
+        variance = ((features @ self.covariance) * features).sum(axis=1)
+        return known + features @ self.weights, variance
+
+
+def fit_shift(features: Float64, known: Float64, truth: Float64, scale: Float64) -> Shift:
+    """Fit the change of known log-odds that labels call for; without labels there is none.
+
+    Args:
+        features: (n, d).
+        known: log-odds without the change, (n,).
+        truth: 0 or 1, (n,).
+        scale: standard deviation of the prior of each weight around 0, (d,).
+    """
+    precision = np.diag(1.0 / scale**2)
+    weights = np.zeros(len(scale))
+    curvature: Float64 = precision
+    for _ in range(_STEPS):
+        chance = expit(known + features @ weights)
+        gradient = features.T @ (truth - chance) - precision @ weights
+        curvature = (features * (chance * (1 - chance))[:, None]).T @ features + precision
+        step = np.linalg.solve(curvature, gradient)
+        # far from the optimum a full step may overshoot
+        weights = weights + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))
+        if np.abs(step).max() < 1e-9:
+            break
+    return Shift(weights, np.asarray(np.linalg.inv(curvature), np.float64))
+
+
+def expit(log_odds: Float64) -> Float64:
+    """Return probabilities.
+
+    >>> expit(np.array([0.0, -800.0])).tolist()
+    [0.5, 0.0]
+    """
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * log_odds)))
+
+
+def logit(probability: Float64, least: float) -> Float64:
+    """Return log-odds of probabilities that are kept away from 0 and 1 by ``least``.
+
+    >>> logit(np.array([0.5, 1.0]), 0.1).round(3).tolist()
+    [0.0, 2.197]
+    """
+    kept = np.clip(probability, least, 1.0 - least)
+    return np.asarray(np.log(kept / (1.0 - kept)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from visleak.study.config import Study, StudySet, read_study
+from visleak.study.config import NOTHING, Study, StudySet, read_paper, read_study
 from visleak.study.document import write
-from visleak.study.paper import NOTHING, read_paper
 from visleak.study.results import Result, result_of
 from visleak.study.running import Options, run
 

@@ -13,10 +13,8 @@ from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
 from visleak.rates import Rate, percent
 from visleak.storage import AuditSummary, SetSummary
 from visleak.storage.audit_folder import Topic
-from visleak.study.answers import together
-from visleak.study.config import Study, fits
-from visleak.study.paper import NOTHING, Paper, Values
-from visleak.study.plan import Comparison, LeftOut, Plan
+from visleak.study.config import NOTHING, Paper, Study, Values, fits
+from visleak.study.plan import Comparison, LeftOut, Plan, together
 from visleak.study.running import Run
 
 #: Rates by name, in the order of every table.

@@ -23,9 +23,8 @@ from visleak.pipeline.embeddings import DEFAULT
 from visleak.progress import Progress
 from visleak.records import AnySet, EmbeddingSet
 from visleak.storage import AUDIT, UNREADABLE, claimed, refuse_inputs
-from visleak.study.answers import Leaks, leaks_of
 from visleak.study.config import Study, StudySet
-from visleak.study.plan import Comparison, LeftOut, Plan, plan
+from visleak.study.plan import Comparison, Leaks, LeftOut, Plan, leaks_of, plan
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def train_encoder(
     library("torch", "torch", "train-encoder")
     # torch exports with it, at the very end
     library("onnx", "torch", "train-encoder")
-    from visleak.training.loop import deterministic
+    from visleak.training.networks import deterministic
 
     target = Path(out)
     for path in (target, target.with_name(f"{target.name}.json")):

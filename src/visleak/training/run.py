@@ -22,8 +22,16 @@ from visleak.rates import Rate
 from visleak.records import Bytes8, Float32, Int64
 from visleak.storage import replacing, write_json
 from visleak.training.data import TrainingData
-from visleak.training.loop import Diverged, Loop, deterministic
-from visleak.training.networks import WIDTH, augmented, built, generator, instance_loss
+from visleak.training.networks import (
+    WIDTH,
+    Diverged,
+    Loop,
+    augmented,
+    built,
+    deterministic,
+    generator,
+    instance_loss,
+)
 from visleak.training.plan import MOMENTUM, WEIGHT_DECAY, Plan
 
 #: Called with the work done and in total, in images of full side.

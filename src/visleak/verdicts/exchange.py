@@ -29,8 +29,7 @@ from visleak.storage import (
     replacing_text,
     write_csv_rows,
 )
-from visleak.verdicts.cvat import read_tags
-from visleak.verdicts.label_studio import read_annotations
+from visleak.verdicts.annotation_tools import read_annotations, read_tags
 from visleak.verdicts.ledger import COLUMNS, Ledger, read_plain, read_verdicts, write_plain
 from visleak.verdicts.overlay import judged_pairs
 from visleak.verdicts.record import Verdict, consensus_of, reviewer_name

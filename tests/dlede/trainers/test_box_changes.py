@@ -11,9 +11,14 @@ from drawn_objects import drawn, drawn_split, set_of
 
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.trainers.detections import Objects
-from visleak.dlede.trainers.detector import in_pixels, on_canvas, to_originals
 from visleak.dlede.trainers.networks import GREY, DecodedImages, decode_images
-from visleak.dlede.trainers.torch_networks import LEFT, Augmentation
+from visleak.dlede.trainers.torch_networks import (
+    LEFT,
+    Augmentation,
+    in_pixels,
+    on_canvas,
+    to_originals,
+)
 from visleak.formats import Boxes
 from visleak.formats.memory import MemoryOpener
 from visleak.progress import silent

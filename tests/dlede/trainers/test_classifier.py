@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-unty
 
 from visleak.dlede.draw import Split
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.classifier import Classifier, label_metrics
+from visleak.dlede.trainers.torch_networks import Classifier, label_metrics
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import ArrayOpener
 from visleak.progress import silent

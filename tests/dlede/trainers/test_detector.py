@@ -16,9 +16,8 @@ from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import load_trainer
 from visleak.dlede.trainers.detections import Objects, targets_of
-from visleak.dlede.trainers.detector import Detector
 from visleak.dlede.trainers.networks import PreparedNetwork
-from visleak.dlede.trainers.torch_networks import peaks
+from visleak.dlede.trainers.torch_networks import Detector, peaks
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import ArrayOpener
 from visleak.progress import silent

@@ -14,7 +14,7 @@ from visleak.dlede.draw.draws import Sampler
 from visleak.dlede.settings import Plan
 from visleak.dlede.train import TrainingFailed, TrainingTask
 from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.classifier import label_metrics
+from visleak.dlede.trainers.torch_networks import label_metrics
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images

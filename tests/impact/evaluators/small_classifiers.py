@@ -57,7 +57,7 @@ def cifar_resnet(classes, seed=0):
     """Return a ResNet-20 that gives different pictures different classes."""
     import torch
 
-    from visleak.impact.evaluators.cifar_resnets import CifarResNet
+    from visleak.impact.evaluators.checkpoints import CifarResNet
 
     module = lively(CifarResNet(3, classes), seed)
     made = torch.Generator().manual_seed(seed + 1)

@@ -68,7 +68,7 @@ def test_one_network_by_every_route(networks, natural, route):
 
 def test_option_a_shortcuts_have_no_weights():
     """He et al. 2016, section 4.2: 0.27 million parameters for 20 layers, 1.7 for 110."""
-    from visleak.impact.evaluators.cifar_resnets import DEPTHS, CifarResNet
+    from visleak.impact.evaluators.checkpoints import DEPTHS, CifarResNet
 
     counts = {
         name: sum(p.numel() for p in CifarResNet(DEPTHS[name], 10).parameters()) / 1e6
@@ -329,7 +329,7 @@ class Gone:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Gone())
 from visleak.formats import open_image_set
-from visleak.impact.evaluators.classify import classify
+from visleak.impact.evaluators.classification import classify
 found = classify(open_image_set({str(labelled)!r}), "onnx:{networks}/r.onnx", {str(out)!r})
 print(json.dumps([found.accuracy.count, found.images]))
 """

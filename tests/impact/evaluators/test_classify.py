@@ -14,12 +14,11 @@ import pytest
 import small_classifiers as small
 from PIL import Image
 
-import visleak.impact.evaluators.classify as classifying
+import visleak.impact.evaluators.classification as classifying
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_image_set
-from visleak.impact.evaluators.classification import content, document
+from visleak.impact.evaluators.classification import classify, content, document
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
-from visleak.impact.evaluators.classify import classify
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchmetrics")

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError
-from visleak.metric_names import (
+from visleak.quantities import (
     bare_name,
     is_loss_name,
     is_precision_name,

@@ -13,8 +13,8 @@ from visleak.dlede.draw import Draw, Split, joined
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.boxes import both
-from visleak.metric_names import is_share_name
 from visleak.progress import Progress
+from visleak.quantities import is_share_name
 from visleak.records import Float64, ImageSet
 
 

@@ -20,8 +20,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from visleak.dlede.draw import Split
-from visleak.dlede.draw.contents import PinnedOpener
+from visleak.dlede.draw import PinnedOpener, Split
 from visleak.dlede.train import TrainingTask
 from visleak.errors import VisleakError
 from visleak.formats import Boxes

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from visleak.dlede.train import Outcome, TrainingFailed
-from visleak.metric_names import is_share_name
+from visleak.quantities import is_share_name
 from visleak.records import Float64
 
 #: Larger files are not results.

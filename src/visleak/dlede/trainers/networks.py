@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 #: Name of a model -> its class, and the libraries that it needs.
 MODELS: Final = {
-    "detector": ("visleak.dlede.trainers.detector:Detector", ("torch", "pycocotools.coco")),
-    "classifier": ("visleak.dlede.trainers.classifier:Classifier", ("torch",)),
+    "detector": ("visleak.dlede.trainers.torch_networks:Detector", ("torch", "pycocotools.coco")),
+    "classifier": ("visleak.dlede.trainers.torch_networks:Classifier", ("torch",)),
 }
 
 #: Least and most of each integer option; it is a multiple of the third. The widths fill whole
@@ -164,7 +164,7 @@ class PreparedNetwork:
         """Train and evaluate; unreadable images are listed in the log."""
         import torch
 
-        from visleak.training.loop import deterministic
+        from visleak.training.networks import deterministic
 
         images, epochs = self.images, task.epochs or self.model.epochs
         with _log(folder / LOG) as log, deterministic(self.threads):
@@ -186,7 +186,7 @@ class PreparedNetwork:
 
     def timed(self, split: Split) -> PreparedNetwork:
         """Return the same with the measured times per image."""
-        from visleak.training.loop import deterministic
+        from visleak.training.networks import deterministic
 
         images = self.images
         readable = np.flatnonzero(images.readable[: images.train])
@@ -210,7 +210,7 @@ class PreparedNetwork:
         """Return the trained network for inference, its last loss, and its number of images."""
         import torch
 
-        from visleak.training.loop import Diverged, Loop, seeded
+        from visleak.training.networks import Diverged, Loop, seeded
 
         images, seed, rate = self.images, task.seed, self.options.rate
         usable = self.model.usable(task)

@@ -150,7 +150,7 @@ def zeroshot(
     """Classify the images of a set with CLIP and class names, and write the predictions.
 
     Names are those of a file, see :mod:`visleak.impact.evaluators.classes`, or the set's labels;
-    the file of predictions is that of :mod:`visleak.impact.evaluators.classify`.
+    the file of predictions is that of :mod:`visleak.impact.evaluators.classification`.
     """
     target = check_target(out, force=force)
     refuse_embeddings(images)

@@ -14,7 +14,17 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.formats.request import writable
 from visleak.impact.benchmark import Benchmark, Scores
-from visleak.impact.predictions.columns import listed, numbers_of, percentages_of, quoted, text_of
+from visleak.impact.predictions.columns import (
+    Match,
+    coverage_note,
+    listed,
+    match,
+    numbers_of,
+    percentages_of,
+    quoted,
+    text_of,
+    unknown_note,
+)
 from visleak.impact.predictions.correct import (
     TOP,
     Correct,
@@ -25,10 +35,9 @@ from visleak.impact.predictions.correct import (
     correct_scores,
 )
 from visleak.impact.predictions.files import PredictionFile, read_predictions
-from visleak.impact.predictions.ids import Match, coverage_note, match, unknown_note
 from visleak.impact.predictions.plausibility import Evidence, Labels, doubts_of
-from visleak.metric_names import is_loss_name, is_share_name
 from visleak.pipeline.comparison import normalised, share_classes
+from visleak.quantities import is_loss_name, is_share_name
 from visleak.records import Float64
 
 ACCURACY: Final = "accuracy"

@@ -15,7 +15,7 @@ from visleak.documents import as_plain
 from visleak.memorization.search.driver import GRADIENT_CALLS, Candidate
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.drawing import COLOURS, MARKS, as_text, cut, figure_of, saved, titled
-from visleak.stats.estimates import NOTHING, Estimate
+from visleak.stats.bootstrap import NOTHING, Estimate
 from visleak.stats.intervals import t_interval
 from visleak.storage import File, RunFolder
 

@@ -21,8 +21,7 @@ from visleak.memorization.benchmark.records import (
     number,
     short,
 )
-from visleak.reporting.leaderboard import Entry, Leaderboard, today
-from visleak.reporting.markup import Grid, markdown_cell, markdown_table
+from visleak.reporting.markup import Entry, Grid, Leaderboard, markdown_cell, markdown_table, today
 
 #: First line of a leaderboard as Markdown.
 TITLE: Final = "# Mitigation leaderboard"

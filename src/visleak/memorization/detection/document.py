@@ -28,10 +28,8 @@ from visleak.records import Bool, Float64, Int64
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, cut, figure_of, saved, titled
 from visleak.reporting.markup import Grid
-from visleak.stats.estimates import Estimate
-from visleak.stats.ranking import roc_points
-from visleak.stats.separation import Separation
-from visleak.stats.thresholds import Threshold
+from visleak.stats.bootstrap import Estimate
+from visleak.stats.separation import Separation, Threshold, roc_points
 from visleak.storage import File
 
 #: Colours of kinds of prompts.

@@ -11,9 +11,8 @@ import numpy as np
 from visleak.errors import UsageError
 from visleak.memorization.prompts import Prompts
 from visleak.records import Bool, Int64
-from visleak.stats.estimates import Estimate
-from visleak.stats.separation import Separation
-from visleak.stats.thresholds import Threshold
+from visleak.stats.bootstrap import Estimate
+from visleak.stats.separation import Separation, Threshold
 
 #: Column of the squared score by one noise, counted from 1.
 NOISE: Final = "squared_noise_"

@@ -28,8 +28,14 @@ from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import Analysis
 from visleak.records import Float64
-from visleak.stats.separation import Separation, separation
-from visleak.stats.thresholds import Threshold, needed, threshold_at, threshold_given
+from visleak.stats.separation import (
+    Separation,
+    Threshold,
+    needed,
+    separation,
+    threshold_at,
+    threshold_given,
+)
 from visleak.storage import RunFolder
 
 KIND: Final = "visleak memorization detect"

@@ -27,8 +27,14 @@ from visleak.progress import Progress
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.remedy.replacements.candidates import Examiner, Neighbours
 from visleak.remedy.replacements.decisions import Decisions
-from visleak.remedy.replacements.duplicates import COLUMNS, Duplicates, find_duplicates
-from visleak.remedy.replacements.pool import Pool, class_of, make_pool
+from visleak.remedy.replacements.pool import (
+    COLUMNS,
+    Duplicates,
+    Pool,
+    class_of,
+    find_duplicates,
+    make_pool,
+)
 from visleak.remedy.replacements.selection import Selection
 from visleak.remedy.settings import SelectionSettings
 from visleak.settings import Settings

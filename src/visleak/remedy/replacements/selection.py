@@ -17,8 +17,7 @@ from visleak.pipeline.encoded_set import EncodedSet
 from visleak.records import Int64
 from visleak.remedy.replacements.candidates import Candidate, Examiner, label_of
 from visleak.remedy.replacements.decisions import APPROVED, REJECTED, Decision, Decisions
-from visleak.remedy.replacements.duplicates import Duplicate, Duplicates, Leak
-from visleak.remedy.replacements.pool import Pool, class_of
+from visleak.remedy.replacements.pool import Duplicate, Duplicates, Leak, Pool, class_of
 
 #: Reviewer of automatic decisions.
 MACHINE: Final = "visleak"
