@@ -22,8 +22,8 @@ from visleak.cli import main
 from visleak.pipeline.context import RunContext
 from visleak.storage import AUDIT, IMAGES, PAIRS, REPORT, UNREADABLE
 
-#: Moments, spread over the run: always, and among the slow tests.
-FEW, MOMENTS = 3, 15
+#: Moments, spread over the run; of each five one is tested always, the others among the slow tests.
+MOMENTS, PART = 15, 5
 SEED = 20
 
 #: Seconds after which a run that should have ended has not.
@@ -174,10 +174,12 @@ def check(reference: Reference, place: Place, monkeypatch: pytest.MonkeyPatch) -
     assert [name for name, value in reference.result.items() if found[name] != value] == []
 
 
-def moments(count: int) -> list[float]:
-    """Return shares of a run's duration, one at random in each of as many equal parts."""
+def moments() -> Iterator[object]:
+    """Yield shares of a run's duration, one at random in each of as many equal parts."""
     rng = np.random.default_rng(SEED)
-    return [float(share) for share in (np.arange(count) + rng.random(count)) / count]
+    for number, share in enumerate((np.arange(MOMENTS) + rng.random(MOMENTS)) / MOMENTS):
+        slow = () if number % PART == PART // 2 else pytest.mark.slow
+        yield pytest.param(float(share), marks=slow)
 
 
 def kill_and_check(
@@ -190,10 +192,7 @@ def kill_and_check(
     check(reference, place, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "share",
-    [*moments(FEW), *(pytest.param(m, marks=pytest.mark.slow) for m in moments(MOMENTS))],
-)
+@pytest.mark.parametrize("share", list(moments()))
 def test_killed_at_any_moment(reference, place, share, monkeypatch):
     kill_and_check(reference, place, share, monkeypatch)
 
