@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from visleak.options import Options, option
-from visleak.records import Bytes8, Float32
+
+if TYPE_CHECKING:
+    from visleak.records import Bytes8, Float32
 
 #: A tensor of torch, which is not typed here.
 Tensor = Any
