@@ -23,7 +23,7 @@ class Faults:
     Args:
         root: the folder.
         fatal: number of the act that fails, ``None`` to count alone.
-        code: the error; a full disk stays full, any other comes once.
+        code: the error; a full disk stays full and a read-only one so, any other comes once.
     """
 
     def __init__(self, root: Path, fatal: int | None = None, code: int = errno.ENOSPC) -> None:
@@ -44,8 +44,8 @@ class Faults:
             return
         number = len(self.acts)
         self.acts.append(f"{kind} {name.removeprefix(self.root)}")
-        full = self.code == errno.ENOSPC
-        if self.fatal is not None and (number == self.fatal or (full and number > self.fatal)):
+        stays = self.code in (errno.ENOSPC, errno.EROFS)
+        if self.fatal is not None and (number == self.fatal or (stays and number > self.fatal)):
             shown = () if kind in ("write", "fsync") else (name,)
             raise OSError(self.code, os.strerror(self.code), *shown)
 

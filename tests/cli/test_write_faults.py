@@ -74,3 +74,18 @@ def test_a_write_that_fails(scene: Callable[[str], Scene], name: str) -> None:
     # of many alike, as the files of a copy, a few; the last acts make a result one
     for number, fatal in enumerate(chosen(len(acts), most(name))):
         check(here, whole, fatal, (errno.ENOSPC, errno.EIO)[number % 2])
+
+
+@pytest.mark.parametrize("name", ["audit", "encode"])
+def test_a_finished_result_that_is_read_only(scene: Callable[[str], Scene], name: str) -> None:
+    """It is reused, and another one is refused without a traceback."""
+    here = scene(name)
+    here.set()
+    assert here.run().code == 0
+    before = here.contents()
+    with Faults(here.root / "out", 0, errno.EROFS).at_work():
+        again, forced = here.run(), here.run("--force")
+    assert (again.code, "reused" in again.out + again.err) == (0, True), again
+    assert forced.code == 1
+    assert "Read-only file system" in forced.err
+    assert here.contents() == before

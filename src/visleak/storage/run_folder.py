@@ -54,6 +54,8 @@ SINGLE: Final = (
 )
 #: Held by the run that writes to a folder; it stays there, and says that the folder is visleak's.
 LOCK: Final = ".visleak.lock"
+#: Errors of a folder that may be read and not written to.
+READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 #: Endings of files that are changed in place.
 IN_PLACE: Final = (".sqlite", ".sqlite-wal", ".sqlite-shm", ".lock")
 Record = TypeVar("Record")
@@ -229,8 +231,13 @@ def refuse_sets(summary: AuditSummary, out: Path) -> None:
 
 
 @contextmanager
-def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
-    """Hold a folder for this run; remove what killed runs left behind."""
+def claimed(
+    folder: Path, sets: Sequence[AnySet] = (), result: Path | None = None
+) -> Iterator[None]:
+    """Hold a folder for this run; remove what killed runs left behind.
+
+    A folder that cannot be written to and has the file ``result`` is only read.
+    """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
     refuse_inputs(folder, [(images.name, images.source) for images in sets], Path())
@@ -240,6 +247,9 @@ def claimed(folder: Path, sets: Sequence[AnySet] = ()) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a")
     except OSError as error:
+        if error.errno in READ_ONLY and result is not None and result.is_file():
+            yield
+            return
         raise VisleakError(
             f"the output folder {folder} cannot be written ({error.strerror or error})"
         ) from error
@@ -302,7 +312,7 @@ class RunFolder:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Hold the folder for this process; see :func:`visleak.storage.claimed`."""
-        with claimed(self.path):
+        with claimed(self.path, result=self.result):
             yield
 
     @property
