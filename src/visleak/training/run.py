@@ -20,7 +20,7 @@ from visleak.encoders.onnx import OnnxEncoder, Recipe
 from visleak.errors import VisleakError
 from visleak.rates import Rate
 from visleak.records import Bytes8, Float32, Int64
-from visleak.storage import replacing, write_json
+from visleak.storage import naming, replacing, write_json
 from visleak.training.data import TrainingData
 from visleak.training.networks import (
     WIDTH,
@@ -475,7 +475,8 @@ def deviation(network: TrainedNetwork, images: Bytes8, folder: Path) -> float | 
     except ImportError:
         return None
     path = folder / "compared.onnx"
-    path.write_bytes(onnx_bytes(network))
+    with naming(path):
+        path.write_bytes(onnx_bytes(network))
     encoder = OnnxEncoder("compared", path, recipe_of(network), device="cpu")
     theirs = encoder.forward(list(np.asarray(images)))
     path.unlink()
