@@ -22,6 +22,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 Int8 = npt.NDArray[np.int8]
+Int32 = npt.NDArray[np.int32]
 Bytes8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 

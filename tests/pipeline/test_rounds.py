@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from visleak.auditing import audit
-from visleak.pipeline import verification
+from visleak.pipeline import selection, verification
 from visleak.pipeline.selection import (
     ACROSS,
     CONNECTED,
@@ -35,8 +35,8 @@ FRAMES = 24
 def candidates(pair, query, reference, score, votes=None, *, within=False):
     return Candidates(
         np.array(pair, np.int64),
-        np.array(query, np.int64),
-        np.array(reference, np.int64),
+        np.array(query, np.int32),
+        np.array(reference, np.int32),
         np.array(score, np.float32),
         np.zeros(len(pair), np.float32) if votes is None else np.array(votes, np.float32),
         within,
@@ -63,14 +63,14 @@ def test_the_best_by_score_and_by_votes_take_turns():
         score=[0.9, 0.8, 0.7, 0.1, 0.0, 0.5],
         votes=[0, 0, 0, 5, 9, 0],
     )
-    _, image, rank = entries.entries()
-    assert image.tolist() == [0, 0, 0, 0, 0, 7]
-    assert rank.tolist() == [0, 2, 4, 3, 1, 0]
+    edges, position = entries.ranked()
+    assert position.tolist() == [0, 4, 1, 3, 2, 5]
+    assert edges[:8].tolist() == [0, *[5] * 7]
 
 
 def test_ties_go_to_the_lower_pair():
-    _, _, rank = candidates([2, 3, 4], [0, 0, 0], [5, 6, 7], [0.5, 0.5, 0.5]).entries()
-    assert rank.tolist() == [0, 1, 2]
+    _, position = candidates([2, 3, 4], [0, 0, 0], [5, 6, 7], [0.5, 0.5, 0.5]).ranked()
+    assert position.tolist() == [0, 1, 2]
 
 
 def test_an_image_proceeds_while_its_rounds_find_something():
@@ -117,6 +117,33 @@ def test_no_candidates_no_rounds():
     seen, rounds = played(candidates([], [], [], []), ACROSS, near=[])
     assert not seen
     assert rounds.skipped(3).tolist() == [VERIFIED] * 3
+
+
+@pytest.mark.parametrize("within", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_do_not_matter(within, seed, monkeypatch):
+    """Candidates are ranked in parts of their images, some of which have more than a part."""
+    rng = np.random.default_rng(seed)
+    count = 300
+    query = np.minimum(rng.integers(0, 30, count), rng.integers(0, 30, count))
+    reference = rng.integers(31, 60, count) if not within else query + rng.integers(1, 30, count)
+    entries = candidates(
+        np.cumsum(rng.integers(1, 4, count)),
+        query,
+        reference,
+        rng.random(count).round(1),
+        rng.integers(0, 4, count) * rng.integers(0, 2, count),
+        within=within,
+    )
+    near = rng.choice(entries.pair, 60, replace=False)
+    whole, rounds = played(entries, (2, 3, 5), near)
+    assert len(whole) > 1
+    assert len(set(rounds.skipped(1000).tolist())) > 1
+    for size in (1, 7, 50):
+        monkeypatch.setattr(selection, "CHUNK", size)
+        seen, parted = played(entries, (2, 3, 5), near)
+        assert seen == whole
+        assert parted.skipped(1000).tolist() == rounds.skipped(1000).tolist()
 
 
 # -- audits --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -140,9 +141,10 @@ def _in_words(
             continue
         if grades[row] in (NEAR, SIMILAR):
             matrix = evidence.matrix[row].reshape(3, 3).astype(np.float64)
-            transforms[row] = transform(matrix, check, check["inverted"] == 1)
+            transforms[row] = sys.intern(transform(matrix, check, check["inverted"] == 1))
         why = weakest.get(int(row), "")
-        reasons[row] = reason(int(grades[row]), transforms[row], check, why)
+        # of many pairs few reasons differ
+        reasons[row] = sys.intern(reason(int(grades[row]), transforms[row], check, why))
     return tuple(reasons), tuple(transforms)
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from visleak.encoders import load_encoder
-from visleak.groups import places_within
+from visleak.groups import places_within, rank_within
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side
 from visleak.pipeline.fingerprints import fingerprint
@@ -136,7 +136,7 @@ def find_pairs(
             part, count = _inside(left, len(query.fingerprints), rule.cap)
             parts.append(part)
             total += count
-    found = functools.reduce(Scored.plus, parts)
+    found = functools.reduce(Scored.plus, [p for p in parts if len(p.query)] or parts[:1])
     if same:
         found = _unordered(found, query.order)
     found = _capped(found, query, reference, np.where(query.fingerprints.flat, 1, wanted.cap))
@@ -238,6 +238,11 @@ class _Distinct:
             edges=edges.astype(np.int64),
         )
 
+    @property
+    def alone(self) -> bool:
+        """Whether no content has a copy."""
+        return len(self.members) == len(self.keys)
+
     def sizes(self) -> Int64:
         return np.diff(self.edges)
 
@@ -248,12 +253,11 @@ def _unordered(found: Scored, order: Int64) -> Scored:
     query = np.where(backwards, found.reference, found.query)
     reference = np.where(backwards, found.query, found.reference)
     view = np.where(backwards, INVERSE_VIEW[found.view], found.view).astype(np.int8)
-    turned = Scored(query, reference, found.similarity, view)
     # of a pair found from both sides the one found from the lower id is kept
-    rank = np.lexsort((backwards, reference, query))
-    pairs = np.stack([query[rank], reference[rank]])
-    first = np.concatenate([[True], (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)])
-    return turned.only(rank[first[: len(rank)]])
+    code = (query * len(order) + reference) * 2 + backwards
+    rank = np.argsort(code)
+    first = np.diff(code[rank] // 2, prepend=-1) != 0
+    return Scored(query, reference, found.similarity, view).only(rank[first])
 
 
 def _capped(found: Scored, query: Side, reference: Side, cap: Int64) -> Scored:
@@ -261,18 +265,27 @@ def _capped(found: Scored, query: Side, reference: Side, cap: Int64) -> Scored:
 
     Among the matches of a blank image those with equal bytes come first.
     """
-    left, right = query.fingerprints.digests, reference.fingerprints.digests
-    other = (left[found.query] != right[found.reference]).any(axis=1)
-    other &= query.fingerprints.flat[found.query]
-    ends = [(found.query, reference.order[found.reference])]
+    ends = [(found.query, reference.order, found.reference)]
     if query is reference:
-        ends.append((found.reference, query.order[found.query]))
+        ends.append((found.reference, query.order, found.query))
     kept = np.zeros(len(found.query), np.bool_)
-    for image, order in ends:
-        rank = np.lexsort((order, -found.similarity, other, image))
-        place = np.arange(len(rank)) - np.searchsorted(image[rank], image[rank])
-        kept[rank] |= place < cap[image[rank]]
-    return found.only(np.flatnonzero(kept))
+    for image, order, other in ends:
+        more = np.bincount(image, minlength=len(cap)) > cap
+        kept |= ~more[image]
+        rows = np.flatnonzero(more[image])
+        differ = _of_other_bytes(found, rows, query, reference)
+        keys = order[other[rows]], -found.similarity[rows], differ
+        kept[rows] |= rank_within(image[rows], *keys) < cap[image[rows]]
+    return found if kept.all() else found.only(np.flatnonzero(kept))
+
+
+def _of_other_bytes(found: Scored, rows: Int64, query: Side, reference: Side) -> Bool:
+    """Return which of some pairs are of a blank query and of a reference with other bytes."""
+    differ = query.fingerprints.flat[found.query[rows]]
+    blank = rows[differ]
+    left = query.fingerprints.digests[found.query[blank]]
+    differ[differ] = (left != reference.fingerprints.digests[found.reference[blank]]).any(axis=1)
+    return differ
 
 
 def _with_equal_bytes(
@@ -315,15 +328,21 @@ def _copies(hits: Hits, left: _Distinct, right: _Distinct) -> tuple[Int64, Int64
 
     These are enough that all copies have a pair.
     """
+    if left.alone and right.alone:
+        one = np.ones(len(hits.query), np.int64)
+        return one, one, one
     wide, tall = left.sizes()[hits.query], right.sizes()[hits.reference]
     return wide, tall, np.minimum(tall, np.maximum(COPIES // wide, -(-tall // wide)))
 
 
 def _within_cap(hits: Hits, left: _Distinct, right: _Distinct, cap: int) -> Hits:
     """Return the hits of each query up to its cap, the most similar ones."""
+    copies = _copies(hits, left, right)[2]
+    if (np.bincount(hits.query, copies) <= cap).all():
+        return hits
     order = np.lexsort((-hits.similarity, hits.query))
     query, similarity = hits.query[order], hits.similarity[order]
-    before = np.concatenate([[0], np.cumsum(_copies(hits, left, right)[2][order])])
+    before = np.concatenate([[0], np.cumsum(copies[order])])
     # all hits of equal similarity are kept: ties are decided by the ids of the copies
     new = (np.diff(query, prepend=-1) != 0) | (np.diff(similarity, prepend=np.nan) != 0)
     tie = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
@@ -341,14 +360,17 @@ def _expand(
     If a copy of the query is not paired with all copies of the reference, the next copy is paired
     with the next ones.
     """
+    total = np.zeros(queries, np.int64)
+    total[left.members] = np.repeat(hits.total, left.sizes())
+    if left.alone and right.alone:
+        query, reference = left.members[hits.query], right.members[hits.reference]
+        return Scored(query, reference, hits.similarity, hits.view), total
     wide, tall, each = _copies(hits, left, right)
     shift = np.where(each < tall, each, 0)
     each = np.minimum(each, cap)
     hit, place = places_within(wide * each)
     across, down = np.divmod(place, each[hit])
     down = (down + across * shift[hit]) % tall[hit]
-    total = np.zeros(queries, np.int64)
-    total[left.members] = np.repeat(hits.total, left.sizes())
     return Scored(
         query=left.members[left.edges[hits.query[hit]] + across],
         reference=right.members[right.edges[hits.reference[hit]] + down],

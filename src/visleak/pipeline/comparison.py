@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from visleak.records import (
     Grades,
     ImageSet,
     Int8,
+    Int64,
     Pairs,
 )
 from visleak.settings import Settings
@@ -36,6 +37,29 @@ from visleak.storage.audit_folder import ChanceSummary
 
 #: Sets are compared by label where they share this much of the smaller vocabulary.
 SHARED: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """The geometric relations that were fitted to pairs, which few candidates have."""
+
+    pair: Int64  # int64 (k,), ascending: numbers of the pairs
+    matrix: Float32  # float32 (k, 9)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Relations]) -> Relations:
+        """Return all parts, one after the other."""
+        pair, matrix = ([getattr(each, name) for each in parts] for name in ("pair", "matrix"))
+        return cls(np.concatenate(pair), np.concatenate(matrix))
+
+    def of(self, pairs: Int64) -> tuple[Float32, Bool]:
+        """Return the matrices (n, 9) of some pairs, and which have one; others are zero."""
+        matrix = np.zeros((len(pairs), 9), np.float32)
+        at = np.searchsorted(self.pair, pairs)
+        known = at < len(self.pair)
+        known[known] = self.pair[at[known]] == pairs[known]
+        matrix[known] = self.matrix[at[known]]
+        return matrix, known
 
 
 @dataclass(frozen=True)
@@ -54,7 +78,7 @@ class Comparison:
     measured: Pairs | None = None
     evidence: VerifiedPairs | None = None  # of the pairs, until they are graded
     grades: Grades | None = None  # None where the pairs were not verified
-    matrix: Float32 | None = None  # float32 (n, 9), NaN where no relation was fitted
+    relations: Relations | None = None  # of the pairs, once these are graded
     skipped: Int8 | None = None  # int8 (n,), as in Evidence, or None
     # how many pairs reach the thresholds by chance, where that is known
     chance: ChanceSummary | None = None
@@ -97,11 +121,12 @@ class Comparison:
             return self
         equal_bytes = same_bytes(self.pairs, self.query, self.reference)
         flat = self.query.fingerprints.flat[self.pairs.query]
-        matrix, graded = np.empty((len(self.pairs), 9), np.float32), []
+        relations, graded = [], []
         for part in parts_of(max(1, len(self.pairs)), CHUNK):
             # the evidence on all pairs would take several times the memory of everything else
             evidence = self.evidence.evidence(part)
-            matrix[part] = evidence.matrix
+            fitted = np.flatnonzero(~np.isnan(evidence.matrix).any(axis=1))
+            relations.append(Relations(part.start + fitted, evidence.matrix[fitted]))
             graded.append(
                 grade(
                     self.measured.similarity[part],
@@ -115,7 +140,7 @@ class Comparison:
         return replace(
             self,
             grades=Grades.joined(graded),
-            matrix=matrix,
+            relations=Relations.joined(relations),
             skipped=self.evidence.skipped_pairs,
             measured=None,
             evidence=None,
@@ -124,9 +149,12 @@ class Comparison:
 
 def same_bytes(pairs: Pairs, query: EncodedSet, reference: EncodedSet) -> Bool:
     """Return which pairs are two copies of the same bytes."""
-    left = query.fingerprints.digests[pairs.query]
-    right = reference.fingerprints.digests[pairs.reference]
-    return np.asarray((left == right).all(axis=1))
+    same = np.empty(len(pairs), np.bool_)
+    for part in parts_of(len(pairs), CHUNK):
+        left = query.fingerprints.digests[pairs.query[part]]
+        right = reference.fingerprints.digests[pairs.reference[part]]
+        same[part] = (left == right).all(axis=1)
+    return same
 
 
 def degree_of(similarity: Float32, hard: float | None, soft: float | None) -> Int8:

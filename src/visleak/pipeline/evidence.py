@@ -21,7 +21,7 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet, numbered_contents
 from visleak.pipeline.fingerprints import TINIEST
 from visleak.pipeline.selection import CONNECTED, Clusters
-from visleak.records import Bool, Evidence, Float32, Int8, Int64, Pairs
+from visleak.records import Bool, Evidence, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.cache import Cache
 from visleak.vectors import forget
 from visleak.verification import check, fine_comparison
@@ -60,7 +60,8 @@ class EvidenceTable:
         self._screens, self._checks = (self._rows(shape, context) for shape in shapes)
         for part in parts_of(count, MEMORY_ROWS):
             self._screens[part] = np.nan
-        self._place = np.full(count, -1, np.int64)
+            forget(self._screens)
+        self._place = np.full(count, -1, np.int32)
         self._count = 0
 
     def __len__(self) -> int:
@@ -84,6 +85,14 @@ class EvidenceTable:
     def checked(self, index: Int64) -> Bool:
         """Return which of some pairs were checked."""
         return np.asarray(self._place[index] >= 0)
+
+    def unscreened(self, index: Int64) -> Bool:
+        """Return which of some pairs were not screened."""
+        missing = np.empty(len(index), np.bool_)
+        for part in parts_of(len(index), MEMORY_ROWS):
+            missing[part] = np.isnan(self._screens[index[part], 0])
+        self.forget()
+        return missing
 
     def screens(self, index: Int64) -> Float32:
         """Return the columns of the screen of some pairs."""
@@ -132,22 +141,10 @@ class DistinctPairs:
         """Return the distinct pairs of a comparison with the evidence that is known already."""
         sides = sets[pairs.query_set], sets[pairs.reference_set]
         own, others = numbered_contents(*sides)
-        left, right = own[pairs.query], others[pairs.reference]
-        code = left * (own.max(initial=0) + others.max(initial=0) + 1) + right
-        code = code * _WAYS + _ways(pairs, slice(None))
-        _, first, group = np.unique(code, return_index=True, return_inverse=True)
-        # in the order of pairs, which decides ties
-        order = np.argsort(first)
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        of, first = rank[group], first[order]
-        distinct = pairs.only(first)
-        if pairs.votes is not None:
-            votes = np.zeros(len(first), np.float32)
-            np.maximum.at(votes, of, pairs.votes)
-            distinct = replace(distinct, votes=votes)
-        table, equal = _known(distinct, sides, context), left[first] == right[first]
-        tried, near, connected = np.zeros((3, len(first)), np.bool_)
+        distinct, of = _distinct(pairs, own, others)
+        table = _known(distinct, sides, context)
+        equal = own[distinct.query] == others[distinct.reference]
+        tried, near, connected = np.zeros((3, len(distinct)), np.bool_)
         if clusters is not None and len(clusters.keys):
             keys = keys_of(distinct, np.arange(len(distinct)), sides, by_way=False)
             at, tried = clusters.find(keys)
@@ -157,6 +154,33 @@ class DistinctPairs:
             other = clusters.group_of(sides[1].contents)[distinct.reference]
             connected = (one == other) & (one >= 0)
         return cls(distinct, sides, (own, others), of, table, equal, tried, near, connected)
+
+
+def _distinct(pairs: Pairs, own: Int64, others: Int64) -> tuple[Pairs, Int64]:
+    """Return one pair per pair of contents and way, the first of it, and that of each pair."""
+    code = own[pairs.query]
+    code *= own.max(initial=0) + others.max(initial=0) + 1
+    code += others[pairs.reference]
+    code *= _WAYS
+    code += _ways(pairs, slice(None))
+    order = np.argsort(code, kind="stable")
+    new = np.diff(code[order], prepend=-1) != 0
+    del code
+    if new.all():
+        # the usual case, in which nothing has to be copied
+        return pairs, np.arange(len(pairs))
+    first = order[new]
+    # in the order of pairs, which decides ties
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    of = np.empty(len(pairs), np.int64)
+    of[order] = rank[np.cumsum(new) - 1]
+    distinct = pairs.only(np.sort(first))
+    if pairs.votes is not None:
+        votes = np.zeros(len(first), np.float32)
+        np.maximum.at(votes, of, pairs.votes)
+        distinct = replace(distinct, votes=votes)
+    return distinct, of
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +231,11 @@ class Subset:
         """Return some of the pairs."""
         return Subset(self.own, self.index[keep])
 
+    def parts(self) -> Iterator[tuple[slice, Subset]]:
+        """Yield slices of the pairs, and the pairs in them: columns of all would fill memory."""
+        for part in parts_of(len(self), MEMORY_ROWS):
+            yield part, self.only(part)
+
     @property
     def query(self) -> Int64:
         """Rows of the query's fingerprints."""
@@ -236,17 +265,27 @@ class Subset:
     @property
     def open(self) -> Bool:
         """Checked pairs that resemble each other and were not compared in fine detail yet."""
-        table = self.table
-        side, structure, core, closer = (
-            table[:, COLUMNS.index(name)] for name in ("side", "structure", "core", "close_side")
-        )
-        worthwhile = fine_comparison.is_worthwhile(structure, core)
-        return np.asarray((side > check.TINY) & worthwhile & (closer < 0))
+        found = np.empty(len(self), np.bool_)
+        for part, some in self.parts():
+            table = some.table
+            side, structure, core, closer = (
+                table[:, COLUMNS.index(name)]
+                for name in ("side", "structure", "core", "close_side")
+            )
+            worthwhile = fine_comparison.is_worthwhile(structure, core)
+            found[part] = (side > check.TINY) & worthwhile & (closer < 0)
+        return found
 
     @property
-    def sizes(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def sizes(self) -> tuple[Int32, Int32]:
         """Width and height of either image, each (n, 2)."""
         left, right = (side.fingerprints.sizes for side in self.own.sides)
+        return left[self.query], right[self.reference]
+
+    @property
+    def longest(self) -> tuple[Int32, Int32]:
+        """The long side of either image, each (n,)."""
+        left, right = (side.fingerprints.sizes.max(axis=1, initial=0) for side in self.own.sides)
         return left[self.query], right[self.reference]
 
     @property
@@ -387,7 +426,9 @@ def remember_screens(rows: Subset, fresh: Subset, cache: Cache | None) -> None:
     """Store the screens of the queries that have fresh ones in the cache."""
     if cache is None:
         return
-    for entries in _screens(rows.only(np.isin(rows.query, fresh.query))):
+    changed = np.zeros(len(rows.own.sides[0].fingerprints), np.bool_)
+    changed[fresh.query] = True
+    for entries in _screens(rows.only(changed[rows.query])):
         cache.put(
             _SCREENS + _maker(),
             (
@@ -403,7 +444,7 @@ def _screens(rows: Subset) -> Iterator[list[tuple[bytes, Int64]]]:
     A screen is cheap and there are many, so all of a query are one entry, whose key is made of
     those of its pairs. Screens of the tiniest images are not cached.
     """
-    rows = rows.only(rows.sizes[0].max(axis=1, initial=0) > TINIEST)
+    rows = rows.only(rows.longest[0] > TINIEST)
     edges = np.flatnonzero(np.diff(rows.query, prepend=-1, append=-1)).tolist()
     for start in range(0, len(edges) - 1, SCREEN_CHUNK):
         cut = edges[start : start + SCREEN_CHUNK + 1]

@@ -24,6 +24,7 @@ from visleak.options import AUTO
 from visleak.pipeline import recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
 from visleak.pipeline.encoded_set import Side, are_back
+from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.run import Outcome
 from visleak.records import (
     DEGREES,
@@ -74,6 +75,11 @@ def pair_tables(comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
 
 def _by_query(own: Sequence[Comparison]) -> Iterator[pa.Table]:
     """Yield the rows of one query set, its comparisons merged."""
+    if len(own) == 1:
+        # the pairs of a comparison are in this order
+        every = np.arange(len(own[0].pairs))
+        yield from (_rows(own[0], every[part]) for part in parts_of(len(every), GROUP))
+        return
     which: Int64 = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
     row = np.concatenate([np.arange(len(c.pairs)) for c in own])
     similarity = np.concatenate([c.pairs.similarity for c in own])
@@ -118,13 +124,12 @@ def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
 def _grades(comparison: Comparison, rows: Int64) -> Columns:
     """Return the columns that verification fills; null without grades."""
     count = len(rows)
-    if comparison.grades is None or comparison.matrix is None:
+    if comparison.grades is None or comparison.relations is None:
         names = ("grade", "probability", "reason", "transform", "matrix")
         return {name: pa.nulls(count, PAIRS_SCHEMA.field(name).type) for name in names}
-    grades, matrix = comparison.grades, comparison.matrix[rows]
-    missing = np.asarray(np.isnan(matrix).any(axis=1))
-    values = pa.array(np.where(missing[:, None], 0, matrix).ravel(), pa.float32())
-    fixed = pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(missing))
+    grades, (matrix, known) = comparison.grades, comparison.relations.of(rows)
+    values = pa.array(matrix.ravel(), pa.float32())
+    fixed = pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(~known))
     return {
         "grade": _named(grades.grade[rows], GRADES),
         "probability": pa.array(grades.probability[rows], from_pandas=True),

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.grading.verdict import EQUAL_BYTES, NOT_VERIFIED, SAME_PIXELS
 from visleak.pipeline import recordings, segments, selection
-from visleak.pipeline.comparison import Comparison, Thresholds, same_bytes
+from visleak.pipeline.comparison import Comparison, Relations, Thresholds, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.found_groups import bounded
 from visleak.pipeline.run import Outcome, couples
 from visleak.pipeline.summary import comparison_of, conflicts, lost_images, total_of
+from visleak.quantities import counted
 from visleak.records import (
     GRADES,
     VIEWS,
@@ -281,9 +282,8 @@ def _with_grades(comparison: Comparison, rows: pa.Table) -> Comparison:
     """Return a comparison with the grades of its rows."""
     reason = _array(rows, "reason").fill_null("").to_pylist()
     matrix = _array(rows, "matrix")
-    values = np.full((len(rows), 9), np.nan, np.float32)
-    known = matrix.is_valid().to_numpy(zero_copy_only=False)
-    values[known] = matrix.drop_null().flatten().to_numpy().reshape(-1, 9)
+    known = np.flatnonzero(matrix.is_valid().to_numpy(zero_copy_only=False))
+    fitted = Relations(known, matrix.drop_null().flatten().to_numpy().reshape(-1, 9))
     codes = {text: code for code, text in enumerate(NOT_VERIFIED) if text}
     grades = Grades(
         _codes(rows, "grade", GRADES).astype(np.int8),
@@ -292,7 +292,7 @@ def _with_grades(comparison: Comparison, rows: pa.Table) -> Comparison:
         tuple(_array(rows, "transform").fill_null("").to_pylist()),
     )
     skipped = np.array([codes.get(text, 0) for text in reason], np.int8)
-    return replace(comparison, grades=grades, matrix=values, skipped=skipped)
+    return replace(comparison, grades=grades, relations=fitted, skipped=skipped)
 
 
 def _rows_of(pairs: pa.Table, end: str, side: Side) -> Int64:
@@ -300,8 +300,8 @@ def _rows_of(pairs: pa.Table, end: str, side: Side) -> Int64:
     place = pc.index_in(_array(pairs, end), side.fingerprints.ids)
     if place.null_count:
         raise VisleakError(
-            f"{PAIRS}: {place.null_count:,} pairs of set {side.name!r} have a {end} that is not in"
-            f" {IMAGES}"
+            f"{PAIRS}: {counted(place.null_count, 'pair')} of set {side.name!r} with a {end} that"
+            f" is not in {IMAGES}"
         )
     return np.asarray(place.to_numpy(), np.int64)
 

@@ -17,15 +17,17 @@ have no further pairs verified, and only a few representatives of a large group 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from visleak.groups import components, rank_within
-from visleak.records import Bool, Float32, Int8, Int64, Pairs
+from visleak.quantities import counted
+from visleak.records import Bool, Float32, Int8, Int32, Int64, Pairs
 from visleak.storage.audit_folder import VerificationSummary
 
 #: Candidates of a query in each round, against another set. A query compared with a training set
@@ -42,6 +44,8 @@ DENSE: Final = 30
 #: Connected images from which a group has representatives, and how many of each side.
 LARGE: Final = 16
 REPRESENTATIVES: Final = 4
+#: Candidates whose order is found at a time; only bounds memory.
+CHUNK: Final = 262_144
 
 
 def sizes_for(pairs: Pairs) -> tuple[int, ...]:
@@ -177,37 +181,60 @@ def _find(known: npt.NDArray[np.void], wanted: npt.NDArray[np.void]) -> tuple[In
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidate pairs of one comparison."""
+    """The candidate pairs of one comparison; positions and numbers are below 2**31."""
 
     pair: Int64  # int64 (n,): number of each pair, ascending
-    # int64 (n,): number of the content of either image
-    query: Int64
-    reference: Int64
+    # int32 (n,): number of the content of either image
+    query: Int32
+    reference: Int32
     score: Float32  # float32 (n,): corrected similarity and score of the screen, higher is better
     votes: Float32  # float32 (n,): local features in agreement; 0 where there are none
     within: bool  # the two sides are one set, so that a pair is a candidate of both of its images
 
-    def entries(self) -> tuple[Int64, Int64, Int64]:
-        """Return positions of candidates, the image each is a candidate of, and its rank there.
+    @property
+    def ends(self) -> list[Int32]:
+        """The images that each pair is a candidate of."""
+        return [self.query, self.reference] if self.within else [self.query]
+
+    def ranked(self) -> tuple[Int64, Int32]:
+        """Return where the candidates of each image begin, and their positions, best first.
 
         The best by score and the best by votes alternate: a crop has votes and a low score, an
         image without texture has a score and no votes. Ties go to the lower pair.
         """
-        ends = [self.query, self.reference] if self.within else [self.query]
-        position = np.tile(np.arange(len(self.pair)), len(ends))
-        image = np.concatenate(ends)
+        counts = np.zeros(self._images, np.int64)
+        for end in self.ends:
+            counts += np.bincount(end, minlength=len(counts))
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        ranked = [self._ranked(first, last) for first, last in parts_of_images(edges)]
+        return edges, np.concatenate([np.empty(0, np.int32), *ranked])
+
+    def _ranked(self, first: int, last: int) -> Int32:
+        """Return the positions of the candidates of the images in a range of numbers."""
+        places = [np.flatnonzero((end >= first) & (end < last)) for end in self.ends]
+        image = np.concatenate([end[rows] for end, rows in zip(self.ends, places, strict=True)])
+        position = np.concatenate(places)
         score, votes = self.score[position], self.votes[position]
         by_score = rank_within(image, position, -score)
         by_votes = rank_within(image, position, -votes)
         turn = np.where(votes > 0, np.minimum(2 * by_score, 2 * by_votes + 1), 2 * by_score)
-        return position, image, rank_within(image, position, turn)
+        return position[np.lexsort((position, turn, image))].astype(np.int32)
 
     def connected(self, found: Bool) -> Bool:
         """Return the pairs whose two images are connected by the pairs found."""
-        images, ends = np.unique([self.query, self.reference], return_inverse=True)
-        left, right = ends.reshape(2, -1)
-        group = components(len(images), [(left[found], right[found])])
-        return np.asarray(group[left] == group[right])
+        ends = [np.asarray(end[found], np.int64) for end in (self.query, self.reference)]
+        group = components(self._images, [(ends[0], ends[1])]).astype(np.int32)
+        return np.asarray(group[self.query] == group[self.reference])
+
+    @property
+    def _images(self) -> int:
+        return int(max(self.query.max(initial=-1), self.reference.max(initial=-1))) + 1
+
+
+def parts_of_images(edges: Int64) -> Iterator[tuple[int, int]]:
+    """Yield ranges of images that have about :data:`CHUNK` candidates; these begin at the edges."""
+    cuts = np.searchsorted(edges, np.arange(CHUNK, edges[-1], CHUNK))
+    yield from itertools.pairwise(np.unique([0, *cuts, len(edges) - 1]).tolist())
 
 
 class Rounds:
@@ -220,18 +247,19 @@ class Rounds:
         tried: Int64 = NONE,
         near: Int64 = NONE,
     ) -> None:
-        self._candidates = candidates
-        position, image, rank = candidates.entries()
-        order = np.lexsort((rank, image))
-        self._position, self._image = position[order], image[order]
-        self._active: Bool = np.ones(len(order), np.bool_)
-        self._limited: Bool = np.zeros(len(order), np.bool_)
+        self._edges, self._position = candidates.ranked()
+        # the order is known, so scores are not needed any more
+        nothing = np.empty(0, np.float32)
+        self._candidates = replace(candidates, score=nothing, votes=nothing)
+        self._active: Bool = np.ones(len(self._edges) - 1, np.bool_)
+        # pairs of images that were not finished when they had no more to verify
+        self._limited: Bool = np.zeros(len(candidates.pair), np.bool_)
         self._near: Bool = np.isin(candidates.pair, near)
         self._state: Int8 = np.full(len(candidates.pair), STOPPED, np.int8)
         self._state[candidates.connected(self._near)] = CONNECTED
         verified = np.isin(candidates.pair, tried)
         self._state[verified] = VERIFIED
-        self._left = np.full(image.max(initial=-1) + 1, sum(sizes))
+        self._left = np.full(len(self._active), sum(sizes))
         if not candidates.within:
             np.subtract.at(self._left, candidates.query[verified], 1)
         self._sizes = list(sizes)
@@ -246,32 +274,42 @@ class Rounds:
         self._state[self._due], self._near[self._due] = VERIFIED, near
         connected = self._candidates.connected(self._near)
         self._state[connected & (self._state == STOPPED)] = CONNECTED
-        found = np.isin(self._position, self._due[near])
-        self._active = np.isin(self._image, self._image[found])
+        self._active[:] = False
+        for end in self._candidates.ends:
+            self._active[end[self._due[near]]] = True
         self._due = self._next()
 
     def skipped(self, pairs: int) -> Int8:
         """Return of all pairs, ``int8`` (pairs,), which were not verified and why."""
-        state, limited = self._state.copy(), self._position[self._limited]
-        state[limited[state[limited] == STOPPED]] = LIMITED
+        state = self._state.copy()
+        state[self._limited & (state == STOPPED)] = LIMITED
         result = np.full(pairs, VERIFIED, np.int8)
         result[self._candidates.pair] = state
         return result
 
     def _next(self, before: Bool | None = None) -> Int64:
-        open_ = self._state == STOPPED
-        entries = np.flatnonzero(
-            self._active & (open_ if before is None else open_ | before)[self._position]
-        )
-        images = self._image[entries]
-        place = np.arange(len(entries)) - np.searchsorted(images, images)
         size = self._sizes.pop(0) if self._sizes else 0
-        taken = place < np.minimum(size, self._left[images])
+        open_ = self._state == STOPPED
+        taking_part = open_ if before is None else open_ | before
+        due = [
+            self._due_of(first, last, size, open_, taking_part)
+            for first, last in parts_of_images(self._edges)
+        ]
+        return np.unique(np.concatenate([NONE, *due]))
+
+    def _due_of(self, first: int, last: int, size: int, open_: Bool, taking_part: Bool) -> Int64:
+        """Return the candidates due of a range of images, and count them as verified."""
+        position = self._position[self._edges[first] : self._edges[last]]
+        images = np.repeat(np.arange(first, last), np.diff(self._edges[first : last + 1]))
+        kept = self._active[images] & taking_part[position]
+        position, images = position[kept], images[kept]
+        place = np.arange(len(images)) - np.searchsorted(images, images)
+        left = self._left[images]
         # an image that is not finished and has no more to verify
-        self._limited[entries[(self._left[images] <= 0) | (size == 0)]] = True
-        due = entries[taken & open_[self._position[entries]]]
-        np.subtract.at(self._left, self._image[due], 1)
-        return np.unique(self._position[due])
+        self._limited[position[(left <= 0) | (size == 0)]] = True
+        due = (place < np.minimum(size, left)) & open_[position]
+        np.subtract.at(self._left, images[due], 1)
+        return np.asarray(position[due], np.int64)
 
 
 def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, list[str]]:
@@ -283,21 +321,21 @@ def count_skipped(states: Iterable[Int8 | None]) -> tuple[VerificationSummary, l
     lines = []
     if stopped:
         lines.append(
-            f"pairs: {stopped:,} candidates were not verified and have no grade, because better"
-            f" candidates of the image were ({ACROSS[0]} of a query, {WITHIN[0]} of an image within"
-            " its set) and none is near"
+            f"pairs: {counted(stopped, 'candidate', 'has', 'have')} no grade: not verified, because"
+            f" better candidates of the image were ({ACROSS[0]} of a query, {WITHIN[0]} of an image"
+            " within its set) and none is near"
         )
     if limited:
         lines.append(
-            f"pairs: {limited:,} candidates of images with many near or exact pairs were not"
-            f" verified and have no grade, because at most {sum(ACROSS)} of a query are"
+            f"pairs: {counted(limited, 'candidate')} of images with many near or exact pairs"
+            f" without a grade: not verified, because at most {sum(ACROSS)} of a query are"
             f" ({sum(WITHIN)} of an image within its set); more of them may be near or exact"
         )
     if connected:
         lines.append(
-            f"pairs: {connected:,} candidates were not verified and have no grade, because near or"
-            " exact pairs connect the two images; the images of groups are all counted, their"
-            " pairs are more than those graded"
+            f"pairs: {counted(connected, 'candidate', 'has', 'have')} no grade: not verified,"
+            " because near or exact pairs connect the two images; the images of groups are all"
+            " counted, their pairs are more than those graded"
         )
     rounds = {"across": ACROSS, "within": WITHIN}
     return VerificationSummary(rounds, stopped, limited, connected), lines

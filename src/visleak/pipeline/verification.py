@@ -205,29 +205,34 @@ def _in_rounds(survivors: Sequence[Subset], context: RunContext, grader: Grader)
 def _candidates(survivors: Subset) -> Candidates:
     """Return the candidates of one comparison, with those that clusters connect."""
     own = survivors.own
-    rows = Subset(own, np.union1d(survivors.index, np.flatnonzero(own.connected & ~own.equal)))
+    chosen = own.connected & ~own.equal
+    chosen[survivors.index] = True
+    rows = Subset(own, np.flatnonzero(chosen))
     query, reference = rows.contents
     votes = own.pairs.votes
     return Candidates(
         pair=rows.index,
-        query=query,
-        reference=reference,
-        score=_score(rows)[0],
+        query=query.astype(np.int32),
+        reference=reference.astype(np.int32),
+        score=_scores(rows)[0],
         votes=np.zeros(len(rows), np.float32) if votes is None else votes[rows.index],
         within=own.pairs.query_set == own.pairs.reference_set,
     )
 
 
 def _are_near(rows: Subset, grader: Grader) -> Bool:
-    graded = grade(
-        rows.own.pairs.similarity[rows.index],
-        rows.own.pairs.background[rows.index],
-        as_evidence(rows.table),
-        equal_bytes=np.zeros(len(rows), np.bool_),
-        flat=rows.flat,
-        grader=grader,
-    ).grade
-    return (graded >= 0) & (graded <= GRADES.index(Grade.NEAR))
+    near = np.zeros(len(rows), np.bool_)
+    for part, some in rows.parts():
+        graded = grade(
+            rows.own.pairs.similarity[some.index],
+            rows.own.pairs.background[some.index],
+            as_evidence(some.table),
+            equal_bytes=np.zeros(len(some), np.bool_),
+            flat=some.flat,
+            grader=grader,
+        ).grade
+        near[part] = (graded >= 0) & (graded <= GRADES.index(Grade.NEAR))
+    return near
 
 
 # -- tasks ---------------------------------------------------------------------------------------
@@ -265,13 +270,14 @@ def _in_tasks(
     total, done = sum(map(len, todo)), 0
     if not total:
         return
-    needed: dict[str, tuple[EncodedSet, list[Int64]]] = {}
+    needed: dict[str, tuple[EncodedSet, Bool]] = {}
     for rows in todo:
         for side, own in zip(rows.own.sides, (rows.query, rows.reference), strict=True):
-            needed.setdefault(side.name, (side, []))[1].append(own)
+            none = np.zeros(len(side.fingerprints), np.bool_)
+            needed.setdefault(side.name, (side, none))[1][own] = True
     pixels = SharedPixels(
         {
-            name: read_pixels(side, np.unique(np.concatenate(own)), *reduce, context)
+            name: read_pixels(side, np.flatnonzero(own), *reduce, context)
             for name, (side, own) in needed.items()
         },
         context,
@@ -299,7 +305,7 @@ def _screened(todo: Sequence[Subset], context: RunContext) -> list[Subset]:
     """Screen the pairs without a known screen; return those of all pairs that pass."""
     for rows in todo:
         recall_screens(rows, context.cache)
-    fresh = [rows.only(np.isnan(rows.own.table.screens(rows.index)[:, 0])) for rows in todo]
+    fresh = [rows.only(rows.own.table.unscreened(rows.index)) for rows in todo]
     if any(map(len, fresh)):
         reduce = (screen.thumbnail, 2 * screen.SIDE)
         for rows, found in _in_tasks(
@@ -337,24 +343,27 @@ def _screen(task: _Task[tuple[Int8, Bool]]) -> Float32:
 
 def _are_small(rows: Subset) -> Bool:
     """Return the pairs that are screened as small images."""
-    left, right = (size.max(axis=1, initial=0) for size in rows.sizes)
+    left, right = rows.longest
     return np.asarray(np.maximum(left, right) <= check.SMALL)
 
 
-def _score(rows: Subset) -> tuple[Float32, Bool]:
+def _scores(rows: Subset) -> tuple[Float32, Bool]:
     """Return the sum of similarity and screen of each pair, and whether it reaches the gate."""
-    pairs, small = rows.own.pairs, _are_small(rows)
-    weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
-    corrected = pairs.similarity[rows.index] - pairs.background[rows.index]
-    # dissimilar whole images may still be crops, which the screen of small images detects
-    corrected = np.where(small, np.maximum(corrected, 0), corrected)
-    score = corrected + weight * rows.own.table.screens(rows.index)[:, 0]
-    return score, score >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
+    score, reached = np.empty(len(rows), np.float32), np.empty(len(rows), np.bool_)
+    for part, some in rows.parts():
+        pairs, small = some.own.pairs, _are_small(some)
+        weight = np.where(small, SMALL_WEIGHT, SCREEN_WEIGHT).astype(np.float32)
+        corrected = pairs.similarity[some.index] - pairs.background[some.index]
+        # dissimilar whole images may still be crops, which the screen of small images detects
+        corrected = np.where(small, np.maximum(corrected, 0), corrected)
+        score[part] = corrected + weight * some.own.table.screens(some.index)[:, 0]
+        reached[part] = score[part] >= np.where(small, SMALL_GATE, GATE).astype(np.float32)
+    return score, reached
 
 
 def _survivors(rows: Subset) -> Subset:
     """Return the pairs that pass the screen."""
-    reached = _score(rows)[1] | rows.flat
+    reached = _scores(rows)[1] | rows.flat
     if rows.own.pairs.votes is not None:
         reached |= rows.own.pairs.votes[rows.index] > 0
     return rows.only(reached)

@@ -127,19 +127,23 @@ def _rank(query: Int64, value: npt.NDArray[np.floating], tie: Int64) -> Int64:
 
 
 def joined(parts: Sequence[tuple[int, Scored, Int64]], order: Int64) -> Hits:
-    """Put the findings of blocks of queries together, sorted as :class:`Hits` promises."""
-    query = np.concatenate([scored.query + start for start, scored, _ in parts])
-    reference = np.concatenate([scored.reference for _, scored, _ in parts])
-    similarity = np.concatenate([scored.similarity for _, scored, _ in parts])
-    view = np.concatenate([scored.view for _, scored, _ in parts])
-    sorted_ = np.lexsort((order[reference], -similarity, query))
+    """Put the findings of ascending blocks of queries together, sorted as :class:`Hits` promises.
+
+    Each block is sorted by itself: columns of all would be in memory several times.
+    """
+    blocks = [scored.only(_hit_order(scored, order)) for _, scored, _ in parts]
+    starts = [start for start, _, _ in parts]
     return Hits(
-        query=query[sorted_],
-        reference=reference[sorted_],
-        similarity=similarity[sorted_],
-        view=view[sorted_],
+        query=np.concatenate([own.query + a for a, own in zip(starts, blocks, strict=True)]),
+        reference=np.concatenate([own.reference for own in blocks]),
+        similarity=np.concatenate([own.similarity for own in blocks]),
+        view=np.concatenate([own.view for own in blocks]),
         total=np.concatenate([total for _, _, total in parts]),
     )
+
+
+def _hit_order(scored: Scored, order: Int64) -> Int64:
+    return np.lexsort((order[scored.reference], -scored.similarity, scored.query))
 
 
 def no_hits(queries: int) -> Hits:
