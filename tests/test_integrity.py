@@ -281,8 +281,8 @@ def test_images_that_changed_since(audited: Path, tmp_path: Path) -> None:
     assert check_audit(root / "again").findings == ()
     found = {each.where: each.what for each in check_audit(root / "again", images=True).findings}
     assert found.keys() == {"test", "train"}
-    assert "1 images are gone" in found["test"]
-    assert "1 images are changed" in found["train"]
+    assert "1 image is gone" in found["test"]
+    assert "1 image is changed" in found["train"]
     assert "6.png" in found["train"]
 
 

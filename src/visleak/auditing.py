@@ -530,7 +530,7 @@ class Prepared:
         key = folders.key_of(queries, references, self.encoder, self.settings, self.limits)
         processes = workers_for(self.images, workers)
         try:
-            with claimed(folder, (*queries, *references), folder / AUDIT):
+            with claimed(folder, (*queries, *references), None if force else folder / AUDIT):
                 finished = folders.holds(folder, key, (*queries, *references), force=force)
                 if not finished:
                     with (

@@ -24,6 +24,7 @@ from visleak.images import content_digest
 from visleak.pipeline.comparison import thresholds_of
 from visleak.pipeline.recount import recount
 from visleak.progress import Progress, silent
+from visleak.quantities import counted
 from visleak.rates import Rate
 from visleak.records import EmbeddingSet, ImageSet, Unreadable
 from visleak.reporting import Document
@@ -147,7 +148,7 @@ class _Check:
 
     def run(self, images: bool, progress: Progress) -> Integrity:
         if self.summary.unfinished:
-            lost = f"{self.summary.unfinished:,} images could not be read a second time"
+            lost = f"{counted(self.summary.unfinished, 'image')} could not be read a second time"
             self._find(AUDIT, lost, "run the same audit again when the source is whole")
         steps: list[Callable[[], None]] = [
             self._digests, self._tables, self._sets, self._recount, self._rates, self._methods,
@@ -240,8 +241,8 @@ class _Check:
             self._find(AUDIT, "its headline is not that of its totals")
         if [each.query_set for each in known.totals] != [each.query_set for each in found.totals]:
             self._find(AUDIT, "its totals are not those of its query sets")
-        for own, counted in zip(known.comparisons, found.comparisons, strict=True):
-            self._compare(f"{own.query_set} against {own.reference_set}", own, counted)
+        for own, again in zip(known.comparisons, found.comparisons, strict=True):
+            self._compare(f"{own.query_set} against {own.reference_set}", own, again)
         for before, after in zip(known.totals, found.totals, strict=False):
             self._compare(before.query_set, replace(before, headline=after.headline), after)
         for about, of_tables in zip(known.sets, found.sets, strict=True):
@@ -338,7 +339,9 @@ class _Check:
         for ids, what in ((changed, "changed"), (sorted(stored), "gone")):
             if ids:
                 self._find(
-                    name, f"{len(ids):,} images are {what} since the audit, such as {ids[0]!r}"
+                    name,
+                    f"{counted(len(ids), 'image', 'is', 'are')} {what} since the audit, such as"
+                    f" {ids[0]!r}",
                 )
 
 

@@ -8,14 +8,17 @@ from typing import Final
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun.
+def counted(count: int, noun: str, *verb: str) -> str:
+    """Return a count with its noun, and with a verb if its two forms are given.
 
     >>> counted(1, "pair"), counted(2_000, "pair"), counted(2, "match")
     ('1 pair', '2,000 pairs', '2 matches')
+    >>> counted(1, "image", "is", "are"), counted(2, "image", "is", "are")
+    ('1 image is', '2 images are')
     """
     plural = f"{noun}es" if noun.endswith(("s", "x", "tch", "sh")) else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
+    one, many = (f" {form}" for form in verb) if verb else ("", "")
+    return f"{count:,} {noun}{one}" if count == 1 else f"{count:,} {plural}{many}"
 
 
 def size(count: int) -> str:

@@ -271,7 +271,7 @@ def test_the_probe_refuses_pictures_that_changed(
     )
     given = ("--predictions", files["one"], "--difficulty", "probe", "-o", tmp_path / "out")
     code, said = refused("impact", folder, *given)
-    assert (code, "1 images of 'test' are missing or have changed" in said) == (1, True), said
+    assert (code, "1 image of 'test' missing or changed since" in said) == (1, True), said
 
 
 def test_several_audits_stand_side_by_side(

@@ -133,4 +133,4 @@ def test_numbers_of_an_unfinished_audit_are_said_to_be_so(
     places = {"audit": audit, "out": tmp_path / "out.html", "root": folder}
     ran = run(*(part.format(**places) for part in verb))
     assert ran.code == (1 if verb[0] == "dlede" else 0), ran
-    assert "is unfinished: 1 images could not be read again" in ran.err
+    assert "is unfinished: 1 image could not be read again" in ran.err

@@ -45,7 +45,7 @@ def test_verbs_chain_through_files(tmp_path: Path, triggers: Path) -> None:
     made = json.loads((tmp_path / "augmented" / "augment.json").read_text())
     assert ran.out.splitlines()[0] == made["headline"]
     assert "prompts of 3 triggers scored, " in made["headline"]
-    assert "1 triggers have pieces that the language model does not know" in ran.out
+    assert "1 trigger has pieces that the language model does not know" in ran.out
     assert made["about"]["preset"] == "paper"
     assert made["about"]["origin"] == "triggers.txt (text)"
     assert made["settings"]["preset"] == "paper"

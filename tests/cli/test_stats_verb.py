@@ -41,7 +41,7 @@ def test_counts_before_and_after_review(folder: Path, tmp_path: Path) -> None:
     together = next(line.split() for line in lines if line.startswith("together"))
     # pairs and images after review, then before
     assert together[1:] == ["3", "2", "4", "3"]
-    assert "1 listed pairs have another grade than the automatic one" in ran.out
+    assert "1 listed pair has another grade than the automatic one" in ran.out
 
 
 def test_json_is_all_that_is_printed(folder: Path, tmp_path: Path) -> None:

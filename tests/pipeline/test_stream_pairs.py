@@ -262,7 +262,7 @@ def test_lengths_are_mended_and_counted():
     _, rows, _, summary = ran([test], [train], within=False)
     about = {each["name"]: each["norms_off"] for each in summary["sets"]}
     assert about == {"t": 6, "r": 3}
-    assert "lengths: 9 vectors were not of unit length and were rescaled" in summary["skipped"]
+    assert "lengths: 9 vectors not of unit length, rescaled" in summary["skipped"]
     matched = {(row["query"], row["reference"]) for row in rows if row["degree"] == "hard"}
     assert {(f"t{n:03d}", f"r{n:03d}") for n in (1, 3, 4, 5, 6)} <= matched
 

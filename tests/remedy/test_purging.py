@@ -166,7 +166,7 @@ def test_degrees_where_there_are_no_grades(audited):
 def test_pairs_without_a_grade_beside_graded_ones_are_said(audited):
     rows = [pair("test/0.png", "train/0.png"), pair("test/1.png", "train/1.png", None)]
     assert purge(audited(*rows)).caveats == (
-        "1 pairs were not verified, so they have no grade and do not count; --degree counts them",
+        "pairs that were not verified (1) have no grade and do not count; --degree counts them",
     )
 
 

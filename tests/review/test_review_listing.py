@@ -277,7 +277,7 @@ def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
     )
     # the near copy of t00 lies in two files
     assert int(listed.repeats.sum()) > 0
-    assert f"{int(listed.repeats.sum()):,} more pairs of images" in more[0]
+    assert f"{int(listed.repeats.sum()):,} more pair" in more[0]
     assert "similarity" not in describe(listed, summary("auto", None))[0]
     assert "each image's one nearest" in describe(listed, summary("nearest"))[0]
     paper = describe(nearest, summary("nearest"))[0]

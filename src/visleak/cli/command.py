@@ -34,6 +34,7 @@ from visleak.options import (
     leaves,
 )
 from visleak.progress import Silent, Steps, display_for, steps
+from visleak.quantities import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -282,6 +283,6 @@ def warn_if_unfinished(folder: Path) -> None:
     with suppress(VisleakError, OSError):
         if lost := read_summary(folder).unfinished:
             edges.complain(
-                f"the audit {folder} is unfinished: {lost:,} images could not be read again and are"
-                " in no rate; run the audit again"
+                f"the audit {folder} is unfinished: {counted(lost, 'image')} could not be read"
+                " again and counted in no rate; run the audit again"
             )

@@ -21,6 +21,7 @@ from visleak.options import (
     option,
     output,
 )
+from visleak.quantities import counted
 from visleak.robustness.settings import Calibrate, Robustness
 from visleak.training.settings import EncoderSettings, TrainEncoder
 
@@ -133,8 +134,8 @@ def find(options: Find, execution: Execution, call: Call) -> Reply:
     )
     lost = max(each.lost for each in found)
     complaint = (
-        f"{lost:,} images in {options.place} could be read at first, and not again; run the command"
-        " again when the source is complete"
+        f"{counted(lost, 'image')} in {options.place} could be read at first, and not again; run"
+        " the command again when the source is complete"
     )
     return Reply(
         [part for each in documents(found) for part in whole(each)],

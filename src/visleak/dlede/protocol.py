@@ -389,8 +389,8 @@ def audit_summary(audit: Audit, split: Split, output: Path) -> AuditSummary:
     """Return what a result holds of an audit of the same contents, people's verdicts included."""
     if audit.unfinished:
         raise VisleakError(
-            f"the audit {audit.folder} is unfinished: {audit.unfinished:,} images could not be read"
-            " again; run it again when the source is complete"
+            f"the audit {audit.folder} is unfinished: {counted(audit.unfinished, 'image')} could"
+            " not be read again; run it again when the source is complete"
         )
     check_audited(audit, split)
     judged = apply_verdicts(audit)

@@ -259,7 +259,7 @@ def encode(
     maker, folder = load_encoder(encoder), Path(out)
     secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
     job = _job(images, maker, folder, dtype, shard, secret)
-    with claimed(folder, [images], folder / MANIFEST):
+    with claimed(folder, [images], None if force else folder / MANIFEST):
         finished = claim(folder, job.key, force=force, again=job.are_back)
         with open_cache(cache) as store:
             processes = workers_for(len(images), workers)

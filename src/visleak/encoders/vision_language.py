@@ -26,6 +26,7 @@ from visleak.encoders.weights import (
     transformers_for,
 )
 from visleak.errors import UsageError, VisleakError
+from visleak.quantities import counted
 from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.vectors import unit_rows
 
@@ -103,8 +104,8 @@ class TextTower:
         wrong = np.flatnonzero(rows.broken)
         if len(wrong):
             raise VisleakError(
-                f"model {self.name}: {len(wrong)} sentences have a vector without a direction, such"
-                f" as {unique[wrong[0]][:80]!r}; try precision=fp32"
+                f"model {self.name}: {counted(len(wrong), 'sentence', 'has', 'have')} a vector"
+                f" without a direction, such as {unique[wrong[0]][:80]!r}; try precision=fp32"
             )
         return TextVectors(rows.matrix[place], tokens.cut[place])
 

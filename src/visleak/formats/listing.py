@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from visleak.formats.remote import is_address, listed
 from visleak.images.encodings import SUFFIXES, recognise
+from visleak.quantities import counted
 from visleak.records import MISSING_LISTED, FileCount
 
 #: Data sets of the hub have a hash behind the number of files.
@@ -241,7 +242,7 @@ def describe_skipped(skipped: Mapping[str, int], *, side: bool = False) -> str:
     kinds = sorted(shown.items(), key=lambda item: (-item[1], item[0]))
     parts = [f"{count:,} {kind or 'without extension'}" for kind, count in kinds[:SHOWN]]
     if len(kinds) > SHOWN:
-        parts.append(f"{sum(count for _, count in kinds[SHOWN:]):,} others")
+        parts.append(counted(sum(count for _, count in kinds[SHOWN:]), "other"))
     return f"{total:,} {'file' if total == 1 else 'files'}: {', '.join(parts)}"
 
 

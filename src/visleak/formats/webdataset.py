@@ -43,6 +43,7 @@ from visleak.formats.tars import (
 )
 from visleak.formats.writing import Destination, OutputPart, OutputSource, Selection, file_names
 from visleak.images.encodings import SUFFIXES
+from visleak.quantities import counted
 from visleak.records import ImageSet, Problem
 
 #: Side files that say something of a sample, by the end of their extension.
@@ -272,7 +273,11 @@ def _shards_set(shards: Sequence[str], request: Request) -> ImageSet:
     for option, value in request.columns.items():
         nulls = table[option].null_count
         if nulls == table.num_rows or (option == "id" and nulls):
-            which = "no sample has" if nulls == table.num_rows else f"{nulls:,} samples do not have"
+            which = (
+                "no sample has"
+                if nulls == table.num_rows
+                else f"{counted(nulls, 'sample', 'does', 'do')} not have"
+            )
             raise UsageError(
                 f"{option} {value!r}: {which} this in the .json beside the image of {request.text}"
             )

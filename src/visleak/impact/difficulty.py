@@ -31,6 +31,7 @@ from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.scores import OTHERS
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.records import EmbeddingSet, Fingerprints, Float32, Float64, Int64
 from visleak.storage import IMAGES, PAIRS, read_table
 
@@ -310,8 +311,8 @@ def _rows(folder: Path, benchmark: Benchmark, prints: Fingerprints) -> Int64:
     changed = (rows < 0) | (digests[rows] != np.array(audited["digest"].to_pylist()))
     if changed.any():
         raise VisleakError(
-            f"{int(changed.sum()):,} images of {benchmark.name!r} are missing or have changed"
-            " since the audit, and the probe of difficulty needs them: audit again, or give a"
+            f"{counted(int(changed.sum()), 'image')} of {benchmark.name!r} missing or changed since"
+            " the audit, and the probe of difficulty needs them: audit again, or give a"
             " column of difficulty, --difficulty FILE"
         )
     own = pc.index_in(benchmark.ids, value_set=audited["id"].combine_chunks())

@@ -14,6 +14,7 @@ from visleak.pipeline import rates, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
 from visleak.pipeline.run import Outcome
+from visleak.quantities import counted
 from visleak.rates import Rate
 from visleak.records import Encoder
 from visleak.settings import Settings
@@ -250,11 +251,12 @@ def _skipped(outcome: Outcome, encoder: Encoder, settings: Settings, *, low: boo
         if counts.files is not None and not counts.files.complete
     )
     if rescaled := sum(counts.rescaled for counts in embeddings.values()):
-        yield f"lengths: {rescaled:,} vectors were not of unit length and were rescaled"
+        yield f"lengths: {counted(rescaled, 'vector')} not of unit length, rescaled"
     if capped := _capped(outcome, settings):
         yield (
-            f"pairs: {capped} images have more than {settings.per_query} pairs above the soft"
-            " threshold; the most similar are listed, the true count is in images.parquet"
+            f"pairs: {counted(capped, 'image', 'has', 'have')} more than {settings.per_query} pairs"
+            " above the soft threshold; the most similar are listed, the true count is in"
+            " images.parquet"
         )
 
 

@@ -19,6 +19,7 @@ from visleak.groups import components
 from visleak.options import AUTO
 from visleak.pipeline import rates
 from visleak.progress import Progress, silent
+from visleak.quantities import counted
 from visleak.records import DEGREES, GRADES, ImageSet
 from visleak.remedy.contents import Part, Piece, refuse_changed
 from visleak.remedy.found_groups import leaking, refuse_unconfirmed
@@ -316,10 +317,11 @@ def _advise(summary: AuditSummary, lost: int) -> Advice:
 def _caveats(summary: AuditSummary, settings: PurgeSettings, ungraded: int) -> Iterator[str]:
     """Yield why more images may leak than the audit lists."""
     if lost := summary.unfinished:
-        yield f"the audit is unfinished: {lost:,} images could not be read again; repeat it"
+        away = f"{counted(lost, 'image')} could not be read again"
+        yield f"the audit is unfinished: {away}; repeat it"
     if ungraded:
         yield (
-            f"{ungraded:,} pairs were not verified, so they have no grade and do not count;"
+            f"pairs that were not verified ({ungraded:,}) have no grade and do not count;"
             " --degree counts them"
         )
     if summary.settings.candidates == "nearest" and settings.remove_from == "train":

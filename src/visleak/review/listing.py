@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import image_rows, is_word, scale_codes
+from visleak.quantities import counted
 from visleak.records import GRADES, Bool, ImageRow, Int8, Int64, PairRow, between
 from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 from visleak.verdicts import judged_pairs, pair_key
@@ -410,12 +411,12 @@ def describe(listing: Listing, summary: AuditSummary) -> tuple[str, ...]:
     repeats = int(listing.repeats.sum())
     if repeats:
         lines.append(
-            f"{repeats:,} more pairs of images have the same two contents as one of these; a"
-            " verdict counts for all of them."
+            f"{counted(repeats, 'more pair', 'has', 'have')} the same two contents as one of these;"
+            " a verdict counts for all of them."
         )
     if listing.left_out:
         lines.append(
-            f"{listing.left_out:,} pairs with embeddings are left out: there are no images of them."
+            f"Left out: {counted(listing.left_out, 'pair')} with embeddings, which have no images."
         )
     return tuple(lines)
 

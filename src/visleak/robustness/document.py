@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
@@ -169,9 +170,9 @@ def facts(result: Robustness) -> list[str]:
         f" against all {result.references:,} readable images"
     ]
     if result.unreadable:
-        lines.append(f"{result.unreadable:,} images could not be read")
+        lines.append(f"{counted(result.unreadable, 'image')} could not be read")
     how = "graded near or exact" if result.graded else "of equal bytes; pixels not verified"
-    lines.append(f"{result.twins:,} pairs within the set show the same image ({how}): excluded")
+    lines.append(f"excluded: {counted(result.twins, 'pair')} of one image within the set ({how})")
     for tested in result.encoders:
         for label, curve in (("original", tested.original), ("transformed", tested.trans)):
             if curve is not None:

@@ -23,6 +23,7 @@ from visleak.pipeline.comparison import KIND, SCHEMA
 from visleak.pipeline.encoded_set import refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.rates import Rate
 from visleak.records import Encoder, Float32, Int64
 from visleak.reporting import Document
@@ -89,7 +90,7 @@ class Calibration:
         """What a reader must know: one line each, often none."""
         result = []
         if self.unreadable:
-            result.append(f"{self.unreadable:,} images of {self.collection} are unreadable")
+            result.append(f"unreadable: {counted(self.unreadable, 'image')} of {self.collection}")
         for level in (self.hard, self.soft):
             if not level.supported:
                 result.append(
@@ -255,7 +256,7 @@ def document(result: Calibration) -> Document:
             f"  recall: {level.original} unchanged, {level.changed} changed",
         ]
     if result.twins:
-        lines.append(f"{result.twins:,} pairs of duplicates within the set are excluded")
+        lines.append(f"excluded: {counted(result.twins, 'pair')} of duplicates within the set")
     headline = (
         f"{result.encoder}: hard {result.hard.threshold:g}, soft {result.soft.threshold:g}, from"
         f" {result.hard.image_pairs:,} pairs of images of {result.collection} under"

@@ -10,6 +10,7 @@ from typing import Final
 import visleak
 from visleak.errors import VisleakError
 from visleak.pipeline.rates import CUMULATIVE, EXCLUSIVE
+from visleak.quantities import counted
 from visleak.rates import Rate, percent
 from visleak.storage import AuditSummary, SetSummary
 from visleak.storage.audit_folder import Topic
@@ -251,7 +252,11 @@ def _notes(run: Run, cells: Sequence[Cell]) -> list[str]:
     bad: dict[str, int] = {}
     for summary in summaries:
         bad |= {each.name: each.unreadable for each in summary.sets}
-    notes += [f"{name}: {count:,} images could not be read" for name, count in bad.items() if count]
+    notes += [
+        f"{name}: {counted(count, 'image')} could not be read"
+        for name, count in bad.items()
+        if count
+    ]
     for cell in cells:
         made = cell.comparison
         if made.match:

@@ -21,6 +21,7 @@ from visleak.formats.sources import split_prefix
 from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.embeddings import DEFAULT
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.records import AnySet, EmbeddingSet
 from visleak.storage import AUDIT, UNREADABLE, claimed, refuse_inputs
 from visleak.study.config import Study, StudySet
@@ -320,8 +321,8 @@ class Work:
             )
         if found.unfinished:
             raise VisleakError(
-                f"{place} is unfinished: {found.unfinished:,} images could not be read again"
-                f" ({place / UNREADABLE}); run the study again"
+                f"{place} is unfinished: {counted(found.unfinished, 'image')} could not be read"
+                f" again ({place / UNREADABLE}); run the study again"
             )
         return found
 

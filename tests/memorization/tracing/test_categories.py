@@ -21,7 +21,7 @@ def test_by_reference(traced: Trace, tmp_path: Path) -> None:
     file = written(tmp_path, "reference,category\nastronaut.png,Human\nnobody.png,artwork\n")
     told = read_categories(file).applied_to(traced)
     assert [each.category for each in told.originals] == ["human", ""]
-    assert told.notes == ("1 rows of categories.csv are about no memorized image",)
+    assert told.notes == ("rows of categories.csv about no memorized image: 1",)
 
 
 def test_by_prompt_with_a_formula_sign(traced: Trace, tmp_path: Path) -> None:

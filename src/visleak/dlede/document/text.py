@@ -225,10 +225,9 @@ def increases_in_words(judged: Judgement) -> str:
     else:
         by_step = [{step.step: step.increase.value for step in each.steps} for each in metrics]
         rows = [[each[step] for each in by_step] for step in steps[1:]]
-    improves = any(each.lower for each in metrics) or any(
-        value < 0 for row in rows for value in row
-    )
-    verb = "improves" if improves else "raises"
+    falls = any(value < 0 for row in rows for value in row)
+    verb = "changes" if falls else "raises"
+    verb = "improves" if any(each.lower for each in metrics) else verb
     start = f"leaking {steps[1]} % of the test images on purpose {verb}"
     if len(metrics) > NAMED:
         words = [f"{start} {len(metrics):,} metrics by {_values(judged, rows[0])}"]

@@ -26,6 +26,7 @@ from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import GrowingColumn, RunContext
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.records import Bool, Bytes8, Int64
 from visleak.training.data import Decoded, decoded
 
@@ -409,9 +410,9 @@ class DecodedImages:
         if self.unreadable:
             name, first, why = self.unreadable[0]
             yield (
-                f"{len(self.unreadable):,} images could not be read, such as {first!r} of set"
-                f" {name!r} ({why}); they are excluded from training, and nothing is found in those"
-                " of the test set"
+                f"{counted(len(self.unreadable), 'image')} could not be read, such as {first!r} of"
+                f" set {name!r} ({why}); unreadable images are excluded from training, and nothing"
+                " is found in those of the test set"
             )
 
 

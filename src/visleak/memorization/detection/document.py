@@ -23,6 +23,7 @@ from visleak.memorization.detection.records import (
     number,
 )
 from visleak.memorization.scores import Scores
+from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.records import Bool, Float64, Int64
 from visleak.reporting import Column, Document, Figure, Table, markdown
@@ -329,7 +330,7 @@ def about(result: Detection) -> list[str]:
         f"{cost.passes:,} passes in {cost.seconds:.1f} s ({cost.prompts_per_second:,.1f} prompts/s,"
         f" {cost.passes_per_second:,.1f} passes/s)"
     )
-    reused = f"; {cost.reused:,} scores were reused" if cost.reused else ""
+    reused = f"; {counted(cost.reused, 'score', 'was', 'were')} reused" if cost.reused else ""
     return [
         f"model {result.model.get('name', '')}, {result.model.get('device', '')}"
         f" {result.model.get('precision', '')}; D by {settings['norm']}, {settings['output']}"

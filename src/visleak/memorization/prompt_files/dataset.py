@@ -27,6 +27,7 @@ from visleak.memorization.prompt_files.selection import (
     selected,
 )
 from visleak.memorization.prompts import Prompts
+from visleak.quantities import counted
 from visleak.reporting import Document, markdown
 from visleak.stats.group_intervals import effective_groups
 from visleak.storage import File, RunFolder
@@ -261,8 +262,8 @@ def _facts(data: PromptSet) -> list[str]:
         f" {by or 'none'}",
         f"{data.labelled:,} have a label, {data.scored:,} a D (d_l2, d_squared); {data.unnamed:,}"
         " name no memorized image",
-        f"{data.groups:,} groups of prompts share a memorized image, the largest has"
-        f" {data.largest:,} prompts",
+        f"groups of prompts that share a memorized image: {data.groups:,}, the largest of"
+        f" {counted(data.largest, 'prompt')}",
         *([f"left out of {data.candidates:,} candidates: {left}"] if left else []),
     ]
     for origin in data.origins:

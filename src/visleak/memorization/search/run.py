@@ -29,6 +29,7 @@ from visleak.memorization.search.driver import (
 from visleak.memorization.search.gibbs import Augmentation, AugmentResult, about_augment, augment
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import AugmentSettings
+from visleak.quantities import counted
 from visleak.reporting import Column, Document, Table
 from visleak.storage import RunFolder, free_folder, write_tables
 
@@ -78,8 +79,8 @@ def document(command: str, content: Mapping[str, Any]) -> Document:
         unknown = sum(each["unknown"] > 0 for each in content["triggers"])
         if unknown:
             lines.append(
-                f"{unknown:,} triggers have pieces that the language model does not know, and were"
-                " started without them"
+                f"{counted(unknown, 'trigger', 'has', 'have')} pieces that the language model does"
+                " not know; chains were started without them"
             )
     elif content["short"]:
         lines.append(

@@ -281,7 +281,7 @@ def about(result: Trace) -> list[str]:
     if isinstance(model, dict) and model.get("name"):
         lines.append(f"images of the model {cut(str(model['name']), LONGEST)}")
     if result.about.get("verdicts"):
-        lines.append(f"{result.about['verdicts']:,} verdicts of people are counted")
+        lines.append(f"verdicts of people that are counted: {result.about['verdicts']:,}")
     return lines
 
 

@@ -284,7 +284,7 @@ class Categories:
             found.append(replace(each, category=words[0] if words else ""))
         unused = len(self.words) - len(used)
         if unused:
-            notes.append(f"{unused:,} rows of {self.origin} are about no memorized image")
+            notes.append(f"rows of {self.origin} about no memorized image: {unused:,}")
         return replace(trace, originals=tuple(found), notes=tuple(notes))
 
     def _of(self, original: Original, matches: tuple[Match, ...], used: set[str]) -> list[str]:

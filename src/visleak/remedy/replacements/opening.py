@@ -24,6 +24,7 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.run import Comparer
 from visleak.progress import Progress
+from visleak.quantities import counted
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.remedy.replacements.candidates import Examiner, Neighbours
 from visleak.remedy.replacements.decisions import Decisions
@@ -206,7 +207,7 @@ def _refuse_other_images(result: Audit, material: Mapping[str, EncodedSet]) -> N
         changed = sum(a != b for a, b in zip(digests, now, strict=True))
         if changed:
             raise VisleakError(
-                f"{changed:,} images of set {name!r} ({about.source}) changed since the"
+                f"{counted(changed, 'image')} of set {name!r} ({about.source}) changed since the"
                 " audit; audit again"
             )
 

@@ -185,8 +185,8 @@ def documents(counts: Counts) -> list[Document]:
     if counts.review is None:
         return [*made, Document("Verdicts", "no verdicts yet; grades are automatic")]
     changed = (
-        f"{counts.changed:,} listed pairs have another grade than the automatic one,"
-        f" {counts.added:,} were found by people only"
+        f"{counted(counts.changed, 'listed pair', 'has', 'have')} another grade than the automatic"
+        f" one; found by people only: {counts.added:,}"
     )
     return [*made, review_document(counts.review, changed)]
 
