@@ -66,7 +66,7 @@ class Step:
     def update(self, done: int, total: int) -> None:
         """Note that ``done`` of ``total`` units are done."""
         now = time.monotonic()
-        if done < self.done:
+        if done < self.done or (self.finished and total != self.total):
             # the step runs once more, as when images are verified again, at a higher resolution
             self.began = now
             self._seen.clear()
@@ -175,7 +175,9 @@ class Forwarded:
 
 
 class Lines:
-    """Writes a line per step, and one every 30 seconds; a short run writes none.
+    """Writes a line where a step begins, and one every 30 seconds; a short run writes none.
+
+    Steps that take turns, as the rounds of verification do, begin once.
 
     Args:
         write: writes a line.
@@ -184,17 +186,19 @@ class Lines:
 
     def __init__(self, write: Callable[[str], None], patience: float = PATIENCE) -> None:
         self._write, self._from = write, time.monotonic() + patience
-        self._last: tuple[str, float] = ("", 0.0)
+        self._begun: set[str] = set()
+        self._written = 0.0
 
     def show(self, step: Step, *, new: bool) -> None:
         """Write a line where one is due."""
         now = time.monotonic()
         if now < self._from:
             return
-        name, written = self._last
-        if name != step.name or (now - written >= INTERVAL and not step.finished):
+        due = now - self._written >= INTERVAL and not step.finished
+        if due or step.name not in self._begun:
             self._write(step.label if new else f"{step.label}: {step.state}")
-            self._last = step.name, now
+            self._begun.add(step.name)
+            self._written = now
 
     def close(self) -> None:
         """Write nothing more."""

@@ -59,6 +59,27 @@ def test_lines_off_a_terminal(
     ]
 
 
+def test_steps_that_take_turns_have_a_line_each(clock: list[float]) -> None:
+    lines: list[str] = []
+    with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
+        for turn in range(8):
+            clock[0] = 6.0 * turn
+            for name in ("screening", "checking"):
+                progress(name, 0, 9)
+                progress(name, turn, 9)
+    assert [line.partition(":")[0] for line in lines] == ["screening", "checking", "screening"]
+
+
+def test_the_rate_of_a_repeated_step_leaves_out_the_pause(clock: list[float]) -> None:
+    lines: list[str] = []
+    with steps(display_for(io.StringIO(), lines.append, verbose=True)) as progress:
+        progress("reading a", 1, 1)
+        for second in range(100, 141):
+            clock[0] = float(second)
+            progress("reading a", 10 * (second - 99), 1_000)
+    assert lines[-1].endswith("10 images/s, 1:09 left")
+
+
 def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
