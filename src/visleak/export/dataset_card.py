@@ -10,9 +10,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from visleak.export.csv_files import write_table
 from visleak.records import GRADES
 from visleak.reporting.markup import Grid, markdown_cell, markdown_table
-from visleak.storage import AuditSummary, csv_cell, replacing_text, write_csv_rows, write_json
+from visleak.storage import AuditSummary, replacing_text, write_json
 from visleak.verdicts import judged_summary
 from visleak.verdicts.level import Level, leaks
 
@@ -99,10 +100,7 @@ def write_croissant(
     """Write the list of leaks and its description as Croissant (``cr:1.0``)."""
     summary, path = judged_summary(folder), list_path(out)
     table = _listed(folder, summary, Level(grade or "near"), query_set)
-    columns = [column.to_pylist() for column in table.columns]
-    with replacing_text(path) as lines:
-        write_csv_rows(lines, [tuple(COLUMNS)])
-        write_csv_rows(lines, (tuple(map(_cell, row)) for row in zip(*columns, strict=True)))
+    write_table(path, table.rename_columns(list(COLUMNS)))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     write_json(out, _described(summary, path.name, digest))
     return out, path
@@ -114,10 +112,6 @@ def _listed(folder: Path, summary: AuditSummary, level: Level, query_set: str | 
     if query_set is not None:
         table = table.filter(pc.equal(table["query_set"], query_set))
     return table.sort_by([(name, "ascending") for name in names[:4]])
-
-
-def _cell(value: str | float | None) -> str:
-    return csv_cell(value or "") if value is None or isinstance(value, str) else f"{value:.4f}"
 
 
 def _described(summary: AuditSummary, file: str, digest: str) -> dict[str, object]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, not_one_of
 from visleak.export import annotation_tools, dataset_card
 from visleak.export.annotation_tools import interface_path, write_tasks
+from visleak.export.csv_files import write_rows, write_table
 from visleak.records import GRADES
 from visleak.storage import (
     IMAGES,
@@ -22,7 +22,6 @@ from visleak.storage import (
     read_summary,
     read_table,
     replacing_text,
-    write_csv_rows,
 )
 from visleak.verdicts import judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.accepted import write_accepted
@@ -34,9 +33,6 @@ CIFAIR_GRADES: Final = GRADES[:3]
 
 #: Formats that hold several test sets.
 WHOLE: Final = ("csv", "accepted", "card", "croissant")
-
-#: Rows turned into text at a time.
-CHUNK: Final = 50_000
 
 
 def export(
@@ -171,7 +167,7 @@ def _issues(folder: Path, out: Path, grade: str | None, query_set: str | None) -
         score, own, other = worst.get(id_, (1.0, "", ""))
         cells = (id_, str(id_ in worst), f"{score:.4f}", own, other)
         rows.append(tuple(map(csv_cell, cells)))
-    _write(out, ("id", "is_leak_issue", "leak_score", "leak_grade", "leak_reference"), rows)
+    write_rows(out, ("id", "is_leak_issue", "leak_score", "leak_grade", "leak_reference"), rows)
     return (out,)
 
 
@@ -184,35 +180,8 @@ def _flat(folder: Path, set_name: str | None) -> set[str]:
 
 def _csv(folder: Path, out: Path, grade: str | None, query_set: str | None) -> tuple[Path, ...]:
     table = _pairs(folder, None, grade, query_set)
-    _write(out, tuple(table.column_names), _csv_rows(table))
+    write_table(out, table)
     return (out,)
-
-
-def _csv_rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
-    for start in range(0, table.num_rows, CHUNK):
-        part = table.slice(start, CHUNK)
-        yield from zip(*(_cells(part[name]) for name in part.column_names), strict=True)
-
-
-def _cells(column: pa.ChunkedArray) -> list[str]:
-    """Return a column as the texts of CSV cells; numbers keep all their digits."""
-    if pa.types.is_string(column.type):
-        return [csv_cell(value or "") for value in column.to_pylist()]
-    return [_number(value) for value in column.to_pylist()]
-
-
-def _number(value: float | list[float] | None) -> str:
-    """Return a number, or a list of them in brackets, in the fewest digits that keep a float32.
-
-    >>> _number([-1.0, 0.1]), _number(0.10000000149011612), _number(None)
-    ('[-1.0 0.1]', '0.1', '')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        # brackets, because a cell that begins with a minus reads as a formula
-        return f"[{' '.join(_number(each) for each in value)}]"
-    return str(np.float32(value))
 
 
 def _pairs(
@@ -226,12 +195,6 @@ def _pairs(
         stronger = pa.array(GRADES[: GRADES.index(grade) + 1])
         table = table.filter(pc.is_in(table["grade"], stronger))
     return table
-
-
-def _write(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    with replacing_text(path) as lines:
-        write_csv_rows(lines, [header])
-        write_csv_rows(lines, rows)
 
 
 #: Name of a format to the function that writes it.
