@@ -1,6 +1,6 @@
 """Draw docs/report.png: parts of the demo's report as a browser shows them. Run after `make demo`.
 
-The top of the page, and some pairs of the gallery, one below the other.
+The strongest leaks, and some pairs of the gallery, one below the other.
 """
 
 import io
@@ -13,7 +13,7 @@ from playwright.sync_api import sync_playwright
 
 REPORT = Path("demo/audit/report.html")
 PICTURE = Path(__file__).with_name("report.png")
-WIDTH, TOP, GALLERY = 1280, 880, 560
+WIDTH, GALLERY = 1280, 560
 COLOURS = 256
 
 
@@ -32,13 +32,14 @@ def main() -> None:
         height = int(page.evaluate("document.documentElement.scrollHeight"))
         page.set_viewport_size({"width": WIDTH, "height": height})
         page.wait_for_timeout(1000)
+        numbers = page.locator("#numbers").bounding_box() or sys.exit("no numbers")
         gallery = page.locator("#controls").bounding_box() or sys.exit("no gallery")
         whole = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         browser.close()
-    start = int(gallery["y"]) - 6
-    both = Image.new("RGB", (WIDTH, TOP + GALLERY))
-    both.paste(whole.crop((0, 0, WIDTH, TOP)), (0, 0))
-    both.paste(whole.crop((0, start, WIDTH, start + GALLERY)), (0, TOP))
+    top, start = int(numbers["y"]), int(gallery["y"]) - 6
+    both = Image.new("RGB", (WIDTH, top + GALLERY))
+    both.paste(whole.crop((0, 0, WIDTH, top)), (0, 0))
+    both.paste(whole.crop((0, start, WIDTH, start + GALLERY)), (0, top))
     small = both.quantize(COLOURS, dither=Image.Dither.NONE)
     small.save(PICTURE, optimize=True)
     print(f"{PICTURE}: {small.width} x {small.height}, {PICTURE.stat().st_size:,} bytes")

@@ -525,10 +525,10 @@ def shown(toy: Toy) -> dict[str, Any]:
         return toy.model.sample(encoded, [seed] * len(prompts), EXTRACTING)
 
     return {
-        "repeated training pictures": toy.memorised,
-        "what the model makes of their captions": made(triggers, 1),
-        "the same captions, another noise": made(triggers, 2),
-        "what it makes of captions that were not trained": made(general, 1),
+        "training images that are repeated": toy.memorised,
+        "generated from their captions": made(triggers, 1),
+        "generated from the same captions, other noise": made(triggers, 2),
+        "generated from captions that were not trained": made(general, 1),
     }
 
 

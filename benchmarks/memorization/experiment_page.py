@@ -21,8 +21,9 @@ METHODS = {
     "pez": "PEZ",
 }
 
-#: Side of a picture on the sheet, and of the gap between two.
-SIDE, GAP = 64, 6
+#: Title of the sheet, images of a row, the side of one, and the gap between two.
+TITLE = "A model that memorizes: training images, and what it generates"
+ACROSS, SIDE, GAP = 8, 96, 8
 
 
 def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], folder: Path) -> Path:
@@ -45,20 +46,20 @@ def write_page(figures: Path, rows: Mapping[str, Sequence[npt.NDArray[Any]]], fo
 
 
 def sheet(rows: Mapping[str, Sequence[npt.NDArray[Any]]]) -> Image.Image:
-    """Return titled rows of small pictures, enlarged without smoothing."""
-    across = max(len(pictures) for pictures in rows.values())
-    high = SIDE + GAP + 22
-    made = Image.new("RGB", (across * (SIDE + GAP) + GAP, len(rows) * high + GAP), "white")
+    """Return a sheet of titled rows of small pictures, enlarged without smoothing."""
+    high, head = SIDE + GAP + 26, 40
+    made = Image.new("RGB", (ACROSS * (SIDE + GAP) + GAP, head + len(rows) * high + GAP), "white")
     draw = ImageDraw.Draw(made)
-    font = ImageFont.load_default(13)
+    draw.text((GAP, GAP), TITLE, fill="#1d2129", font=ImageFont.load_default(21))
+    font = ImageFont.load_default(16)
     for row, (title, pictures) in enumerate(rows.items()):
-        top = GAP + row * high
+        top = head + GAP + row * high
         draw.text((GAP, top), title, fill="#1d2129", font=font)
-        for column, picture in enumerate(pictures):
+        for column, picture in enumerate(pictures[:ACROSS]):
             large = Image.fromarray(np.asarray(picture, np.uint8)).resize(
                 (SIDE, SIDE), Image.Resampling.NEAREST
             )
-            made.paste(large, (GAP + column * (SIDE + GAP), top + 20))
+            made.paste(large, (GAP + column * (SIDE + GAP), top + 24))
     return made
 
 
@@ -82,7 +83,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
         " things: it shows that the parts find what is there."
     )
     yield ""
-    yield "![pictures of the training set and of the model](memorization_toy.png)"
+    yield "![Training images beside what is generated from their captions](memorization_toy.png)"
     yield ""
     yield from bar_lines(content["bars"])
     yield from _detection(told)

@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -38,6 +37,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from alignment import STEPS, aligned  # noqa: E402
 from experiment import Toy  # noqa: E402
+from mitigation_figure import draw  # noqa: E402
 from mitigation_page import write_page  # noqa: E402
 from record import Bar, write  # noqa: E402
 
@@ -242,7 +242,7 @@ def main(argv: Sequence[str]) -> None:
     write(str(target), bars(rows), figures)
     examples = wish.cache / "examples" if wish.quick else ROOT / "examples"
     print(write_page(target.with_suffix(".json"), examples))
-    shutil.copyfile(found[0][1] / "tradeoff.png", examples / "mitigation_toy.png")
+    draw(figures["medians"], examples / "mitigation_toy.png")
 
 
 if __name__ == "__main__":

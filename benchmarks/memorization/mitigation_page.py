@@ -21,7 +21,7 @@ COLUMNS = {
 
 
 def write_page(figures: Path, folder: Path) -> Path:
-    """Write the page; its figure is copied beside it by the caller."""
+    """Write the page; its figure is drawn beside it by the caller."""
     content = json.loads(figures.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / "mitigation_toy.md"
@@ -52,7 +52,7 @@ def lines(content: Mapping[str, Any]) -> Iterator[str]:
     )
     yield ""
     yield from bar_lines(content["bars"])
-    yield "![similarity against alignment, seed 0](mitigation_toy.png)"
+    yield "![CLIP score against similarity to the memorized image](mitigation_toy.png)"
     yield ""
     yield f"| method | {' | '.join(COLUMNS.values())} |"
     yield f"|---|{'---|' * len(COLUMNS)}"

@@ -405,23 +405,26 @@ def _answer(child: subprocess.Popen[str]) -> ProbeResult:
     return ProbeResult(found, None)
 
 
-def document(found: Checkup) -> Document:
-    """Return what :func:`visleak.doctor.examine` found."""
+def document(found: Checkup, *, detailed: bool = True) -> Document:
+    """Return what :func:`visleak.doctor.examine` found; detailed: with what each extra lacks."""
     count = len(found.issues)
     headline = f"{counted(count, 'problem')} found" if count else "no problems found"
-    return Document("Installation", headline, facts=tuple(_facts(found)))
+    return Document("Installation", headline, facts=tuple(_facts(found, detailed)))
 
 
-def _facts(found: Checkup) -> Iterator[Fact]:
+def _facts(found: Checkup, detailed: bool) -> Iterator[Fact]:
     versions = {name: version for name, version in found.versions.items() if version}
     own = f"visleak {versions.pop('visleak')}, Python {versions.pop('python')}, {found.system}"
     yield Fact("version", own)
     yield Fact("packages", ", ".join(f"{name} {version}" for name, version in versions.items()))
     complete = [each.name for each in found.extras if not each.missing]
-    yield Fact("extras", ", ".join(complete) or "none installed")
-    for each in found.extras:
-        if each.missing:
-            yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
+    installed = f"{len(complete)} of {len(found.extras)} installed"
+    yield Fact("extras", ": ".join((installed, *([", ".join(complete)] if complete else ()))))
+    lacking = [each for each in found.extras if each.missing]
+    if lacking and not detailed:
+        yield Fact("", "visleak doctor -v lists what the others need")
+    for each in lacking if detailed else ():
+        yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
     yield Fact("cache", f"{found.cache.folder}, {size(found.cache.bytes)}")
     yield Fact("threads", ", ".join(_threads(found)))
     for number, device in enumerate(found.devices):

@@ -169,15 +169,16 @@ def check_audit(audit: AuditFolder, options: Check, call: Call) -> Reply:
     return Reply(document(found), found.as_dict(), code=1 if found.findings else 0)
 
 
-def doctor(options: Printed) -> Reply:
+def doctor(options: Printed, call: Call) -> Reply:
     """Check the installation: versions, extras, cache, threads, devices.
 
-    Exits with 1 if there is a problem.
+    Exits with 1 if there is a problem. -v lists what each extra lacks.
     """
     from visleak.doctor import document, examine
 
     found = examine()
-    return Reply(document(found), found.as_dict(), code=1 if found.issues else 0)
+    shown = document(found, detailed=call.told.verbose)
+    return Reply(shown, found.as_dict(), code=1 if found.issues else 0)
 
 
 # -- verdicts of people ---------------------------------------------------------------------------
