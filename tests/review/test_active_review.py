@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from visleak.errors import UsageError
 from visleak.records import GRADES
-from visleak.review.active import Measured, TailSample, tail_order, tail_sample
+from visleak.review.active import Deciding, Measured, TailSample, tail_order, tail_sample
 from visleak.review.app import group_of
 from visleak.review.listing import Choice
 from visleak.review.session import REFIT, ROW, ReviewSession, methods
@@ -40,16 +40,20 @@ def test_the_fit_is_the_maximum_of_the_posterior() -> None:
     assert none.covariance == pytest.approx(np.diag(scale**2))
 
 
-def made(chances: list[float], images: list[int], features: int = 1) -> Measured:
-    """Pairs with some probabilities, each deciding about one image."""
-    rows = np.arange(len(chances))
+def deciding(images: list[int]) -> Deciding:
+    """Return pairs that decide about one image each."""
+    weight = np.ones(max(images, default=-1) + 1)
+    return Deciding(np.arange(len(images)), np.array(images, np.int64), weight)
+
+
+def made(chances: list[float], images: list[int], others: list[int] | None = None) -> Measured:
+    """Pairs with some probabilities; others: the images that `purge` would remove."""
     return Measured(
         known=logit(np.array(chances), 1e-9),
-        features=np.full((len(chances), features), 1e-12),
-        scale=np.full(features, 1.0),
-        row=rows,
-        image=np.array(images),
-        weight=np.ones(max(images) + 1),
+        features=np.full((len(chances), 1), 1e-12),
+        scale=np.ones(1),
+        leaks=deciding(images),
+        removals=deciding(others or []),
         images=max(images) + 1,
     )
 
@@ -70,6 +74,19 @@ def test_gain_is_the_variance_that_a_verdict_removes() -> None:
         assert fitted.gain[pair] == pytest.approx(gain, abs=1e-6)
     assert int(fitted.gain.argmax()) == 0
     assert fitted.rate == pytest.approx(np.average(leaks.sum(axis=1), weights=weight) / 3)
+
+
+def test_a_pair_that_changes_no_rate_decides_about_the_plan() -> None:
+    """Two pairs of one image, one of them certain: the other one's reference is open."""
+    nothing = np.full(3, np.nan)
+    alone = made([0.999999, 0.5, 0.5], [0, 0, 1]).refit(nothing)
+    assert alone.gain[1] == pytest.approx(0.0, abs=1e-5)
+    planned = made([0.999999, 0.5, 0.5], [0, 0, 1], [0, 1, 2]).refit(nothing)
+    assert planned.gain[1] == pytest.approx(0.25, abs=1e-5)
+    assert planned.gain[2] == pytest.approx(0.5, abs=1e-5)
+    assert planned.rate == alone.rate
+    # the first verdict in this order narrows the rate as before
+    assert planned.half_widths[1] == pytest.approx(alone.half_widths[1])
 
 
 def test_more_verdicts_narrow_the_rate_as_told() -> None:

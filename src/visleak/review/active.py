@@ -39,16 +39,24 @@ MOST: Final = 2_000
 
 
 @dataclass(frozen=True)
+class Deciding:
+    """Which pairs decide about which contents: a content counts if one of its pairs is near."""
+
+    # (m,) each
+    row: Int64
+    image: Int64
+    weight: Float64  # images of each content, (contents,)
+
+
+@dataclass(frozen=True)
 class Measured:
     """The columns of a list of pairs that the grader of an audit is refitted on."""
 
     known: Float64  # log-odds of the audit, (n,)
     features: Float64  # (n, d)
     scale: Float64  # of the prior of each weight, (d,)
-    # which pairs decide whether which contents leak, (m,) each
-    row: Int64
-    image: Int64
-    weight: Float64  # images of each content, (contents,)
+    leaks: Deciding  # the images that leak: the rate
+    removals: Deciding  # the images that `purge` removes on the other side
     images: int  # how many images could leak
 
     @classmethod
@@ -59,9 +67,8 @@ class Measured:
         columns = [np.ones(len(listing)), known / 3.0, *_resemblance(listing), *_kinds(listing)]
         features = np.column_stack(columns) / (1.0 + (known[:, None] / SURE) ** 2)
         scale = np.array([CONSTANT, SLOPE, *[OTHER] * (len(columns) - 2)])
-        row, image = _deciding(listing)
-        weight = _images_of(listing)
-        return cls(known, features, scale, row, image, weight, int(weight.sum()))
+        leaks, removals = _deciding(listing)
+        return cls(known, features, scale, leaks, removals, int(leaks.weight.sum()))
 
     def refit(self, truth: Float64) -> Refit:
         """Fit on verdicts: 1 near or exact, 0 neither, NaN without one, (n,)."""
@@ -95,18 +102,21 @@ def _kinds(listing: Listing) -> list[Float64]:
     return [(codes == kind).astype(np.float64) for kind in frequent if counts[kind]]
 
 
-def _deciding(listing: Listing) -> tuple[Int64, Int64]:
-    """Return pairs and contents: a leak of the query, or where only one set is, of both ends."""
-    between = np.flatnonzero(~listing.within)
-    if len(between):
-        return between, listing.left[between]
-    rows = np.arange(len(listing))
-    return np.tile(rows, 2), np.concatenate([listing.left, listing.right])
+def _deciding(listing: Listing) -> tuple[Deciding, Deciding]:
+    """Return what leaks and what is removed: queries and references, or both ends of one set."""
+    queries, references = (_images_of(listing, side) for side in ("query", "reference"))
+    rows = np.flatnonzero(~listing.within)
+    if len(rows):
+        removals = Deciding(rows, listing.right[rows], references)
+        return Deciding(rows, listing.left[rows], queries), removals
+    both = np.tile(np.arange(len(listing)), 2)
+    leaks = Deciding(both, np.concatenate([listing.left, listing.right]), queries)
+    return leaks, Deciding(rows, rows, references)
 
 
-def _images_of(listing: Listing) -> Float64:
-    """Return how many images of the query sets have each content."""
-    sets = pc.unique(listing.pairs["query_set"].cast("string"))
+def _images_of(listing: Listing, side: str) -> Float64:
+    """Return how many images of the sets of a side have each content."""
+    sets = pc.unique(listing.pairs[f"{side}_set"].cast("string"))
     own = np.asarray(pc.is_in(listing.images["set"], sets))
     found = np.bincount(listing.contents[own], minlength=len(listing.digests))
     return np.asarray(found, np.float64)
@@ -140,52 +150,68 @@ class Refit:
         """Of near or exact, 0 or 1 where there is a verdict."""
         return np.where(self.judged, np.nan_to_num(self.truth), self.probability)
 
-    @cached_property
-    def _kept(self) -> Float64:
-        """Probability that a content does not leak, (contents,)."""
-        own = self.measured
-        chance = np.minimum(self.settled[own.row], 1.0 - 1e-12)
-        logs = np.bincount(own.image, np.log1p(-chance), minlength=len(own.weight))
+    def _spared(self, of: Deciding) -> Float64:
+        """Probability that a content does not count, (contents,)."""
+        chance = np.minimum(self.settled[of.row], 1.0 - 1e-12)
+        logs = np.bincount(of.image, np.log1p(-chance), minlength=len(of.weight))
         return np.asarray(np.exp(logs))
 
     @cached_property
-    def _slope(self) -> Float64:
-        """Change of the expected number of leaking images with the log-odds of a pair."""
-        own = self.measured
-        each = self.settled[own.row] * self._kept[own.image] * own.weight[own.image]
-        found = np.bincount(own.row, each, minlength=len(self.settled))
+    def _kept(self) -> Float64:
+        """Probability that a content does not leak, (contents,)."""
+        return self._spared(self.measured.leaks)
+
+    def _slope(self, of: Deciding, spared: Float64) -> Float64:
+        """Change of the expected number of images that count with the log-odds of a pair."""
+        each = self.settled[of.row] * spared[of.image] * of.weight[of.image]
+        found = np.bincount(of.row, each, minlength=len(self.settled))
         return np.where(self.judged, 0.0, found)
 
-    @cached_property
-    def gain(self) -> Float64:
-        """Variance of the number of leaking images that a verdict on a pair removes.
+    def _removed(self, of: Deciding, spared: Float64) -> Float64:
+        """Variance of the number of images that count that a verdict on a pair removes.
 
         What the pair itself decides (is it the only near one of its image?), and what its verdict
         teaches the grader about the others.
         """
-        own = self.measured
+        features, covariance = self.measured.features, self.shift.covariance
         odds = self.settled / np.maximum(1.0 - self.settled, 1e-12)
-        part = odds[own.row] * (self._kept[own.image] * own.weight[own.image]) ** 2
-        decides = np.bincount(own.row, part, minlength=len(odds))
+        part = odds[of.row] * (spared[of.image] * of.weight[of.image]) ** 2
+        decides = np.bincount(of.row, part, minlength=len(odds))
         share = self.probability * (1.0 - self.probability)
-        direction = self.shift.covariance @ (own.features.T @ self._slope)
-        teaches = (own.features @ direction) ** 2 * share / (1.0 + share * self.uncertain[1])
-        return np.where(self.judged, -1.0, decides + teaches)
+        direction = covariance @ (features.T @ self._slope(of, spared))
+        teaches = (features @ direction) ** 2 * share / (1.0 + share * self.uncertain[1])
+        return np.where(self.judged, 0.0, decides + teaches)
+
+    @cached_property
+    def _narrowing(self) -> Float64:
+        """Variance of the number of leaking images that a verdict on a pair removes."""
+        return self._removed(self.measured.leaks, self._kept)
+
+    @cached_property
+    def gain(self) -> Float64:
+        """What a verdict on a pair decides: about the rate, and about the plan of `purge`.
+
+        A pair beside a certain one of the same query changes no rate; whether its reference is
+        removed it decides all the same.
+        """
+        plan = self.measured.removals
+        both = self._narrowing + self._removed(plan, self._spared(plan))
+        return np.where(self.judged, -1.0, both)
 
     @property
     def rate(self) -> float:
         """Expected share of leaking images."""
-        leaking = self.measured.weight * (1.0 - self._kept)
+        leaking = self.measured.leaks.weight * (1.0 - self._kept)
         return float(leaking.sum() / max(1, self.measured.images))
 
     @cached_property
     def half_widths(self) -> Float64:
-        """Half of the 95 % interval of the share after 0, 1, ... of the best further verdicts."""
+        """Half of the 95 % interval of the share after 0, 1, ... verdicts in the order of gain."""
         own = self.measured
-        leaks = own.weight**2 * self._kept * (1.0 - self._kept)
-        toward = own.features.T @ self._slope
+        leaks = own.leaks.weight**2 * self._kept * (1.0 - self._kept)
+        toward = own.features.T @ self._slope(own.leaks, self._kept)
         whole = float(leaks.sum() + toward @ self.shift.covariance @ toward)
-        gains = np.sort(np.maximum(self.gain, 0.0))[::-1][:MOST]
+        gains = self._narrowing[np.argsort(-self.gain, kind="stable")[:MOST]]
         left = np.maximum(0.0, whole - np.concatenate([[0.0], np.cumsum(gains)]))
         return np.asarray(WIDTH * np.sqrt(left) / max(1, own.images))
 
