@@ -1,8 +1,9 @@
 """Simulated reviews: what 50 verdicts do to the grades of an audit, and whether its intervals hold.
 
 The truth of a data set answers instead of a person. Three things are measured: precision and recall
-of `near` as verdicts come in the order of what they change, once from the shipped grader and once
-from one that is wrong on purpose (its log-odds are raised, as if it had never seen the domain); how
+of `near` as verdicts come in the order of what they change, once from the shipped grader, once from
+one that is wrong on purpose (its log-odds are raised, as if it had never seen the domain), and once
+among the pairs that the shipped grader calls near or exact (`visleak review --grade near`); how
 often the interval of the near pairs in the unlikely tail holds the truth; and how often that of the
 rate does.
 
@@ -21,8 +22,10 @@ from record import Bar, data_folder, write
 
 from visleak.review.active import LIKELY, Measured, tail_order, tail_sample
 from visleak.review.listing import Listing, read_listing
+from visleak.verdicts.record import NEAR
 
 Float64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
 
 #: Verdicts after which a review is measured; the grader is fitted again after every STEP.
 AFTER, STEP = (0, 10, 20, 30, 50, 80, 100), 10
@@ -60,9 +63,12 @@ def by_verdicts(path: Path) -> Callable[[Listing], Float64]:
     return truth
 
 
-def reviewed(measured: Measured, truth: Float64) -> list[dict[str, float]]:
-    """Simulate a review in the order of what verdicts change."""
+def reviewed(
+    measured: Measured, truth: Float64, among: Bool | None = None
+) -> list[dict[str, float]]:
+    """Simulate a review in the order of what verdicts change, of all pairs or some."""
     known = np.isfinite(truth)
+    asked = known if among is None else known & among
     said = np.full(len(truth), np.nan)
     found = []
     for count in range(0, AFTER[-1] + 1, STEP):
@@ -82,7 +88,8 @@ def reviewed(measured: Measured, truth: Float64) -> list[dict[str, float]]:
                     "half_width": float(fitted.half_widths[0]),
                 }
             )
-        best = np.argsort(-np.where(known, fitted.gain, -1.0), kind="stable")[:STEP]
+        best = np.argsort(-np.where(asked, fitted.gain, -1.0), kind="stable")[:STEP]
+        best = best[asked[best]]
         said[best] = truth[best]
     return found
 
@@ -144,11 +151,19 @@ def main() -> None:
         truth = truths[name](listing).astype(np.float64)
         measured = Measured.of(listing)
         lenient = replace(measured, known=measured.known + RAISED)
-        reviews = {"shipped": reviewed(measured, truth), "raised": reviewed(lenient, truth)}
+        near = (listing.grade >= 0) & (listing.grade < len(NEAR))
+        reviews = {
+            "shipped": reviewed(measured, truth),
+            "shipped, near": reviewed(measured, truth, near),
+            "raised": reviewed(lenient, truth),
+        }
         tail = coverage(listing, truth)
         known = int(np.isfinite(truth).sum())
         figures[name] = {"pairs": len(listing), "known": known, **reviews, "tail": tail}
         after = [row for row in reviews["raised"] if row["verdicts"] == 50]
+        of_near = [row for row in reviews["shipped, near"] if row["verdicts"] == 50]
+        precision = float(of_near[0]["precision"])
+        bars.append(Bar(f"{name}, --grade near, precision after 50", precision, 0.98, most=False))
         if name in HARD:
             precision = float(after[0]["precision"])
             bars.append(Bar(f"{name}, raised, precision after 50", precision, 0.98, most=False))
