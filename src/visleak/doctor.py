@@ -421,10 +421,11 @@ def _facts(found: Checkup, detailed: bool) -> Iterator[Fact]:
     installed = f"{len(complete)} of {len(found.extras)} installed"
     yield Fact("extras", ": ".join((installed, *([", ".join(complete)] if complete else ()))))
     lacking = [each for each in found.extras if each.missing]
-    if lacking and not detailed:
+    if detailed:
+        for each in lacking:
+            yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
+    elif lacking:
         yield Fact("", "visleak doctor -v lists what the others need")
-    for each in lacking if detailed else ():
-        yield Fact("", f"{each.name} lacks {', '.join(each.missing)}: {each.install}")
     yield Fact("cache", f"{found.cache.folder}, {size(found.cache.bytes)}")
     yield Fact("threads", ", ".join(_threads(found)))
     for number, device in enumerate(found.devices):
