@@ -7,15 +7,17 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from visleak.errors import UsageError
-from visleak.options import METHOD, SETS, SPEED, Columns, Options, argument, check, option
+from visleak.options import METHOD, SETS, SPEED, Columns, Options, argument, check, option, share
 
 VIEW_CHOICES: Final = ("none", "mirror", "all")
 #: Probability from which a pair is ``near``, unless the caller sets another.
 NEAR_AT: Final = 0.5
+#: Share of an image from which it counts as seen, unless the caller sets another.
+SEEN: Final = 0.1
 #: Seconds that no recording lasts.
 LONGEST: Final = 1e9
 #: Settings that are stored only where they are not the default.
-CHOSEN: Final = ("within_frames", "within_seconds")
+CHOSEN: Final = ("within_frames", "within_seconds", "overlap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Settings:
         within_frames: frames of one recording that lie this far apart, or less, leak if one is
             tested and one trained with. Ten frames are a second of most driving data.
         within_seconds: the same where the time of a frame is known.
+        overlap: measure which share of each image is seen in images that overlap it, and count
+            the test images of which at least this share is; ``None`` measures nothing.
 
     >>> Settings(soft=0.9).soft
     0.9
@@ -139,6 +143,17 @@ class Settings:
         panel=METHOD,
         least=0,
     )
+    overlap: float | None = option(
+        None,
+        "Also measure the share of each test image that training images show which overlap it"
+        " (tiles, crops, panoramas), and count the images of which this share is seen, such as 10%."
+        " Takes several times as long.",
+        metavar="SHARE",
+        panel=METHOD,
+        parse=share,
+        least=0,
+        most=1,
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -159,6 +174,12 @@ class Settings:
             raise UsageError(
                 f"near_at ({self.near_at}) is for verified pairs; leave it out, or verify"
             )
+        if self.overlap is not None and not (self.local and self.verify):
+            raise UsageError(
+                "overlap is measured on pixels; leave it out, or verify and compare local features"
+            )
+        if self.overlap is not None and self.candidates == "nearest":
+            raise UsageError("overlap needs all partners of an image; use other candidates")
         if self.per_query < 1:
             raise UsageError(f"per_query must be 1 or more; got {self.per_query}")
         if not (0 <= self.within_frames < 2**63 and 0.0 <= self.within_seconds < LONGEST):
@@ -170,7 +191,7 @@ class Settings:
     def as_dict(self) -> dict[str, object]:
         """Return the settings as plain values, in the order of the attributes.
 
-        How near frames leak stands there only where somebody chose it: most audits know no frames.
+        How near frames leak, and overlap, stand there only where somebody chose it.
         """
         return {
             field.name: getattr(self, field.name)
@@ -196,6 +217,13 @@ class SideColumns(Columns):
         " the id. With --group, test frames next to training frames of their recording are found"
         " by time.",
         metavar="COLUMN|/REGEX/",
+        panel=SETS,
+    )
+    objects: str | None = option(
+        None,
+        "boxes: compare the annotated objects of coco:, yolo: and kitti: sources instead, each box"
+        " as an image of its own; ids name the image and the box.",
+        choices=("boxes",),
         panel=SETS,
     )
 

@@ -62,8 +62,8 @@ class AuditOptions(Options):
         (),
         "Exit with 3 if more than RATE (0.01 or 1%, default 0) of a test set is exact, near,"
         " similar, hard or soft, or stronger, or of a group that is on both sides, or a"
-        " recording's frame next to a training frame; or of any set unreadable (default 5% where"
-        " another gate is given). May be repeated.",
+        " recording's frame next to a training frame, or seen to the share of --overlap; or of any"
+        " set unreadable (default 5% where another gate is given). May be repeated.",
         metavar="GATE[=RATE]",
         panel=OUTPUT,
     )
@@ -119,7 +119,7 @@ def audit(
     wanted = gates.parse_all(options.fail_on)
     if options.config is not None:
         return _study(wanted, options, execution, backend, call)
-    gates.check(wanted, verify=settings.verify)
+    gates.check(wanted, verify=settings.verify, overlap=settings.overlap is not None)
     if options.for_gates and not wanted:
         raise UsageError(f"--format {options.format} reports gates: give --fail-on")
     known = read_baseline(options.baseline, options.out) if options.baseline else None
@@ -277,7 +277,8 @@ def _study(
 
     call.only_with("--config, whose file says what is compared and how", OF_STUDIES)
     asked = read_study(options.config or "")
-    gates.check(wanted, verify=asked.settings.verify)
+    measured = asked.settings.overlap is not None
+    gates.check(wanted, verify=asked.settings.verify, overlap=measured)
     gates.refuse_group(wanted)
     if options.dry_run:
         shown, content = plan_of(asked)

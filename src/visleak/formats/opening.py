@@ -13,7 +13,7 @@ from typing import Any, Final, TypeGuard, cast
 
 import pyarrow.compute as pc
 
-from visleak.errors import UsageError
+from visleak.errors import UsageError, not_one_of
 from visleak.formats.boxes import Boxes
 from visleak.formats.remote import redacted
 from visleak.formats.request import (
@@ -43,6 +43,8 @@ from visleak.settings import Sides
 _TABLES: Final = (".csv", ".tsv", ".parquet")
 _YAMLS: Final = (".yaml", ".yml")
 _NO_COLUMNS: Final = Columns()
+#: What of images may be listed in their place.
+OBJECTS: Final = "boxes"
 #: Images of a set, and share of them in groups of one image, from which groups are doubted.
 MANY: Final = 20
 NEARLY_ALL: Final = 0.9
@@ -61,6 +63,7 @@ def open_images(
     group: str | None = None,
     frame: str | None = None,
     root: str | None = None,
+    objects: str | None = None,
 ) -> AnySet:
     """List the images of a source; no pixel is read.
 
@@ -84,9 +87,12 @@ def open_images(
             times: seconds, or dates as of ISO 8601.
         root: where the files that a table or list names are: a folder for relative names, or
             ``OLD=NEW`` to replace what names begin with.
+        objects: ``boxes`` lists the annotated objects instead, each as an image of its own whose
+            id is that of the image with ``#`` and the number of the box.
 
     Raises:
-        UsageError: the source is of no known kind or does not exist, or a column does not.
+        UsageError: the source is of no known kind or does not exist, a column does not, or it has
+            no boxes.
         VisleakError: it holds no images, or cannot be read as what it seems.
     """
     if isinstance(source, ImageSet | EmbeddingSet):
@@ -100,8 +106,12 @@ def open_images(
         "frame": frame,
         "root": root and Root.parse(root).text,
     }
+    if objects is not None and objects != OBJECTS:
+        raise not_one_of("objects", objects, (OBJECTS,))
     if not isinstance(source, str | os.PathLike):
         names = _names_in(source)
+        if objects is not None and not (names and all(_is_shard(each) for each in names)):
+            raise UsageError("objects needs a coco:, yolo: or kitti: source with annotated boxes")
         if not names:
             return _open_object(source, Request("", Path(), name=name or "images", **wanted))
         if not all(_is_shard(each) for each in names):
@@ -110,7 +120,14 @@ def open_images(
     text = os.fspath(cast(str, source))
     found = locate(text, plain=not isinstance(source, str))
     request = Request.at(text, found, name=name or derived_name(text), **wanted)
-    return cast(AnySet, found.format.open(request))
+    opened = cast(AnySet, found.format.open(request))
+    if objects is None:
+        return opened
+    if isinstance(opened, EmbeddingSet):
+        raise UsageError(f"objects needs images; {opened.source} is a set of embeddings")
+    from visleak.formats.objects import object_set
+
+    return object_set(opened, boxes_of(opened))
 
 
 def open_image_set(
@@ -147,6 +164,8 @@ def boxes_of(images: ImageSet) -> Boxes | None:
             which, and what is allowed.
     """
     prefix, _ = split_prefix(images.source)
+    if "objects" in images.options:  # its images are boxes themselves
+        return None
     if prefix not in PREFIXED or Path(images.source).exists():
         return None
     found = locate(images.source)
@@ -158,6 +177,11 @@ def layout_of(images: ImageSet) -> Layout:
     if not images.source:
         raise UsageError(
             f"set {images.name!r} was given in memory; a clean copy needs a source on disk"
+        )
+    if "objects" in images.options:
+        raise UsageError(
+            f"set {images.name!r} holds the boxes of images; write the lists alone with --format"
+            " manifest"
         )
     layout = locate(images.source).format.layout
     if layout is not None and layout.writes == "tables:write_parquet":
@@ -222,6 +246,7 @@ def open_splits(
     group: str | None = None,
     frame: str | None = None,
     root: str | None = None,
+    objects: str | None = None,
 ) -> dict[str, ImageSet]:
     """Open every split of a source as a set of its own.
 
@@ -230,7 +255,8 @@ def open_splits(
             with ``train*.parquet`` ... files; a manifest or Parquet file with a ``split`` column;
             a YOLO ``data.yaml``; ``cifar:FOLDER``.
         dataset: name of the data set; by default the folder's.
-        id, label, group, frame, root: as for :func:`visleak.formats.open_image_set`.
+        id, label, group, frame, root, objects: as for
+            :func:`visleak.formats.open_image_set`.
 
     Returns:
         The sets by split, ``train``, ``val`` and ``test`` first. ``train`` has the role
@@ -252,7 +278,15 @@ def open_splits(
             " repeats in it (--set S)"
         )
     return _opened_splits(
-        path, sources, dataset=dataset, id=id, label=label, group=group, frame=frame, root=root
+        path,
+        sources,
+        dataset=dataset,
+        id=id,
+        label=label,
+        group=group,
+        frame=frame,
+        root=root,
+        objects=objects,
     )
 
 

@@ -22,13 +22,15 @@ from visleak.verdicts.level import RATES, Level
 UNREADABLE: Final = "unreadable"
 GROUP: Final = "group"
 RECORDING: Final = "recording"
+OVERLAP: Final = "overlap"
 #: Gates that count no pairs, so that no baseline knows any of it.
-WITHOUT_PAIRS: Final = (GROUP, RECORDING, UNREADABLE)
+WITHOUT_PAIRS: Final = (GROUP, RECORDING, OVERLAP, UNREADABLE)
 NAMES: Final = (*RATES, *WITHOUT_PAIRS)
-#: Rates of gates by groups, and what an image then has.
+#: Rates of gates by groups and by overlap, and what an image then has.
 OF_GROUPS: Final = {
     GROUP: (GROUP, "a group that is on both sides"),
     RECORDING: (RECORDING, "a training frame of their recording next to them in time"),
+    OVERLAP: (OVERLAP, "as large a part that is seen in images that overlap them"),
 }
 #: Gates that need verified pairs.
 GRADED: Final = ("exact", "near", "similar")
@@ -96,13 +98,19 @@ def parse_all(texts: Iterable[str]) -> tuple[Gate, ...]:
     return gates
 
 
-def check(gates: Iterable[Gate], *, verify: bool) -> None:
+def check(gates: Iterable[Gate], *, verify: bool, overlap: bool = True) -> None:
     """Refuse gates that the audit cannot answer.
 
     Raises:
-        UsageError: a gate asks for a grade, and pairs are not verified.
+        UsageError: a gate asks for a grade, and pairs are not verified, or for overlap, and none
+            is measured.
     """
     for gate in gates:
+        if gate.name == OVERLAP and not overlap:
+            raise UsageError(
+                "--fail-on overlap needs --overlap SHARE, such as --overlap 10%: it counts the"
+                " images of which at least this share is seen"
+            )
         if gate.name in GRADED and not verify:
             raise UsageError(
                 f"--fail-on {gate.name} asks for a grade, and --no-verify gives none;"
@@ -224,6 +232,8 @@ def _why(gate: Gate) -> str:
     """Say why a rate was not measured."""
     if gate.name in GRADED:
         return "a grade needs images, and some sets have embeddings only; use hard or soft"
+    if gate.name == OVERLAP:
+        return "overlaps were not measured; audit images with --overlap SHARE"
     if gate.name == GROUP:
         return "a test set, or all it was compared with, has no groups; give --group"
     if gate.name == RECORDING:

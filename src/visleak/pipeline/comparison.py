@@ -82,6 +82,9 @@ class Comparison:
     skipped: Int8 | None = None  # int8 (n,), as in Evidence, or None
     # how many pairs reach the thresholds by chance, where that is known
     chance: ChanceSummary | None = None
+    # float32 (n, 9): how images that overlap lie, query to reference in unit coordinates, NaN for
+    # those that do not; None where that was not measured
+    overlap: Float32 | None = None
 
     @classmethod
     def of(
@@ -210,6 +213,11 @@ def normalised(labels: pa.Array) -> pa.Array:
     ['great white shark']
     """
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(labels), "[_-]", " "))
+
+
+def normalised_name(name: str) -> str:
+    """Return one label for comparison, as :func:`normalised`."""
+    return str(normalised(pa.array([name]))[0].as_py())
 
 
 def relation(query: pa.Array, reference: pa.Array, compare: bool) -> pa.Array:

@@ -29,7 +29,7 @@ from visleak.pipeline.candidates import (
 from visleak.pipeline.comparison import Thresholds, thresholds_of
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import Side, maker
-from visleak.pipeline.local_features import MOST_REFERENCES, add_votes, applies, extract
+from visleak.pipeline.local_features import add_votes, applies, depth_for, extract
 from visleak.pipeline.run import Comparer, couples, wanted, wanted_of_stream
 from visleak.pipeline.verification import verify
 from visleak.quantities import counted, duration, size
@@ -121,7 +121,8 @@ def cost_of(
     steps = {"fingerprint": seconds, **{name: getattr(pairs, name) / processes for name in STEPS}}
     features = 0
     if settings.local and settings.candidates != "nearest":
-        features = sum(n for n in counts.values() if n <= MOST_REFERENCES) * MOST * FEATURE_BYTES
+        most = depth_for(settings).references
+        features = sum(n for n in counts.values() if n <= most) * MOST * FEATURE_BYTES
     vectors = count * encoder.width * 4
     return Cost(
         images=count,
@@ -496,16 +497,17 @@ class _Trial:
     def _voted(self, per_image: dict[str, tuple[float, float]]) -> tuple[Pairs, float]:
         """Return the drawn pairs with those that share features, and the seconds per query."""
         context, patches = self.comparer.context, {}
+        depth = depth_for(self.comparer.settings)
         names = self.drawn.query_set, self.drawn.reference_set
         for name, part in dict(zip(names, self.parts, strict=True)).items():
             start = time.process_time()
-            patches[name] = extract(part.side, context)
+            patches[name] = extract(part.side, context, depth=depth)
             spent = (time.process_time() - start) / len(part.rows)
             per_image[name] = (spent, per_image.get(name, (0.0, 0.0))[1])
         start = time.process_time()
         sides = self.parts[0].side, self.parts[1].side
         both = patches[names[0]], patches[names[1]]
-        voted = add_votes(self.drawn, sides, both, self.comparer.encoder, 1)
+        voted = add_votes(self.drawn, sides, both, self.comparer.encoder, 1, depth)
         return voted, (time.process_time() - start) / len(self.parts[0].rows)
 
     def _expected_votes(self, found: int) -> float:
@@ -573,7 +575,9 @@ class _PairTiming:
 
 
 def _local_applies(comparer: Comparer, sides: tuple[Side, Side]) -> bool:
-    return comparer.settings.local and comparer.settings.candidates != "nearest" and applies(*sides)
+    settings = comparer.settings
+    compared = settings.local and settings.candidates != "nearest"
+    return compared and applies(*sides, depth_for(settings))
 
 
 def _expected(

@@ -21,7 +21,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grading import load_grader
 from visleak.images import DECODING
 from visleak.options import AUTO
-from visleak.pipeline import recordings, segments, selection
+from visleak.pipeline import overlaps, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
 from visleak.pipeline.encoded_set import Side, are_back
 from visleak.pipeline.evidence import parts_of
@@ -31,6 +31,7 @@ from visleak.records import (
     GRADES,
     VIEWS,
     AnySet,
+    Bool,
     EmbeddingSet,
     Encoder,
     Float32,
@@ -42,7 +43,6 @@ from visleak.storage import (
     AUDIT,
     GROUPS,
     IMAGES,
-    IMAGES_SCHEMA,
     PAIRS,
     PAIRS_SCHEMA,
     RECORDINGS,
@@ -57,6 +57,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
+from visleak.storage.audit_folder import schema_of
 from visleak.storage.groupings import GROUP_COLUMNS
 from visleak.verification import check
 
@@ -66,19 +67,23 @@ GROUP: Final = 50_000
 Columns = dict[str, pa.Array | npt.NDArray[np.generic]]
 
 
-def pair_tables(comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
-    """Yield the rows of ``pairs.parquet``, by query set, query, falling similarity, reference."""
+def pair_tables(comparisons: Sequence[Comparison], *, overlap: bool = False) -> Iterator[pa.Table]:
+    """Yield the rows of ``pairs.parquet``, by query set, query, falling similarity, reference.
+
+    With ``overlap`` they have its columns.
+    """
     for name in sorted({each.query.name for each in comparisons}):
         own = (each for each in comparisons if each.query.name == name)
-        yield from _by_query(sorted(own, key=lambda each: each.reference.name))
+        schema = schema_of(PAIRS, overlap=overlap)
+        yield from _by_query(sorted(own, key=lambda each: each.reference.name), schema)
 
 
-def _by_query(own: Sequence[Comparison]) -> Iterator[pa.Table]:
+def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of one query set, its comparisons merged."""
     if len(own) == 1:
         # the pairs of a comparison are in this order
         every = np.arange(len(own[0].pairs))
-        yield from (_rows(own[0], every[part]) for part in parts_of(len(every), GROUP))
+        yield from (_rows(own[0], every[part], schema) for part in parts_of(len(every), GROUP))
         return
     which: Int64 = np.repeat(np.arange(len(own)), [len(c.pairs) for c in own])
     row = np.concatenate([np.arange(len(c.pairs)) for c in own])
@@ -89,12 +94,14 @@ def _by_query(own: Sequence[Comparison]) -> Iterator[pa.Table]:
     for start in range(0, len(order), GROUP):
         part = order[start : start + GROUP]
         # rows are made comparison by comparison, then sorted
-        pieces = [_rows(c, row[part[np.flatnonzero(which[part] == i)]]) for i, c in enumerate(own)]
+        pieces = [
+            _rows(c, row[part[np.flatnonzero(which[part] == i)]], schema) for i, c in enumerate(own)
+        ]
         back = np.argsort(np.argsort(which[part], kind="stable"), kind="stable")
         yield pa.concat_tables(pieces).take(pa.array(back))
 
 
-def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
+def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
     """Return some pairs of a comparison as rows of ``pairs.parquet``."""
     pairs, count = comparison.pairs, len(rows)
     query, reference = comparison.query, comparison.reference
@@ -118,7 +125,12 @@ def _rows(comparison: Comparison, rows: Int64) -> pa.Table:
         "modality": _constant(comparison.modality, count),
         "coverage": _constant(comparison.coverage, count),
     }
-    return pa.table([columns[name] for name in PAIRS_SCHEMA.names], schema=PAIRS_SCHEMA)
+    if comparison.overlap is not None:
+        own = comparison.overlap[rows]
+        columns["overlap"] = pa.array(overlaps.shares(own), from_pandas=True)
+        columns["overlap_matrix"] = _matrices(own, ~np.isnan(own).any(axis=1))
+    nothing = {each.name: pa.nulls(count, each.type) for each in schema}
+    return pa.table([(nothing | columns)[name] for name in schema.names], schema=schema)
 
 
 def _grades(comparison: Comparison, rows: Int64) -> Columns:
@@ -128,15 +140,19 @@ def _grades(comparison: Comparison, rows: Int64) -> Columns:
         names = ("grade", "probability", "reason", "transform", "matrix")
         return {name: pa.nulls(count, PAIRS_SCHEMA.field(name).type) for name in names}
     grades, (matrix, known) = comparison.grades, comparison.relations.of(rows)
-    values = pa.array(matrix.ravel(), pa.float32())
-    fixed = pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(~known))
     return {
         "grade": _named(grades.grade[rows], GRADES),
         "probability": pa.array(grades.probability[rows], from_pandas=True),
         "reason": pa.array([grades.reason[row] for row in rows], pa.string()),
         "transform": pa.array([grades.transform[row] for row in rows], pa.string()),
-        "matrix": fixed,
+        "matrix": _matrices(matrix, known),
     }
+
+
+def _matrices(rows: Float32, known: Bool) -> pa.Array:
+    """Return relations (n, 9) as a column, null where one is not known."""
+    values = pa.array(np.where(known[:, None], rows, 0).ravel(), pa.float32())
+    return pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(~known))
 
 
 def _named(codes: npt.NDArray[np.int8], names: tuple[str, ...]) -> pa.Array:
@@ -194,20 +210,36 @@ def nearest(own: Sequence[Comparison], count: int) -> Nearest:
     return Nearest(similarity, which, row, total)
 
 
-def image_tables(sides: Iterable[Side], comparisons: Sequence[Comparison]) -> Iterator[pa.Table]:
-    """Yield the rows of ``images.parquet``: by set in the order of the call, then by id."""
+def image_tables(
+    sides: Iterable[Side], comparisons: Sequence[Comparison], *, overlap: bool = False
+) -> Iterator[pa.Table]:
+    """Yield the rows of ``images.parquet``: by set in the order of the call, then by id.
+
+    With ``overlap`` they have its columns.
+    """
+    sides = tuple(sides)
+    scenes = overlaps.scenes(sides, comparisons) if overlap else None
     for side in sides:
-        own = [each for each in comparisons if each.query.name == side.name]
         # duplicates within a set are not leaks: they only count if nothing else was compared
-        own = [each for each in own if each.coverage != "within"] or own
+        own = overlaps.counted([each for each in comparisons if each.query.name == side.name])
         found = nearest(own, len(side.fingerprints))
+        seen = overlaps.seen(own, len(side.fingerprints)) if overlap else None
         order = np.argsort(side.order)
         for start in range(0, len(order), GROUP):
             rows = order[start : start + GROUP]
-            yield _image_rows(side, rows, found, _nearest_columns(own, found, rows))
+            more = _nearest_columns(own, found, rows)
+            if scenes is not None:
+                more |= _scene_columns(seen, scenes[side.name], rows)
+            yield _image_rows(side, rows, found, more)
 
 
-def _image_rows(side: Side, rows: Int64, found: Nearest, nearest_columns: Columns) -> pa.Table:
+def _scene_columns(seen: Float32 | None, scenes: Int64, rows: Int64) -> Columns:
+    """Return what is seen of some images, null where none was measured, and their scenes."""
+    share = pa.nulls(len(rows), pa.float32()) if seen is None else seen[rows]
+    return {"seen": share, "scene": pa.array(scenes[rows], mask=scenes[rows] < 0)}
+
+
+def _image_rows(side: Side, rows: Int64, found: Nearest, more: Columns) -> pa.Table:
     images, fingerprints = side.images, side.fingerprints
     listed = fingerprints.rows[rows]
     known = fingerprints.of_bytes
@@ -224,11 +256,12 @@ def _image_rows(side: Side, rows: Int64, found: Nearest, nearest_columns: Column
         "height": _positive(fingerprints.sizes[rows, 1]),
         "flat": fingerprints.flat[rows],
         "locator": images.locators.take(pa.array(listed)),
-        **nearest_columns,
+        **more,
         "background": side.background[rows],
         "pairs_total": found.total[rows],
     }
-    return pa.table([columns[name] for name in IMAGES_SCHEMA.names], schema=IMAGES_SCHEMA)
+    schema = schema_of(IMAGES, overlap="scene" in more)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 def _nearest_columns(own: Sequence[Comparison], found: Nearest, rows: Int64) -> Columns:
@@ -273,6 +306,8 @@ def key_of(
         "sets": stamps,
         "queries": len(queries),
     }
+    if settings.overlap is not None:
+        parts["overlap"] = overlaps.digest().hex()
     if precision := getattr(encoder, "precision", ""):
         parts["precision"] = precision
     return digest_of(parts)
@@ -353,9 +388,11 @@ def write(folder: Path, outcome: Outcome, summary: AuditSummary) -> None:
             (folder / name).unlink(missing_ok=True)
         # pages of commands that used the previous audit
         shutil.rmtree(folder / SECTIONS, ignore_errors=True)
-        write_tables(folder / PAIRS, PAIRS_SCHEMA, pair_tables(outcome.comparisons))
-        tables = image_tables(outcome.sides.values(), outcome.comparisons)
-        write_tables(folder / IMAGES, IMAGES_SCHEMA, tables)
+        measured = summary.settings.overlap is not None
+        schemas = [schema_of(name, overlap=measured) for name in (PAIRS, IMAGES)]
+        write_tables(folder / PAIRS, schemas[0], pair_tables(outcome.comparisons, overlap=measured))
+        tables = image_tables(outcome.sides.values(), outcome.comparisons, overlap=measured)
+        write_tables(folder / IMAGES, schemas[1], tables)
         sides = outcome.sides.values()
         problems = [p for side in sides for p in side.images.problems]
         problems += [p for side in sides for p in side.fingerprints.problems]

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.local import BOUND, DIGEST, SMALLEST, local_features, view_features
+from visleak.encoders.local import BOUND, DIGEST, MOST, SMALLEST, local_features, view_features
 from visleak.groups import places_within
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
@@ -21,19 +21,57 @@ from visleak.pipeline.selection import Clusters
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
 from visleak.search.exact import Scored
 from visleak.search.votes import FeatureRows, LocalIndex, Votes
+from visleak.settings import Settings
 
-#: Local features are not compared with more references than this.
+#: Unless overlaps are measured, local features are not compared with more references than this.
 MOST_REFERENCES: Final = 50_000
-#: Short side from which a query has features; references need SMALLEST. A query may be a small crop
-#: of a reference.
+#: Short side from which a query has features; references need that of their depth. A query may be a
+#: small crop of a reference.
 SMALLEST_QUERY: Final = 32
-#: Candidates per query, and the number searched for, so that ties can be decided by id.
-BEST: Final = 20
-SEARCHED: Final = 64
+#: Features of references that one index holds (44 bytes each), and of queries that are compared
+#: with it at a time. References are taken in the order of their ids, so that the order of files
+#: changes no score.
+INDEXED: Final = 4_000_000
+QUERIED: Final = 1_000_000
 #: Images per task.
 CHUNK: Final = 64
 #: Views that the features do not cover by themselves.
 SEEN: Final = tuple(VIEWS.index(name) for name in ("original", "mirror", "inverted"))
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How closely local features are compared."""
+
+    # long sides to which an image is bounded, and the most features of each; the first one is that
+    # of the coordinates
+    layers: tuple[tuple[int, int], ...]
+    smallest: int  # short side from which a reference has features, pixels
+    references: float  # beyond so many nothing is compared
+    # candidates per query, and the number searched for, so that ties can be decided by id
+    best: int
+    searched: int
+    clusters: bool  # of a cluster of near images only representatives are compared
+
+    @property
+    def maker(self) -> bytes:
+        """The digest of what makes the features."""
+        layers = "".join(f" and {most} at {bound}" for bound, most in self.layers[1:])
+        recipe = f"{DIGEST}{layers} from {SMALLEST_QUERY} of {DECODING}"
+        return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
+
+
+#: Enough to find copies, crops and collages; and for overlaps, which have many partners, and of
+#: which a small image may be a small part of a large one.
+USUAL: Final = Depth(
+    ((BOUND, MOST),), SMALLEST, MOST_REFERENCES, best=20, searched=64, clusters=True
+)
+DEEP: Final = Depth(((BOUND, MOST), (768, 500)), 64, np.inf, best=64, searched=128, clusters=False)
+
+
+def depth_for(settings: Settings) -> Depth:
+    """Return how closely an audit compares local features."""
+    return USUAL if settings.overlap is None else DEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +92,32 @@ class Patches:
 
     def only(self, keep: Bool) -> Patches:
         """Return the features of some of the images."""
-        if keep.all():
-            return self
-        counts = np.diff(self.features.starts)
-        chosen = np.repeat(keep, counts)
-        starts = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int64)
+        return self if keep.all() else self.taken(np.flatnonzero(keep))
+
+    def taken(self, images: Int64) -> Patches:
+        """Return the features of the images at some positions, in that order."""
+        counts = np.diff(self.features.starts)[images]
+        owner, place = places_within(counts)
+        rows = self.features.starts[images][owner] + place
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         features = FeatureRows(
-            self.features.descriptors[chosen], self.features.keypoints[chosen], starts
+            self.features.descriptors[rows], self.features.keypoints[rows], starts
         )
-        return Patches(self.rows[keep], features, self.widths[keep])
+        return Patches(self.rows[images], features, self.widths[images])
+
+    def parts(self, order: Int64, most: int) -> Iterator[Patches]:
+        """Yield the images in an order, in parts of about ``most`` features."""
+        ends = np.cumsum(np.diff(self.features.starts)[order])
+        if not len(ends) or ends[-1] <= most:
+            yield self
+            return
+        for part in np.split(order, np.flatnonzero(np.diff(ends // most)) + 1):
+            yield self.taken(part)
 
 
-def applies(query: EncodedSet, reference: EncodedSet) -> bool:
+def applies(query: EncodedSet, reference: EncodedSet, depth: Depth = USUAL) -> bool:
     """Whether both sets have large enough images, and not too many references."""
-    return 0 < len(_large(reference, SMALLEST)) <= MOST_REFERENCES and bool(
+    return 0 < len(_large(reference, depth.smallest)) <= depth.references and bool(
         len(_large(query, SMALLEST_QUERY))
     )
 
@@ -90,6 +140,7 @@ class _Task:
     cache: CacheHandle | None
     positions: Int64
     digests: Bytes8
+    depth: Depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +152,16 @@ class _Found:
     refused: list[Refused]
 
 
-def extract(encoded: EncodedSet, context: RunContext, wanted: Bool | None = None) -> Patches:
+def extract(
+    encoded: EncodedSet, context: RunContext, wanted: Bool | None = None, depth: Depth = USUAL
+) -> Patches:
     """Return the features of a set's contents; cached ones are not computed again."""
     rows = _large(encoded, SMALLEST_QUERY)
     rows = rows if wanted is None else rows[wanted[rows]]
     positions, digests = encoded.fingerprints.rows[rows], encoded.fingerprints.digests[rows]
     opener, cache = context.share(encoded.opener), context.cache_handle()
     parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
-    tasks = (_Task(opener, cache, positions[part], digests[part]) for part in parts)
+    tasks = (_Task(opener, cache, positions[part], digests[part], depth) for part in parts)
     step = f"local features of {encoded.name}"
     counts: list[int] = []
     widths: list[int] = []
@@ -126,7 +179,7 @@ def extract(encoded: EncodedSet, context: RunContext, wanted: Bool | None = None
                 widths.append(width)
             refused += found.refused
             if context.cache is not None:
-                context.cache.put(_maker(), found.fresh.items())
+                context.cache.put(depth.maker, found.fresh.items())
             context.progress(step, len(counts) + len(refused), len(positions))
         if refused:
             raise ImagesLost(encoded.name, refused)
@@ -135,16 +188,11 @@ def extract(encoded: EncodedSet, context: RunContext, wanted: Bool | None = None
     return Patches(rows, features, np.array(widths, np.int32))
 
 
-def _maker() -> bytes:
-    recipe = f"{DIGEST} from {SMALLEST_QUERY} of {DECODING}"
-    return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
-
-
 def _extract(task: _Task) -> _Found:
     """Return the features of some images; those in the cache are not read."""
     found = _Found([], {}, [])
     digests = [digest.tobytes() for digest in task.digests]
-    known = known_entries(task.cache, _maker(), digests)
+    known = known_entries(task.cache, task.depth.maker, digests)
     images = dict(zip(task.positions.tolist(), digests, strict=True))
     unknown = [position for position, digest in images.items() if digest not in known]
     stored = iter(task.opener.load().read(unknown))
@@ -152,7 +200,7 @@ def _extract(task: _Task) -> _Found:
         if digest in known:
             found.packed.append(known[digest])
             continue
-        packed = _packed(next(stored))
+        packed = _packed(next(stored), task.depth)
         if isinstance(packed, Unreadable):
             found.refused.append((position, packed))
         else:
@@ -161,14 +209,26 @@ def _extract(task: _Task) -> _Found:
     return found
 
 
-def _packed(data: bytes | Bytes8 | Unreadable) -> bytes | Unreadable:
+def _packed(data: bytes | Bytes8 | Unreadable, depth: Depth) -> bytes | Unreadable:
     """Return the features of an image as a cache entry: width, keypoints, descriptors."""
-    image = data if isinstance(data, Unreadable) else decode(data, enough=BOUND)
+    image = data if isinstance(data, Unreadable) else decode(data, enough=depth.layers[-1][0])
     if isinstance(image, Unreadable):
         return image
-    features = local_features(np.asarray(image.pixels), smallest=SMALLEST_QUERY)
-    width = np.array(features.width, "<i4").tobytes()
-    return width + features.keypoints.astype("<f4").tobytes() + features.descriptors.tobytes()
+    pixels = np.asarray(image.pixels)
+    found = [
+        local_features(pixels, smallest=SMALLEST_QUERY, bound=bound, most=most)
+        for number, (bound, most) in enumerate(depth.layers)
+        # a layer of the same pixels has the same features
+        if not number or max(pixels.shape[:2]) > depth.layers[number - 1][0]
+    ]
+    first = found[0]
+    points = [
+        each.keypoints * np.array([first.width / each.width] * 3 + [1], np.float32)
+        for each in found
+    ]
+    width = np.array(first.width, "<i4").tobytes()
+    words = b"".join(each.descriptors.tobytes() for each in found)
+    return width + np.concatenate(points).astype("<f4").tobytes() + words
 
 
 def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
@@ -239,14 +299,20 @@ class _Contents:
 
 
 def with_votes(
-    comparisons: Sequence[Comparison], encoder: Encoder, context: RunContext
+    comparisons: Sequence[Comparison],
+    encoder: Encoder,
+    context: RunContext,
+    depth: Depth = USUAL,
 ) -> Iterator[Comparison]:
     """Yield each comparison with the candidates that share local features, where there are any.
 
     Of a cluster of similar images only representatives are compared.
     """
     kept = [
-        [_kept(side, each.clusters) for side in (each.query, each.reference)]
+        [
+            _kept(side, each.clusters if depth.clusters else None)
+            for side in (each.query, each.reference)
+        ]
         for each in comparisons
     ]
     wanted: dict[str, Bool] = {}
@@ -257,16 +323,17 @@ def with_votes(
 
     def patches(side: Side, mask: Bool) -> Patches:
         if side.name not in extracted:
-            extracted[side.name] = extract(side, context, wanted[side.name])
+            extracted[side.name] = extract(side, context, wanted[side.name], depth)
         return extracted[side.name].only(mask[extracted[side.name].rows])
 
     for each, masks in zip(comparisons, kept, strict=True):
-        if not applies(each.query, each.reference):
+        if not applies(each.query, each.reference, depth):
             yield each
             continue
         sides = each.query, each.reference
         both = patches(sides[0], masks[0]), patches(sides[1], masks[1])
-        yield replace(each, pairs=add_votes(each.pairs, sides, both, encoder, context.workers))
+        pairs = add_votes(each.pairs, sides, both, encoder, context.workers, depth)
+        yield replace(each, pairs=pairs)
 
 
 def _kept(side: Side, clusters: Clusters | None) -> Bool:
@@ -282,34 +349,38 @@ def add_votes(
     patches: tuple[Patches, Patches],
     encoder: Encoder,
     workers: int,
+    depth: Depth = USUAL,
 ) -> Pairs:
     """Return pairs with those added that share patches, and the votes of all."""
-    query, reference = sides
-    large = reference.fingerprints.sizes[patches[1].rows].min(axis=1) >= SMALLEST
+    order = sides[1].order
+    large = sides[1].fingerprints.sizes[patches[1].rows].min(axis=1) >= depth.smallest
     targets = patches[1].only(large)
-    votes = LocalIndex(targets.features).search(
-        {view: patches[0].seen(view) for view in SEEN}, best=SEARCHED, workers=workers
-    )
-    # positions among the features become rows of the fingerprints
-    votes = replace(
-        votes, query=patches[0].rows[votes.query], reference=targets.rows[votes.reference]
-    )
-    votes = _best(votes, query.order, reference.order, query is reference)
-    return _merged(pairs, votes, sides, encoder)
+    best: list[Votes] = []
+    for part in targets.parts(np.argsort(order[targets.rows]), INDEXED):
+        index = LocalIndex(part.features)
+        for some in patches[0].parts(np.arange(len(patches[0].rows)), QUERIED):
+            views = {view: some.seen(view) for view in SEEN}
+            votes = index.search(views, best=depth.searched, workers=workers)
+            # positions among the features become rows of the fingerprints
+            rows = some.rows[votes.query], part.rows[votes.reference]
+            best.append(replace(votes, query=rows[0], reference=rows[1]))
+        best = [_best(Votes.joined(best), order, depth.searched)]
+    return _merged(pairs, _directed(best[0], sides, depth.best), sides, encoder)
 
 
-def _best(votes: Votes, query: Int64, reference: Int64, same: bool) -> Votes:
+def _best(votes: Votes, order: Int64, most: int) -> Votes:
+    """Return each query's best; ties go by the order of the references."""
+    rank = np.lexsort((order[votes.reference], -votes.score, votes.query))
+    owner = votes.query[rank]
+    return votes.only(rank[np.arange(len(rank)) - np.searchsorted(owner, owner) < most])
+
+
+def _directed(votes: Votes, sides: tuple[Side, Side], most: int) -> Votes:
     """Return each query's best; within a set without itself, the lower id as the query."""
-    order = np.lexsort((reference[votes.reference], -votes.score, votes.query))
-    if same:
-        order = order[votes.query[order] != votes.reference[order]]
-    owner = votes.query[order]
-    order = order[np.arange(len(order)) - np.searchsorted(owner, owner) < BEST]
-    chosen = Votes(
-        votes.query[order], votes.reference[order], votes.score[order], votes.view[order]
-    )
-    if not same:
-        return chosen
+    query, reference = (side.order for side in sides)
+    if sides[0] is not sides[1]:
+        return _best(votes, reference, most)
+    chosen = _best(votes.only(np.flatnonzero(votes.query != votes.reference)), reference, most)
     backwards = query[chosen.query] > query[chosen.reference]
     left = np.where(backwards, chosen.reference, chosen.query)
     right = np.where(backwards, chosen.query, chosen.reference)

@@ -28,6 +28,7 @@ from visleak.records import (
     VIEWS,
     Bool,
     Fingerprints,
+    Float32,
     Grades,
     ImageSet,
     Int64,
@@ -38,9 +39,7 @@ from visleak.records import (
 from visleak.storage import (
     AUDIT,
     IMAGES,
-    IMAGES_SCHEMA,
     PAIRS,
-    PAIRS_SCHEMA,
     RECORDINGS,
     SEGMENTS,
     UNREADABLE,
@@ -55,6 +54,7 @@ from visleak.storage.audit_folder import (
     SetSummary,
     TotalSummary,
     VerificationSummary,
+    schema_of,
 )
 from visleak.storage.files import csv_cell
 
@@ -86,9 +86,11 @@ def recount(folder: Path) -> Recount:
         VisleakError: a file is damaged, or names what the others do not have.
     """
     stored = read_summary(folder)
+    measured = stored.settings.overlap is not None
     images, pairs = (
         read_table(folder, name, checked=False).select(schema.names).cast(schema).combine_chunks()
-        for name, schema in ((IMAGES, IMAGES_SCHEMA), (PAIRS, PAIRS_SCHEMA))
+        for name in (IMAGES, PAIRS)
+        for schema in (schema_of(name, overlap=measured),)
     )
     problems = read_problems(folder / UNREADABLE)
     sides = {about.name: _side(about, stored, images, problems) for about in stored.sets}
@@ -111,8 +113,8 @@ def recount(folder: Path) -> Recount:
     population = {about.name: _population(about, stored) for about in stored.sets}
     wrong = (
         *_missing(stored, outcome, pairs),
-        *_others(PAIRS, pairs, pair_tables(comparisons)),
-        *_others(IMAGES, images, image_tables(sides.values(), comparisons)),
+        *_others(PAIRS, pairs, pair_tables(comparisons, overlap=measured)),
+        *_others(IMAGES, images, image_tables(sides.values(), comparisons, overlap=measured)),
         *_grades(stored, comparisons),
         *_totals(stored, outcome, images),
         *_distances(folder, outcome),
@@ -120,10 +122,11 @@ def recount(folder: Path) -> Recount:
     )
     return Recount(
         comparisons=tuple(
-            comparison_of(outcome, each, population[each.query.name]) for each in comparisons
+            comparison_of(outcome, each, population[each.query.name], stored.settings.overlap)
+            for each in comparisons
         ),
         totals=tuple(
-            total_of(outcome, side, population[side.name])
+            total_of(outcome, side, population[side.name], stored.settings.overlap)
             for side in queries
             if any(each.query is side for each in comparisons)
         ),
@@ -150,7 +153,7 @@ def _side(
 ) -> Side:
     """Return a set with its readable images, as the tables list them."""
     own = images.filter(pc.equal(images["set"], about.name)).combine_chunks()
-    column = {name: _array(own, name) for name in IMAGES_SCHEMA.names}
+    column = {name: _array(own, name) for name in images.column_names}
     count, name = own.num_rows, about.name
     digests, of_bytes = _digests(column["digest"], name)
     sizes = [pc.fill_null(column[side], 0).to_numpy() for side in ("width", "height")]
@@ -275,15 +278,15 @@ def _comparisons(
         annotations = stored.settings.annotations
         made = Comparison.of(query, reference, found, thresholds, annotations)
         made = replace(made, chance=about.chance)
+        if stored.settings.overlap is not None and made.has_pixels:
+            made = replace(made, overlap=_overlaps(rows))
         yield _with_grades(made, rows) if stored.grader and made.has_pixels else made
 
 
 def _with_grades(comparison: Comparison, rows: pa.Table) -> Comparison:
     """Return a comparison with the grades of its rows."""
     reason = _array(rows, "reason").fill_null("").to_pylist()
-    matrix = _array(rows, "matrix")
-    known = np.flatnonzero(matrix.is_valid().to_numpy(zero_copy_only=False))
-    fitted = Relations(known, matrix.drop_null().flatten().to_numpy().reshape(-1, 9))
+    fitted = Relations(*_matrices(rows, "matrix"))
     codes = {text: code for code, text in enumerate(NOT_VERIFIED) if text}
     grades = Grades(
         _codes(rows, "grade", GRADES).astype(np.int8),
@@ -293,6 +296,21 @@ def _with_grades(comparison: Comparison, rows: pa.Table) -> Comparison:
     )
     skipped = np.array([codes.get(text, 0) for text in reason], np.int8)
     return replace(comparison, grades=grades, relations=fitted, skipped=skipped)
+
+
+def _matrices(rows: pa.Table, name: str) -> tuple[Int64, Float32]:
+    """Return which rows of a column of relations have one, and those relations (k, 9)."""
+    column = _array(rows, name)
+    known = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    return known, column.drop_null().flatten().to_numpy().reshape(-1, 9)
+
+
+def _overlaps(rows: pa.Table) -> Float32:
+    """Return the relations of images that overlap (n, 9), NaN for others."""
+    values = np.full((len(rows), 9), np.nan, np.float32)
+    known, matrices = _matrices(rows, "overlap_matrix")
+    values[known] = matrices
+    return values
 
 
 def _rows_of(pairs: pa.Table, end: str, side: Side) -> Int64:
@@ -343,8 +361,9 @@ def _others(name: str, found: pa.Table, expected: Iterable[pa.Table]) -> Iterato
         yield name, "has rows in another order, or a row twice"
         return
     # relations and totals per image are not stored elsewhere
+    elsewhere = ("matrix", "overlap_matrix", "pairs_total")
     for each in schema.names:
-        if each not in ("matrix", "pairs_total") and not found[each].equals(table[each]):
+        if each not in elsewhere and not found[each].equals(table[each]):
             rows = _differing(found[each], table[each])
             yield name, f"{each} of {rows:,} rows does not follow from the rest of the folder"
 

@@ -13,14 +13,14 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats.roots import root_hint
 from visleak.grading import Grader, load_grader
 from visleak.grouping import Found, Sets
-from visleak.pipeline import found_groups
+from visleak.pipeline import found_groups, overlaps
 from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
 from visleak.pipeline.comparison import Comparison, Thresholds, thresholds_of
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.embeddings import read_embeddings
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
 from visleak.pipeline.fingerprints import fingerprint
-from visleak.pipeline.local_features import with_votes
+from visleak.pipeline.local_features import depth_for, with_votes
 from visleak.pipeline.rates import chance_of
 from visleak.pipeline.recordings import RecordingLeak, recording_leak
 from visleak.pipeline.remote import search_for
@@ -127,6 +127,8 @@ def stages(
     if settings.verify:
         details = ("screening pairs", "checking pairs", "comparing fine detail")
         found.append(("decoding images of ", *details))
+    if settings.overlap is not None:
+        found.append((overlaps.STEP,))
     return found
 
 
@@ -155,6 +157,9 @@ def _compared(
     del seen
     with context.timed("grade"):
         graded = [found.pop(names).graded(grader) for names in list(found)]
+    if settings.overlap is not None:
+        with context.timed("overlap"):
+            graded = overlaps.with_overlaps(graded, context)
     with context.timed("chance"):
         comparisons = tuple(
             replace(each, chance=chance_of(each, comparer.encoder, comparer.views, context.workers))
@@ -203,12 +208,13 @@ def _with_local_candidates(
 ) -> list[Comparison]:
     """Add the pairs that share local features, or windows of small images."""
     encoder, context = comparer.encoder, comparer.context
+    depth = depth_for(comparer.settings)
     return [
         replace(
             each,
             pairs=with_windows(each.pairs, (each.query, each.reference), encoder, context.workers),
         )
-        for each in with_votes(comparisons, encoder, context)
+        for each in with_votes(comparisons, encoder, context, depth)
     ]
 
 

@@ -10,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from visleak.pipeline import rates, recordings, segments, selection
+from visleak.pipeline import overlaps, rates, recordings, segments, selection
 from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, lost
 from visleak.pipeline.run import Outcome
+from visleak.pipeline.seen_boxes import seen_boxes
 from visleak.quantities import counted
 from visleak.rates import Rate
 from visleak.records import Encoder
@@ -39,11 +40,13 @@ PACKAGES = ("numpy", "scipy", "Pillow", "opencv-python-headless", "pyarrow")
 
 def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str) -> AuditSummary:
     """Return the content of ``audit.json``, without key, command and timings."""
-    totals = tuple(total_of(outcome, side, _population(side)) for side in outcome.queries)
+    least = settings.overlap
+    totals = tuple(total_of(outcome, side, _population(side), least) for side in outcome.queries)
     comparisons = tuple(
-        comparison_of(outcome, each, _population(each.query)) for each in outcome.comparisons
+        comparison_of(outcome, each, _population(each.query), least) for each in outcome.comparisons
     )
     thresholds, grader = outcome.thresholds, outcome.grader
+    boxes, unknown = seen_boxes(outcome.comparisons, outcome.sides)
     verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
     low = any(rates.chance_notes(comparisons))
     queries = {side.name for side in outcome.queries}
@@ -72,10 +75,17 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         totals=totals,
         label_conflicts=sum(map(conflicts, outcome.comparisons)),
         grouping=outcome.grouping,
+        scenes=overlaps.scenes_of(
+            tuple(outcome.sides.values()), outcome.comparisons, outcome.queries
+        ),
         skipped=tuple(
-            map(Omission.of, (*_skipped(outcome, encoder, settings, low=low), *unverified))
+            map(
+                Omission.of,
+                (*_skipped(outcome, encoder, settings, low=low), *unverified, *unknown),
+            )
         ),
         verification=verification,
+        boxes=boxes or None,
         versions={name: _version(name) for name in PACKAGES}
         | {"python": platform.python_version()},
     )
@@ -121,9 +131,13 @@ def _set(side: Side, is_query: bool) -> SetSummary:
 
 
 def comparison_of(
-    outcome: Outcome, comparison: Comparison, population: int | None
+    outcome: Outcome, comparison: Comparison, population: int | None, least: float | None = None
 ) -> ComparisonSummary:
-    """Return the entry of a comparison; its query set is a sample of ``population`` images."""
+    """Return the entry of a comparison.
+
+    Its query set is a sample of ``population`` images; ``least`` is the share from which an image
+    counts as seen.
+    """
     query = comparison.query
     graded = comparison.grades is not None
     found = dict(_rates(outcome, rates.strongest(comparison), graded, population))
@@ -132,6 +146,8 @@ def comparison_of(
         found["group"] = recordings.rate_of(groups.queries, population)
     if timed is not None:
         found["recording"] = recordings.rate_of(timed.close, population)
+    if least is not None:
+        found["overlap"] = overlaps.rate([comparison], query, least, population)
     return ComparisonSummary(
         *comparison.names,
         coverage=comparison.coverage,
@@ -145,6 +161,7 @@ def comparison_of(
         groups=groups.summary() if groups is not None else None,
         recordings=timed.summary() if timed is not None else None,
         segments=segments.summary_of(outcome.segments.get(comparison.names, ())),
+        overlap=overlaps.summary_of(comparison),
     )
 
 
@@ -171,7 +188,9 @@ def _population(query: Side) -> int | None:
     return whole - unreadable if len(query.fingerprints) + unreadable < whole else None
 
 
-def total_of(outcome: Outcome, query: Side, population: int | None) -> TotalSummary:
+def total_of(
+    outcome: Outcome, query: Side, population: int | None, least: float | None = None
+) -> TotalSummary:
     """Return the rates of a query set over all its references, and its headline."""
     own = [each for each in outcome.comparisons if each.query.name == query.name]
     leaks = [each for each in own if each.coverage != "within"]
@@ -190,6 +209,10 @@ def total_of(outcome: Outcome, query: Side, population: int | None) -> TotalSumm
     if (both := recordings.union_of_recordings(timed)) is not None:
         total["recording"] = recordings.rate_of(both[1], population)
         headline += recordings.recording_sentence(timed, query.name)
+    if least is not None:
+        total["overlap"] = overlaps.rate(counted, query, least, population)
+        if (shown := total["overlap"]) is not None:
+            headline += overlaps.sentence(shown, least, query.name)
     if count := lost_images(outcome):
         headline += f"; unfinished, images that could not be read again: {count:,}"
     return TotalSummary(query.name, headline, total)

@@ -15,7 +15,7 @@ from visleak.errors import UsageError
 from visleak.groups import chained, components
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import coded
-from visleak.storage import IMAGES, read_table
+from visleak.storage import IMAGES, read_summary, read_table
 from visleak.verdicts import Verdict, disputed, judged_pairs
 from visleak.verdicts.level import Level
 
@@ -132,12 +132,10 @@ class Graph:
     ) -> Edges:
         """Return the pairs of an audit of a grade or stronger, with verdicts applied.
 
-        Disputed pairs are edges whatever their grade. Blank images are connected by equal bytes
-        only, so not here.
+        Disputed pairs are edges whatever their grade, and so are overlaps that were measured.
+        Blank images are connected by equal bytes only, so not here.
         """
-        table = judged_pairs(folder, _COLUMNS, verdicts)
-        strong = pc.is_in(table["grade"], pa.array(Level(grade).names))
-        table = table.filter(pc.or_(strong, disputed(table)))
+        table = strong_pairs(folder, grade, verdicts, or_disputed=True)
         first, second = (self._ends(table, side, names) for side in ("query", "reference"))
         valid = (first >= 0) & (second >= 0) & (first != second)
         valid &= ~(self.flat[first] | self.flat[second])
@@ -165,6 +163,22 @@ class Graph:
         if len(groups):
             noun, name, count = "group", self.groups[groups[0]], len(groups)
         return f"{noun}s {name} and {count - 1:,} more" if count > 1 else f"{noun} {name}"
+
+
+def strong_pairs(
+    folder: Path, grade: str, verdicts: Iterable[Verdict] | None, *, or_disputed: bool = False
+) -> pa.Table:
+    """Return the pairs of an audit that must not be parted, with verdicts applied.
+
+    They are of a grade or stronger, or overlap where that was measured and no person judged them.
+    """
+    measured = read_summary(folder).settings.overlap is not None
+    table = judged_pairs(folder, [*_COLUMNS, *(["overlap"] if measured else [])], verdicts)
+    strong = pc.fill_null(pc.is_in(table["grade"], pa.array(Level(grade).names)), False)
+    if measured:
+        judged = pc.fill_null(pc.equal(table["judged"], "human"), False)
+        strong = pc.or_(strong, pc.and_not(pc.is_valid(table["overlap"]), judged))
+    return table.filter(pc.or_(strong, disputed(table)) if or_disputed else strong)
 
 
 def _column(

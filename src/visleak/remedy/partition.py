@@ -38,7 +38,7 @@ from visleak.remedy.plan import (
     refuse_ungraded,
 )
 from visleak.remedy.settings import SplitSettings
-from visleak.settings import Settings
+from visleak.settings import SEEN, Settings
 from visleak.storage import AUDIT
 from visleak.verdicts import read_verdicts
 
@@ -89,10 +89,15 @@ def split(
         raise UsageError(f"stratify {settings.stratify!r}: {shown} has no labels")
     refuse_output(folder, [images], apply=apply)
     if audited is None:
-        found = _audited(images, folder / AUDITED, settings.encoder, workers, cache, progress)
+        found = _audited(images, folder / AUDITED, settings, workers, cache, progress)
     else:
         found = Audit(audited)
         images = replace(images, name=_name_in(found, images))
+        if settings.overlap and found.summary.settings.overlap is None:
+            raise UsageError(
+                f"overlap: {found.folder} did not measure overlaps; run `visleak audit` with"
+                " --overlap 10%, or omit --audit"
+            )
     if settings.group == AUTO:
         (images,) = with_found_groups(found, [images], yes=settings.yes)
     auditor = Auditor.of(found, settings.grade, workers, cache, progress)
@@ -193,7 +198,7 @@ def _share(text: str) -> float | None:
 def _audited(
     images: ImageSet,
     folder: Path,
-    encoder: str,
+    chosen: SplitSettings,
     workers: int | None,
     cache: str | os.PathLike[str] | None,
     progress: Progress,
@@ -207,7 +212,7 @@ def _audited(
             groups=None,
             options={name: value for name, value in images.options.items() if name != "group"},
         ),
-        settings=Settings(encoder=encoder),
+        settings=Settings(encoder=chosen.encoder, overlap=SEEN if chosen.overlap else None),
         out=folder,
         workers=workers,
         cache=cache,

@@ -23,7 +23,7 @@ from visleak.progress import Progress, silent
 from visleak.records import ImageSet, Int64, ends_of
 from visleak.remedy.balance import Balance
 from visleak.remedy.contents import Part, Piece
-from visleak.remedy.graph import NO_EDGES, Edges, Graph
+from visleak.remedy.graph import NO_EDGES, Edges, Graph, strong_pairs
 from visleak.remedy.manifest import Removed
 from visleak.remedy.writing import inputs_of, refuse_place, write
 from visleak.settings import Settings
@@ -38,8 +38,7 @@ from visleak.storage import (
     write_csv,
     write_json,
 )
-from visleak.verdicts import Verdict, judged_pairs, read_verdicts
-from visleak.verdicts.level import Level
+from visleak.verdicts import Verdict, read_verdicts
 
 
 @dataclass(frozen=True)
@@ -131,9 +130,7 @@ class Auditor:
         """Return the leaks of an audit by the names of their images, except of blank images."""
         blank = read_table(folder, IMAGES, ["set", "id"], pc.field("flat"))
         flat = set(zip(*(blank[name].to_pylist() for name in ("set", "id")), strict=True))
-        columns = ["query_set", "query", "reference_set", "reference", "grade"]
-        pairs = judged_pairs(folder, columns, self.verdicts)
-        pairs = pairs.filter(pc.is_in(pairs["grade"], pa.array(Level(self.grade).names)))
+        pairs = strong_pairs(folder, self.grade, self.verdicts)
         found = []
         for row in pairs.to_pylist():
             one, other = ends_of(row)

@@ -28,6 +28,7 @@ from visleak.remedy.settings import PurgeSettings
 from visleak.remedy.writing import Written, write
 from visleak.storage import (
     IMAGES,
+    PAIRS,
     UNREADABLE,
     AuditSummary,
     SetSummary,
@@ -184,7 +185,7 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
             f"this audit used a sample of {summary.settings.sample} images per set; purge needs an"
             " audit of all images: run `visleak audit` without --sample"
         )
-    of_groups = _of_groups(folder, summary, settings)
+    others = {**_of_groups(folder, summary, settings), **_of_overlaps(folder, summary, settings)}
     pairs = judged_pairs(folder, _COLUMNS)
     own = "query_set" if settings.remove_from == "test" else "reference_set"
     mine = pc.is_in(pairs[own], pa.array([each.name for each in sets]))
@@ -200,7 +201,7 @@ def _plan(folder: Path, settings: PurgeSettings) -> Purge:
     columns = ["set", "id", "digest", "label", "flat", "locator"]
     for each in sets:
         images = read_table(folder, IMAGES, columns, pc.field("set") == each.name)
-        plan, kept = _plan_set(each, images, leaks, inside, settings, level, of_groups)
+        plan, kept = _plan_set(each, images, leaks, inside, settings, level, others)
         plans.append(plan)
         blank += kept
     lost = leaks.group_by(["reference_set", "reference"]).aggregate([]).num_rows
@@ -240,6 +241,36 @@ def gaps_of(summary: AuditSummary, settings: PurgeSettings) -> dict[str, int]:
     given = None if settings.max_frame_gap == AUTO else int(settings.max_frame_gap)
     gaps = {str(number): each.gap if given is None else given for number, each in known}
     return {number: gap for number, gap in gaps.items() if gap is not None}
+
+
+def _of_overlaps(
+    folder: Path, summary: AuditSummary, settings: PurgeSettings
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the images that are seen, or that show, too much; nothing unless that was chosen."""
+    if settings.overlap is None:
+        return {}
+    if summary.settings.overlap is None:
+        raise UsageError(
+            f"--overlap: {folder} has no overlaps; run `visleak audit` with --overlap"
+            f" {settings.overlap:g}"
+        )
+    columns = ["query_set", "query", "reference_set", "reference", "overlap", "coverage"]
+    pairs = read_table(folder, PAIRS, columns, pc.field("overlap").is_valid())
+    pairs = pairs.filter(pc.not_equal(pairs["coverage"], "within"))
+    own, other = (
+        ("query", "reference") if settings.remove_from == "test" else ("reference", "query")
+    )
+    images = read_table(folder, IMAGES, ["set", "id", "seen"], pc.field("seen") > 0)
+    seen = {(row["set"], row["id"]): row["seen"] for row in images.to_pylist()}
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    least = np.float32(settings.overlap)
+    for row in pairs.sort_by([("overlap", "descending")]).to_pylist():
+        key = row[f"{own}_set"], row[own]
+        share = seen.get(key, 0.0) if own == "query" else row["overlap"]
+        if share >= least:
+            partner = f"{row[f'{other}_set']}/{row[other]}"
+            found.setdefault(key, ("overlap", partner))
+    return found
 
 
 def _chosen_sets(summary: AuditSummary, side: str, name: str | None) -> list[SetSummary]:

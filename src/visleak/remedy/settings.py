@@ -101,6 +101,17 @@ class PurgeSettings(Options):
         panel=METHOD,
     )
     yes: bool = _yes()
+    overlap: float | None = option(
+        None,
+        "Also remove images of which at least this share is seen in images that overlap them, such"
+        " as 0.1 or 10%; the audit must have measured that (--overlap). From train: the images that"
+        " show as much of a test image.",
+        metavar="SHARE",
+        panel=METHOD,
+        parse=share,
+        least=0,
+        most=1,
+    )
     format: str = _format("manifest")
 
     def __post_init__(self) -> None:
@@ -125,6 +136,8 @@ class PurgeSettings(Options):
         chosen: dict[str, object] = {"group": self.group} if self.group else {}
         if self.max_frame_gap is not None:
             chosen["max_frame_gap"] = self.max_frame_gap
+        if self.overlap is not None:
+            chosen["overlap"] = self.overlap
         return chosen | {
             "from": self.remove_from,
             "grade": None if self.degree else self.level,
@@ -175,6 +188,12 @@ class SplitSettings(PartSettings):
         False, "With --apply: also write a split that misses the tolerance.", panel=NEW
     )
     encoder: str = option("", "Encoder of the audit. Default: builtin.", metavar="NAME", panel=NEW)
+    overlap: bool = option(
+        False,
+        "Also keep images together that overlap (tiles, crops, panoramas). An audit that is given"
+        " must have measured it. Takes several times as long.",
+        panel=NEW,
+    )
     id: str | None = id_column(NEW)
     label: str | None = label_column(NEW)
 

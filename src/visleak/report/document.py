@@ -14,6 +14,7 @@ from visleak.pipeline import rates, recordings
 from visleak.pipeline.encoded_set import lost
 from visleak.quantities import counted
 from visleak.rates import percent
+from visleak.report import scenes
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
 from visleak.storage import REPORT, UNREADABLE, AuditSummary, TotalSummary
@@ -52,6 +53,7 @@ def document(audit: Audit) -> Document:
             *_recordings(content),
             *grouping.facts(content.grouping or GroupingSummary()),
             *_segments(content),
+            *scenes.facts(content),
             *_facts(audit),
         ),
     )

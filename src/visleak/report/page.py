@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from visleak.pipeline.recordings import words
 from visleak.rates import chance, percent
 from visleak.records import GRADES, Float64
-from visleak.report import findings, model, sections
+from visleak.report import findings, model, scenes, sections
 from visleak.report.choice import CAP
 from visleak.report.findings import Findings
 from visleak.report.model import PageSummary
@@ -98,7 +98,9 @@ def build(
             review=model.read_review(folder, said, shown) if said else None,
             most=model.MOST_DISPUTES,
             problems=model.read_unreadable(folder),
-            sections=sections.load(folder, summary.audit.grouping),
+            sections=sections.load(
+                folder, summary.audit.grouping, scenes.document(folder, summary.audit, shown)
+            ),
             figures=_figures(summary, found),
             filters=_filters(found),
             pixels="private" if private else "shown" if loader else "absent",

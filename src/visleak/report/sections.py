@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 from visleak.grouping import document
-from visleak.reporting import section
+from visleak.reporting import Document, section
 from visleak.reporting.gallery import data_uri
 from visleak.storage import SECTIONS
 from visleak.storage.groupings import GroupingSummary
@@ -75,10 +75,13 @@ class Section:
     trouble: tuple[str, ...] = ()
 
 
-def load(folder: Path, grouping: GroupingSummary | None = None) -> tuple[Section, ...]:
+def load(
+    folder: Path, grouping: GroupingSummary | None = None, overlap: Document | None = None
+) -> tuple[Section, ...]:
     """Read the sections of an audit folder; a damaged one becomes a section that says so.
 
-    Groups that were found unasked come first: they are part of the audit, so no file holds them.
+    Overlaps and groups that were found unasked come first: they are part of the audit, so no file
+    holds them.
     """
     files = sorted((folder / SECTIONS).glob("*.json"), key=_place)
     anchors: list[str] = []
@@ -88,6 +91,8 @@ def load(folder: Path, grouping: GroupingSummary | None = None) -> tuple[Section
             anchor += "-again"
         anchors.append(anchor)
     found = tuple(_section(path, anchor) for path, anchor in zip(files, anchors, strict=True))
+    if overlap is not None:
+        found = (_made(section(overlap), "section-overlap", "Overlap"), *found)
     if grouping is None or not grouping.believed:
         return found
     content = section(document(grouping, str(folder)))

@@ -14,7 +14,7 @@ references changes a score. Only references of equal score are told apart by the
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -240,6 +240,16 @@ class Votes:
     def __len__(self) -> int:
         return len(self.query)
 
+    def only(self, rows: Int64) -> Votes:
+        """Return the candidates at some positions, in that order."""
+        return Votes(self.query[rows], self.reference[rows], self.score[rows], self.view[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Votes]) -> Votes:
+        """Return the candidates of all parts, one part after the other."""
+        names = ("query", "reference", "score", "view")
+        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
+
 
 class LocalIndex:
     """Finds the references that share patches with a query.
@@ -286,11 +296,7 @@ class LocalIndex:
         # Threads of the linear algebra library would only wait for those of the pool.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(workers) as pool:
             found = list(pool.map(one, range(lengths.pop())))
-        columns = [
-            np.concatenate([getattr(votes, name) for votes in [_NOTHING, *found]])
-            for name in ("query", "reference", "score", "view")
-        ]
-        return Votes(*columns)
+        return Votes.joined([_NOTHING, *found])
 
     def _scores(self, queries: FeatureRows, query: int) -> tuple[Int64, Int64]:
         """Return references, ascending, and integer scores of one query in one view."""

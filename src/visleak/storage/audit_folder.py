@@ -69,6 +69,13 @@ IMAGES_SCHEMA: Final = pa.schema(
         ("pairs_total", pa.int64()),
     ]
 )
+#: Columns that the two tables have as well where overlaps were measured: the share of the query
+#: that the reference shows and how they lie; the share of an image that its references show
+#: together, and the number of the scene that it is a part of.
+OVERLAP_OF_PAIRS: Final = pa.schema(
+    [("overlap", pa.float32()), ("overlap_matrix", pa.list_(pa.float32(), 9))]
+)
+OVERLAP_OF_IMAGES: Final = pa.schema([("seen", pa.float32()), ("scene", pa.int64())])
 PROBLEM_COLUMNS: Final = ("set", "id", "locator", "reason", "detail")
 PAIRS: Final = "pairs.parquet"
 IMAGES: Final = "images.parquet"
@@ -86,6 +93,15 @@ VERDICTS: Final = "verdicts.csv"
 DECISIONS: Final = "replacements.sqlite"
 REPLACEMENTS: Final = "replacements.csv"
 Rates: TypeAlias = Mapping[str, Rate | None]  # rates by name; None where it was not measured
+
+
+def schema_of(name: str, *, overlap: bool) -> pa.Schema:
+    """Return the schema of ``pairs.parquet`` or ``images.parquet``, with or without overlaps."""
+    schema, more = {
+        PAIRS: (PAIRS_SCHEMA, OVERLAP_OF_PAIRS),
+        IMAGES: (IMAGES_SCHEMA, OVERLAP_OF_IMAGES),
+    }[name]
+    return pa.schema([*schema, *more]) if overlap else schema
 
 
 OPTIONAL: Final = {"optional": True}  # of a field that is left out of the file where it is None
@@ -339,6 +355,38 @@ class SegmentSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class OverlapSummary:
+    """Overlaps of the images of a comparison."""
+
+    pairs: int = 0  # that overlap
+    queries: int = 0  # query images that overlap any
+
+
+@dataclass(frozen=True, slots=True)
+class BoxSummary:
+    """Annotated objects of the query images of a comparison."""
+
+    query_set: str = ""
+    reference_set: str = ""
+    total: int = 0
+    seen: int = 0  # at least half of the box lies in what one reference shows
+    # of the boxes that are seen: annotated in the reference as the same class, as another, or not
+    same: int = 0
+    different: int = 0
+    unmatched: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SceneSummary:
+    """Scenes: images that overlaps connect."""
+
+    scenes: int = 0
+    images: int = 0  # in them
+    shared: int = 0  # scenes with images of a query set and of another set
+    largest: tuple[int, ...] = ()  # images of the largest
+
+
+@dataclass(frozen=True, slots=True)
 class ComparisonSummary:
     """A query set against a reference set."""
 
@@ -360,6 +408,8 @@ class ComparisonSummary:
     recordings: RecordingSummary | None = field(default=None, metadata=OPTIONAL)
     # where times are known: what recordings share, the first in words
     segments: SegmentSummary | None = field(default=None, metadata=OPTIONAL)
+    # where overlaps were measured
+    overlap: OverlapSummary | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +507,10 @@ class AuditSummary:
     files: Mapping[str, str] | None = field(default=None, metadata=OPTIONAL)
     # what names and tags say about groups, and whether the images confirm it
     grouping: GroupingSummary | None = field(default=None, metadata=OPTIONAL)
+    # where overlaps were measured: what they connect
+    scenes: SceneSummary | None = field(default=None, metadata=OPTIONAL)
+    # and objects are annotated
+    boxes: tuple[BoxSummary, ...] | None = field(default=None, metadata=OPTIONAL)
     # where verdicts are counted; never in the file
     review: ReviewSummary | None = field(default=None, metadata=OPTIONAL)
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from visleak.groups import image_rows
 from visleak.pipeline.comparison import relation, share_classes
 from visleak.records import ImageRow, PairRow
-from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, ComparisonSummary, read_summary, read_table
+from visleak.storage import AUDIT, IMAGES, PAIRS, ComparisonSummary, read_summary, read_table
+from visleak.storage.audit_folder import schema_of
 from visleak.verdicts.ledger import read_verdicts
 from visleak.verdicts.record import NEAR, Consensus, Key, Verdict, consensus_of, pair_key
 
@@ -47,7 +48,7 @@ def judged_pairs(
         VisleakError: a file of the folder is damaged.
     """
     consensus = consensus_of(read_verdicts(folder) if verdicts is None else verdicts)
-    wanted = list(columns) if columns is not None else [*PAIRS_SCHEMA.names, *ADDED.names]
+    wanted = list(columns) if columns is not None else [*_schema(folder).names, *ADDED.names]
     if not consensus:
         return _unjudged(folder, wanted)
     stored = [name for name in wanted if name not in ADDED.names]
@@ -63,6 +64,12 @@ def judged_pairs(
         if {"similarity", *_WHO} <= set(names):
             table = _sorted(table)
     return table.select(wanted)
+
+
+def _schema(folder: Path) -> pa.Schema:
+    finished = (folder / AUDIT).is_file()
+    measured = finished and read_summary(folder).settings.overlap is not None
+    return schema_of(PAIRS, overlap=measured)
 
 
 def disputed(pairs: pa.Table) -> pa.ChunkedArray:
@@ -168,7 +175,7 @@ def _unlisted(
                 )
     if not rows:
         return None
-    table = pa.Table.from_pylist(rows, pa.schema([*PAIRS_SCHEMA, *ADDED]))
+    table = pa.Table.from_pylist(rows, pa.schema([*_schema(folder), *ADDED]))
     return _related(folder, table, comparisons)
 
 

@@ -1,0 +1,310 @@
+"""Overlaps: the share of each image that others show too, its place, and the scenes they form.
+
+Candidates are pairs that share local features, and near or exact ones. A pair's relation is part of
+``pairs.parquet``; everything else follows from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from visleak.groups import components
+from visleak.images import DECODING
+from visleak.pipeline.comparison import Comparison
+from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
+from visleak.pipeline.encoded_set import EncodedSet, Side, numbered_contents
+from visleak.pipeline.pixels import Pixels, SharedPixels, read_pixels
+from visleak.rates import Rate
+from visleak.records import Bool, Bytes8, Float32, Int64
+from visleak.storage.audit_folder import OverlapSummary, SceneSummary
+from visleak.verification import check, overlap
+from visleak.verification.frame import bounded
+from visleak.verification.overlap import Polygon, overlap_of, region_of, share_of, union_of
+
+#: Long side of the images whose relation is measured, pixels.
+BOUND: Final = 768
+#: Pairs per task.
+CHUNK: Final = 16
+STEP: Final = "measuring overlaps"
+#: Scenes whose sizes are reported.
+LARGEST: Final = 5
+
+
+def with_overlaps(comparisons: Sequence[Comparison], context: RunContext) -> list[Comparison]:
+    """Return comparisons with the relations of the pairs that overlap."""
+    found = [_Distinct.of(each) if each.has_pixels else None for each in comparisons]
+    todo = [each for each in found if each is not None and len(each.query)]
+    needed: dict[str, tuple[EncodedSet, list[Int64]]] = {}
+    for each in todo:
+        for side, rows in zip(each.sides, (each.query, each.reference), strict=True):
+            needed.setdefault(side.name, (side, []))[1].append(rows)
+    pixels = SharedPixels(
+        {
+            name: read_pixels(side, np.unique(np.concatenate(rows)), _bounded, BOUND, context)
+            for name, (side, rows) in needed.items()
+        },
+        context,
+    )
+    total, done = sum(len(each.query) for each in todo), 0
+    relations: dict[tuple[str, str], Float32] = {}
+    for each in todo:
+        parts = [slice(at, at + CHUNK) for at in range(0, len(each.query), CHUNK)]
+        tasks = (each.task(part, pixels, context) for part in parts)
+        own = np.empty((len(each.query), 9), np.float32)
+        for part, made in zip(parts, context.each(_measure, tasks, STEP), strict=True):
+            own[part] = made.relations
+            if context.cache is not None:
+                context.cache.put(digest(), made.fresh.items())
+            done += len(made.relations)
+            context.progress(STEP, done, total)
+        relations[each.sides[0].name, each.sides[1].name] = own
+    return [
+        each if own is None else replace(each, overlap=own.of_all(relations))
+        for each, own in zip(comparisons, found, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Distinct:
+    """The distinct pairs of contents of a comparison that may overlap."""
+
+    sides: tuple[Side, Side]
+    # int64 (n,): rows of the fingerprints, by query
+    query: Int64
+    reference: Int64
+    starts: Float32  # float32 (n, 9): the relation that verification found, NaN without one
+    number: Int64  # int64, of all pairs: which of these, -1 none, -2 equal contents
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> _Distinct:
+        pairs, sides = comparison.pairs, (comparison.query, comparison.reference)
+        own, others = numbered_contents(*sides)
+        left, right = own[pairs.query], others[pairs.reference]
+        may = np.zeros(len(pairs), np.bool_) if pairs.votes is None else pairs.votes > 0
+        near = np.zeros(len(pairs), np.bool_) if comparison.near is None else comparison.near
+        may = (may | near) & ~sides[0].fingerprints.flat[pairs.query]
+        equal = may & (left == right)
+        rows = np.flatnonzero(may & ~equal)
+        codes = left[rows] * (int(others.max(initial=0)) + 1) + right[rows]
+        _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+        number = np.where(equal, -2, -1).astype(np.int64)
+        number[rows] = inverse
+        chosen = rows[first]
+        starts = np.full((len(chosen), 9), np.nan, np.float32)
+        if comparison.relations is not None:
+            matrix, known = comparison.relations.of(chosen)
+            known &= near[chosen]
+            starts[known] = matrix[known]
+        return cls(sides, pairs.query[chosen], pairs.reference[chosen], starts, number)
+
+    def task(self, part: slice, pixels: SharedPixels, context: RunContext) -> _Task:
+        left, query = pixels.handle(self.sides[0].name, self.query[part])
+        right, reference = pixels.handle(self.sides[1].name, self.reference[part])
+        own, others = (
+            side.fingerprints.digests[rows[part]]
+            for side, rows in zip(self.sides, (self.query, self.reference), strict=True)
+        )
+        starts = np.ascontiguousarray(self.starts[part])
+        keys = np.concatenate([own, others, starts.view(np.uint8)], axis=1)
+        return _Task((left, right), query, reference, starts, keys, context.cache_handle())
+
+    def of_all(self, relations: Mapping[tuple[str, str], Float32]) -> Float32:
+        """Return the relations of all pairs of the comparison."""
+        result = np.full((len(self.number), 9), np.nan, np.float32)
+        result[self.number == -2] = np.eye(3, dtype=np.float32).ravel()
+        measured = self.number >= 0
+        if measured.any():
+            own = relations[self.sides[0].name, self.sides[1].name]
+            result[measured] = own[self.number[measured]]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    pixels: tuple[Handle[Pixels], Handle[Pixels]]
+    query: Int64
+    reference: Int64
+    starts: Float32
+    keys: Bytes8  # of the cache, (n, bytes)
+    cache: CacheHandle | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    relations: Float32  # (n, 9)
+    fresh: Mapping[bytes, bytes]  # for the cache
+
+
+def _bounded(pixels: Bytes8) -> Bytes8:
+    return bounded(pixels, BOUND)
+
+
+def digest() -> bytes:
+    """Return the digest of everything that overlaps depend on beside the images."""
+    names = sorted(name for name in vars(overlap) if name.isupper() and name[0] != "_")
+    constants = [(name, getattr(overlap, name)) for name in names]
+    recipe = f"overlap at {BOUND} of {DECODING}: {constants}".encode() + check.digest()
+    return hashlib.blake2b(recipe, digest_size=16).digest()
+
+
+def _measure(task: _Task) -> _Measured:
+    """Return the relations of some pairs; those in the cache are not measured again."""
+    keys = [hashlib.blake2b(key.tobytes(), digest_size=16).digest() for key in task.keys]
+    known = known_entries(task.cache, digest(), keys)
+    relations, fresh = np.empty((len(keys), 9), np.float32), {}
+    left, right = task.pixels[0].load(), task.pixels[1].load()
+    for row, key in enumerate(keys):
+        if key in known:
+            relations[row] = np.frombuffer(known[key], "<f4")
+            continue
+        start = task.starts[row].astype(np.float64).reshape(3, 3)
+        found = overlap_of(
+            left.image(int(task.query[row])),
+            right.image(int(task.reference[row])),
+            [] if np.isnan(start).any() else [start],
+        )
+        relations[row] = np.nan if found is None else found.ravel()
+        fresh[key] = relations[row].astype("<f4").tobytes()
+    left.forget()
+    right.forget()
+    return _Measured(relations, fresh)
+
+
+# -- what follows from the relations --------------------------------------------------------------
+
+
+def shares(relations: Float32) -> Float32:
+    """Return the share of the query of each relation (n, 9) that the reference shows, else NaN."""
+    result = np.full(len(relations), np.nan, np.float32)
+    for row in np.flatnonzero(~np.isnan(relations[:, 0])):
+        result[row] = share_of(relations[row].astype(np.float64).reshape(3, 3))
+    return result
+
+
+def seen(comparisons: Sequence[Comparison], count: int) -> Float32 | None:
+    """Return the share of each image of a query set that its references show together.
+
+    Args:
+        comparisons: those of one query set that count as leaks.
+        count: of its readable images.
+
+    Returns:
+        ``float32`` (count,), or ``None`` where overlaps were not measured.
+    """
+    measured = [each for each in comparisons if each.overlap is not None]
+    if not measured:
+        return None
+    regions: dict[int, list[Polygon]] = {}
+    for each in measured:
+        for row, region in _regions(each):
+            regions.setdefault(row, []).append(region)
+    result = np.zeros(count, np.float32)
+    for row, own in regions.items():
+        result[row] = union_of(own)
+    return result
+
+
+def _regions(comparison: Comparison) -> Iterator[tuple[int, Polygon]]:
+    """Yield each image of a query set with the part of it that another image shows."""
+    relations, pairs = comparison.overlap, comparison.pairs
+    if relations is None:
+        return
+    for at in np.flatnonzero(~np.isnan(relations[:, 0])):
+        matrix = relations[at].astype(np.float64).reshape(3, 3)
+        yield int(pairs.query[at]), region_of(matrix)
+        if comparison.coverage == "within":
+            yield int(pairs.reference[at]), region_of(np.linalg.inv(matrix))
+
+
+def counted(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of a query set whose pairs are leaks: of other sets, if there are."""
+    return [each for each in comparisons if each.coverage != "within"] or list(comparisons)
+
+
+def scenes(sides: Sequence[Side], comparisons: Sequence[Comparison]) -> dict[str, Int64]:
+    """Return the scene of each image by set, ``int64`` (n,): images that overlaps connect.
+
+    Numbered in the order of sets and ids; -1 for an image that overlaps none.
+    """
+    starts, count = {}, 0
+    for side in sides:
+        starts[side.name] = count
+        count += len(side.fingerprints)
+    # by rank of the ids, so that the order of files changes no number
+    ties = []
+    for each in comparisons:
+        if each.overlap is None:
+            continue
+        there = np.flatnonzero(~np.isnan(each.overlap[:, 0]))
+        left = starts[each.query.name] + each.query.order[each.pairs.query[there]]
+        right = starts[each.reference.name] + each.reference.order[each.pairs.reference[there]]
+        ties.append((left, right))
+    found = components(count, ties)
+    sizes = np.bincount(found)
+    rank = np.cumsum(sizes > 1) - 1
+    number = np.where(sizes[found] > 1, rank[found], -1)
+    return {side.name: number[starts[side.name] + side.order] for side in sides}
+
+
+def is_seen(share: Float32, least: float, blank: Bool) -> Bool:
+    """Return which images are seen to at least a share; stored shares are rounded."""
+    return np.asarray((share >= np.float32(least)) & (share > 0) & ~blank)
+
+
+def summary_of(comparison: Comparison) -> OverlapSummary | None:
+    """Return the entry of a comparison in ``audit.json``."""
+    relations, pairs = comparison.overlap, comparison.pairs
+    if relations is None:
+        return None
+    there = ~np.isnan(relations[:, 0])
+    images = [pairs.query[there]]
+    if comparison.coverage == "within":
+        images.append(pairs.reference[there])
+    return OverlapSummary(int(there.sum()), len(np.unique(np.concatenate(images))))
+
+
+def scenes_of(
+    sides: Sequence[Side], comparisons: Sequence[Comparison], queries: Sequence[Side]
+) -> SceneSummary | None:
+    """Return what overlaps connect, for ``audit.json``; ``None`` where none were measured."""
+    if all(each.overlap is None for each in comparisons):
+        return None
+    found = scenes(sides, comparisons)
+    tested = {side.name for side in queries}
+    scene = np.concatenate([found[side.name] for side in sides])
+    asked = np.concatenate([np.full(len(found[s.name]), s.name in tested) for s in sides])
+    sizes = np.bincount(scene[scene >= 0])
+    shared = np.intersect1d(scene[asked & (scene >= 0)], scene[~asked & (scene >= 0)])
+    largest = tuple(np.sort(sizes)[::-1][:LARGEST].tolist())
+    return SceneSummary(len(sizes), int(sizes.sum()), len(shared), largest)
+
+
+def rate(
+    comparisons: Sequence[Comparison], query: Side, least: float, population: int | None
+) -> Rate | None:
+    """Return how many images of a query set are seen to at least a share."""
+    share = seen(comparisons, len(query.fingerprints))
+    if share is None:
+        return None
+    hit = is_seen(share, least, query.fingerprints.flat)
+    return Rate.of(int(hit.sum()), len(hit), population=population)
+
+
+def sentence(found: Rate, least: float, name: str) -> str:
+    """Return the part of a headline on overlaps, empty where there is none.
+
+    >>> sentence(Rate.of(3, 10), 0.1, "test")
+    '; 3 of 10 test images are seen to at least 10 % in images that overlap them'
+    """
+    if not found.count:
+        return ""
+    verb = "is" if found.count == 1 else "are"
+    return (
+        f"; {found.count:,} of {found.total:,} {name} images {verb} seen to at least"
+        f" {100 * least:g} % in images that overlap them"
+    )

@@ -1,0 +1,226 @@
+"""The share of an image that another one shows too: tiles, crops, re-framed shots.
+
+A relation is believed only if the images agree wherever it lays them on each other, and if no other
+displacement agrees about as well: stripes, grids and plain ground agree with themselves in many
+places, so of these nothing is claimed. What is left is exact to a fraction of a pixel, because
+dozens of local features were fitted, and so is the share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import scipy.fft
+
+from visleak.records import Bool, Bytes8, Float32
+from visleak.verification.align import Matrix
+from visleak.verification.detail import Detail, shared_detail
+from visleak.verification.features import by_features
+from visleak.verification.frame import Photo, Placement, both_inside, moved
+from visleak.verification.registration import registered
+
+Polygon = npt.NDArray[np.float64]
+#: Long side of the frame in which the overlap is compared, pixels.
+SIDE: Final = 512
+#: Least shared detail, in units of its spread by chance, least correlation of the windows of the
+#: upper quartile, largest share of the windows that contradict, and least number of windows with
+#: texture.
+AMOUNT: Final = 2.0
+MATCHED: Final = 0.4
+OPPOSED: Final = 0.2
+WINDOWS: Final = 4.0
+#: Another displacement must agree at least this much less, as a share of the agreement found; it is
+#: one of more than so many pixels, at which this share of the energy still overlaps.
+ELSEWHERE: Final = 0.5
+APART: Final = 6
+LEFT: Final = 0.25
+#: Long side at which other displacements are tried, pixels.
+COARSE: Final = 256
+#: A share below this is not told from images that touch.
+LEAST: Final = 0.02
+#: Version of the measurement: part of the key of cached overlaps.
+VERSION: Final = 1
+#: Side of the raster on which regions are united.
+RASTER: Final = 1024
+
+_UNIT: Final = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How well two images agree where a relation lays them on each other."""
+
+    detail: Detail
+    elsewhere: float  # amount of shared detail at another displacement, as a share of that found
+
+    @property
+    def holds(self) -> bool:
+        """Whether the relation is believed."""
+        return (
+            self.detail.amount >= AMOUNT
+            and self.detail.matched >= MATCHED
+            and self.detail.opposed <= OPPOSED
+            and self.detail.windows >= WINDOWS
+            and self.elsewhere <= ELSEWHERE
+        )
+
+
+def overlap_of(query: Bytes8, reference: Bytes8, starts: Sequence[Matrix] = ()) -> Matrix | None:
+    """Return the relation of two images that overlap, ``None`` where none is sure.
+
+    Args:
+        query, reference: RGB ``uint8`` (h, w, 3).
+        starts: relations that are tried first, query to reference in unit coordinates.
+    """
+    for matrix in starts:
+        found = agreement_of(query, reference, matrix)
+        if found is not None and found.holds:
+            return matrix
+    relation = by_features(query, reference)
+    if relation is None:
+        return None
+    if relation.inverted:
+        query = np.asarray(255 - query)
+    found = agreement_of(query, reference, relation.matrix)
+    return relation.matrix if found is not None and found.holds else None
+
+
+def agreement_of(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Agreement | None:
+    """Return how well two images agree under a relation, ``None`` where too little overlaps."""
+    if share_of(matrix) < LEAST:
+        return None
+    place = Placement.of(query.shape[:2], reference.shape[:2], matrix, SIDE)
+    if place is None:
+        return None
+    photos = [
+        Photo(pixels, np.full(pixels.shape[:2], 255, np.uint8)) for pixels in (query, reference)
+    ]
+    ours, part = moved(photos[0].grey, photos[0].content, place.to_frame @ matrix, place.size)
+    theirs, whole = moved(photos[1].grey, photos[1].content, place.to_frame, place.size)
+    mask = both_inside(whole, part)
+    if mask is None:
+        return None
+    ours, _ = registered(ours, theirs, mask)
+    detail = shared_detail(ours, theirs, mask)
+    if detail.amount < AMOUNT:
+        return Agreement(detail, 1.0)
+    return Agreement(detail, _elsewhere(ours, theirs, mask).amount / detail.amount)
+
+
+def _elsewhere(query: Float32, reference: Float32, mask: Bool) -> Detail:
+    """Return the detail that is shared at the displacement that agrees best beside none at all.
+
+    Of periodic and of plain images it is about as much.
+    """
+    small = [_bounded(plane) for plane in (query, reference, mask.astype(np.float32))]
+    inside = (small[2] > 0.99).astype(np.float32)
+    planes = [_band(plane) * inside for plane in small[:2]]
+    size = [scipy.fft.next_fast_len(2 * side, real=True) for side in inside.shape]
+    one, other, there, own, others = (
+        scipy.fft.rfft2(plane, size)
+        for plane in (*planes, inside, planes[0] * planes[0], planes[1] * planes[1])
+    )
+    # of all displacements at once: the product, and the energy of either image that overlaps
+    product, energy, energies = (
+        scipy.fft.irfft2(np.conj(left) * right, size)
+        for left, right in ((one, other), (own, there), (there, others))
+    )
+    enough = (energy >= LEFT * energy[0, 0]) & (energies >= LEFT * energies[0, 0])
+    score = np.where(enough, product / np.sqrt(np.maximum(energy * energies, 1e-3)), 0.0)
+    near = np.arange(-APART, APART + 1)
+    score[np.ix_(near, near)] = 0.0
+    place = np.array(np.unravel_index(int(score.argmax()), score.shape))
+    steps = (place + np.array(size) // 2) % size - np.array(size) // 2
+    down, across = np.rint(steps * np.array(mask.shape) / inside.shape).astype(int).tolist()
+    shifted = _shifted(query, down, across)
+    return shared_detail(
+        shifted, reference, mask & (_shifted(mask.astype(np.float32), down, across) > 0)
+    )
+
+
+def _shifted(plane: Float32, down: int, across: int) -> Float32:
+    """Return a plane moved by whole pixels, zero where nothing is left."""
+    matrix = np.array([[1.0, 0, across], [0, 1, down]])
+    return np.asarray(cv2.warpAffine(plane, matrix, plane.shape[::-1], flags=cv2.INTER_NEAREST))
+
+
+def _bounded(plane: Float32) -> Float32:
+    """Return a plane with its long side at most :data:`COARSE` pixels."""
+    height, width = plane.shape
+    ratio = COARSE / max(height, width)
+    if ratio >= 1:
+        return plane
+    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
+    return np.asarray(cv2.resize(plane, size, interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _band(plane: Float32) -> Float32:
+    return np.asarray(cv2.GaussianBlur(plane, (0, 0), 0.7) - cv2.blur(plane, (9, 9)), np.float32)
+
+
+def region_of(matrix: Matrix) -> Polygon:
+    """Return the part of the query that lies in the reference, corners (k, 2) in unit coordinates.
+
+    >>> region_of(np.array([[1.0, 0, 0.75], [0, 1, 0], [0, 0, 1]])).tolist()
+    [[0.0, 0.0], [0.25, 0.0], [0.25, 1.0], [0.0, 1.0]]
+    """
+    corners = np.linalg.inv(matrix) @ np.vstack([_UNIT.T, np.ones(4)])
+    region: Polygon = (corners[:2] / corners[2]).T
+    return clipped_to(region, np.array([0.0, 0, 1, 1]))
+
+
+def clipped_to(region: Polygon, box: Polygon) -> Polygon:
+    """Return what of a convex region lies in a box: left, top, right, bottom."""
+    for side in range(4):
+        region = _clipped(region, side % 2, float(box[side]), 1 if side < 2 else -1)
+    return region
+
+
+def _clipped(region: Polygon, axis: int, bound: float, sign: int) -> Polygon:
+    """Return what of a convex region lies on one side of a line (Sutherland & Hodgman 1974).
+
+    OpenCV's intersection fails where edges lie on each other, as those of tiles do.
+    """
+    distance = sign * (region[:, axis] - bound)
+    found = []
+    for here, after, near, far in zip(
+        region, np.roll(region, -1, axis=0), distance, np.roll(distance, -1), strict=True
+    ):
+        if near >= 0:
+            found.append(here)
+        if (near > 0 > far) or (near < 0 < far):
+            found.append(here + (after - here) * (near / (near - far)))
+    return np.array(found).reshape(-1, 2)
+
+
+def area_of(region: Polygon) -> float:
+    """Return the area of a region, corners (k, 2) in their order around it."""
+    x, y = region.T
+    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+
+
+def share_of(matrix: Matrix) -> float:
+    """Return the share of the query that lies in the reference, 0..1."""
+    return min(1.0, area_of(region_of(matrix)))
+
+
+def union_of(regions: Sequence[Polygon]) -> float:
+    """Return the share of an image that some regions of it cover together, 0..1.
+
+    >>> left = np.array([[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
+    >>> round(union_of([left, left + [0.25, 0]]), 2)
+    0.75
+    """
+    if len(regions) == 1:
+        return min(1.0, area_of(regions[0]))
+    canvas = np.zeros((RASTER, RASTER), np.uint8)
+    for region in regions:
+        # whole pixels are those whose centre is inside
+        corners = np.rint((region * RASTER - 0.5) * 256).astype(np.int32)
+        cv2.fillPoly(canvas, [corners], 1, shift=8)
+    return float(np.count_nonzero(canvas)) / canvas.size

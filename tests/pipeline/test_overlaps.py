@@ -1,0 +1,185 @@
+"""Audits of tiles: shares, scenes, boxes in what is seen, gates, remedies and the drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+
+import visleak
+from visleak.auditing import Audit
+from visleak.errors import UsageError
+from visleak.formats import open_images
+from visleak.gating import gates
+from visleak.integrity import check_audit
+from visleak.pipeline import local_features
+from visleak.remedy.graph import strong_pairs
+from visleak.remedy.removal import purge
+from visleak.remedy.settings import PurgeSettings
+from visleak.report.page import build
+from visleak.settings import Settings
+from visleak.storage import IMAGES_SCHEMA, PAIRS_SCHEMA
+
+SIDE = 160
+#: Tiles by split: scene, left, top.
+TILES = {
+    "train": {"a": (1, 0, 0), "b": (1, 200, 0), "c": (3, 0, 0)},
+    "val": {"d": (1, 100, 0), "e": (2, 0, 0)},
+}
+#: Boxes by tile: class, and left, top, right, bottom in pixels.
+BOXES = {
+    # in what a shows (0..60), in what b shows (100..160), in what none shows
+    "d": [(0, 10, 20, 50, 60), (1, 110, 20, 150, 60), (0, 65, 20, 95, 60)],
+    "a": [(0, 110, 20, 150, 60)],
+    "b": [(0, 10, 20, 50, 60)],
+}
+
+
+def scene(seed: int) -> np.ndarray:
+    """Return a textured image, 360 x 160 pixels."""
+    rng = np.random.default_rng(seed)
+    sums = np.full((SIDE, 360, 3), 128.0, np.float32)
+    for blur, gain in ((1.2, 30), (4, 120), (15, 500)):
+        noise = rng.normal(0, 1, sums.shape).astype(np.float32)
+        sums += gain * np.asarray(cv2.GaussianBlur(noise, (0, 0), blur))
+    return np.clip(sums, 0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a YOLO data set of tiles."""
+    folder = tmp_path_factory.mktemp("tiles")
+    for split, tiles in TILES.items():
+        for kind in ("images", "labels"):
+            (folder / kind / split).mkdir(parents=True)
+        for name, (number, left, top) in tiles.items():
+            tile = scene(number)[top : top + SIDE, left : left + SIDE]
+            Image.fromarray(tile).save(folder / "images" / split / f"{name}.png")
+            rows = [
+                f"{label} {(x0 + x1) / 2 / SIDE} {(y0 + y1) / 2 / SIDE}"
+                f" {(x1 - x0) / SIDE} {(y1 - y0) / SIDE}\n"
+                for label, x0, y0, x1, y1 in BOXES.get(name, [])
+            ]
+            (folder / "labels" / split / f"{name}.txt").write_text("".join(rows))
+    (folder / "data.yaml").write_text(
+        f"path: {folder}\ntrain: images/train\nval: images/val\nnames: [ship, plane]\n"
+    )
+    return folder / "data.yaml"
+
+
+def audited(data: Path, out: Path) -> Audit:
+    """Audit the tiles with overlaps."""
+    sides = [open_images(f"yolo:{data}#{split}", name=split) for split in ("val", "train")]
+    settings = Settings(overlap=0.1, within=False)
+    return visleak.audit(sides[0], sides[1], settings=settings, out=out, workers=1, cache=None)
+
+
+@pytest.fixture(scope="module")
+def found(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audit]:
+    return audited(data, tmp_path_factory.mktemp("audit") / "a")
+
+
+def name_of(image: str) -> str:
+    return Path(image).stem
+
+
+def test_shares_and_scenes_are_those_of_the_tiles(found: Audit) -> None:
+    pairs = found.pairs()
+    assert pairs.column_names[: len(PAIRS_SCHEMA)] == PAIRS_SCHEMA.names
+    overlapping = pairs.filter(pc.is_valid(pairs["overlap"])).to_pylist()
+    shares = {(name_of(p["query"]), name_of(p["reference"])): p["overlap"] for p in overlapping}
+    assert shares == pytest.approx({("d", "a"): 60 / 160, ("d", "b"): 60 / 160}, abs=0.01)
+    images = {name_of(row["id"]): row for row in found.images().to_pylist()}
+    assert images["d"]["seen"] == pytest.approx(120 / 160, abs=0.01)
+    assert images["e"]["seen"] == 0
+    assert images["a"]["seen"] is None
+    assert images["a"]["scene"] == images["b"]["scene"] == images["d"]["scene"] == 0
+    assert images["c"]["scene"] is None
+    assert found.summary.scenes is not None
+    assert found.summary.scenes.largest == (3,)
+    assert found.summary.scenes.shared == 1
+
+
+def test_the_rate_is_in_summary_and_headline(found: Audit) -> None:
+    rate = found.rate("overlap")
+    assert (rate.count, rate.total) == (1, 2)
+    assert "seen to at least 10 %" in found.headline
+
+
+def test_boxes_in_what_is_seen_are_counted_by_class(found: Audit) -> None:
+    assert found.summary.boxes is not None
+    (boxes,) = found.summary.boxes
+    assert (boxes.total, boxes.seen) == (3, 2)
+    assert (boxes.same, boxes.different, boxes.unmatched) == (1, 1, 0)
+
+
+def test_the_folder_is_consistent(found: Audit) -> None:
+    assert check_audit(found.folder).findings == ()
+
+
+def test_gates_bound_the_share_of_seen_images(found: Audit) -> None:
+    tripped = [
+        gates.outcome(gates.parse_all([text]), found.folder).tripped
+        for text in ("overlap", "overlap=40%", "overlap=50%")
+    ]
+    assert [bool(each) for each in tripped] == [True, True, False]
+    with pytest.raises(UsageError, match="--overlap"):
+        gates.check(gates.parse_all(["overlap"]), verify=True, overlap=False)
+
+
+def test_purge_removes_what_is_seen_or_what_shows_it(found: Audit) -> None:
+    for share, side, gone in (
+        (0.7, "test", {"d"}),
+        (0.8, "test", set()),
+        (0.3, "train", {"a", "b"}),
+    ):
+        settings = PurgeSettings(remove_from=side, grade="exact", overlap=share)
+        (plan,) = purge(found, settings).sets
+        assert {name_of(each.id) for each in plan.removed} == gone
+        assert all(each.why == "overlap" for each in plan.removed)
+
+
+def test_images_that_overlap_stay_together(found: Audit) -> None:
+    connected = strong_pairs(found.folder, "exact", None).to_pylist()
+    assert {(name_of(p["query"]), name_of(p["reference"])) for p in connected} == {
+        ("d", "a"),
+        ("d", "b"),
+    }
+
+
+def test_the_page_draws_the_scene(found: Audit) -> None:
+    with_pixels = build(found.folder, found.decoded_images)
+    without = build(found.folder, private=True)
+    for page in (with_pixels, without):
+        assert 'id="section-overlap"' in page
+        assert "Scene 0" in page
+    assert len(with_pixels) > len(without)
+
+
+def test_blocks_of_the_search_change_nothing(
+    found: Audit, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_features, "INDEXED", 300)
+    monkeypatch.setattr(local_features, "QUERIED", 300)
+    assert audited(data, tmp_path / "a").pairs().equals(found.pairs())
+
+
+def test_an_audit_without_the_option_has_the_released_columns(data: Path) -> None:
+    assert "overlap" not in Settings().as_dict()
+    sides = [open_images(f"yolo:{data}#{split}", name=split) for split in ("val", "train")]
+    audit = visleak.audit(sides[0], sides[1], cache=None, workers=1)
+    assert audit.pairs().column_names == PAIRS_SCHEMA.names
+    assert audit.images().column_names == IMAGES_SCHEMA.names
+    with pytest.raises(UsageError, match="--overlap"):
+        purge(audit, PurgeSettings(overlap=0.1))
+
+
+@pytest.mark.parametrize("other", [{"verify": False}, {"candidates": "nearest"}, {"local": False}])
+def test_settings_that_cannot_measure_overlap_are_refused(other: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="overlap"):
+        Settings(overlap=0.1, **other)  # type: ignore[arg-type]

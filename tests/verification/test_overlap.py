@@ -1,0 +1,84 @@
+"""The share of an image that another one shows: tiles of generated scenes at known places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import cv2
+import numpy as np
+import pytest
+
+from visleak.records import Bytes8
+from visleak.verification.overlap import area_of, overlap_of, region_of, share_of, union_of
+
+if TYPE_CHECKING:
+    from visleak.verification.align import Matrix
+
+
+def scene(seed: int, side: int = 420) -> Bytes8:
+    """Return a textured image: smooth noise of several scales."""
+    rng = np.random.default_rng(seed)
+    sums = np.zeros((side, side, 3), np.float32)
+    for blur, gain in ((1.2, 30), (4, 120), (15, 500)):
+        noise = rng.normal(0, 1, (side, side, 3)).astype(np.float32)
+        sums += gain * np.asarray(cv2.GaussianBlur(noise, (0, 0), blur))
+    return np.clip(sums + 128, 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("offset", "share"), [((160, 0), 0.2), ((0, 100), 0.5), ((60, 60), 0.49), ((0, 0), 1.0)]
+)
+def test_the_share_is_that_of_the_tiles(offset: tuple[int, int], share: float) -> None:
+    whole, (x, y) = scene(1), offset
+    query = whole[y : y + 200, x : x + 200]
+    found = overlap_of(query, whole[:200, :200])
+    assert found is not None
+    assert share_of(found) == pytest.approx(share, abs=0.01)
+    region = region_of(found)
+    assert region.min(axis=0) == pytest.approx([0, 0], abs=0.01)
+    assert region.max(axis=0) == pytest.approx([1 - x / 200, 1 - y / 200], abs=0.01)
+
+
+def test_a_changed_tile_overlaps_as_much() -> None:
+    whole = scene(2)
+    bright = np.clip(whole[:200, 120:320] * 0.8 + 30, 0, 255).astype(np.uint8)
+    larger = np.asarray(cv2.resize(bright, (260, 260), interpolation=cv2.INTER_CUBIC), np.uint8)
+    found = overlap_of(larger[:, ::-1].copy(), whole[:200, :200])
+    assert found is not None
+    assert share_of(found) == pytest.approx(0.4, abs=0.01)
+
+
+def test_other_images_do_not_overlap() -> None:
+    for seed in range(3, 7):
+        assert overlap_of(scene(seed)[:200, :200], scene(seed + 10)[:200, :200]) is None
+
+
+@pytest.mark.parametrize("kind", ["plain", "stripes", "grid"])
+def test_plain_and_periodic_images_are_not_claimed(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    down, across = np.mgrid[:200, :320]
+    planes = {
+        "plain": np.zeros((200, 320)),
+        "stripes": np.sin(across / 3),
+        "grid": np.sin(across / 3) * np.sin(down / 3),
+    }
+    field = 128 + 50 * planes[kind]
+    tiles = [
+        np.clip(field[:, x : x + 200] + rng.normal(0, 3, (200, 200)), 0, 255) for x in (0, 100)
+    ]
+    query, reference = (np.repeat(t.astype(np.uint8)[..., None], 3, axis=2) for t in tiles)
+    assert overlap_of(query, reference) is None
+
+
+def test_regions_of_several_references_are_united() -> None:
+    def moved(x: float, y: float) -> Matrix:
+        return np.array([[1.0, 0, x], [0, 1, y], [0, 0, 1]])
+
+    half, corner = region_of(moved(0.5, 0)), region_of(moved(-0.5, -0.5))
+    assert area_of(half) == pytest.approx(0.5)
+    assert area_of(corner) == pytest.approx(0.25)
+    assert union_of([half, corner]) == pytest.approx(0.75, abs=0.005)
+    assert union_of([half, half]) == pytest.approx(0.5, abs=0.005)
+    assert share_of(moved(1.5, 0)) == 0
+    turned = np.array([[0.0, 1, 0], [-1, 0, 1], [0, 0, 1]])
+    assert share_of(turned) == pytest.approx(1)
