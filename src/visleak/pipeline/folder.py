@@ -31,7 +31,6 @@ from visleak.records import (
     GRADES,
     VIEWS,
     AnySet,
-    Bool,
     EmbeddingSet,
     Encoder,
     Float32,
@@ -80,8 +79,7 @@ def pair_tables(comparisons: Sequence[Comparison], *, overlap: bool = False) -> 
 
 def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of one query set, its comparisons merged."""
-    if len(own) == 1:
-        # the pairs of a comparison are in this order
+    if len(own) == 1 and _in_order(own[0]):
         every = np.arange(len(own[0].pairs))
         yield from (_rows(own[0], every[part], schema) for part in parts_of(len(every), GROUP))
         return
@@ -99,6 +97,19 @@ def _by_query(own: Sequence[Comparison], schema: pa.Schema) -> Iterator[pa.Table
         ]
         back = np.argsort(np.argsort(which[part], kind="stable"), kind="stable")
         yield pa.concat_tables(pieces).take(pa.array(back))
+
+
+def _in_order(comparison: Comparison) -> bool:
+    """Whether the pairs are by query, falling similarity and reference already: most are."""
+    pairs, sides = comparison.pairs, (comparison.query, comparison.reference)
+    query, reference = (
+        side.order[rows] for side, rows in zip(sides, (pairs.query, pairs.reference), strict=True)
+    )
+    falls = np.diff(pairs.similarity)
+    rises = (np.diff(query) > 0) | (
+        (np.diff(query) == 0) & ((falls < 0) | ((falls == 0) & (np.diff(reference) > 0)))
+    )
+    return bool(rises.all())
 
 
 def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
@@ -128,7 +139,7 @@ def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:
     if comparison.overlap is not None:
         own = comparison.overlap[rows]
         columns["overlap"] = pa.array(overlaps.shares(own), from_pandas=True)
-        columns["overlap_matrix"] = _matrices(own, ~np.isnan(own).any(axis=1))
+        columns["overlap_matrix"] = _matrices(own, np.asarray(~np.isnan(own[:, 0])))
     nothing = {each.name: pa.nulls(count, each.type) for each in schema}
     return pa.table([(nothing | columns)[name] for name in schema.names], schema=schema)
 
@@ -149,7 +160,7 @@ def _grades(comparison: Comparison, rows: Int64) -> Columns:
     }
 
 
-def _matrices(rows: Float32, known: Bool) -> pa.Array:
+def _matrices(rows: Float32, known: npt.NDArray[np.bool_]) -> pa.Array:
     """Return relations (n, 9) as a column, null where one is not known."""
     values = pa.array(np.where(known[:, None], rows, 0).ravel(), pa.float32())
     return pa.FixedSizeListArray.from_arrays(values, 9, mask=pa.array(~known))
