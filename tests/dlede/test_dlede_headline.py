@@ -99,7 +99,7 @@ def test_what_is_missing_is_stated() -> None:
 
 def test_a_metric_that_falls_does_not_rise() -> None:
     made = result(curves({"map50": (0.6, 0.59, 0.6), "f1": (0.5, 0.51, 0.52)}, 5, 0.0001))
-    assert "improves mAP@0.5 by -1.7 % and F1 by 2.0 %" in text(made)
+    assert "changes mAP@0.5 by -1.7 % and F1 by 2.0 %" in text(made)
 
 
 def test_many_metrics_are_given_as_a_range() -> None:

@@ -285,7 +285,7 @@ def test_floods_are_capped_and_counted():
     _, rows, images, summary = ran([test], [train], within=False, per_query=3)
     assert [row["reference"] for row in rows] == ["r001", "r002", "r003"]
     assert [row["pairs_total"] for row in images if row["set"] == "t"] == [30]
-    assert any(words.startswith("pairs: 1 images have more than 3") for words in summary["skipped"])
+    assert any(words.startswith("pairs: 1 image has more than 3") for words in summary["skipped"])
 
 
 def test_without_thresholds_the_best_twenty_are_found():

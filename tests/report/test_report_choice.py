@@ -137,8 +137,9 @@ def test_choice_keeps_its_promises(seed: int, count: int, cap: int) -> None:
     keys = made.key[choice.rows].tolist()
     assert len(keys) <= cap
     assert max(Counter(keys).values(), default=1) == 1
-    probabilities = [rows[row]["probability"] for row in choice.rows]
-    assert probabilities == sorted(probabilities, reverse=True)
+    shown = [rows[row] for row in choice.rows]
+    ranks = [(each["grade"] == "different", -each["probability"]) for each in shown]
+    assert ranks == sorted(ranks)
     for row, more in zip(choice.rows, choice.more, strict=True):
         mine = [
             i

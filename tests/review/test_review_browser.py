@@ -281,7 +281,7 @@ class TestMarks:
                 page.locator(each).bounding_box() for each in (f"#{name}", f"#{name} + svg.marks")
             )
             assert marks == pytest.approx(image, abs=1)
-            assert "marks where" in page.get_attribute(f"#{name} + svg.marks", "aria-label")
+            assert "where the content" in page.get_attribute(f"#{name} + svg.marks", "aria-label")
         page.keyboard.press("o")
         until(lambda: page.locator("#above + svg.marks").is_visible())
         image, marks = (

@@ -286,7 +286,7 @@ def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:
         "audit with --candidates nearest for the nearest of all"
         in describe(nearest, summary("auto"))[0]
     )
-    assert "embeddings are left out" in describe(replace(listed, left_out=3), summary("auto"))[-1]
+    assert "3 pairs with embeddings" in describe(replace(listed, left_out=3), summary("auto"))[-1]
 
 
 def test_three_hundred_thousand_pairs_open_in_seconds(tmp_path: Path) -> None:

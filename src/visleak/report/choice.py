@@ -93,6 +93,8 @@ def ledger(pairs: pa.Table) -> Ledger:
     probability = pairs["probability"].to_numpy().astype(np.float64)
     similarity = pairs["similarity"].to_numpy().astype(np.float64)
     certain = np.where(np.isnan(probability), -1.0, probability)
+    # the same template is more than another image, however small the probability of near
+    different = grade == GRADES.index("different")
     kind = np.where(looked, grade, len(GRADES) + 1 + degree)
     ends, first = _images(pairs)
     # similarity alone connects strangers: only grades make groups
@@ -100,7 +102,7 @@ def ledger(pairs: pa.Table) -> Ledger:
     return Ledger(
         key=group[ends[0]],
         stratum=combine(query_set, reference_set, within, kind, conflict),
-        order=np.lexsort((-similarity, degree, grade, -certain)).astype(np.int64),
+        order=np.lexsort((-similarity, degree, grade, -certain, different)).astype(np.int64),
         leak=leak,
         within=within,
         conflict=conflict,
