@@ -33,7 +33,7 @@ from visleak.verification.alteration import CELL, planes
 from visleak.verification.differences import settled
 from visleak.verification.frame import Photo, Placement, bounded
 
-TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verify" / "alteration.onnx"
+TARGET = Path(__file__).parents[1] / "src" / "visleak" / "verification" / "alteration.onnx"
 
 SETS = ("photos", "coco", "clothing", "receipts", "xray", "skin", "steel", "blood", "camvid")
 
