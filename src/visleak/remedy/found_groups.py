@@ -16,7 +16,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.grouping.document import sentences
 from visleak.groups import joined, nearest_frames
 from visleak.records import ImageSet
-from visleak.storage import GROUPS, AuditSummary, csv_text
+from visleak.storage import GROUPS, AuditSummary, read_csv
 from visleak.storage.groupings import GROUP_COLUMNS
 
 
@@ -96,15 +96,12 @@ def found_rows(folder: Path) -> Iterator[Row]:
     """Yield the images of ``groups.csv``."""
     path = folder / GROUPS
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            header, *rows = csv.reader(lines)
+        rows = read_csv(path, GROUP_COLUMNS)
     except (OSError, ValueError, csv.Error) as error:
-        raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
-    if tuple(header) != GROUP_COLUMNS or any(len(row) != len(header) for row in rows):
-        raise VisleakError(f"{path} is damaged; run the audit again with --force")
-    for row in rows:
-        known = dict(zip(header, map(csv_text, row), strict=True))
-        yield Row(*(known[name] for name in Row._fields))
+        raise VisleakError(
+            f"{path} cannot be read ({error}); run the audit again with --force"
+        ) from error
+    yield from (Row(*row[: len(Row._fields)]) for row in rows)
 
 
 def leaking(

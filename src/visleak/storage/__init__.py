@@ -36,6 +36,7 @@ from visleak.storage.files import (
     file_digest,
     naming,
     opened_for_arrow,
+    read_csv,
     replacing,
     replacing_text,
     write_bytes,
@@ -68,7 +69,7 @@ __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummar
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
 __all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_text"]
 __all__ += ["csv_value", "file_digest", "free_file", "free_folder", "keep_previous"]
-__all__ += ["naming", "opened_for_arrow", "read_problems", "read_summary", "read_table"]
+__all__ += ["naming", "opened_for_arrow", "read_csv", "read_problems", "read_summary", "read_table"]
 __all__ += ["refuse_foreign", "refuse_inputs"]
 __all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]
 __all__ += ["write_bytes", "write_csv", "write_csv_rows", "write_json", "write_problems"]

@@ -22,7 +22,7 @@ from visleak.formats.sources import place_of
 from visleak.rates import Rate
 from visleak.records import Problem
 from visleak.settings import Settings
-from visleak.storage.files import csv_text, file_digest, opened_for_arrow, write_csv, write_json
+from visleak.storage.files import file_digest, opened_for_arrow, read_csv, write_csv, write_json
 from visleak.storage.groupings import GroupingSummary
 
 #: Version of the folder's layout; readers refuse a newer one and read every older one.
@@ -116,12 +116,8 @@ def write_problems(path: Path, problems: Iterable[Problem]) -> None:
 def read_problems(path: Path) -> tuple[Problem, ...]:
     """Read ``unreadable.csv`` back."""
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            header, *rows = csv.reader(lines)
-        if tuple(header) != PROBLEM_COLUMNS:
-            raise ValueError(f"its columns are not {', '.join(PROBLEM_COLUMNS)}")
-        return tuple(Problem(*map(csv_text, row)) for row in rows)
-    except (OSError, ValueError, TypeError, csv.Error) as error:
+        return tuple(Problem(*row) for row in read_csv(path, PROBLEM_COLUMNS))
+    except (OSError, ValueError, csv.Error) as error:
         raise VisleakError(f"{path} cannot be read ({error}); run the audit again") from error
 
 

@@ -6,6 +6,7 @@ any moment leaves no half-written file under a final name.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import io
 import json
@@ -163,6 +164,22 @@ def csv_text(cell: str) -> str:
     ('=cmd()', "'tis.png")
     """
     return cell[1:] if cell[:1] == "'" and _is_formula(cell) else cell
+
+
+def read_csv(path: Path, header: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the rows of a file that :func:`write_csv` wrote.
+
+    Raises:
+        OSError: the file cannot be opened.
+        ValueError, csv.Error: it has other columns, or is damaged.
+    """
+    with path.open(encoding="utf-8", newline="") as lines:
+        found, *rows = csv.reader(lines)
+    if tuple(found) != tuple(header):
+        raise ValueError(f"its columns are not {', '.join(header)}")
+    if any(len(row) != len(header) for row in rows):
+        raise ValueError("a row has more or fewer cells than there are columns")
+    return [tuple(map(csv_text, row)) for row in rows]
 
 
 def _is_formula(value: str) -> bool:

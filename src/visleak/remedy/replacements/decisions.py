@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from visleak.errors import VisleakError
-from visleak.storage import DECISIONS, REPLACEMENTS, MirroredDatabase, csv_text, write_csv
+from visleak.storage import DECISIONS, REPLACEMENTS, MirroredDatabase, read_csv, write_csv
 from visleak.storage.database import connect
 from visleak.verdicts.record import now, reviewer_name
 
@@ -224,13 +224,8 @@ def _read_plain(path: Path) -> tuple[Decision, ...]:
     if not path.is_file():
         return ()
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            header, *rows = csv.reader(lines)
-        if tuple(header) != COLUMNS:
-            raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
         found = []
-        for row in rows:
-            state, test, copy, *rest = map(csv_text, row)
+        for state, test, copy, *rest in read_csv(path, COLUMNS):
             if state != WITHDRAWN:
                 found.append(Decision(state, test, int(copy), *rest))
     except (OSError, ValueError, TypeError, csv.Error, VisleakError) as error:
