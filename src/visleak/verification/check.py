@@ -56,12 +56,13 @@ def digest() -> bytes:
     )
     recipe = [
         [VERSION, TINY, SMALL, BOUND, alteration.network_digest()],
-        *(_constants(module) for module in modules),
+        *(constants(module) for module in modules),
     ]
     return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()
 
 
-def _constants(module: ModuleType) -> list[tuple[str, object]]:
+def constants(module: ModuleType) -> list[tuple[str, object]]:
+    """Return names and values of a module's public constants, which its digest is made of."""
     names = sorted(name for name in vars(module) if name.isupper() and name[0] != "_")
     return [(name, getattr(module, name)) for name in names]
 

@@ -25,11 +25,10 @@ from visleak.verification.features import by_features
 from visleak.verification.frame import (
     Photo,
     Placement,
-    both_inside,
+    both_moved,
     both_whole,
     bounded,
     frame,
-    moved,
 )
 from visleak.verification.measures import Measures
 from visleak.verification.photometry import detail_fit
@@ -236,6 +235,11 @@ class _Sides:
     reference: Float32
     photos: tuple[Photo, Photo]
 
+    @property
+    def contents(self) -> tuple[Bytes8, Bytes8]:
+        """Where each has content."""
+        return self.photos[0].content, self.photos[1].content
+
 
 def _sides(photos: tuple[Photo, Photo], matrix: Matrix) -> _Sides | None:
     query = photos[0].pixels
@@ -269,10 +273,8 @@ class _Framed:
         place = Placement.of(sides.query.shape, sides.reference.shape, matrix, side)
         if place is None:
             return None
-        contents = [photo.content for photo in sides.photos]
-        theirs, whole = moved(sides.reference, contents[1], place.to_frame, place.size)
-        ours, part = moved(sides.query, contents[0], place.to_frame @ matrix, place.size)
-        mask = both_inside(whole, part)
+        planes = sides.query, sides.reference
+        ours, theirs, mask = both_moved(planes, sides.contents, matrix, place)
         return None if mask is None else cls(ours, theirs, mask, place)
 
     def covers(self) -> Covers | None:
@@ -318,8 +320,8 @@ class _Registered:
         place = Placement.of(*shapes, matrix, min(TINTS_SIDE, max(self.mask.shape)))
         if place is None:
             return Tints()
-        theirs, _ = moved(reference.pixels, reference.content, place.to_frame, place.size)
-        ours, _ = moved(query.pixels, query.content, place.to_frame @ matrix, place.size)
+        pixels = query.pixels, reference.pixels
+        ours, theirs, _ = both_moved(pixels, sides.contents, matrix, place)
         inside = _resized(self.mask, place.size)
         found = tints(self.displacement.moved(ours), theirs, inside)
         where = found.where

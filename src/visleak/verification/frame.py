@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 import cv2
 import numpy as np
@@ -36,6 +36,9 @@ INSIDE: Final = 200
 COVERED: Final = 0.1
 #: Long side at which plain areas are measured, pixels.
 PLAIN_SIDE: Final = 640
+
+
+Level = TypeVar("Level", np.uint8, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +81,14 @@ class Frame:
     used: float  # share of the query that lies on the reference, 0..1
 
 
-def bounded(pixels: Bytes8, side: int) -> Bytes8:
+def bounded(pixels: npt.NDArray[Level], side: int) -> npt.NDArray[Level]:
     """Return the image with its long side at most ``side`` pixels."""
     height, width = pixels.shape[:2]
     ratio = side / max(height, width)
     if ratio >= 1:
         return pixels
     size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), pixels.dtype)
 
 
 def content_of(pixels: Bytes8) -> Bytes8:
@@ -169,9 +172,9 @@ def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
     place = Placement.of(shapes[0], shapes[1], matrix, SIDE)
     if place is None:
         return None
-    theirs, whole = moved(reference.pixels, reference.content, place.to_frame, place.size)
-    ours, part = moved(query.pixels, query.content, place.to_frame @ matrix, place.size)
-    mask = both_inside(whole, part)
+    ours, theirs, mask = both_moved(
+        (query.pixels, reference.pixels), (query.content, reference.content), matrix, place
+    )
     if mask is None:
         return None
     shared, whole_query = _shared(place.corners), _area(place.corners)
@@ -179,7 +182,22 @@ def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
     return Frame(ours, theirs, mask, place.to_frame, covered, min(1.0, shared / whole_query))
 
 
-def both_inside(one: Bytes8, other: Bytes8) -> Bool | None:
+def both_moved(
+    planes: tuple[npt.NDArray[Level], npt.NDArray[Level]],
+    contents: tuple[Bytes8, Bytes8],
+    matrix: Matrix,
+    place: Placement,
+) -> tuple[Float32, Float32, Bool | None]:
+    """Return query and reference in their frame, and where both have content.
+
+    ``planes``: grey (h, w) or RGB (h, w, 3) of both. The mask is ``None`` where that is too little.
+    """
+    theirs, whole = moved(planes[1], contents[1], place.to_frame, place.size)
+    ours, part = moved(planes[0], contents[0], place.to_frame @ matrix, place.size)
+    return ours, theirs, _both_inside(whole, part)
+
+
+def _both_inside(one: Bytes8, other: Bytes8) -> Bool | None:
     """Return where both images have content in a frame, or ``None`` where that is too little."""
     mask = (one >= INSIDE) & (other >= INSIDE)
     enough = max(COVERED * mask.size, LEAST * LEAST / 2)
@@ -213,7 +231,7 @@ def _shared(corners: Float32) -> float:
 
 
 def moved(
-    pixels: npt.NDArray[np.uint8 | np.float32],
+    pixels: npt.NDArray[Level],
     content: Bytes8,
     matrix: Matrix,
     size: tuple[int, int],

@@ -21,7 +21,7 @@ from visleak.records import Bool, Bytes8, Float32
 from visleak.verification.align import Matrix
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.features import by_features
-from visleak.verification.frame import Photo, Placement, both_inside, moved
+from visleak.verification.frame import Photo, Placement, both_moved, bounded
 from visleak.verification.registration import registered
 
 Polygon = npt.NDArray[np.float64]
@@ -97,12 +97,12 @@ def agreement_of(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Agreement 
     place = Placement.of(query.shape[:2], reference.shape[:2], matrix, SIDE)
     if place is None:
         return None
-    photos = [
+    one, other = (
         Photo(pixels, np.full(pixels.shape[:2], 255, np.uint8)) for pixels in (query, reference)
-    ]
-    ours, part = moved(photos[0].grey, photos[0].content, place.to_frame @ matrix, place.size)
-    theirs, whole = moved(photos[1].grey, photos[1].content, place.to_frame, place.size)
-    mask = both_inside(whole, part)
+    )
+    ours, theirs, mask = both_moved(
+        (one.grey, other.grey), (one.content, other.content), matrix, place
+    )
     if mask is None:
         return None
     ours, _ = registered(ours, theirs, mask)
@@ -117,7 +117,7 @@ def _elsewhere(query: Float32, reference: Float32, mask: Bool) -> Detail:
 
     Of periodic and of plain images it is about as much.
     """
-    small = [_bounded(plane) for plane in (query, reference, mask.astype(np.float32))]
+    small = [bounded(plane, COARSE) for plane in (query, reference, mask.astype(np.float32))]
     inside = (small[2] > 0.99).astype(np.float32)
     planes = [_band(plane) * inside for plane in small[:2]]
     size = [scipy.fft.next_fast_len(2 * side, real=True) for side in inside.shape]
@@ -147,16 +147,6 @@ def _shifted(plane: Float32, down: int, across: int) -> Float32:
     """Return a plane moved by whole pixels, zero where nothing is left."""
     matrix = np.array([[1.0, 0, across], [0, 1, down]])
     return np.asarray(cv2.warpAffine(plane, matrix, plane.shape[::-1], flags=cv2.INTER_NEAREST))
-
-
-def _bounded(plane: Float32) -> Float32:
-    """Return a plane with its long side at most :data:`COARSE` pixels."""
-    height, width = plane.shape
-    ratio = COARSE / max(height, width)
-    if ratio >= 1:
-        return plane
-    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
-    return np.asarray(cv2.resize(plane, size, interpolation=cv2.INTER_AREA), np.float32)
 
 
 def _band(plane: Float32) -> Float32:
