@@ -105,11 +105,9 @@ def _in_order(comparison: Comparison) -> bool:
     query, reference = (
         side.order[rows] for side, rows in zip(sides, (pairs.query, pairs.reference), strict=True)
     )
-    falls = np.diff(pairs.similarity)
-    rises = (np.diff(query) > 0) | (
-        (np.diff(query) == 0) & ((falls < 0) | ((falls == 0) & (np.diff(reference) > 0)))
-    )
-    return bool(rises.all())
+    onward, change = np.diff(query), np.diff(pairs.similarity)
+    rises = (change < 0) | ((change == 0) & (np.diff(reference) > 0))
+    return bool(((onward > 0) | ((onward == 0) & rises)).all())
 
 
 def _rows(comparison: Comparison, rows: Int64, schema: pa.Schema) -> pa.Table:

@@ -17,10 +17,11 @@ from visleak.groups import components
 from visleak.images import DECODING
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
-from visleak.pipeline.encoded_set import EncodedSet, Side, numbered_contents
-from visleak.pipeline.pixels import Pixels, SharedPixels, read_pixels
+from visleak.pipeline.encoded_set import Side, numbered_contents
+from visleak.pipeline.evidence import parts_of
+from visleak.pipeline.pixels import Pixels, SharedPixels, loaded, shared_pixels
 from visleak.rates import Rate
-from visleak.records import Bool, Bytes8, Float32, Int64
+from visleak.records import Bool, Bytes8, Float32, Float64, Int64
 from visleak.storage.audit_folder import OverlapSummary, SceneSummary
 from visleak.verification import check, overlap
 from visleak.verification.frame import bounded
@@ -39,21 +40,14 @@ def with_overlaps(comparisons: Sequence[Comparison], context: RunContext) -> lis
     """Return comparisons with the relations of the pairs that overlap."""
     found = [_Distinct.of(each) if each.has_pixels else None for each in comparisons]
     todo = [each for each in found if each is not None and len(each.query)]
-    needed: dict[str, tuple[EncodedSet, list[Int64]]] = {}
-    for each in todo:
-        for side, rows in zip(each.sides, (each.query, each.reference), strict=True):
-            needed.setdefault(side.name, (side, []))[1].append(rows)
-    pixels = SharedPixels(
-        {
-            name: read_pixels(side, np.unique(np.concatenate(rows)), _bounded, BOUND, context)
-            for name, (side, rows) in needed.items()
-        },
-        context,
+    needed = (
+        end for each in todo for end in zip(each.sides, (each.query, each.reference), strict=True)
     )
+    pixels = shared_pixels(needed, _bounded, BOUND, context)
     total, done = sum(len(each.query) for each in todo), 0
     relations: dict[tuple[str, str], Float32] = {}
     for each in todo:
-        parts = [slice(at, at + CHUNK) for at in range(0, len(each.query), CHUNK)]
+        parts = parts_of(len(each.query), CHUNK)
         tasks = (each.task(part, pixels, context) for part in parts)
         own = np.empty((len(each.query), 9), np.float32)
         for part, made in zip(parts, context.each(_measure, tasks, STEP), strict=True):
@@ -146,9 +140,8 @@ def _bounded(pixels: Bytes8) -> Bytes8:
 
 def digest() -> bytes:
     """Return the digest of everything that overlaps depend on beside the images."""
-    names = sorted(name for name in vars(overlap) if name.isupper() and name[0] != "_")
-    constants = [(name, getattr(overlap, name)) for name in names]
-    recipe = f"overlap at {BOUND} of {DECODING}: {constants}".encode() + check.digest()
+    own = check.constants(overlap)
+    recipe = f"overlap at {BOUND} of {DECODING}: {own}".encode() + check.digest()
     return hashlib.blake2b(recipe, digest_size=16).digest()
 
 
@@ -157,21 +150,19 @@ def _measure(task: _Task) -> _Measured:
     keys = [hashlib.blake2b(key.tobytes(), digest_size=16).digest() for key in task.keys]
     known = known_entries(task.cache, digest(), keys)
     relations, fresh = np.empty((len(keys), 9), np.float32), {}
-    left, right = task.pixels[0].load(), task.pixels[1].load()
-    for row, key in enumerate(keys):
-        if key in known:
-            relations[row] = np.frombuffer(known[key], "<f4")
-            continue
-        start = task.starts[row].astype(np.float64).reshape(3, 3)
-        found = overlap_of(
-            left.image(int(task.query[row])),
-            right.image(int(task.reference[row])),
-            [] if np.isnan(start).any() else [start],
-        )
-        relations[row] = np.nan if found is None else found.ravel()
-        fresh[key] = relations[row].astype("<f4").tobytes()
-    left.forget()
-    right.forget()
+    with loaded(task.pixels) as (left, right):
+        for row, key in enumerate(keys):
+            if key in known:
+                relations[row] = np.frombuffer(known[key], "<f4")
+                continue
+            start = task.starts[row].astype(np.float64).reshape(3, 3)
+            found = overlap_of(
+                left.image(int(task.query[row])),
+                right.image(int(task.reference[row])),
+                [] if np.isnan(start).any() else [start],
+            )
+            relations[row] = np.nan if found is None else found.ravel()
+            fresh[key] = relations[row].astype("<f4").tobytes()
     return _Measured(relations, fresh)
 
 
@@ -181,9 +172,23 @@ def _measure(task: _Task) -> _Measured:
 def shares(relations: Float32) -> Float32:
     """Return the share of the query of each relation (n, 9) that the reference shows, else NaN."""
     result = np.full(len(relations), np.nan, np.float32)
-    for row in np.flatnonzero(~np.isnan(relations[:, 0])):
-        result[row] = share_of(relations[row].astype(np.float64).reshape(3, 3))
+    for row, matrix in _known(relations):
+        result[row] = share_of(matrix)
     return result
+
+
+def _known(relations: Float32) -> Iterator[tuple[int, Float64]]:
+    """Yield the number of each relation (n, 9) that there is, and its matrix (3, 3)."""
+    for row in np.flatnonzero(~np.isnan(relations[:, 0])).tolist():
+        yield row, relations[row].astype(np.float64).reshape(3, 3)
+
+
+def related(comparison: Comparison) -> Iterator[tuple[int, int, Float64]]:
+    """Yield the rows of the images that overlap, and the relation from query to reference."""
+    if comparison.overlap is not None:
+        pairs = comparison.pairs
+        for at, matrix in _known(comparison.overlap):
+            yield int(pairs.query[at]), int(pairs.reference[at]), matrix
 
 
 def seen(comparisons: Sequence[Comparison], count: int) -> Float32 | None:
@@ -211,14 +216,10 @@ def seen(comparisons: Sequence[Comparison], count: int) -> Float32 | None:
 
 def _regions(comparison: Comparison) -> Iterator[tuple[int, Polygon]]:
     """Yield each image of a query set with the part of it that another image shows."""
-    relations, pairs = comparison.overlap, comparison.pairs
-    if relations is None:
-        return
-    for at in np.flatnonzero(~np.isnan(relations[:, 0])):
-        matrix = relations[at].astype(np.float64).reshape(3, 3)
-        yield int(pairs.query[at]), region_of(matrix)
+    for query, reference, matrix in related(comparison):
+        yield query, region_of(matrix)
         if comparison.coverage == "within":
-            yield int(pairs.reference[at]), region_of(np.linalg.inv(matrix))
+            yield reference, region_of(np.linalg.inv(matrix))
 
 
 def counted(comparisons: Sequence[Comparison]) -> list[Comparison]:

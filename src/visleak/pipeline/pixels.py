@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from visleak.images import decode
 from visleak.pipeline.context import GrowingColumn, Handle, InlineValue, RunContext
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused
-from visleak.records import Bytes8, Int64, Opener, Unreadable
+from visleak.records import Bool, Bytes8, Int64, Opener, Unreadable
 from visleak.vectors import forget
 
 #: Images per task, and bytes of their reduced pixels, at most: several tasks wait in memory.
@@ -84,6 +85,41 @@ class SharedPixels:
             return self._shared[name], rows
         some, inside = self._pixels[name].only(rows)
         return InlineValue(some), inside
+
+
+def shared_pixels(
+    needed: Iterable[tuple[EncodedSet, Int64]], reduce: Reduce, enough: int, context: RunContext
+) -> SharedPixels:
+    """Return the reduced images of some rows of sets, each decoded once.
+
+    Args:
+        needed: sets, and rows of their fingerprints, in any order and number.
+        reduce: makes the reduced image.
+        enough: side from which it may be made of a smaller version of a JPEG.
+        context: where to work.
+
+    Raises:
+        ImagesLost: images cannot be read again.
+    """
+    sets: dict[str, tuple[EncodedSet, Bool]] = {}
+    for encoded, rows in needed:
+        if encoded.name not in sets:
+            sets[encoded.name] = encoded, np.zeros(len(encoded.fingerprints), np.bool_)
+        sets[encoded.name][1][rows] = True
+    read = {
+        name: read_pixels(encoded, np.flatnonzero(own), reduce, enough, context)
+        for name, (encoded, own) in sets.items()
+    }
+    return SharedPixels(read, context)
+
+
+@contextlib.contextmanager
+def loaded(pixels: tuple[Handle[Pixels], Handle[Pixels]]) -> Iterator[tuple[Pixels, Pixels]]:
+    """Yield the reduced images of both sides, and release their memory afterwards."""
+    left, right = pixels[0].load(), pixels[1].load()
+    yield left, right
+    left.forget()
+    right.forget()
 
 
 @lru_cache(maxsize=8)

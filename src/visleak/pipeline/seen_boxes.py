@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from visleak.errors import VisleakError
 from visleak.formats import Boxes, boxes_of
 from visleak.pipeline.comparison import Comparison, normalised_name
 from visleak.pipeline.encoded_set import Side
+from visleak.pipeline.overlaps import related
 from visleak.records import Float64, Int64
 from visleak.storage.audit_folder import BoxSummary
 from visleak.verification.overlap import area_of, clipped_to, region_of
@@ -75,7 +76,7 @@ def seen_boxes(
 def _counted(comparison: Comparison, own: _Objects, others: _Objects | None) -> BoxSummary:
     """Count the boxes of a query set; each by the reference that shows most of it."""
     best: dict[int, tuple[float, str]] = {}
-    for query, reference, matrix in _overlaps(comparison):
+    for query, reference, matrix in related(comparison):
         region = region_of(matrix)
         for box in own.rows(query):
             corners = own.corners[box]
@@ -92,15 +93,6 @@ def _counted(comparison: Comparison, own: _Objects, others: _Objects | None) -> 
         different=kinds["different"],
         unmatched=kinds["unmatched"],
     )
-
-
-def _overlaps(comparison: Comparison) -> Iterator[tuple[int, int, Float64]]:
-    relations, pairs = comparison.overlap, comparison.pairs
-    if relations is None:
-        return
-    for at in np.flatnonzero(~np.isnan(relations[:, 0])):
-        matrix = relations[at].astype(np.float64).reshape(3, 3)
-        yield int(pairs.query[at]), int(pairs.reference[at]), matrix
 
 
 def _relation(

@@ -10,7 +10,6 @@ is made, so that an interrupted run loses one task per worker.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -37,7 +36,7 @@ from visleak.pipeline.evidence import (
     remember,
     remember_screens,
 )
-from visleak.pipeline.pixels import Pixels, Reduce, SharedPixels, read_pixels
+from visleak.pipeline.pixels import Pixels, Reduce, loaded, shared_pixels
 from visleak.pipeline.selection import (
     Candidates,
     Clusters,
@@ -248,14 +247,6 @@ class _Task(Generic[Input]):
     reference: Int64
     input: Input  # what else a step needs
 
-    @contextlib.contextmanager
-    def images(self) -> Iterator[tuple[Pixels, Pixels]]:
-        """Yield the reduced images of both sides, and release their memory afterwards."""
-        left, right = self.pixels[0].load(), self.pixels[1].load()
-        yield left, right
-        left.forget()
-        right.forget()
-
 
 def _in_tasks(
     todo: Sequence[Subset],
@@ -270,18 +261,12 @@ def _in_tasks(
     total, done = sum(map(len, todo)), 0
     if not total:
         return
-    needed: dict[str, tuple[EncodedSet, Bool]] = {}
-    for rows in todo:
-        for side, own in zip(rows.own.sides, (rows.query, rows.reference), strict=True):
-            none = np.zeros(len(side.fingerprints), np.bool_)
-            needed.setdefault(side.name, (side, none))[1][own] = True
-    pixels = SharedPixels(
-        {
-            name: read_pixels(side, np.flatnonzero(own), *reduce, context)
-            for name, (side, own) in needed.items()
-        },
-        context,
+    needed = (
+        end
+        for rows in todo
+        for end in zip(rows.own.sides, (rows.query, rows.reference), strict=True)
     )
+    pixels = shared_pixels(needed, *reduce, context)
 
     def task(rows: Subset, make: Callable[[slice], Input], part: slice) -> _Task[Input]:
         some = rows.only(part)
@@ -324,7 +309,7 @@ def _screen_inputs(rows: Subset) -> Callable[[slice], tuple[Int8, Bool]]:
 
 def _screen(task: _Task[tuple[Int8, Bool]]) -> Float32:
     """Return score and placement of some pairs, (n, 5)."""
-    with task.images() as (left, right):
+    with loaded(task.pixels) as (left, right):
         query = left.stack(task.query, screen.SIDE)
         reference = right.stack(task.reference, screen.SIDE)
     view, are_small = task.input
@@ -438,7 +423,7 @@ def _check(task: _Task[_CheckInput]) -> Float32:
     """Return checks and relations of some pairs, (k, checks + 9)."""
     given = task.input
     result = np.full((len(task.query), len(CHECKS) + 9), np.nan, np.float32)
-    with task.images() as (left, right):
+    with loaded(task.pixels) as (left, right):
         pairs = []
         for row, (query, reference) in enumerate(zip(task.query, task.reference, strict=True)):
             x, y, wider, higher = given.placement[row].tolist()
@@ -489,7 +474,7 @@ def _fine_inputs(rows: Subset) -> Callable[[slice], Float32]:
 def _compare(task: _Task[Float32]) -> Float32:
     """Return the evidence with the columns of the fine comparison, (n, columns)."""
     table = task.input.copy()
-    with task.images() as (left, right):
+    with loaded(task.pixels) as (left, right):
         # pairs of one query follow each other
         own = lru_cache(maxsize=1)(lambda row: Photo.of(left.image(row)))
         others = lru_cache(maxsize=1)(lambda row: Photo.of(right.image(row)))
