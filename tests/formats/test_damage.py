@@ -6,7 +6,6 @@ import gzip
 import io
 import struct
 import warnings
-import zipfile
 
 import av
 import h5py
@@ -17,6 +16,7 @@ import pytest
 import tifffile
 from PIL import Image
 from test_dicom import scan, stored
+from test_stacks import write_encrypted
 from video_making import numbered, write_video
 
 import visleak
@@ -198,12 +198,7 @@ def test_encrypted_files(tmp_path):
     locked = found.get("locked.mp4", [])
     assert not any(isinstance(each, DecodedImage) for each in locked)
     assert locked or [each.id for each in problems] == ["locked.mp4"]
-    np.savez(tmp_path / "locked.npz", images=GREY)
-    content = bytearray((tmp_path / "locked.npz").read_bytes())
-    for magic, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
-        content[content.find(magic) + at] |= 1
-    (tmp_path / "locked.npz").write_bytes(content)
-    assert zipfile.is_zipfile(tmp_path / "locked.npz")
+    write_encrypted(tmp_path / "locked.npz", GREY)
     with pytest.raises(VisleakError, match="encrypted"):
         open_image_set(tmp_path / "locked.npz")
 

@@ -128,13 +128,18 @@ def test_a_truncated_array_costs_its_last_images(tmp_path):
         assert np.array_equal(found[0][:, :, 0], GREY[0])
 
 
-def test_an_encrypted_archive_is_refused(tmp_path):
-    np.savez(tmp_path / "a.npz", images=GREY)
-    content = bytearray((tmp_path / "a.npz").read_bytes())
+def write_encrypted(path, images):
+    """Write an archive whose headers say that it is encrypted."""
+    np.savez(path, images=images)
+    content = bytearray(path.read_bytes())
     for magic, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
         content[content.find(magic) + at] |= 1
-    (tmp_path / "a.npz").write_bytes(content)
-    assert zipfile.is_zipfile(tmp_path / "a.npz")
+    path.write_bytes(content)
+    assert zipfile.is_zipfile(path)
+
+
+def test_an_encrypted_archive_is_refused(tmp_path):
+    write_encrypted(tmp_path / "a.npz", GREY)
     with pytest.raises(VisleakError, match="encrypted"):
         open_image_set(tmp_path / "a.npz")
 

@@ -420,7 +420,6 @@ def compare(
     loaded = model.load(model.model, call.progress)
     refuse_longer(loaded, options.length)
     d, device, causal = score_for(loaded, score, call), loaded.device, options.causal_lm
-    moves: Any = "budget" if options.iterations is None else options.iterations
     means = baselines.Means(
         model=loaded,
         norm=d.norm,
@@ -429,21 +428,19 @@ def compare(
         prompts=listed,
         length=options.length,
         candidates=options.candidates,
-        iterations=None if moves == "paper" else moves,
+        iterations=options.moves,
         temperature=options.temperature,
         beams=options.beams,
     )
     searchers = baselines.load_searchers(names, means)
     batch = score.batch if "batch" in call.given else 32 if device.startswith("cuda") else 8
-    # a trace is by the same network where clusters are, and else by the project's own fingerprint
-    by = options.similarity if options.similarity.startswith("sscd:") else ""
     verifier = baselines.TracedImages(
         loaded,
         sources,
         settings,
         Sampling(guidance.steps, guidance.guidance, batch),
         similarity,
-        {"similarity": by},
+        {"similarity": options.traced_by},
         options.workers,
     )
     seeds = tuple(range(score.seed, score.seed + options.seeds))

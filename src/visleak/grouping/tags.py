@@ -207,13 +207,11 @@ def _degrees(text: str) -> float | None:
     >>> _degrees("48,30.6N"), _degrees("2,15,36W"), _degrees("+12.5"), _degrees("")
     (48.51, -2.26, 12.5, None)
     """
-    match = re.fullmatch(
-        r"([+-]?\d+(?:\.\d+)?)(?:,(\d+(?:\.\d+)?))?(?:,(\d+(?:\.\d+)?))?([NSEW]?)", text
-    )
+    match = _ANGLE.fullmatch(text)
     if match is None:
         return None
     value = float(match[1]) + float(match[2] or 0) / 60 + float(match[3] or 0) / 3600
-    return round(-value if match[4] in ("S", "W") and match[4] else value, 9)
+    return round(-value if match[4] in ("S", "W") else value, 9)
 
 
 # -- places ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Colours of other spaces to sRGB, by the profile (ICC) that an image carries.
 
 Two files of one photograph, one in Adobe RGB or CMYK and one in sRGB, hold other values and are
-displayed alike: so values are compared after conversion. A profile that is damaged, or made for
+displayed the same: so values are compared after conversion. A profile that is damaged, or made for
 another number of channels, is ignored, as programs that display images do.
 """
 

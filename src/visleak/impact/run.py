@@ -91,13 +91,7 @@ def impact(
     """
     if not predictions:
         raise UsageError("no predictions: give a file per model, --predictions [NAME=]FILE")
-    for name in fair:
-        if name not in predictions:
-            raise UsageError(
-                f"fair predictions of {name!r}, which has no others; models are"
-                f" {', '.join(predictions)}: use the same name in both, --predictions NAME=FILE and"
-                " --fair-predictions NAME=FILE"
-            )
+    _refuse_unknown(fair, predictions)
     progress("reading the audit", 0, 0)
     path = Path(folder)
     benchmark = benchmark_of(
@@ -227,6 +221,17 @@ def _doubts(
     stems = {scores.model: Path(scores.file).stem for scores in models}
     yield from between(models, stems, benchmark.ids)
     yield from doubtful_gaps(gaps)
+
+
+def _refuse_unknown(fair: Mapping[str, PathText], predictions: Mapping[str, PathText]) -> None:
+    """Refuse fair predictions of a model that has no others."""
+    for name in fair:
+        if name not in predictions:
+            raise UsageError(
+                f"fair predictions of {name!r}, which has no others; models are"
+                f" {', '.join(predictions)}: use the same name in both, --predictions NAME=FILE and"
+                " --fair-predictions NAME=FILE"
+            )
 
 
 def _by_label(benchmark: Benchmark, wanted: bool | None) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.settings import (
@@ -232,6 +232,18 @@ class Compare(Options, panel=SEARCH):
     )
     min_cluster: int = option(20, "Least images of a cluster.", metavar="N", panel=IMAGES, least=1)
     workers: int | None = workers_option()
+
+    @property
+    def moves(self) -> int | Literal["budget"] | None:
+        """Moves of a chain as methods take them; ``None``: the number of each in its paper."""
+        if self.iterations is None:
+            return "budget"
+        return None if self.iterations == "paper" else int(self.iterations)
+
+    @property
+    def traced_by(self) -> str:
+        """Network of traces: that of clusters, empty for the project's own fingerprint."""
+        return self.similarity if self.similarity.startswith("sscd:") else ""
 
     def listed(self, methods: Sequence[str]) -> Prompts | None:
         """Return the list of the method greedy, if one is given."""

@@ -168,7 +168,7 @@ class Graph:
 def strong_pairs(
     folder: Path, grade: str, verdicts: Iterable[Verdict] | None, *, or_disputed: bool = False
 ) -> pa.Table:
-    """Return the pairs of an audit that must not be parted, with verdicts applied.
+    """Return the pairs of an audit that must not be separated, with verdicts applied.
 
     They are of a grade or stronger, or overlap where that was measured and no person judged them.
     """

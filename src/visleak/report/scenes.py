@@ -19,7 +19,7 @@ from visleak.rates import percent
 from visleak.records import Bytes8
 from visleak.reporting import Document
 from visleak.reporting.document import Column, Fact, Figure, Table
-from visleak.reporting.gallery import ImageLoader
+from visleak.reporting.gallery import ImageLoader, decoded
 from visleak.storage import IMAGES, PAIRS, AuditSummary, read_table
 
 Matrix = npt.NDArray[np.floating]
@@ -233,14 +233,7 @@ def _mosaic(scene: Scene, tested: set[str], loader: ImageLoader) -> bytes:
     width, height = scene.size
     canvas = np.full((height, width, 3), 255, np.uint8)
     covered = np.zeros((height, width), np.bool_)
-    wanted: dict[str, list[str]] = {}
-    for name, image in scene.members:
-        wanted.setdefault(name, []).append(image)
-    pixels = {
-        (name, image): found
-        for name, ids in sorted(wanted.items())
-        for image, found in loader(name, sorted(ids)).items()
-    }
+    pixels = decoded((), loader, scene.members)
     for test in (False, True):
         for key, place in zip(scene.members, scene.places, strict=True):
             if (key[0] in tested) != test or key not in pixels:
