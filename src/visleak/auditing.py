@@ -30,7 +30,7 @@ from visleak.formats.remote import redacted
 from visleak.formats.sources import resolved
 from visleak.images import content_digest, decode
 from visleak.pipeline import folder as folders
-from visleak.pipeline.comparison import Thresholds, read_thresholds, thresholds_of
+from visleak.pipeline.comparison import read_thresholds, thresholds_of
 from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.cost import Cost, cost_of
 from visleak.pipeline.embeddings import encoder_for
@@ -67,6 +67,7 @@ from visleak.storage import (
     read_summary,
     read_table,
 )
+from visleak.storage.audit_folder import Thresholds
 from visleak.storage.cache import NO_FOLDER, Cache, default_folder
 from visleak.verdicts import Verdict, judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.exchange import verdicts_of

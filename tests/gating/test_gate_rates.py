@@ -9,8 +9,8 @@ import pytest
 from visleak.errors import UsageError
 from visleak.gating.gates import Gate, check, parse, parse_all, tripped
 from visleak.rates import Rate
+from visleak.records import FileCount
 from visleak.storage import AuditSummary, SetSummary, TotalSummary
-from visleak.storage.audit_folder import SetFiles
 
 
 def summary(count: int, total: int) -> AuditSummary:
@@ -88,7 +88,7 @@ def test_gates_bound_what_cannot_be_read_in_each_set() -> None:
 
 def test_files_of_vectors_that_are_missing_are_not_compared_either() -> None:
     for present, trips in ((19, False), (18, True)):
-        files = SetFiles(present, 20, ("img_emb_0003.npy",))
+        files = FileCount(present, 20, ("img_emb_0003.npy",))
         sets = (SetSummary("test", readable=100), SetSummary("train", files=files, readable=1000))
         content = replace(summary(0, 100), sets=sets)
         lines = tripped(parse_all(["hard"]), content)

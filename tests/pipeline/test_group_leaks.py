@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import visleak
-from visleak.pipeline.comparison import Comparison, Thresholds
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import GroupLeak, group_leak, group_sentence, union_of_groups
 from visleak.rates import Rate
 from visleak.records import Fingerprints, Pairs
+from visleak.storage.audit_folder import Thresholds
 
 NAMES = st.sampled_from(["p1", "p2", "p3", "p4", None])
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import visleak
 from visleak.documents import as_plain
-from visleak.pipeline.comparison import Comparison, Thresholds
+from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import (
     RecordingLeak,
@@ -29,7 +29,7 @@ from visleak.pipeline.recordings import (
 from visleak.rates import Rate
 from visleak.records import Fingerprints, Grades, Pairs
 from visleak.settings import Settings
-from visleak.storage.audit_folder import RecordingCounts
+from visleak.storage.audit_folder import RecordingCounts, Thresholds
 
 NO_THRESHOLDS = Thresholds(None, None, "", False)
 ENDS = (-(2**63), 2**63 - 1)

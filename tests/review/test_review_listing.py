@@ -29,7 +29,7 @@ from visleak.review.listing import (
 )
 from visleak.settings import Settings
 from visleak.storage import IMAGES, IMAGES_SCHEMA, PAIRS, PAIRS_SCHEMA, write_tables
-from visleak.storage.audit_folder import AuditSummary, ThresholdSummary
+from visleak.storage.audit_folder import AuditSummary, Thresholds
 from visleak.verdicts import pair_key
 
 SETS = ("test", "train", "extra")
@@ -262,9 +262,7 @@ def test_a_name_that_means_no_pair_is_none(finished: Path) -> None:
 
 
 def summary(candidates: str, soft: float | None = 0.62) -> AuditSummary:
-    return AuditSummary(
-        settings=Settings(candidates=candidates), thresholds=ThresholdSummary(soft=soft)
-    )
+    return AuditSummary(settings=Settings(candidates=candidates), thresholds=Thresholds(soft=soft))
 
 
 def test_the_page_says_where_the_list_was_cut(finished: Path) -> None:

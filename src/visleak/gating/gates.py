@@ -11,11 +11,11 @@ from visleak.errors import UsageError, not_one_of
 from visleak.gating.baseline import Baseline, NewLeaks, named, new_leaks
 from visleak.groups import both_have
 from visleak.options import AUTO, share_of
-from visleak.pipeline.comparison import Thresholds
 from visleak.pipeline.recordings import doubt
 from visleak.rates import Rate, percent
 from visleak.records import AnySet
 from visleak.storage import AuditSummary
+from visleak.storage.audit_folder import Thresholds
 from visleak.verdicts import judged_summary
 from visleak.verdicts.level import RATES, Level
 

@@ -33,7 +33,7 @@ from visleak.records import (
     Pairs,
 )
 from visleak.settings import Settings
-from visleak.storage.audit_folder import ChanceSummary
+from visleak.storage.audit_folder import ChanceSummary, Thresholds
 
 #: Sets are compared by label where they share this much of the smaller vocabulary.
 SHARED: Final = 0.5
@@ -234,17 +234,6 @@ def relation(query: pa.Array, reference: pa.Array, compare: bool) -> pa.Array:
 #: What a file of thresholds says it is, and the version of its layout.
 KIND: Final = "visleak thresholds"
 SCHEMA: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Where degrees begin."""
-
-    # similarities; None where they are not known
-    hard: float | None
-    soft: float | None
-    provenance: str  # where they come from, in words
-    provisional: bool  # not yet calibrated at a stated error rate
 
 
 def thresholds_of(

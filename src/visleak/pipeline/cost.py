@@ -26,7 +26,7 @@ from visleak.pipeline.candidates import (
     reference_similarities,
     views_for,
 )
-from visleak.pipeline.comparison import Thresholds, thresholds_of
+from visleak.pipeline.comparison import thresholds_of
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import Side, maker
 from visleak.pipeline.local_features import add_votes, applies, depth_for, extract
@@ -47,6 +47,7 @@ from visleak.records import (
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Sides, Wanted
 from visleak.settings import Settings
+from visleak.storage.audit_folder import Thresholds
 from visleak.storage.cache import Cache
 from visleak.vectors import unit_rows
 

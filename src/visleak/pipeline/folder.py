@@ -22,7 +22,7 @@ from visleak.grading import load_grader
 from visleak.images import DECODING
 from visleak.options import AUTO
 from visleak.pipeline import overlaps, recordings, segments, selection
-from visleak.pipeline.comparison import Comparison, Thresholds, comparable, relation
+from visleak.pipeline.comparison import Comparison, comparable, relation
 from visleak.pipeline.encoded_set import Side, are_back
 from visleak.pipeline.evidence import parts_of
 from visleak.pipeline.run import Outcome
@@ -56,7 +56,7 @@ from visleak.storage import (
     write_problems,
     write_tables,
 )
-from visleak.storage.audit_folder import schema_of
+from visleak.storage.audit_folder import Thresholds, schema_of
 from visleak.storage.groupings import GROUP_COLUMNS
 from visleak.verification import check
 

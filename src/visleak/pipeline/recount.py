@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.grading.verdict import EQUAL_BYTES, NOT_VERIFIED, SAME_PIXELS
 from visleak.pipeline import recordings, segments, selection
-from visleak.pipeline.comparison import Comparison, Relations, Thresholds, same_bytes
+from visleak.pipeline.comparison import Comparison, Relations, same_bytes
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.folder import image_tables, pair_tables
 from visleak.pipeline.found_groups import bounded
@@ -94,9 +94,7 @@ def recount(folder: Path) -> Recount:
     )
     problems = read_problems(folder / UNREADABLE)
     sides = {about.name: _side(about, stored, images, problems) for about in stored.sets}
-    limits = stored.thresholds
-    thresholds = Thresholds(limits.hard, limits.soft, limits.provenance, limits.provisional)
-    comparisons = tuple(_comparisons(stored, sides, pairs, thresholds))
+    comparisons = tuple(_comparisons(stored, sides, pairs))
     settings = bounded(stored.settings, stored.grouping)
     leaks = {each.names: recordings.recording_leak(each, settings) for each in comparisons}
     shared, damaged = _segments(folder)
@@ -105,7 +103,7 @@ def recount(folder: Path) -> Recount:
         queries,
         tuple(side for side in sides.values() if side not in queries),
         comparisons,
-        thresholds,
+        stored.thresholds,
         None,
         recordings={names: leak for names, leak in leaks.items() if leak is not None},
         segments=shared,
@@ -250,7 +248,7 @@ def _counted(about: SetSummary, side: Side, stored: AuditSummary) -> SetSummary:
 
 
 def _comparisons(
-    stored: AuditSummary, sides: dict[str, Side], pairs: pa.Table, thresholds: Thresholds
+    stored: AuditSummary, sides: dict[str, Side], pairs: pa.Table
 ) -> Iterator[Comparison]:
     """Yield the comparisons with the pairs of the table."""
     for about in stored.comparisons:
@@ -276,7 +274,7 @@ def _comparisons(
             np.zeros(len(query.fingerprints), np.int64),
         )
         annotations = stored.settings.annotations
-        made = Comparison.of(query, reference, found, thresholds, annotations)
+        made = Comparison.of(query, reference, found, stored.thresholds, annotations)
         made = replace(made, chance=about.chance)
         if stored.settings.overlap is not None and made.has_pixels:
             made = replace(made, overlap=_overlaps(rows))

@@ -15,7 +15,7 @@ from visleak.grading import Grader, load_grader
 from visleak.grouping import Found, Sets
 from visleak.pipeline import found_groups, overlaps
 from visleak.pipeline.candidates import BEST, find_pairs, reference_similarities, side, views_for
-from visleak.pipeline.comparison import Comparison, Thresholds, thresholds_of
+from visleak.pipeline.comparison import Comparison, thresholds_of
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.embeddings import read_embeddings
 from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Side, none_readable
@@ -34,6 +34,7 @@ from visleak.search import load_partition_search, load_search
 from visleak.search.exact import ExactSearch
 from visleak.search.hits import Account, Wanted
 from visleak.settings import Settings
+from visleak.storage.audit_folder import Thresholds
 from visleak.storage.groupings import GroupingSummary
 
 #: Attempts of a run that loses images.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -26,9 +26,7 @@ from visleak.storage.audit_folder import (
     GraderSummary,
     Omission,
     SearchSummary,
-    SetFiles,
     SetSummary,
-    ThresholdSummary,
     TotalSummary,
     VerifierSummary,
 )
@@ -45,7 +43,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
     comparisons = tuple(
         comparison_of(outcome, each, _population(each.query), least) for each in outcome.comparisons
     )
-    thresholds, grader = outcome.thresholds, outcome.grader
+    grader = outcome.grader
     boxes, unknown = seen_boxes(outcome.comparisons, outcome.sides)
     verification, unverified = selection.count_skipped(each.skipped for each in outcome.comparisons)
     low = any(rates.chance_notes(comparisons))
@@ -57,9 +55,7 @@ def summarise(outcome: Outcome, encoder: Encoder, settings: Settings, tool: str)
         sets=tuple(_set(side, side.name in queries) for side in outcome.sides.values()),
         settings=settings,
         encoder=EncoderSummary(encoder.name, encoder.digest, encoder.width),
-        thresholds=ThresholdSummary(
-            thresholds.hard, thresholds.soft, thresholds.provenance, thresholds.provisional
-        ),
+        thresholds=outcome.thresholds,
         search=SearchSummary(
             settings.search,
             _version("faiss-cpu") if settings.search == "faiss" else None,
@@ -121,7 +117,7 @@ def _set(side: Side, is_query: bool) -> SetSummary:
         )
     return replace(
         about,
-        files=None if counts.files is None else SetFiles(**asdict(counts.files)),
+        files=counts.files,
         images=counts.vectors,
         readable=counts.vectors - unreadable if counts.streamed else len(fingerprints),
         unreadable=unreadable,

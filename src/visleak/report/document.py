@@ -18,7 +18,7 @@ from visleak.report import scenes
 from visleak.reporting import Column, Document, Fact, Table
 from visleak.settings import NEAR_AT
 from visleak.storage import REPORT, UNREADABLE, AuditSummary, TotalSummary
-from visleak.storage.audit_folder import ThresholdSummary
+from visleak.storage.audit_folder import Thresholds
 from visleak.storage.groupings import GroupingSummary
 from visleak.verdicts import read_verdicts
 
@@ -168,7 +168,7 @@ def _facts(audit: Audit) -> Iterator[Fact]:
         yield Fact("" if number else "next", command)
 
 
-def _thresholds(found: ThresholdSummary) -> str:
+def _thresholds(found: Thresholds) -> str:
     limits = (("hard", found.hard), ("soft", found.soft))
     known = [f"{name} {value:g}" for name, value in limits if value is not None]
     if not known:

@@ -20,7 +20,7 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats.listing import describe_skipped
 from visleak.formats.sources import place_of
 from visleak.rates import Rate
-from visleak.records import Problem
+from visleak.records import FileCount, Problem
 from visleak.settings import Settings
 from visleak.storage.files import file_digest, opened_for_arrow, read_csv, write_csv, write_json
 from visleak.storage.groupings import GroupingSummary
@@ -179,16 +179,6 @@ def _digest_of(path: Path, stamp: tuple[int, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SetFiles:
-    """Files of a set of embeddings: how many are present, and which are not."""
-
-    present: int = 0
-    expected: int = 0
-    missing: tuple[str, ...] = ()
-    ignored: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class SetSummary:
     """A set of an audit."""
 
@@ -203,7 +193,7 @@ class SetSummary:
     frame_unit: str | None = field(default=None, metadata=OPTIONAL)
     # of a set of embeddings: its files, images in images.parquet, vectors that were not of unit
     # length
-    files: SetFiles | None = field(default=None, metadata=OPTIONAL)
+    files: FileCount | None = field(default=None, metadata=OPTIONAL)
     images: int = 0  # all of it, with those that could not be read
     readable: int = 0  # of these
     # blank images, and contents that differ; None where embeddings were streamed
@@ -238,13 +228,13 @@ class EncoderSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class ThresholdSummary:
-    """Thresholds on similarity, ``None`` where there is none, and where they come from."""
+class Thresholds:
+    """Where degrees begin; ``None`` where that is not known."""
 
     hard: float | None = None
     soft: float | None = None
-    provenance: str = ""
-    provisional: bool = False
+    provenance: str = ""  # where they come from, in words
+    provisional: bool = False  # not yet calibrated at a stated error rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,7 +475,7 @@ class AuditSummary:
     sets: tuple[SetSummary, ...] = ()
     settings: Settings = field(default_factory=Settings)
     encoder: EncoderSummary = field(default_factory=EncoderSummary)
-    thresholds: ThresholdSummary = field(default_factory=ThresholdSummary)
+    thresholds: Thresholds = field(default_factory=Thresholds)
     search: SearchSummary = field(default_factory=SearchSummary)
     verifier: VerifierSummary | None = field(default_factory=VerifierSummary)
     grader: GraderSummary | None = field(default_factory=GraderSummary)
