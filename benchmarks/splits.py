@@ -23,9 +23,9 @@ from sklearn.model_selection import StratifiedGroupKFold
 import visleak
 from visleak.groups import numbered
 from visleak.records import ImageSet, Int64
-from visleak.remedy.assignment import assign
 from visleak.remedy.balance import Loads, counted, peak
 from visleak.remedy.graph import Graph
+from visleak.remedy.partition import assign
 
 SHARES = np.array([0.8, 0.2])
 

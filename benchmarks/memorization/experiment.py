@@ -70,7 +70,6 @@ from visleak.memorization.extraction import (  # noqa: E402
     extract,
     reclustered,
 )
-from visleak.memorization.search.diversity import diversify  # noqa: E402
 from visleak.memorization.search.driver import Search, SearchTask  # noqa: E402
 from visleak.memorization.search.gibbs import AugmentSettings, GibbsSearch, GibbsSettings, augment  # noqa: E402  # noqa: E402
 from visleak.memorization.search.lists import (  # noqa: E402
@@ -79,6 +78,7 @@ from visleak.memorization.search.lists import (  # noqa: E402
     RandomWords,
 )
 from visleak.memorization.search.proposals import Rules, load_language_model  # noqa: E402
+from visleak.memorization.search.run import diversify  # noqa: E402
 from visleak.memorization.settings import Budget  # noqa: E402
 from visleak.memorization.tracing import trace  # noqa: E402
 

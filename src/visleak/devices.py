@@ -37,14 +37,7 @@ def torch_device(wanted: str) -> str | None:
 
 
 def network_device(torch: ModuleType, wanted: str, invalid: UsageError, advice: str) -> str:
-    """Return the device of a choice, on which a network runs; ``auto`` is a CUDA GPU if any.
-
-    Args:
-        torch: the library.
-        wanted: auto, cpu, cuda, cuda:N or mps.
-        invalid: raised for any other text.
-        advice: what to give instead of a GPU that does not exist.
-    """
+    """Return the device of auto, cpu, cuda, cuda:N or mps; ``auto`` is a CUDA GPU if any."""
     kind, colon, number = wanted.partition(":")
     numbered = kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 4
     if kind not in ("auto", "cpu", "cuda", "mps") or (colon and not numbered):

@@ -122,19 +122,9 @@ def as_plain(value: object) -> Any:
 
 
 def from_plain(kind: type[Record], value: object, **given: object) -> Record:
-    """Return what :func:`as_plain` was given; refuse what its type cannot hold.
+    """Return what :func:`as_plain` was given, with ``given`` fields; missing ones take defaults.
 
-    Missing fields take their defaults.
-
-    Args:
-        kind: a record, or a type of its fields: numbers, texts, tuples, mappings and sets of
-            them, arrays of ``float64``, other records, and any of these or ``None``.
-        value: as it was read.
-        given: fields of a record that the value does not hold.
-
-    Raises:
-        KeyError: a field without a default is missing.
-        TypeError, ValueError: a value is of another type.
+    Raises ``KeyError``, ``TypeError`` or ``ValueError`` where the type cannot hold the value.
 
     >>> from_plain(dict[str, float], {"a": None})
     {'a': nan}

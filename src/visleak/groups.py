@@ -17,16 +17,7 @@ UInt64 = npt.NDArray[np.uint64]
 def components(count: int, ties: Sequence[tuple[Int64, Int64]]) -> Int64:
     """Return the connected component of each image, numbered in the order of their first images.
 
-    Args:
-        count: number of images.
-        ties: edges as pairs of equally long arrays of positions in [0, count); direction and
-            repetition do not matter.
-
-    Returns:
-        ``int64`` (count,): number of the component; an image without ties has one of its own.
-
-    Raises:
-        ValueError: a position is out of range.
+    ``ties`` are pairs of equally long arrays of positions, whose direction does not matter.
 
     >>> components(5, [(np.array([3, 1]), np.array([1, 4]))]).tolist()
     [0, 1, 2, 1, 1]
@@ -90,10 +81,7 @@ def numbered(values: npt.NDArray[np.generic]) -> Int64:
 
 
 def chained(codes: Int64) -> tuple[Int64, Int64]:
-    """Return ties that connect all images of each code, one fewer than its images.
-
-    Args:
-        codes: ``int64`` (n,): group or content of each image; negative where it has none.
+    """Return ties that connect all images of each code, one fewer than its images; -1 is none.
 
     >>> [end.tolist() for end in chained(np.array([7, -1, 5, 7, -1, 7]))]
     [[0, 3], [3, 5]]
@@ -105,12 +93,9 @@ def chained(codes: Int64) -> tuple[Int64, Int64]:
 
 
 def rank_within(group: npt.NDArray[np.generic], *keys: npt.NDArray[np.generic]) -> Int64:
-    """Return the rank of each entry among those of its group, from 0.
+    """Return the rank of each entry in its group, from 0, by keys as of :func:`numpy.lexsort`.
 
-    Args:
-        group: (n,).
-        keys: (n,) each, ascending, the last one first as in :func:`numpy.lexsort`. Ties go to the
-            entry that comes first.
+    Ties go to the entry that comes first.
 
     >>> rank_within(np.array([5, 7, 5]), np.array([2, 0, 1]))
     array([1, 0, 0])
@@ -127,11 +112,8 @@ def nearest_frames(
 ) -> tuple[Int64, UInt64]:
     """Return the nearest other frame of each frame's group, and its distance.
 
-    Exact for all of int64, in O((n + m) log (n + m)). Of two that are equally near, the earlier.
-
-    Returns:
-        ``int64`` (n,): place of the other frame, -1 where its group has none; and ``uint64`` (n,):
-        the distance, the largest number there is where there is none.
+    Exact for all of int64, in O((n + m) log (n + m)). Of two that are equally near, the earlier;
+    where a group has none, -1 and the largest ``uint64``.
 
     >>> one = np.array([0, 0, 1])
     >>> place, distance = nearest_frames(one, np.array([5, 90, 7]), one, np.array([1, 100, 7]))

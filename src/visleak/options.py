@@ -107,14 +107,10 @@ def option(
     parse: Callable[[str], object] | None = None,
     positional: bool = False,
 ) -> T:
-    """Declare a field of settings that is an option; see :class:`Option`.
+    """Declare a field of settings that is an option; its parameters are those of :class:`Option`.
 
-    Args:
-        default: of the field; ``...`` for a required one.
-        help: as of :class:`Option`, like the others.
-        flags: separated by blanks, where the name of the field is not enough: ``--name -n``.
-        metavar, panel, choices, least, most, above, below, parse, positional: as of
-            :class:`Option`.
+    ``default``: ``...`` for a required one. ``flags``: separated by blanks, where the name of the
+    field is not enough: ``--name -n``.
     """
     declared = Option(
         help, tuple(flags.split()), metavar or "|".join(choices), panel, choices, least, most,

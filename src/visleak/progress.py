@@ -278,13 +278,7 @@ def in_notebook() -> bool:
 
 
 def display_for(stream: TextIO, write: Callable[[str], None], *, verbose: bool = False) -> Display:
-    """Return the display that a stream can show: a notebook, bars, or lines.
-
-    Args:
-        stream: standard error.
-        write: writes a line to it.
-        verbose: lines for all steps, and no bars.
-    """
+    """Return the display that a stream can show: a notebook, bars, or (``verbose``) lines."""
     if in_notebook():
         return Notebook()
     if verbose or not stream.isatty() or os.environ.get("TERM") == "dumb":

@@ -75,7 +75,7 @@ def test_what_nobody_foresaw_is_one_line(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("visleak.report.readable_images.write_report", fails)
+    monkeypatch.setattr("visleak.report.page.write_report", fails)
     code, message = refused("report", audited)
     assert code == 1
     assert message.startswith(said)

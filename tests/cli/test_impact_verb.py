@@ -91,7 +91,7 @@ def test_an_audit_that_may_only_be_read(
     def refusing(path: Path, content: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("visleak.report.readable_images.write_json", refusing)
+    monkeypatch.setattr("visleak.report.page.write_json", refusing)
     ran = run("impact", folder, "--predictions", files["one"], "-o", tmp_path / "out")
     assert ran.code == 0
     assert f"the report of {folder} does not show it: Permission denied" in ran.err

@@ -15,10 +15,16 @@ import pytest
 
 from toy_splits import Rehearsed, split_of
 from visleak.dlede.settings import DecisionSettings, Execution, Plan
-from visleak.dlede.train import Outcome, PreparedTrainer, TrainingTask
+from visleak.dlede.train import (
+    Outcome,
+    PreparedTrainer,
+    RunFiles,
+    TrainingTask,
+    read_images,
+    read_run,
+)
 from visleak.dlede.train.curves import Curve, TrainedCurve, train_curve
 from visleak.dlede.train.execution import SharedContext, carry_out_remotely
-from visleak.dlede.train.runs import RunFiles, read_images, read_run
 from visleak.errors import VisleakError
 from visleak.pipeline.context import InlineValue
 

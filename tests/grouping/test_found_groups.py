@@ -21,7 +21,7 @@ from visleak.errors import UsageError
 from visleak.integrity import check_audit
 from visleak.remedy import purge, repair
 from visleak.remedy.documents import purge_document
-from visleak.remedy.found_groups import UnconfirmedGroups
+from visleak.remedy.graph import UnconfirmedGroups
 from visleak.remedy.settings import PurgeSettings, RepairSettings
 
 FRAMES = 24

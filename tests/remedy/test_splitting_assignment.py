@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from visleak.remedy.assignment import assign
 from visleak.remedy.balance import Balance, Loads, off, peak
+from visleak.remedy.partition import assign
 
 
 def made(rng: np.random.Generator, components: int, largest: int, classes: int):

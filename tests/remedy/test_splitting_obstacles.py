@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visleak.remedy.assignment import assign
 from visleak.remedy.balance import REASONS, Balance, Loads, counted, reasons
+from visleak.remedy.partition import assign
 
 
 def told(component, label, shares=(0.8, 0.2), tolerance=0.01):

@@ -15,7 +15,7 @@ from made_audit import HOSTILE_LABEL, HOSTILE_NAME, Made
 from visleak.errors import UsageError, VisleakError
 from visleak.rates import Rate
 from visleak.report import build, findings, write_report
-from visleak.report.listing import MOST_BYTES
+from visleak.report.findings import MOST_BYTES
 from visleak.reporting.gallery import relation
 from visleak.storage import IMAGES, PAIRS, PAIRS_SCHEMA, read_table, write_json, write_tables
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.errors import UsageError
-from visleak.stats.paired import hypervolume, share_of_ideal
+from visleak.stats.group_intervals import hypervolume, share_of_ideal
 
 #: Points on a grid of eighths, whose union of rectangles is a number of cells.
 EIGHTHS = st.integers(-2, 10)

@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import kstest
 
 from visleak.errors import UsageError
-from visleak.stats.group_intervals import group_interval
-from visleak.stats.paired import (
+from visleak.stats.group_intervals import (
     FLIPS,
     bounded,
     deviation_change,
     deviation_interval,
+    group_interval,
     inner_deviation,
     mean_interval,
     mean_of_parts,

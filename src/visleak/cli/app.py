@@ -198,11 +198,7 @@ class Group(Protocol):
 
 
 def defaults(command: Group) -> dict[str, object]:
-    """Return the defaults of all commands, as click takes them; the environment comes first.
-
-    Args:
-        command: the group of all commands.
-    """
+    """Return the defaults of all commands, as click takes them; the environment comes first."""
     place, table = _file(Path.cwd())
     named = any(name.startswith(PREFIX) for name in os.environ if name not in OTHERS)
     if not table and not named:

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 def confirmed(run: Callable[[Chosen], Result], options: Chosen, call: Call) -> Result:
     """Run a remedy; at a terminal, ask whether groups that were found are to be used."""
-    from visleak.remedy.found_groups import UnconfirmedGroups
+    from visleak.remedy.graph import UnconfirmedGroups
 
     try:
         return run(options)

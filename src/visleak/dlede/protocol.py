@@ -48,7 +48,7 @@ from visleak.dlede.settings import (
     Plan,
     Sources,
 )
-from visleak.dlede.train import Trainer
+from visleak.dlede.train import Trainer, gains_of
 from visleak.dlede.train.curves import (
     CALIBRATION,
     LONGER,
@@ -62,7 +62,6 @@ from visleak.dlede.train.curves import (
     prepared_folder,
     train_curve,
 )
-from visleak.dlede.train.runs import gains_of
 from visleak.documents import digest_of, read_document
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.opening import open_set, open_sides

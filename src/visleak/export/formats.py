@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import UsageError, VisleakError, not_one_of
-from visleak.export import annotation_tools, dataset_card
+from visleak.export import annotation_tools
 from visleak.export.annotation_tools import interface_path, write_tasks
-from visleak.export.csv_files import write_rows, write_table
 from visleak.records import GRADES
+from visleak.reporting.markup import Grid, markdown_cell, markdown_table
 from visleak.storage import (
     IMAGES,
+    AuditSummary,
     csv_cell,
     free_file,
     read_summary,
     read_table,
     replacing_text,
+    write_csv_rows,
+    write_json,
 )
 from visleak.verdicts import judged_pairs, judged_summary, read_verdicts
 from visleak.verdicts.accepted import write_accepted
@@ -197,6 +203,187 @@ def _pairs(
     return table
 
 
+# -- the card of a published data set, and its description as Croissant ----------------------------
+
+
+#: Rows turned into text at a time.
+CHUNK: Final = 50_000
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table, its column names first."""
+    write_rows(path, tuple(table.column_names), _rows(table))
+
+
+def write_rows(path: Path, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Write rows of escaped cells below a header."""
+    with replacing_text(path) as lines:
+        write_csv_rows(lines, [header])
+        write_csv_rows(lines, rows)
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[str, ...]]:
+    for start in range(0, table.num_rows, CHUNK):
+        part = table.slice(start, CHUNK)
+        yield from zip(*(_cells(part[name]) for name in part.column_names), strict=True)
+
+
+def _cells(column: pa.ChunkedArray) -> list[str]:
+    """Return a column as the texts of CSV cells; numbers keep all their digits."""
+    if pa.types.is_string(column.type):
+        return [csv_cell(value or "") for value in column.to_pylist()]
+    return [_number(value) for value in column.to_pylist()]
+
+
+def _number(value: float | list[float] | None) -> str:
+    """Return a number, or a list of them in brackets, in the fewest digits that keep a float32.
+
+    >>> _number([-1.0, 0.1]), _number(0.10000000149011612), _number(None)
+    ('[-1.0 0.1]', '0.1', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        # brackets, because a cell that begins with a minus reads as a formula
+        return f"[{' '.join(_number(each) for each in value)}]"
+    return str(np.float32(value))
+
+
+# -- tables as CSV files for other tools, with all their digits -----------------------------------
+
+
+#: Columns of the list of leaks, what they hold, and their type in Croissant.
+COLUMNS: Final = {
+    "split": ("the test set", "sc:Text"),
+    "image": ("id of the test image", "sc:Text"),
+    "reference_split": ("the set that has the other image", "sc:Text"),
+    "reference": ("id of the other image", "sc:Text"),
+    "grade": (f"one of {', '.join(GRADES)}; by people where they judged", "sc:Text"),
+    "probability": ("of a near-duplicate, in [0, 1]; empty where not measured", "sc:Float"),
+}
+
+#: Rates of the section, and their headings.
+RATES: Final = {"exact": "exact", "near_or_exact": "near or exact"}
+
+#: Terms of Croissant 1.0 that are in its own vocabulary, and the context of a description.
+_TERMS: Final = (
+    *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject"),
+    *("fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField"),
+    *("path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate"),
+    *("separator", "source", "subField", "transform"),
+)
+CONTEXT: Final[dict[str, object]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{name: f"cr:{name}" for name in _TERMS},
+}
+
+
+def list_path(out: Path) -> Path:
+    """Return where the list of leaks beside a description goes."""
+    return out.with_suffix(".csv")
+
+
+def write_section(
+    folder: Path, out: Path, grade: str | None, query_set: str | None
+) -> tuple[Path, ...]:
+    """Write the section of a dataset card."""
+    summary = judged_summary(folder)
+    rows = [
+        [total.query_set, *(str(total.rates.get(name) or "not graded") for name in RATES)]
+        for total in summary.totals
+        if query_set in (None, total.query_set)
+    ]
+    text = [
+        "## Data leakage",
+        "",
+        "Images of a split that are also in another one, as the same image or as a changed copy of"
+        " it (cropped, mirrored, recoloured, compressed, covered in part):",
+        "",
+        *markdown_table(Grid("", ["split", *RATES.values()], rows)),
+        "",
+        _method(summary),
+    ]
+    with replacing_text(out) as lines:
+        lines.write("\n".join(text) + "\n")
+    return (out,)
+
+
+def _method(summary: AuditSummary) -> str:
+    sides = " and ".join(
+        f"{markdown_cell(each.name)} ({each.readable:,} images)" for each in summary.sets
+    )
+    judged = f" People judged {summary.review.judged:,} pairs." if summary.review else ""
+    return (
+        f"Found by visleak {summary.visleak} in {sides}: similar images by"
+        f" {markdown_cell(summary.encoder.name)}, each pair of them verified by its pixels."
+        f"{judged} CI: confidence interval."
+    )
+
+
+def write_croissant(
+    folder: Path, out: Path, grade: str | None, query_set: str | None
+) -> tuple[Path, ...]:
+    """Write the list of leaks and its description as Croissant (``cr:1.0``)."""
+    summary, path = judged_summary(folder), list_path(out)
+    table = _leaks(folder, summary, Level(grade or "near"), query_set)
+    write_table(path, table.rename_columns(list(COLUMNS)))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    write_json(out, _described(summary, path.name, digest))
+    return out, path
+
+
+def _leaks(folder: Path, summary: AuditSummary, level: Level, query_set: str | None) -> pa.Table:
+    names = ["query_set", "query", "reference_set", "reference", "grade", "probability"]
+    table = leaks(folder, summary, level, names)
+    if query_set is not None:
+        table = table.filter(pc.equal(table["query_set"], query_set))
+    return table.sort_by([(name, "ascending") for name in names[:4]])
+
+
+def _described(summary: AuditSummary, file: str, digest: str) -> dict[str, object]:
+    fields = [
+        {
+            "@type": "cr:Field",
+            "@id": f"leaks/{name}",
+            "description": meaning,
+            "dataType": kind,
+            "source": {"fileObject": {"@id": file}, "extract": {"column": name}},
+        }
+        for name, (meaning, kind) in COLUMNS.items()
+    ]
+    return {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "name": "leaks",
+        "description": summary.headline,
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "datePublished": datetime.now(UTC).date().isoformat(),
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": file,
+                "name": file,
+                "contentUrl": file,
+                "encodingFormat": "text/csv",
+                "sha256": digest,
+            }
+        ],
+        "recordSet": [{"@type": "cr:RecordSet", "@id": "leaks", "field": fields}],
+    }
+
+
+# -- all formats -----------------------------------------------------------------------------------
+
+
 #: Name of a format to the function that writes it.
 FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Path, ...]]]] = {
     "cifair": _cifair,
@@ -206,8 +393,8 @@ FORMATS: Final[dict[str, Callable[[Path, Path, str | None, str | None], tuple[Pa
     "issues": _issues,
     "labelstudio": write_tasks,
     "cvat": annotation_tools.write_images,
-    "card": dataset_card.write_section,
-    "croissant": dataset_card.write_croissant,
+    "card": write_section,
+    "croissant": write_croissant,
 }
 
 #: Name of a format to the path of its second file.
@@ -215,5 +402,5 @@ BESIDE: Final[dict[str, Callable[[Path], Path]]] = {
     "cifair": second_path,
     "labelstudio": interface_path,
     "cvat": annotation_tools.labels_path,
-    "croissant": dataset_card.list_path,
+    "croissant": list_path,
 }

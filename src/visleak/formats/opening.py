@@ -125,7 +125,7 @@ def open_images(
         return opened
     if isinstance(opened, EmbeddingSet):
         raise UsageError(f"objects needs images; {opened.source} is a set of embeddings")
-    from visleak.formats.objects import object_set
+    from visleak.formats.boxes import object_set
 
     return object_set(opened, boxes_of(opened))
 
@@ -198,12 +198,7 @@ def layout_of(images: ImageSet) -> Layout:
 
 
 def open_split_sides(source: object) -> OpenSides | None:
-    """Open the splits of a source as the sides of an audit; ``None`` where it holds no two.
-
-    Args:
-        source: a folder, table or file of :func:`open_splits`; or a mapping from split to source,
-            such as a ``DatasetDict``.
-    """
+    """Open the splits of a source or ``DatasetDict`` as the sides of an audit, if it has two."""
     if isinstance(source, Mapping):
         return _mapped_sides(source)
     if not isinstance(source, str | os.PathLike):

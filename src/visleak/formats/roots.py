@@ -29,11 +29,7 @@ class Root:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the root of ``DIR`` or ``OLD=NEW``.
-
-        Raises:
-            UsageError: there is no such folder.
-        """
+        """Return the root of ``DIR`` or ``OLD=NEW``; refuse a folder that does not exist."""
         old, equals, new = ("", "", text) if os.path.isdir(text) else text.partition("=")
         folder = new if equals else text
         if not os.path.isdir(folder):

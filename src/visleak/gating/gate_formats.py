@@ -42,14 +42,7 @@ class GateResult:
 def render(
     format: str, gates: Sequence[Gate], folder: Path, baseline: Baseline | None = None
 ) -> str:
-    """Return the results of gates on a finished audit, verdicts of people counted.
-
-    Args:
-        format: one of :data:`FORMATS`.
-        gates: the bounds.
-        folder: the audit.
-        baseline: what is known; with it only new leaks trip gates by pairs.
-    """
+    """Return the results of gates on a finished audit; with a baseline only new leaks trip them."""
     summary = judged_summary(folder)
     found = list(results(gates, folder, summary, baseline, MOST[format]))
     writers = {"junit": _junit, "sarif": _sarif, "github": _github}

@@ -60,9 +60,6 @@ _DEFAULT: Final = Gate(UNREADABLE, UNREADABLE_SHARE)
 def parse(text: str) -> Gate:
     """Return the gate of ``G`` or ``G=RATE``; RATE is a share or a percentage.
 
-    Raises:
-        UsageError: there is no such gate, or RATE is not a share.
-
     >>> parse("near=1%")
     Gate(name='near', allowed=0.01)
     >>> parse("exact")
@@ -119,11 +116,7 @@ def check(gates: Iterable[Gate], *, verify: bool, overlap: bool = True) -> None:
 
 
 def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -> None:
-    """Refuse gates by degree without known thresholds, before anything is read.
-
-    Raises:
-        UsageError: a gate asks for a degree that cannot be measured.
-    """
+    """Refuse gates by degree without known thresholds, before anything is read."""
     known = {"hard": limits.hard, "soft": limits.soft}
     for gate in gates:
         if gate.name in known and known[gate.name] is None:
@@ -135,11 +128,7 @@ def refuse_unmeasured(gates: Iterable[Gate], encoder: str, limits: Thresholds) -
 
 
 def refuse_group(gates: Iterable[Gate]) -> None:
-    """Refuse the gates by groups and recordings where groups are not compared.
-
-    Raises:
-        UsageError: one is there.
-    """
+    """Refuse the gates by groups and recordings where groups are not compared."""
     for gate in gates:
         if gate.name in (GROUP, RECORDING):
             raise UsageError(
@@ -150,11 +139,7 @@ def refuse_group(gates: Iterable[Gate]) -> None:
 def refuse_ungrouped(
     gates: Iterable[Gate], queries: Sequence[AnySet], references: Sequence[AnySet]
 ) -> None:
-    """Refuse a gate by groups, or by recordings, where no two sets of a data set have any.
-
-    Raises:
-        UsageError: it is so.
-    """
+    """Refuse a gate by groups, or by recordings, where no two sets of a data set have any."""
     asked = {gate.name for gate in gates}
     if any(images.options.get("group") == AUTO for images in (*queries, *references)):
         return  # whether images have groups is found by the audit
@@ -171,15 +156,7 @@ def refuse_ungrouped(
 
 
 def refuse_doubtful(gates: Iterable[Gate], summary: AuditSummary) -> None:
-    """Refuse a gate by recordings where the numbers of frames may be something else.
-
-    Args:
-        gates: the bounds.
-        summary: content of ``audit.json``.
-
-    Raises:
-        UsageError: frames of a comparison lie too far apart for frames of one recording.
-    """
+    """Refuse a gate by recordings where frames lie too far apart to be those of one recording."""
     if RECORDING not in {gate.name for gate in gates}:
         return
     for each in summary.comparisons:
@@ -204,15 +181,7 @@ class Judged:
 
 
 def judged(gates: Iterable[Gate], summary: AuditSummary) -> Iterator[Judged]:
-    """Yield whether each set passes each gate.
-
-    Args:
-        gates: the bounds.
-        summary: content of ``audit.json``.
-
-    Raises:
-        UsageError: a rate was not measured.
-    """
+    """Yield whether each set passes each gate; refuse a rate that was not measured."""
     for gate in gates:
         other = " (--fail-on unreadable=RATE sets another bound)" if gate == _DEFAULT else ""
         for name, noun, what, rate in _measured(gate, summary):
@@ -307,15 +276,6 @@ def checked(
 
     Without a gate, those by grade are told and none trips; by degree where there are no grades,
     nothing where there are neither.
-
-    Args:
-        gates: the bounds; those without pairs know no baseline.
-        folder: the audit.
-        summary: its ``audit.json``, verdicts counted.
-        baseline: what is known.
-
-    Raises:
-        UsageError: a rate was not measured.
     """
     asked = [gate for gate in gates if gate.name not in WITHOUT_PAIRS]
     if not asked:
@@ -345,17 +305,7 @@ class Outcome:
 def outcome(
     gates: Sequence[Gate], folder: Path, baseline: Baseline | None = None, *, bounded: bool = False
 ) -> Outcome:
-    """Return which gates a finished audit trips, verdicts of people counted.
-
-    Args:
-        gates: the bounds.
-        folder: the audit.
-        baseline: what is known; with it only new leaks trip gates by pairs.
-        bounded: the user said how near frames leak.
-
-    Raises:
-        UsageError: a rate was not measured, or frames may be none.
-    """
+    """Return which gates an audit trips; ``bounded``: the user said how near frames leak."""
     summary = judged_summary(folder)
     found = [] if baseline is None else list(checked(gates, folder, summary, baseline))
     if not bounded:

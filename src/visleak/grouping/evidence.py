@@ -72,12 +72,8 @@ def of_neighbours(
 ) -> GroupEvidence:
     """Return whether successive frames are more similar than other frames of their sequence.
 
-    Args:
-        members: of the sequences.
-        compare: similarities of images.
-        most: distance of frames that count as successive; any by default.
-        near_by: compare with frames of a short stretch only. A list that is sorted by class is
-            similar over longer ones.
+    ``near_by`` compares with frames of a short stretch only: a list that is sorted by class is
+    similar over longer ones.
     """
     order = np.lexsort((members.content, members.frame, members.group))
     first, second = order[:-1], order[1:]
@@ -157,13 +153,7 @@ def _draw(count: int, most: int) -> Int64:
 
 
 def _matched(similarity: Float32, stratum: Int64, together: Bool) -> tuple[float, float, int]:
-    """Return how often a pair is more similar than others, a p-value, and the number of pairs.
-
-    Args:
-        similarity: (n, n), of the first image of each pair to the second one of each.
-        stratum: (n,), of each pair.
-        together: (n, n), whether the two are of one group.
-    """
+    """Return how often a pair is more similar than others of its stratum, p, and the pairs."""
     comparable = (stratum[:, None] == stratum[None]) & ~together
     own = np.diag(similarity)
     higher = (similarity < own[:, None]) + 0.5 * (similarity == own[:, None])

@@ -33,13 +33,7 @@ class Nearest:
 
 
 def summarised(found: Found, sets: Sets, couples: Sequence[tuple[str, str]]) -> Hypothesis:
-    """Return a believed hypothesis with its groups by set and by comparison.
-
-    Args:
-        found: the hypothesis and its members.
-        sets: all sets.
-        couples: names of query and reference set of each comparison.
-    """
+    """Return a believed hypothesis with its groups by set and by comparison (``couples``)."""
     names = [each.name for each in sets.sets]
     owner = sets.owner[found.rows]
     sides = tuple(

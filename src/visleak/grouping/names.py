@@ -111,14 +111,11 @@ class Scheme:
 
 
 def schemes(ids: Sequence[str]) -> list[Scheme]:
-    """Return what the names of images may mean, the most specific first.
-
-    Args:
-        ids: of the images of all sets of a dataset.
+    """Return what the names of all images of a dataset may mean, the most specific first.
 
     >>> found = schemes([f"road{d}_{n:04}.jpg" for d in range(3) for n in range(9)])
     >>> found[0].words, found[0].group
-    ('<recording>_<frame>', '^(.*?)_\\\\d+\\\\.\\\\w+$')
+    ('<recording>_<frame>', '^(.*?)_\\d+\\.\\w+$')
     """
     names = _read(ids)
     ending = r"\.\w+$" if all(map(_ENDING.search, names)) else r"(?:\.[A-Za-z]\w{1,4})?$"
@@ -226,11 +223,9 @@ def repeats(sizes: Counter[str]) -> bool:
 
 
 def of_column(name: str, sizes: Counter[str]) -> Scheme | None:
-    """Return the scheme of a column, ``None`` where its values can hardly be subjects.
+    """Return the scheme of a column by its name and the number of images of each value.
 
-    Args:
-        name: of the column; words of it may state what its values are.
-        sizes: images of each value.
+    ``None`` where its values can hardly be subjects.
 
     >>> of_column("patientID", Counter("aabbcc")).stated
     True

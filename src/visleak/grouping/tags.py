@@ -101,11 +101,7 @@ class Tags:
 
 
 def read_tags(paths: Sequence[str]) -> list[Tags | None] | None:
-    """Return the tags of each file; ``None`` where few files have any.
-
-    Args:
-        paths: of the files; a path that is not a file has no tags.
-    """
+    """Return the tags of each file, if it is one; ``None`` where few files have any."""
     if not paths or len(paths) > MOST:
         return None
     step = max(1, len(paths) // TRIED)

@@ -37,13 +37,13 @@ from visleak.images.pixels import (
     check_high_bytes,
     correct_modes,
     holds_deep_colours,
+    in_srgb,
     is_deep,
     lacks_low_bytes,
     rgb_of_image,
     shallow,
     shallow_colours,
 )
-from visleak.images.profiles import in_srgb
 from visleak.images.tiff import first_page
 from visleak.records import Bytes8, DecodedImage, Refused, Unreadable
 

@@ -66,13 +66,7 @@ def is_dicom(data: bytes) -> bool:
 
 
 def read_header(file: BinaryIO, *, pixels: bool = True, tags: Sequence[str] = ()) -> Dataset:
-    """Return the elements of a DICOM file; of one without preamble, with its syntax.
-
-    Args:
-        file: at any place.
-        pixels: read those, too.
-        tags: names of the elements to read; all by default.
-    """
+    """Return the elements of a DICOM file, or those named; without preamble, with its syntax."""
     from pydicom import dcmread, uid
 
     file.seek(0)

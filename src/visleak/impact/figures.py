@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from visleak.impact.headline import signed
 from visleak.impact.results import SUBSETS, Effect, Impact, Row
 from visleak.quantities import counted
-from visleak.reporting.drawing import as_text, cut, figure_of, saved
+from visleak.reporting.drawing import INK, QUIET, as_text, cut, figure_of, saved
 from visleak.stats.bootstrap import Estimate
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Colours that differ for colour-blind readers too (Wong 2011), dark and light in turn for print.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-INK: Final = "#1d2127"
-QUIET: Final = "#5b636d"
 
 LONGEST: Final = 24  # names are cut to this many characters. Tables have them whole
 

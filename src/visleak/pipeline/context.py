@@ -103,11 +103,8 @@ class Executor(Protocol):
     ) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; tasks are taken as needed.
 
-        Args:
-            function: importable by its name.
-            tasks: its arguments.
-            step: what is done, in the words of the progress, for messages.
-            network: it runs a network, on a GPU where workers have any.
+        ``function`` is importable by its name on every worker; ``step`` is for messages;
+        ``network``: it runs a network, on a GPU where workers have any.
         """
         ...
 
@@ -244,11 +241,7 @@ class Processes:
         step: str = "",
         network: bool = False,
     ) -> Iterator[R]:
-        """Yield ``function(task)`` for every task, in order.
-
-        Raises:
-            VisleakError: a process was killed, also when it was the only one.
-        """
+        """Yield ``function(task)`` for every task, in order; a killed process is an error."""
         if self.workers <= 1:
             yield from map(function, tasks)
             return

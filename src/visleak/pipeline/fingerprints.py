@@ -50,14 +50,9 @@ PIXELS_WAITING: Final = 32_000_000
 def fingerprint(
     images: ImageSet, encoder: Encoder, context: RunContext, rows: Int64 | None = None
 ) -> Fingerprints:
-    """Return the fingerprints of the readable images of a set, in the set's order.
+    """Return the fingerprints of the readable images of a set, in its order; of some ``rows`` only.
 
-    Args:
-        images: the set.
-        encoder: makes the vectors. One that takes batches is run in this process, or in the
-            workers of a cluster.
-        context: of the run.
-        rows: positions to take, ascending; default all.
+    An encoder that takes batches is run in this process, or in the workers of a cluster.
     """
     positions = range(len(images)) if rows is None else rows
     # the vectors of an encoder that only exists in this run are not cached

@@ -25,11 +25,6 @@ def groups_of(
     """Return what may put images together, for each dataset that is tested.
 
     Names of groups are not comparable across datasets. Of streamed embeddings too few are known.
-
-    Args:
-        sides: all sets by name.
-        couples: names of query and reference set of each comparison.
-        encoder: that made the vectors.
     """
     across = [couple for couple in couples if couple[0] != couple[1]]
     tested = {query for query, _ in couples}

@@ -92,14 +92,7 @@ def shared_pixels(
 ) -> SharedPixels:
     """Return the reduced images of some rows of sets, each decoded once.
 
-    Args:
-        needed: sets, and rows of their fingerprints, in any order and number.
-        reduce: makes the reduced image.
-        enough: side from which it may be made of a smaller version of a JPEG.
-        context: where to work.
-
-    Raises:
-        ImagesLost: images cannot be read again.
+    ``enough``: side from which they may be made of a smaller version of a JPEG.
     """
     sets: dict[str, tuple[EncodedSet, Bool]] = {}
     for encoded, rows in needed:

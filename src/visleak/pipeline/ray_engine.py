@@ -108,16 +108,7 @@ class RayExecutor:
     ) -> Iterator[R]:
         """Yield ``function(task)`` for every task, in order; dead workers' tasks are repeated.
 
-        Args:
-            function: importable by its name on every node.
-            tasks: its arguments.
-            step: what is done, in the words of the progress, for messages.
-            network: it runs a network, on nodes with GPUs if there are any; the processors of
-                a node share its GPUs.
-
-        Raises:
-            VisleakError: the workers of a task died in every attempt.
-            Exception: what a task raised.
+        A network runs on nodes with GPUs if there are any; the processors of a node share its GPUs.
         """
         remote = self._cluster.ray.remote(_execute).options(
             num_cpus=1,

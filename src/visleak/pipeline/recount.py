@@ -79,12 +79,7 @@ class Recount:
 
 
 def recount(folder: Path) -> Recount:
-    """Return what the tables of an audit folder say; verdicts of people are not counted.
-
-    Raises:
-        UsageError: the folder does not hold a finished audit.
-        VisleakError: a file is damaged, or names what the others do not have.
-    """
+    """Return what the tables of an audit folder say; verdicts of people are not counted."""
     stored = read_summary(folder)
     measured = stored.settings.overlap is not None
     images, pairs = (

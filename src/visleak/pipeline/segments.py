@@ -77,11 +77,9 @@ COLUMNS: Final = tuple(each.name for each in fields(Segment))
 
 
 def segments_of(comparison: Comparison, encoder: Encoder | None = None) -> tuple[Segment, ...]:
-    """Return what two sets share, by recordings and time; nothing where no set has times.
+    """Return what two graded sets share, by recordings and time; nothing where no set has times.
 
-    Args:
-        comparison: of the sets, graded.
-        encoder: that made the vectors, to look for the ends between the frames of the sets.
+    The encoder looks for the ends between the frames of the sets.
     """
     query, reference = (
         _recordings(side, encoder) for side in (comparison.query, comparison.reference)
@@ -472,11 +470,7 @@ def rows(found: Mapping[tuple[str, str], Sequence[Segment]]) -> Iterator[tuple[s
 
 
 def read_segments(path: Path) -> dict[tuple[str, str], tuple[Segment, ...]]:
-    """Return the segments of ``segments.csv`` by sets; none where there is no such file.
-
-    Raises:
-        VisleakError: the file is damaged.
-    """
+    """Return the segments of ``segments.csv`` by sets; none where there is no such file."""
     if not path.exists():
         return {}
     found: dict[tuple[str, str], list[Segment]] = {}

@@ -86,14 +86,6 @@ def verify(
 
     All pairs that pass the screen are checked, but pairs with equal bytes, which need no check:
     their evidence stays NaN. Pairs of equal contents are checked once.
-
-    Args:
-        comparisons: candidate pairs, one record per pair of sets.
-        sets: by name.
-        context: of the run; known evidence comes from its cache and new evidence is stored there.
-
-    Raises:
-        ImagesLost: images cannot be read again.
     """
     distinct = [DistinctPairs.of_pairs(pairs, sets, context) for pairs in comparisons]
     _check_and_compare(_passed(distinct, context), context)
@@ -109,15 +101,8 @@ def verify_in_rounds(
 ) -> list[VerifiedPairs]:
     """Return the evidence on pairs as :func:`verify` does, which are checked in rounds.
 
-    The grader decides after each round which images proceed to the next.
-
-    Args:
-        comparisons, sets, context: as of :func:`verify`.
-        grader: of the run.
-        clusters: of each comparison the result of :func:`connect`, if it was called.
-
-    Raises:
-        ImagesLost: images cannot be read again.
+    The grader decides after each round which images proceed to the next; ``clusters`` has the
+    result of :func:`connect` for each comparison it was called on.
     """
     distinct = [
         DistinctPairs.of_pairs(pairs, sets, context, own)

@@ -123,16 +123,7 @@ class Balance:
 
 
 def off(counts: Int64, shares: Float64) -> tuple[Float64, Float64]:
-    """Return the deviations of sizes and classes from their targets, in images.
-
-    Args:
-        counts: ``int64`` (parts, classes).
-        shares: ``float64`` (parts,), sum 1.
-
-    Returns:
-        Sizes (parts,) minus the target share of all images, and classes (parts, classes) minus
-        their share of a part of that size: positive means too many.
-    """
+    """Return by how many images sizes (parts,) and classes (parts, classes) miss their targets."""
     sizes = counts.sum(axis=1)
     whole = counts.sum(axis=0) / max(int(sizes.sum()), 1)
     return sizes - shares * sizes.sum(), counts - sizes[:, None] * whole

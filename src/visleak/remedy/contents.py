@@ -75,14 +75,10 @@ def fill(
     known: Mapping[str, pa.Table],
     progress: Progress,
 ) -> tuple[OutputPart, ...]:
-    """Read all images of some parts.
+    """Read all images of some parts, and compare them with the digests that an audit saw.
 
-    Args:
-        parts: what is to be written.
-        holds: how each part's layout stores an image, by its name: ``named`` (a file whose
-            ending says the format), ``bytes`` (encoded, any format) or ``arrays`` (pixels).
-        known: by set, columns ``id`` and ``digest`` of the images that an audit saw.
-        progress: reports each step.
+    ``holds``: how the layout of a part stores an image: ``named`` (a file whose ending says the
+    format), ``bytes`` (encoded, any format) or ``arrays`` (pixels).
     """
     return tuple(
         OutputPart(

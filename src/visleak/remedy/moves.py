@@ -20,8 +20,7 @@ from visleak.options import AUTO
 from visleak.progress import Progress, silent
 from visleak.records import Bool, ImageSet, Int64
 from visleak.remedy.balance import Balance, counted
-from visleak.remedy.found_groups import with_found_groups
-from visleak.remedy.graph import NO_EDGES, Edges, Graph
+from visleak.remedy.graph import NO_EDGES, Edges, Graph, with_found_groups
 from visleak.remedy.plan import (
     Auditor,
     Plan,
@@ -216,12 +215,6 @@ def fewest_moves(component: Int64, owner: Int64, label: Int64, parts: int) -> Mo
     A component of ``n`` images, ``m`` of them in one part, needs ``n - m`` moves to be in that
     part; so the part with the largest ``m`` costs least, and components are independent of each
     other. Between parts with equally many images, sizes and classes decide.
-
-    Args:
-        component: ``int64`` (images,), from 0 on.
-        owner: ``int64`` (images,): the part of each now.
-        label: ``int64`` (images,): class of each, from 0 on.
-        parts: number of parts.
 
     >>> component, owner = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 0])
     >>> fewest_moves(component, owner, np.zeros(4, np.int64), 2).part.tolist()

@@ -22,7 +22,7 @@ from visleak.progress import Progress, silent
 from visleak.quantities import counted
 from visleak.records import DEGREES, GRADES, ImageSet
 from visleak.remedy.contents import Part, Piece, refuse_changed
-from visleak.remedy.found_groups import leaking, refuse_unconfirmed
+from visleak.remedy.graph import leaking, refuse_unconfirmed
 from visleak.remedy.manifest import Removed
 from visleak.remedy.settings import PurgeSettings
 from visleak.remedy.writing import Written, write

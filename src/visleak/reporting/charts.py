@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from visleak.errors import UsageError
 from visleak.rates import Rate, percent
-from visleak.reporting.drawing import as_text, cut, figure_of, saved
+from visleak.reporting.drawing import INK, QUIET, as_text, cut, figure_of, saved
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -36,8 +36,6 @@ COLOURS: Final = {
 }
 #: Hatching of parts that lightness alone may not tell apart in print.
 HATCHES: Final = {"soft": "///"}
-INK: Final = "#1d2127"
-QUIET: Final = "#5b636d"
 EMPTY: Final = "#f3f4f6"
 
 #: Inches: a cell of a matrix, a letter of a name, and the bars of a chart.
@@ -78,16 +76,9 @@ def bar_chart(
     mark: str = "",
     kinds: Sequence[str] = ("svg",),
 ) -> Files:
-    """Draw horizontal bars from top to bottom, on one scale.
+    """Draw horizontal bars on one scale; no two charts of a page have the same name.
 
-    Args:
-        bars: the rows; nothing is drawn without any.
-        name: no two charts of a page have the same.
-        title: above the chart.
-        label: of the axis.
-        legend: keys of :data:`COLOURS` that are explained.
-        mark: what the diamonds are.
-        kinds: endings of the files.
+    ``mark`` is what the diamonds are; ``kinds`` are endings of files.
     """
     if not bars:
         return {}
@@ -342,15 +333,7 @@ def distance_chart(bars: Sequence[tuple[str, int]], close: int, label: str, name
 def decay_chart(
     bars: Sequence[tuple[int, float]], base: float, gap: int, label: str, name: str
 ) -> Files:
-    """Draw how similarity decays over a distance; the base is a line, the chosen distance marked.
-
-    Args:
-        bars: distance and mean similarity.
-        base: similarity wherever frames lie.
-        gap: the chosen distance.
-        label: of the distances.
-        name: no two charts of a page have the same.
-    """
+    """Draw how similarity decays over a distance to the base; the chosen distance is marked."""
     places = [math.log2(max(distance, 1)) for distance, _ in bars]
     with figure_of((4.6, 2.6)) as figure:
         axes = figure.add_axes((0.13, 0.2, 0.83, 0.68))

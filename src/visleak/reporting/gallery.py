@@ -110,17 +110,11 @@ def card(
     detail: Detail | None = None,
     copies: bool = False,
 ) -> Card:
-    """Return the card of a pair.
+    """Return the card of a pair of RGB images.
 
-    Args:
-        query: ``uint8`` array (height, width, 3), RGB.
-        reference: the same of the reference; need not be of the same size.
-        matrix: nine floats, row-major 3 x 3, query to reference in unit coordinates (x right,
-            y down, the image is [0, 1] x [0, 1]); ``None`` or NaN lays one image straight
-            over the other.
-        side: long side of the thumbnails in pixels.
-        detail: how finely they are stored; by default as they are shown.
-        copies: leave the difference out if it is invisible.
+    The matrix (row-major 3 x 3, query to reference) is in unit coordinates: x right, y down, the
+    image is [0, 1] x [0, 1]. ``None`` or NaN lays one image straight over the other. ``copies``
+    leaves the difference out if it is invisible.
     """
     same = copies and _same(query, reference, side)
     gap = None if same else thumb(difference(query, reference, matrix, side=side), side)
@@ -208,18 +202,11 @@ def _area(pixels: Bytes8, width: int, height: int) -> Bytes8:
 def difference(
     query: Bytes8, reference: Bytes8, matrix: Matrix = None, *, fit: bool = True, side: int = SIDE
 ) -> Bytes8:
-    """Return what is left between two images once one is laid over the other.
+    """Return what is left between two RGB images once one is laid over the other by the matrix.
 
-    Args:
-        query, reference: ``uint8`` arrays (height, width, 3), RGB.
-        matrix: as in :func:`card`.
-        fit: fit the query's contrast and brightness to the reference, by channel, by least
-            squares over the overlap; without it the pixels are compared as they are.
-        side: bound on the long side of the result.
-
-    Returns:
-        ``uint8`` array in the reference's shape: black where equal, over violet and orange to
-        pale yellow at :data:`FULL_SCALE` levels and more; grey stripes outside the overlap.
+    ``fit``: contrast and brightness of the query are fitted to the reference, by channel, by least
+    squares over the overlap. In the reference's shape: black where equal, over violet and orange to
+    pale yellow at :data:`FULL_SCALE` levels and more; grey stripes outside the overlap.
     """
     homography = _usable(matrix)
     target = shrink(reference, side)

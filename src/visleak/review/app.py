@@ -168,13 +168,7 @@ class Group:
 
 
 def group_of(listing: Listing, near: Bool, row: int) -> Group:
-    """Return the duplicate group of the query of a pair.
-
-    Args:
-        listing: the list.
-        near: which pairs are near or exact, by verdicts or else by the automatic grade, (n,).
-        row: the pair.
-    """
+    """Return the duplicate group of the query of a pair; ``near``: pairs that are near or exact."""
     ends = listing.left, listing.right
     labels = components(len(listing.digests), [(ends[0][near], ends[1][near])])
     own = labels[ends[0][row]]

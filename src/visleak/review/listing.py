@@ -289,11 +289,8 @@ class Listing:
 def read_listing(folder: Path, kind: str = "listed", without: Collection[str] = ()) -> Listing:
     """Return the pairs of an audit folder that can be judged.
 
-    Args:
-        folder: a finished audit.
-        kind: ``listed`` for every pair of the audit; ``nearest`` for each query image's one
-            nearest reference, and its one nearest other image of its own set.
-        without: names of sets that have no images.
+    ``kind``: ``listed`` for every pair of the audit; ``nearest`` for each query image's nearest
+    reference, and its nearest other image of its own set. Sets ``without`` images are left out.
     """
     if kind not in LISTS:
         raise UsageError(f"candidates must be one of {', '.join(LISTS)}; got {kind!r}")

@@ -16,7 +16,7 @@ from visleak.quantities import counted
 from visleak.rates import percent
 from visleak.reporting import Column, Document, Figure, Table, markdown, page
 from visleak.reporting.contact_sheet import Tile, contact_sheet
-from visleak.reporting.drawing import as_text, figure_of, saved, titled
+from visleak.reporting.drawing import COLOURS, INK, QUIET, as_text, figure_of, saved, titled
 from visleak.reporting.markup import Grid
 from visleak.robustness.curves import (
     AtThreshold,
@@ -201,7 +201,7 @@ def _sheet(result: Robustness) -> bytes:
 
 
 #: Colours that differ for colour-blind readers too (Wong 2011), and lines that differ in print.
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4a5058")
+LINES: Final = (*COLOURS, "#4a5058")
 
 #: What is drawn from: name, shares by condition.
 Line = tuple[str, list[float]]
@@ -225,7 +225,7 @@ def heat_map(result: Robustness) -> dict[str, bytes]:
             light = share < 0.12 or share > 0.93
             axes.text(
                 *(column, row, text), ha="center", va="center", fontsize=9,
-                color="white" if light else "#1d2127",
+                color="white" if light else INK,
             )  # fmt: skip
         axes.set_yticks(range(len(names)), names, fontsize=9)
         heads = ["\n".join(name.split(", ")) for name, _ in lines]
@@ -272,7 +272,7 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
     with figure_of((7.6, 5.2)) as figure:
         axes = figure.add_subplot()
         for name, label, curve, number in curves:
-            colour = COLOURS[number % len(COLOURS)]
+            colour = LINES[number % len(LINES)]
             dashed = label == "transformed"
             fpr, tpr = _corners(curve, floor)
             axes.plot(
@@ -284,7 +284,7 @@ def roc_plot(result: Robustness) -> dict[str, bytes]:
                 _mark(axes, curve, colour, floor)
         _axes_of_rates(axes, floor)
         axes.set_title("ROC of similarity", loc="left", pad=22)
-        axes.text(0, 1.03, _about(result), transform=axes.transAxes, fontsize=9, color="#5b636d")
+        axes.text(0, 1.03, _about(result), transform=axes.transAxes, fontsize=9, color=QUIET)
         axes.legend(loc="lower right", fontsize=9)
         figure.subplots_adjust(left=0.12, right=0.97, top=0.86, bottom=0.12)
         return saved(figure, "roc")

@@ -13,8 +13,8 @@ measures some of that). Shares below .1 that whole groups decide are worse off w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -196,3 +196,272 @@ def _owners(rows: Float64, groups: npt.ArrayLike) -> Int64:
     if not np.isfinite(rows).all():
         raise UsageError("values are finite numbers; leave out prompts without one")
     return numbered(keys)
+
+
+# -- whether a treatment changes a number, from the same cases with and without it ----------------
+
+# Cases that share something stand or fall together, so whole groups are left out and swapped. And
+# the area that a trade-off covers: a setting covers the rectangle between itself and a reference
+# point; the hypervolume is the area that all settings cover together (Zitzler & Thiele 1998,
+# "Multiobjective optimization using evolutionary algorithms"). A setting that another one beats in
+# both numbers adds nothing, and no curve is drawn between settings.
+
+
+#: Of this many groups all flips are evaluated; of more, this many are drawn.
+MOST_EXACT: Final = 12
+FLIPS: Final = 9999
+
+#: Flips at a time; only bounds memory.
+BLOCK: Final = 512
+
+#: A number of additive parts, over their last axis; the leading axes are carried along.
+Number = Callable[[Float64], Float64]
+
+
+def mean_of_parts(parts: Float64) -> Float64:
+    """Return sum / count of parts (.., 2): count, sum."""
+    return np.asarray(parts[..., 1] / parts[..., 0])
+
+
+def deviation_of_parts(parts: Float64) -> Float64:
+    """Return the sample standard deviation of parts (.., 3): count, sum, sum of squares."""
+    count, total, squares = np.moveaxis(parts, -1, 0)
+    spread = squares - total**2 / count
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.sqrt(np.maximum(spread, 0.0) / (count - 1))
+    return np.asarray(np.where(count > 1, found, np.nan))
+
+
+def swap_test(without: Float64, with_it: Float64, groups: npt.ArrayLike, number: Number) -> float:
+    """Return how likely so large a change is by chance, two-sided.
+
+    ``without``, ``with_it``: (prompts, parts): what a prompt adds to the number, see ``number``;
+    ``groups``: (prompts,); returns in (0, 1]: 1 where nothing changed. With g groups it is at least
+    2 / 2^g.
+
+    If a method did nothing, either of the two results of a group of prompts could as well be that
+    with it: the two are swapped, group by group, and the change of the number is computed again.
+    For a mean this flips the signs of the groups' summed differences. Exact for up to 12 groups;
+    of more, 9,999 swaps are drawn and the one seen counts as one more of them.
+
+    Source: Fisher 1935, "The design of experiments", section 21; Phipson & Smyth 2010,
+    "Permutation P-values should never be zero".
+
+    >>> zeros, ones = np.tile([1.0, 0.0], (3, 1)), np.tile([1.0, 1.0], (3, 1))
+    >>> swap_test(zeros, ones, [0, 1, 2], mean_of_parts)
+    0.25
+    """
+    owner = numbered(np.asarray(groups))
+    if without.ndim != 2 or without.shape != with_it.shape or len(owner) != len(without):
+        raise UsageError(
+            "a paired test is of two tables of one shape and a group per row; got"
+            f" {without.shape}, {with_it.shape} and {owner.shape}"
+        )
+    total = int(owner.max()) + 1
+    before, after = (_summed(table, owner, total) for table in (without, with_it))
+    seen = _change(before, after, np.zeros((1, total)), number)[0]
+    slack = 1e-12 * max(1.0, abs(float(number(before.sum(0)))), abs(float(number(after.sum(0)))))
+    if not np.isfinite(seen):
+        return math.nan
+    beyond = every = 0
+    for flips in _flips(total):
+        changes = np.abs(_change(before, after, flips, number))
+        beyond += int((changes >= abs(seen) - slack).sum())
+        every += len(flips)
+    if total <= MOST_EXACT:
+        return beyond / every
+    return (beyond + 1) / (every + 1)
+
+
+def _summed(table: Float64, owner: Int64, total: int) -> Float64:
+    return np.column_stack(
+        [np.bincount(owner, table[:, part], total) for part in range(table.shape[1])]
+    )
+
+
+def _change(before: Float64, after: Float64, flips: Float64, number: Number) -> Float64:
+    """Return the change of the number where the flipped groups are swapped, (flips,)."""
+    moved = flips @ (before - after)
+    return np.asarray(number(after.sum(0) + moved) - number(before.sum(0) - moved))
+
+
+def _flips(groups: int) -> Iterator[Float64]:
+    """Yield which groups are swapped, (block, groups) of 0 and 1: all ways, or drawn ones."""
+    if groups <= MOST_EXACT:
+        ways = np.arange(1 << groups)
+        yield ((ways[:, None] >> np.arange(groups)) & 1).astype(np.float64)
+        return
+    draw = np.random.default_rng(0)
+    for start in range(0, FLIPS, BLOCK):
+        rows = min(BLOCK, FLIPS - start)
+        yield draw.integers(0, 2, (rows, groups)).astype(np.float64)
+
+
+def mean_interval(values: Float64, groups: npt.ArrayLike) -> GroupInterval:
+    """Return the interval of a mean that is not a share, even where all values are 0 or 1.
+
+    Where all values are 0 both ends are as well: differences are so where a method leaves every
+    image as it was. Of other values that are all equal, the sample says nothing of their spread,
+    and the ends are not known; nor are they with a single group.
+
+    >>> found = mean_interval(np.zeros(3), [0, 1, 2])
+    >>> found.low, found.value, found.high
+    (0.0, 0.0, 0.0)
+    >>> mean_interval(-np.ones(3), [0, 1, 2]).low
+    nan
+    """
+    if len(values) and (values == values[0]).all():
+        value = float(values[0])
+        end = 0.0 if value == 0 and len(np.unique(groups)) > 1 else math.nan
+        flat = group_interval(values, groups)
+        return replace(flat, value=value, low=end, high=end, method="mean")
+    if np.isin(values, (0.0, 1.0)).all():
+        # moved to where no share can be: the interval of the mean moves along
+        moved = group_interval(values + 2.0, groups)
+        ends = (moved.value - 2.0, moved.low - 2.0, moved.high - 2.0)
+        return replace(moved, value=ends[0], low=ends[1], high=ends[2])
+    return group_interval(values, groups)
+
+
+def bounded(
+    found: GroupInterval, least: float = -math.inf, most: float = math.inf
+) -> GroupInterval:
+    """Return an interval whose ends are values that the number can have."""
+    low = least if found.low < least else found.low
+    high = most if found.high > most else found.high
+    return replace(found, low=low, high=high)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A standard deviation of rows of values, with what each row does to it."""
+
+    value: float  #: the deviation; NaN of fewer than two values
+    #: (prompts,): its linear part, of mean 0. The jackknife of a deviation is that of the mean of
+    #: this, but for terms of second order (Efron 1982, "The jackknife, the bootstrap and other
+    #: resampling plans", chapter 6)
+    moved: Float64
+    parts: Float64  #: (prompts, parts): what each row adds to the sums that it is made of
+    number: Number  #: makes it of these sums
+
+
+def whole_deviation(table: Float64, centre: float = 0.0) -> Deviation:
+    """Return the sample deviation of all values, whichever row they stand in.
+
+    ``table``: (prompts, values), finite.
+
+    >>> round(whole_deviation(np.array([[1.0], [2.0], [3.0]])).value, 6)
+    1.0
+    """
+    value = _seen(float(table.std(ddof=1)) if table.size > 1 else math.nan, table)
+    around = ((table - table.mean()) ** 2).mean(1)
+    moved = _linear(around, value)
+    counts, away = np.full(len(table), float(table.shape[1])), table - centre
+    parts = np.column_stack([counts, away.sum(1), (away**2).sum(1)])
+    return Deviation(value, moved, parts, deviation_of_parts)
+
+
+def inner_deviation(table: Float64) -> Deviation:
+    """Return the deviation within rows: the root of the mean of their sample variances.
+
+    ``table``: (prompts, values), finite, of two values a row or more.
+
+    >>> round(inner_deviation(np.array([[1.0, 3.0], [5.0, 5.0]])).value, 6)
+    1.0
+    """
+    variances = table.var(1, ddof=1)
+    value = _seen(math.sqrt(float(variances.mean())), table)
+    parts = np.column_stack([np.ones(len(table)), variances])
+    return Deviation(value, _linear(variances, value), parts, root_of_parts)
+
+
+def root_of_parts(parts: Float64) -> Float64:
+    """Return the root of sum / count of parts (.., 2): count, sum."""
+    return np.asarray(np.sqrt(np.maximum(mean_of_parts(parts), 0.0)))
+
+
+def _seen(value: float, table: Float64) -> float:
+    """Return a deviation; rounding leaves some of one that is none."""
+    return 0.0 if value <= 1e-12 * max(1.0, float(np.abs(table).max())) else value
+
+
+def _linear(squares: Float64, value: float) -> Float64:
+    """Return what each row's mean square does to the root of their mean, (prompts,)."""
+    if not value > 0:
+        return np.full(len(squares), 0.0 if value == 0 else np.nan)
+    return np.asarray((squares - squares.mean()) / (2 * value))
+
+
+def deviation_interval(found: Deviation, groups: npt.ArrayLike) -> GroupInterval:
+    """Return a deviation with its interval, which ends at 0 or above."""
+    return bounded(_placed(found.value, found.moved, groups), 0.0)
+
+
+def deviation_change(
+    without: Deviation, with_it: Deviation, groups: npt.ArrayLike
+) -> GroupInterval:
+    """Return how much larger a deviation of the same prompts is with a method, and its interval."""
+    return _placed(with_it.value - without.value, with_it.moved - without.moved, groups)
+
+
+def _placed(value: float, moved: Float64, groups: npt.ArrayLike) -> GroupInterval:
+    """Return the interval of a number whose linear part is known.
+
+    Two rows are equally far from their mean, whatever they are: that says nothing of a deviation.
+    """
+    silent = value != 0 and bool((np.abs(moved - moved[0]) <= 1e-12 * abs(value)).all())
+    if silent or not np.isfinite(moved).all():
+        flat = group_interval(np.zeros(len(moved)), groups)
+        return replace(flat, value=value, low=math.nan, high=math.nan, method="linear")
+    made = mean_interval(moved, groups)
+    away = value - made.value
+    return replace(made, value=value, low=made.low + away, high=made.high + away, method="linear")
+
+
+def hypervolume(
+    falling: npt.ArrayLike, rising: npt.ArrayLike, reference: tuple[float, float]
+) -> float:
+    """Return the area covered by points of which one number is to fall and one to rise, exactly.
+
+    ``falling``: (n,): smaller is better, such as similarity; ``rising``: (n,): larger is better,
+    such as alignment; ``reference``: the worst corner: points that are not better than it in both
+    cover nothing.
+
+    >>> hypervolume([0.5, 0.25], [1.0, 0.5], (1.0, 0.0))
+    0.625
+    """
+    low, high = np.asarray(falling, np.float64), np.asarray(rising, np.float64)
+    if low.ndim != 1 or low.shape != high.shape:
+        raise UsageError(
+            f"falling and rising are columns of one length; got {low.shape} and {high.shape}"
+        )
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(reference).all()):
+        raise UsageError("a hypervolume is of finite numbers; leave out settings without one")
+    area, floor = 0.0, reference[1]
+    # from the best falling number on: what a point adds lies above all points before it
+    for row in np.lexsort((-high, low)):
+        wide = reference[0] - low[row]
+        if wide > 0 and high[row] > floor:
+            area += wide * (high[row] - floor)
+            floor = high[row]
+    return float(area)
+
+
+def share_of_ideal(
+    falling: npt.ArrayLike, rising: npt.ArrayLike, base: tuple[float, float]
+) -> float:
+    """Return the hypervolume by that of an ideal method: similarity 0 at the base's alignment.
+
+    ``falling``, ``rising``: (n,): of the settings of one method; returns 0 for a method that lowers
+    nothing; NaN where the base has no similarity or no alignment above 0 to speak of.
+
+    The reference point is (base similarity, 0), so that this compares over models and scores. It
+    may pass 1 where a method raises alignment above the base's.
+
+    >>> share_of_ideal([0.25], [0.3], (0.5, 0.3)), share_of_ideal([0.6], [0.3], (0.5, 0.3))
+    (0.5, 0.0)
+    """
+    ideal = base[0] * base[1]
+    if not (base[0] > 0 and base[1] > 0):
+        return math.nan
+    return hypervolume(falling, rising, (base[0], 0.0)) / ideal

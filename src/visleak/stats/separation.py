@@ -416,11 +416,7 @@ class Shift:
 def fit_shift(features: Float64, known: Float64, truth: Float64, scale: Float64) -> Shift:
     """Fit the change of known log-odds that labels call for; without labels there is none.
 
-    Args:
-        features: (n, d).
-        known: log-odds without the change, (n,).
-        truth: 0 or 1, (n,).
-        scale: standard deviation of the prior of each weight around 0, (d,).
+    ``scale``: standard deviation of the prior of each weight around 0, (d,).
     """
     precision = np.diag(1.0 / scale**2)
     weights = np.zeros(len(scale))

@@ -167,12 +167,7 @@ def csv_text(cell: str) -> str:
 
 
 def read_csv(path: Path, header: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the rows of a file that :func:`write_csv` wrote.
-
-    Raises:
-        OSError: the file cannot be opened.
-        ValueError, csv.Error: it has other columns, or is damaged.
-    """
+    """Return the rows of a file that :func:`write_csv` wrote; ``ValueError`` if it is damaged."""
     with path.open(encoding="utf-8", newline="") as lines:
         found, *rows = csv.reader(lines)
     if tuple(found) != tuple(header):

@@ -131,17 +131,10 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
 
 
 def keep_previous(path: Path, result: str = "") -> Path | None:
-    """Keep a result of visleak beside itself, as ``NAME.previous``, before it is replaced.
+    """Keep a result of visleak beside itself, as ``NAME.previous``; return where, if there is one.
 
     Files are linked where the system can: all writers replace whole files, so that a link keeps
     what was there. Databases are changed in place and are copied.
-
-    Args:
-        path: a file, or the folder of a run.
-        result: the file that makes the folder a finished result.
-
-    Returns:
-        Where it is kept; ``None`` where there is no result of visleak.
     """
     aside = path.with_name(f"{path.stem}.previous{path.suffix}")
     if not result:
@@ -321,12 +314,7 @@ class RunFolder:
         return self.result.is_file()
 
     def content(self) -> dict[str, Any]:
-        """Return the content of the result's file.
-
-        Raises:
-            UsageError: there is no finished result.
-            VisleakError: it is damaged, of another kind, or of a newer visleak.
-        """
+        """Return the content of the result's file."""
         if not self.finished:
             raise UsageError(
                 f"{self.path} holds no finished result (no {self.result.name}); run `{self.kind}`"
@@ -336,15 +324,7 @@ class RunFolder:
         return read_document(self.result, self.kind, self.schema, hint)
 
     def read(self, record: type[Record], **known: object) -> Record:
-        """Return the finished result as a record.
-
-        Args:
-            record: its type.
-            known: fields that the file does not hold, such as the folder.
-
-        Raises:
-            UsageError, VisleakError: as :meth:`content`.
-        """
+        """Return the finished result as a record; ``known``: fields that the file does not hold."""
         self.content()
         return read_record(record, self.result, self.kind, self.schema, **known)
 
@@ -360,17 +340,9 @@ class RunFolder:
     ) -> Record | None:
         """Return the finished result of this very request; ``None`` where there is none.
 
-        Args:
-            record: its type.
-            key: of everything that the result depends on.
-            force: another result, or a damaged one, may be replaced.
-            files: that a finished result has in addition to its JSON.
-            keeps: what replacing keeps, such as ``and keeps its images``.
-            known: fields that the JSON does not hold.
-
-        Raises:
-            UsageError: the folder holds another result or a damaged one that may not be replaced,
-                or files that visleak did not write.
+        ``force`` allows to replace another result or a damaged one; a folder with files of others
+        is refused. ``files``: what a finished result has beside its JSON; ``keeps``: what replacing
+        keeps, for the message.
         """
         if self.finished:
             try:
@@ -392,13 +364,6 @@ class RunFolder:
 
         The JSON of an earlier result goes first: a result that is half replaced is none. So do
         files of it that this one does not have.
-
-        Args:
-            content: of the JSON, as :meth:`document` returns it.
-            files: by name, in the order in which they are written.
-
-        Raises:
-            VisleakError: the disk refuses.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -410,13 +375,7 @@ class RunFolder:
             raise VisleakError(f"{self.path} cannot be written ({error.strerror})") from error
 
     def document(self, headline: str, record: object = None, **more: object) -> dict[str, Any]:
-        """Return the content of a result's file; unknown numbers become ``null``.
-
-        Args:
-            headline: what was found, as one line.
-            record: whose fields follow, but for ``folder``.
-            more: further fields.
-        """
+        """Return the content of a result's file: headline, fields of the record, and more."""
         head = {"schema": self.schema, "kind": self.kind, "visleak": visleak.__version__}
         own = {} if record is None else as_plain(record)
         return {**head, "headline": headline, **_without(own, "folder"), **as_plain(more)}

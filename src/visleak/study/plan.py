@@ -59,15 +59,11 @@ class Plan:
 
 
 def plan(study: Study, missing: Mapping[str, str] | None = None) -> Plan:
-    """Return every comparison that makes sense.
+    """Return every comparison that makes sense; ``missing``: sets that are not there, and why.
 
     Within a dataset, a set is compared with the sets that come before it in use: a benchmark
     with all that is trained on, a set that serves as both with what is only trained on. Between
     datasets the same, or exactly the sets that ``[matrix]`` names.
-
-    Args:
-        study: the file.
-        missing: sets that are not there: name to reason.
 
     Source: the comparisons of Ramos et al. 2025, section 4.
     """
@@ -197,14 +193,7 @@ def _strongest(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison, Leaks]:
-    """Return what leaks in an audit's comparisons, read from its tables.
-
-    Repeats within a query set are never among them, nor are blank images.
-
-    Args:
-        audit: a finished audit.
-        comparisons: those to read; the audit may hold more.
-    """
+    """Return what leaks in an audit's comparisons: neither repeats in a set nor blank images."""
     flats = _flats(audit, {each.query for each in comparisons})
     stored = {(c.query_set, c.reference_set): c for c in audit.summary.comparisons}
     result = {}

@@ -113,13 +113,7 @@ class Result:
 
 
 def result_of(run: Run, folder: Path, paper: Paper = NOTHING) -> Result:
-    """Put together what a study found.
-
-    Args:
-        run: the study, carried out.
-        folder: it was written to.
-        paper: published values.
-    """
+    """Put together what a study found, beside the values that a paper published."""
     cells = tuple(_cell(run, each, folder, paper) for each in run.leaks)
     compared = {cell.comparison for cell in cells}
     study = run.study

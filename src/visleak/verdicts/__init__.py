@@ -6,9 +6,8 @@ through :func:`judged_pairs`.
 """
 
 from visleak.verdicts.ledger import Ledger, read_verdicts
-from visleak.verdicts.overlay import digests_of, disputed, judged_pairs
+from visleak.verdicts.overlay import digests_of, disputed, judged_pairs, judged_summary
 from visleak.verdicts.record import Agreement, Consensus, Verdict, agreement, consensus_of, pair_key
-from visleak.verdicts.summary import judged_summary
 
 __all__ = [
     "Agreement",

@@ -109,11 +109,9 @@ def image_name(number: int, digests: tuple[str, str]) -> str:
 
 
 def read_tags(path: Path, reviewer: str | None) -> tuple[Verdict, ...]:
-    """Return the verdicts in an export as "CVAT for images 1.1"; images without a tag have none.
+    """Return the verdicts of "CVAT for images 1.1"; images without a tag have none.
 
-    Args:
-        path: ``annotations.xml``.
-        reviewer: who judged; by default whom the task was assigned to, or its owner.
+    By default the reviewer is whom the task was assigned to, or its owner.
     """
     try:
         root = ElementTree.parse(path).getroot()

@@ -21,8 +21,7 @@ from visleak.memorization.benchmark.records import (
     Score,
 )
 from visleak.memorization.mitigate import mitigation
-from visleak.stats.group_intervals import GroupInterval
-from visleak.stats.paired import share_of_ideal
+from visleak.stats.group_intervals import GroupInterval, share_of_ideal
 
 #: Tables 3 to 5 of Hong et al. 2024.
 PRINTED = Path(__file__).parents[3] / "benchmarks" / "memorization" / "membench_tables.json"

@@ -15,7 +15,7 @@ from visleak.diffusion import load_model
 from visleak.diffusion.model import Conditioning
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.detection import leave_one_out, token_significance
-from visleak.memorization.detection.scoring import attribution
+from visleak.memorization.detection.run import attribution
 from visleak.memorization.scores import TriggerScore, seeds_of
 from visleak.memorization.settings import ScoreSettings
 

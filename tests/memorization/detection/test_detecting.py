@@ -15,7 +15,7 @@ from closed_form import ClosedForm
 from visleak.errors import UsageError
 from visleak.memorization.detection import Analysis, Detection, detect, document, read_detection
 from visleak.memorization.detection.document import headlines
-from visleak.memorization.detection.scoring import SCORES
+from visleak.memorization.detection.run import SCORES
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore

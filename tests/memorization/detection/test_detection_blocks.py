@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from closed_form import ClosedForm
-from visleak.memorization.detection import scoring
-from visleak.memorization.detection.scoring import BLOCK, SCORES, scored
+from visleak.memorization.detection import run as detection
+from visleak.memorization.detection.run import BLOCK, SCORES, scored
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 from visleak.storage import KeyValueStore
@@ -46,8 +46,8 @@ def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: 
     # two passes per prompt; the block that was not finished is made again
     kept = (rows - 2) // (2 * BLOCK) * BLOCK if rows > 2 else 0
     assert again.calls == 2 * (len(TEXTS) - kept + 1)
-    assert told[0] == (scoring.STEP, kept, len(TEXTS))
-    assert told[-1] == (scoring.STEP, len(TEXTS), len(TEXTS))
+    assert told[0] == (detection.STEP, kept, len(TEXTS))
+    assert told[-1] == (detection.STEP, len(TEXTS), len(TEXTS))
     # what the first run paid for blocks that count is counted too
     assert cost.passes == 2 * (len(TEXTS) + 1 + bool(kept))
 

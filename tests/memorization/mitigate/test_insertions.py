@@ -16,7 +16,7 @@ from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
-from visleak.memorization.mitigate.insertion import drawn_prompt, vocabulary_size, with_insertions
+from visleak.memorization.mitigate.method import drawn_prompt, vocabulary_size, with_insertions
 
 PROMPT = "the red house on a hill"
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from toy_prompt_models import FiveWords, all_states, text_of
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.search.diversity import diversify, farthest_points
+from visleak.memorization.search.run import diversify, farthest_points
 
 PROMPTS = [text_of(state) for state in all_states(2)]
 

@@ -21,18 +21,12 @@ from visleak.dlede.judge import RULES
 from visleak.dlede.results import DLeDeResult, MetricJudgement
 from visleak.records import Float64
 from visleak.reporting import Figure
-from visleak.reporting.drawing import as_text, cut, figure_of, saved
+from visleak.reporting.drawing import COLOURS, INK, MARKS, QUIET, as_text, cut, figure_of, saved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-#: Colours that differ for colour-blind readers too (Wong 2011), and marks that differ in print.
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-MARKS: Final = ("o", "s", "^", "D", "v", "P")
-
-INK: Final = "#1d2127"
-QUIET: Final = "#5b636d"
 SHADE: Final = "#f0f2f5"
 
 #: Metrics of one unit that are drawn, and panels of other units; tables have all.

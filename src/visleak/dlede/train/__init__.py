@@ -1,21 +1,30 @@
-"""The interface of trainers: one training run, its images and seed, and its outcome."""
+"""The interface of trainers, and training runs: images and seed, outcome, and files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from visleak.dlede.draw import Draw, Split, joined
+from visleak.dlede.judge.scores import Scores, lower_is_better
+from visleak.dlede.results import Estimate, Gain
+from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
 from visleak.formats.boxes import both
 from visleak.progress import Progress
 from visleak.quantities import is_share_name
-from visleak.records import Float64, ImageSet
+from visleak.records import Bool, Float64, ImageSet
+from visleak.stats.intervals import t_interval
+from visleak.storage import write_json, write_tables, write_text
 
 
 class TrainingFailed(VisleakError):
@@ -88,16 +97,7 @@ class PreparedTrainer(Protocol):
     """A trainer prepared for a split. Picklable: runs execute in processes of their own."""
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
-        """Train and evaluate.
-
-        Args:
-            task: the training run.
-            folder: an empty folder of this run; it is removed after a success, except
-                ``log.txt``, and kept after a failure.
-
-        Raises:
-            TrainingFailed: there is no result. Any other exception counts as the same.
-        """
+        """Train in an empty folder and evaluate; any exception counts as a failed run."""
         ...
 
 
@@ -208,3 +208,213 @@ def _metric(name: object, value: object) -> tuple[str, float]:
         return name, float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise TrainingFailed(f"the function returned no number for {name!r}: {error}") from error
+
+
+# -- training runs on disk: one file each, written atomically when the run has finished -----------
+
+# ``runs/step-010/repetition-03.json`` holds the metrics; the log and, if the trainer provides them,
+# the values of single images are next to it.
+
+
+KIND: Final = "visleak dlede training"
+SCHEMA: Final = 1
+
+#: The log of a run in its working folder; it is kept, the rest is removed after a success.
+LOG: Final = "log.txt"
+
+#: Prefix of the columns of single images that hold metrics.
+PREFIX: Final = "metric:"
+
+#: Leaked test images, and the values of each metric.
+ImageValues = tuple[Bool, Mapping[str, Float64]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run with a result."""
+
+    step: int  # percent of the test images that leaked
+    repetition: int  # number of its chain
+    key: str  # of everything that its result depends on
+    metrics: Mapping[str, float]  # metrics, about: of its outcome
+    about: Mapping[str, object]
+    seconds: float  # duration, evaluation included
+    attempts: int = 1  # 1, or 2 if it failed once
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files of one training run."""
+
+    folder: Path  # of all runs, runs
+    step: int  # step, repetition: of this one
+    repetition: int
+
+    @property
+    def result(self) -> Path:
+        """Its metrics; present when it has finished."""
+        return self._named(".json")
+
+    @property
+    def images(self) -> Path:
+        """The values of single images, if the trainer provides them."""
+        return self._named(".parquet")
+
+    @property
+    def log(self) -> Path:
+        """Its output."""
+        return self._named(".log")
+
+    @property
+    def work(self) -> Path:
+        """Its working folder; it remains after a failure."""
+        return self._named(".work")
+
+    def _named(self, suffix: str) -> Path:
+        step = self.folder / f"step-{self.step:03d}"
+        return step / f"repetition-{self.repetition:02d}{suffix}"
+
+    def clear(self) -> Path:
+        """Return the working folder, empty."""
+        try:
+            if self.work.exists():
+                shutil.rmtree(self.work)
+            self.work.mkdir(parents=True)
+        except OSError as error:
+            raise VisleakError(f"{self.work} cannot be created: {error}") from error
+        return self.work
+
+    def keep_log(self, otherwise: str = "") -> None:
+        """Move the log out of the working folder; without one, write another text."""
+        log = self.work / LOG
+        if log.is_file() and log.stat().st_size:
+            log.replace(self.log)
+        elif otherwise:
+            write_text(self.log, f"it printed nothing; {otherwise}\n")
+        else:
+            self.log.unlink(missing_ok=True)
+
+
+def write_run(
+    files: RunFiles, run: Run, images: Mapping[str, Float64], test: ImageSet, draw: Draw
+) -> None:
+    """Write the files of a run, its result last, and remove its working folder."""
+    try:
+        files.images.unlink(missing_ok=True)
+        if images:
+            _write_images(files.images, images, test, draw)
+        if files.work.exists():
+            files.keep_log()
+        write_json(files.result, {"schema": SCHEMA, "kind": KIND, **as_plain(run)})
+        shutil.rmtree(files.work, ignore_errors=True)
+    except OSError as error:
+        raise VisleakError(
+            f"{files.result} cannot be written ({error.strerror or error})"
+        ) from error
+
+
+def _write_images(path: Path, images: Mapping[str, Float64], test: ImageSet, draw: Draw) -> None:
+    leaked = np.zeros(len(test), np.bool_)
+    leaked[draw.leaked] = True
+    columns: dict[str, object] = {"id": test.ids, "leaked": pa.array(leaked)}
+    for name, values in images.items():
+        if len(values) != len(test):
+            raise TrainingFailed(
+                f"the trainer returned {len(values):,} values of {name!r} for {len(test):,} images"
+            )
+        column = np.asarray(values, np.float64)
+        columns[PREFIX + name] = pa.array(column, mask=np.isnan(column))
+    table = pa.table(columns)
+    write_tables(path, table.schema, [table])
+
+
+def read_run(files: RunFiles) -> Run | None:
+    """Return a finished training run, ``None`` if there is none."""
+    if not files.result.is_file():
+        return None
+    hint = "delete it to train again"
+    content = read_document(files.result, KIND, SCHEMA, hint)
+    try:
+        run: Run = from_plain(Run, content)
+        Outcome(run.metrics)
+    except (KeyError, TypeError, ValueError, VisleakError) as error:
+        raise VisleakError(f"{files.result} is damaged ({error}); {hint}") from error
+    return run
+
+
+def read_images(files: RunFiles) -> ImageValues:
+    """Return which test images leaked, (n,), and the values of each metric, (n,); NaN unknown.
+
+    Both are empty if the trainer provides no values of single images.
+    """
+    if not files.images.is_file():
+        return np.zeros(0, np.bool_), {}
+    try:
+        table = pq.read_table(files.images)
+        values = {
+            name.removeprefix(PREFIX): table[name].to_numpy(zero_copy_only=False).astype(np.float64)
+            for name in table.column_names
+            if name.startswith(PREFIX)
+        }
+        return np.asarray(table["leaked"].to_numpy(), np.bool_), values
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        raise VisleakError(
+            f"{files.images} is damaged ({error}); delete {files.result} to train again"
+        ) from error
+
+
+def scores_of(
+    runs: Sequence[Run], steps: Sequence[int], repetitions: Sequence[int], lower: Iterable[str] = ()
+) -> Scores:
+    """Return the metrics that all runs have, as one array; NaN for missing runs."""
+    names = list(runs[0].metrics) if runs else []
+    shared = [name for name in names if all(name in run.metrics for run in runs)]
+    values = np.full((len(shared), len(repetitions), len(steps)), np.nan)
+    for run in runs:
+        if run.repetition in repetitions and run.step in steps:
+            at = repetitions.index(run.repetition), steps.index(run.step)
+            values[:, at[0], at[1]] = [run.metrics[name] for name in shared]
+    better = lower_is_better(shared, lower)
+    return Scores(tuple(shared), tuple(steps), tuple(repetitions), values, better)
+
+
+def gains_of(runs: Sequence[Run], folder: Path, lower: frozenset[str]) -> tuple[Gain, ...]:
+    """Return the gains of leaked test images, and of the others, at every step.
+
+    The paper's curves rise because leaked images are memorized, because similar ones are
+    recognized better, or because the training set has changed; this separates the first from the
+    others: each test image is compared with itself at step 0, where it had not leaked.
+    """
+    known: dict[tuple[int, int], ImageValues] = {}
+    for run in runs:
+        leaked, values = read_images(RunFiles(folder, run.step, run.repetition))
+        if values:
+            known[run.step, run.repetition] = leaked, values
+    steps = sorted({step for step, _ in known if step})
+    names = sorted({name for _, values in known.values() for name in values})
+    found = (_gain(known, name, step, name in lower) for name in names for step in steps)
+    return tuple(gain for gain in found if gain is not None)
+
+
+def _gain(
+    known: Mapping[tuple[int, int], ImageValues], metric: str, step: int, lower: bool
+) -> Gain | None:
+    """Return the gains at one step over the chains that have both it and step 0."""
+    gains, counts = [], []
+    for (other, repetition), (leaked, values) in known.items():
+        before = known.get((0, repetition))
+        if other != step or before is None or metric not in values or metric not in before[1]:
+            continue
+        change = (values[metric] - before[1][metric]) * (-1.0 if lower else 1.0)
+        defined = ~np.isnan(change)
+        gains.append([_mean(change[defined & leaked]), _mean(change[defined & ~leaked])])
+        counts.append(int(leaked.sum()))
+    if not gains:
+        return None
+    columns = np.asarray(gains, np.float64).T
+    of_leaked, of_others = (Estimate(_mean(each), *t_interval(each)) for each in columns)
+    return Gain(metric, step, float(np.mean(counts)), of_leaked, of_others)
+
+
+def _mean(values: Float64) -> float:
+    return float(values.mean()) if len(values) else math.nan

@@ -22,9 +22,8 @@ from visleak.dlede.judge.judge import judged
 from visleak.dlede.judge.scores import Scores, deciding_metrics, missing_metrics
 from visleak.dlede.results import Calibration, Convergence, Failure, Judgement, LongerScore
 from visleak.dlede.settings import ControlSettings, DecisionSettings, Execution, Forecast, Plan
-from visleak.dlede.train import PreparedTrainer, Trainer
+from visleak.dlede.train import PreparedTrainer, Run, RunFiles, Trainer, scores_of
 from visleak.dlede.train.execution import Job, SharedContext, known, train_all
-from visleak.dlede.train.runs import Run, RunFiles, scores_of
 from visleak.documents import digest_of
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Float64

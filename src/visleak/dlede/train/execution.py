@@ -28,8 +28,17 @@ from typing import Final, Generic, TypeVar
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.results import Failure
 from visleak.dlede.settings import Execution
-from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
-from visleak.dlede.train.runs import LOG, Run, RunFiles, read_run, write_run
+from visleak.dlede.train import (
+    LOG,
+    Outcome,
+    PreparedTrainer,
+    Run,
+    RunFiles,
+    TrainingFailed,
+    TrainingTask,
+    read_run,
+    write_run,
+)
 from visleak.errors import VisleakError
 from visleak.pipeline.context import (
     Handle,

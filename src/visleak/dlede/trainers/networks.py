@@ -18,8 +18,7 @@ import numpy as np
 from visleak.auditing import workers_for
 from visleak.devices import torch_device
 from visleak.dlede.draw import Draw, Split
-from visleak.dlede.train import Outcome, TrainingFailed, TrainingTask
-from visleak.dlede.train.runs import LOG
+from visleak.dlede.train import LOG, Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
 from visleak.encoders.libraries import library
 from visleak.encoders.request import Request, parse

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 from visleak.dlede.draw import Split
-from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
-from visleak.dlede.train.runs import LOG
+from visleak.dlede.train import LOG, Outcome, PreparedTrainer, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
 from visleak.dlede.trainers.command import EPOCHS, GIVEN, OUT
 from visleak.dlede.trainers.handover import (

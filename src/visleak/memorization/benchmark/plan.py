@@ -48,8 +48,7 @@ from visleak.memorization.prompts import Prompts
 from visleak.memorization.settings import BenchmarkSettings
 from visleak.progress import Progress, silent
 from visleak.records import Bytes8, Float64, ImageSet, Int64, Unreadable
-from visleak.stats.group_intervals import effective_groups, group_interval
-from visleak.stats.paired import bounded
+from visleak.stats.group_intervals import bounded, effective_groups, group_interval
 from visleak.stats.set_distances import frechet_distance, kernel_distance
 from visleak.storage import KeyValueStore, replacing
 

@@ -31,7 +31,7 @@ class Change:
     value: float  #: their difference; below 0 the method lowers the number
     low: float  #: (low, high) ends of its 95 % interval
     high: float
-    #: of the paired test by groups, see :func:`visleak.stats.paired.swap_test`
+    #: of the paired test by groups, see :func:`visleak.stats.group_intervals.swap_test`
     p: float
     p_holm: float  #: the same, corrected for the number of settings that were tested (Holm 1979)
 
@@ -108,7 +108,7 @@ class Curve:
     line: Line  #: the method with its options
     name: str  #: ``clip`` or ``aesthetic``: what is to stay up while similarity falls
     #: share of the ideal area that is covered, see
-    #: :func:`visleak.stats.paired.share_of_ideal`, with its interval
+    #: :func:`visleak.stats.group_intervals.share_of_ideal`, with its interval
     volume: GroupInterval
     settings: int  #: how many strengths
 

@@ -45,8 +45,7 @@ from visleak.memorization.extraction.images import (
 from visleak.memorization.metrics.copying import copying
 from visleak.progress import Progress, silent
 from visleak.records import Int64
-from visleak.stats.group_intervals import group_interval
-from visleak.stats.paired import bounded
+from visleak.stats.group_intervals import bounded, group_interval
 from visleak.storage import KeyValueStore, RunFolder
 
 #: Prompts whose images are compared, at most: more tell little more.

@@ -21,12 +21,12 @@ from visleak.memorization.benchmark.records import (
 )
 from visleak.memorization.metrics.copying import copying
 from visleak.records import Float64, Int64
-from visleak.stats.group_intervals import group_interval
-from visleak.stats.paired import (
+from visleak.stats.group_intervals import (
     Deviation,
     bounded,
     deviation_change,
     deviation_interval,
+    group_interval,
     inner_deviation,
     mean_interval,
     mean_of_parts,

@@ -1,7 +1,11 @@
 """Mitigations: ways to make images of prompts that reproduce less of the training set."""
 
-from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
-from visleak.memorization.mitigate.method import Mitigation, Unmitigated
+from visleak.memorization.mitigate.method import (
+    Mitigation,
+    NumberAddition,
+    TokenAddition,
+    Unmitigated,
+)
 from visleak.memorization.mitigate.methods import (
     METHODS,
     methods_of,

@@ -8,8 +8,13 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from visleak.diffusion.model import DiffusionModel, version_of
 from visleak.errors import UsageError
-from visleak.memorization.mitigate.insertion import NumberAddition, TokenAddition
-from visleak.memorization.mitigate.method import Mitigation, Unmitigated, letter_of
+from visleak.memorization.mitigate.method import (
+    Mitigation,
+    NumberAddition,
+    TokenAddition,
+    Unmitigated,
+    letter_of,
+)
 from visleak.memorization.mitigate.ren import AttentionRescaling
 from visleak.memorization.mitigate.wen import PromptOptimisation
 

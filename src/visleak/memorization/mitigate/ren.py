@@ -25,8 +25,7 @@ from visleak.diffusion.model import DiffusionModel, Sampling, Tensor, TokenModel
 from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.images import Job, Maker
-from visleak.memorization.mitigate.insertion import with_tokens
-from visleak.memorization.mitigate.method import LETTER, Mitigation
+from visleak.memorization.mitigate.method import LETTER, Mitigation, with_tokens
 from visleak.records import Bytes8
 
 if TYPE_CHECKING:

@@ -1,11 +1,10 @@
 """Searches for prompts that a model answers with memorized images (Hong et al. 2024)."""
 
-from visleak.memorization.search.diversity import diversify
 from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch, augment
 from visleak.memorization.search.lists import RandomSettings, RandomWords
 from visleak.memorization.search.proposals import Rules, load_language_model
-from visleak.memorization.search.run import augment_into, diversify_into, search_into
+from visleak.memorization.search.run import augment_into, diversify, diversify_into, search_into
 from visleak.memorization.settings import AugmentSettings, Budget, GibbsSettings
 
 __all__ = [

@@ -153,12 +153,7 @@ class Decisions(MirroredDatabase):
         self.changed()
 
     def undo(self, reviewer: str, since: str = "") -> Decision | None:
-        """Withdraw the last valid decision of a reviewer and return it; ``None`` without one.
-
-        Args:
-            reviewer: name of the person.
-            since: earlier decisions are ignored.
-        """
+        """Withdraw the last valid decision of a reviewer, not before ``since``, and return it."""
         return self._withdraw("reviewer = ? AND time >= ?", (reviewer, since))
 
     def withdraw(self, test_digest: str, copy: int) -> Decision | None:

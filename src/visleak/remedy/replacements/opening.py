@@ -59,14 +59,7 @@ def open_selection(
 ) -> Iterator[Selection]:
     """Open an audit and a pool to choose replacements for the duplicates of a test set.
 
-    Args:
-        folder: the audit folder.
-        pool: source of the replacements.
-        settings: for which test images, and in which order.
-        trial: work on a copy of the decisions: nothing is written into the audit folder.
-        workers: processes that read images; by default one per core.
-        cache: folder for intermediate results; ``None`` for none.
-        progress: reports each step.
+    A ``trial`` works on a copy of the decisions: nothing is written into the audit folder.
     """
     result = Audit(folder)
     name = _test_set(result, settings.set_name)

@@ -134,12 +134,7 @@ class Selection:
             self.examiner.neighbours.search(self._soon())
 
     def offer(self, place: int, after: str | None = None) -> Offer:
-        """Return the state of a duplicate.
-
-        Args:
-            place: in ``duplicates.images``.
-            after: content digest of a candidate; the next one is returned, cyclically.
-        """
+        """Return the state of a duplicate, with the candidate that comes next, cyclically."""
         with self._lock:
             duplicate = self.duplicates.images[place]
             decision = self.approvals().get((duplicate.digest, duplicate.copy))
