@@ -253,6 +253,11 @@ class Header:
     dtype: np.dtype[np.generic]
     fortran: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes of the array; Python's integers, so that no size overflows."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
 
 def npy_header(file: IO[bytes]) -> Header:
     """Read the header of a ``.npy`` file."""

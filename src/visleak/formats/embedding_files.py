@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from visleak.errors import VisleakError, explaining
+from visleak.formats.arrays import npy_header
 from visleak.formats.request import captured, text_column
-from visleak.records import Int64
+from visleak.records import Int64, Refused
 
 MANIFEST: Final = "manifest.json"  # names within the folder, as clip-retrieval has them
 VECTORS: Final = "img_emb"
@@ -291,22 +292,21 @@ def read_lines(path: Path) -> pa.StringArray:
 def npy_shape(path: Path) -> tuple[int, int]:
     """Return the shape of a matrix in a ``.npy`` file from its header."""
     with (
-        explaining(f"{path} is not a .npy file", OSError, ValueError, AttributeError),
+        explaining(f"{path} is not a .npy file", OSError, ValueError, Refused),
         path.open("rb") as file,
     ):
-        version = np.lib.format.read_magic(file)
-        reader: Any = getattr(np.lib.format, f"read_array_header_{version[0]}_0")
-        shape, _, dtype = reader(file)
+        header = npy_header(file)
         begins = file.tell()
+    shape, dtype = header.shape, header.dtype
     if dtype.name not in FLOATS or len(shape) != 2:
         raise VisleakError(
             f"{path} holds {dtype} of shape {shape}; vectors are a matrix (rows, width) of"
             f" {', '.join(FLOATS)}"
         )
-    wanted, there = begins + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
+    wanted, there = begins + header.size, path.stat().st_size
     if there < wanted:
         raise VisleakError(f"{path} is truncated: {there:,} of {wanted:,} bytes are there")
-    return int(shape[0]), int(shape[1])
+    return shape[0], shape[1]
 
 
 def file_stamp(*paths: Path | str) -> str:

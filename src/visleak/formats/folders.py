@@ -14,6 +14,7 @@ from visleak.errors import VisleakError
 from visleak.formats.files import (
     FileOpener,
     RemoteOpener,
+    Root,
     file_set,
     remote_places,
     why_not,
@@ -40,7 +41,6 @@ from visleak.formats.remote import (
     redacted,
 )
 from visleak.formats.request import Request, writable
-from visleak.formats.roots import Root
 from visleak.formats.sources import is_glob
 from visleak.formats.writing import (
     Destination,

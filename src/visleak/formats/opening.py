@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import UsageError, not_one_of
 from visleak.formats.boxes import Boxes
+from visleak.formats.files import Root
 from visleak.formats.remote import redacted
 from visleak.formats.request import (
     SPLITS,
@@ -23,7 +24,6 @@ from visleak.formats.request import (
     check_pattern,
     writable,
 )
-from visleak.formats.roots import Root
 from visleak.formats.sources import (
     PREFIXED,
     TABLE,
@@ -343,8 +343,7 @@ def _open_object(source: object, request: Request) -> ImageSet:
         from visleak.formats.hub import open_object
 
         return open_object(source, request)
-    from visleak.formats.memory import open_mapped
-    from visleak.formats.rows import is_rows, open_rows
+    from visleak.formats.memory import is_rows, open_mapped, open_rows
 
     return open_rows(source, request) if is_rows(source) else open_mapped(source, request)
 

@@ -64,7 +64,7 @@ class Request:
     label: str | None = None
     group: str | None = None
     frame: str | None = None
-    root: str | None = None  # where the files of a list are, see visleak.formats.roots
+    root: str | None = None  # where the files of a list are, see visleak.formats.files
 
     @classmethod
     def at(cls, text: str, located: Located | None = None, **fields: Any) -> Self:

@@ -20,7 +20,14 @@ import pyarrow.parquet as pq
 
 from visleak.delimited import arrow_encoding, dialect_of, write_csv_rows
 from visleak.errors import VisleakError, explaining, one_line
-from visleak.formats.files import FileOpener, RemoteOpener, remote_places, why_not, without_secrets
+from visleak.formats.files import (
+    FileOpener,
+    RemoteOpener,
+    Root,
+    remote_places,
+    why_not,
+    without_secrets,
+)
 from visleak.formats.listing import Listing, Walk, globbed, sequences
 from visleak.formats.remote import (
     StoreError,
@@ -42,7 +49,6 @@ from visleak.formats.request import (
     text_column,
     wanted_columns,
 )
-from visleak.formats.roots import Root
 from visleak.formats.sources import is_glob
 from visleak.formats.writing import (
     Destination,

@@ -10,7 +10,7 @@ import numpy as np
 
 from visleak.devices import torch_device
 from visleak.errors import UsageError, VisleakError
-from visleak.formats.roots import root_hint
+from visleak.formats.files import root_hint
 from visleak.grading import Grader, load_grader
 from visleak.grouping import Found, Sets
 from visleak.pipeline import found_groups, overlaps

@@ -40,6 +40,14 @@ from visleak.settings import SEEN, Settings
 from visleak.storage import AUDIT
 from visleak.verdicts import read_verdicts
 
+# -- the part of each component, so that sizes and class shares come close to their targets -------
+
+# Components are items with one weight per class, parts are bins with one target per class: this is
+# multi-dimensional bin assignment, which is NP-hard. Large components are assigned first, each
+# where the deficits are largest; single images then fill the rest, class by class; moves and swaps
+# reduce the remaining deviations. The tests compare the result with exact solutions of small
+# instances.
+
 #: Attempts in other orders: at most this many, and this many components in total.
 ATTEMPTS: Final = 100
 COMPONENTS: Final = 3_000
@@ -282,13 +290,7 @@ def _is_even(counts: Int64, shares: Float64) -> bool:
     return bool(max(np.abs(sizes).max(), np.abs(classes).max()) <= HALF_AN_IMAGE)
 
 
-# -- the part of each component, so that sizes and class shares come close to their targets -------
-
-# Components are items with one weight per class, parts are bins with one target per class: this is
-# multi-dimensional bin assignment, which is NP-hard. Large components are assigned first, each
-# where the deficits are largest; single images then fill the rest, class by class; moves and swaps
-# reduce the remaining deviations. The tests compare the result with exact solutions of small
-# instances.
+# -- the command -----------------------------------------------------------------------------------
 
 
 _DEFAULTS: Final = SplitSettings()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import lzma
-import math
 import os
 import struct
 import zipfile
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +30,9 @@ import pyarrow.parquet as pq
 
 from visleak.delimited import arrow_encoding, dialect_of, opened_table
 from visleak.errors import UsageError, VisleakError
+from visleak.formats.arrays import Header, npy_header
 from visleak.impact.predictions.columns import is_number, is_text, joined, listed, quoted, text_of
-from visleak.records import Bool, Float64
+from visleak.records import Bool, Float64, Refused
 from visleak.storage import csv_text
 
 #: Endings of the names of prediction files, and their formats.
@@ -53,6 +53,7 @@ _BYTES: Final = 8 << 20
 LARGEST: Final = 2 << 30
 
 _DAMAGE: Final = (
+    Refused,
     OSError,
     ValueError,
     EOFError,
@@ -325,36 +326,22 @@ def _parquet_lists(path: Path, name: str) -> Iterator[pa.Array]:
 # -- npz ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What the header of an npz array says, before the array is read."""
-
-    shape: tuple[int, ...]
-    kind: np.dtype[np.generic]
-    by_columns: bool
-
-    @property
-    def size(self) -> int:
-        """Bytes of the array; Python's integers, so that no size overflows."""
-        return math.prod(self.shape) * self.kind.itemsize
-
-
 def read_npz(path: Path) -> Contents:
     """Return the plain columns of an npz archive, its lists, and the rest."""
     with zipfile.ZipFile(path) as archive:
         found = _headers(path, archive)
         rows = _npz_rows(path, found)
-        known = {name for name, each in found.items() if each.kind.kind in "biufUS"}
+        known = {name for name, each in found.items() if each.dtype.kind in "biufUS"}
         plain = [n for n in found if n in known - {"classes"} and found[n].shape == rows]
         matrices = {n for n in known if len(found[n].shape) == 2 and found[n].shape[:1] == rows}
         whole = {*plain, *({"classes", "predictions"} & known)}
-        if "scores" in matrices and found["scores"].by_columns:
+        if "scores" in matrices and found["scores"].fortran:
             whole.add("scores")
         _refuse_large(path, {name: found[name].size for name in whole})
         columns = {name: joined(pa.array(_read(archive, name))) for name in plain}
         lists: dict[str, Blocks] = {}
         classes = None
-        if "scores" in matrices and found["scores"].kind.kind in "iuf":
+        if "scores" in matrices and found["scores"].dtype.kind in "iuf":
             lists["scores"] = partial(_npz_scores, path)
             if "classes" in known:
                 classes = _npz_classes(path, _read(archive, "classes"))
@@ -364,7 +351,7 @@ def read_npz(path: Path) -> Contents:
     return Contents(columns, lists, classes, tuple(name for name in found if name not in used))
 
 
-def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, _Header]:
+def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, Header]:
     """Return the header of each array; refuse what could hide more than data."""
     found = {}
     for info in archive.infolist():
@@ -375,9 +362,9 @@ def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, _Header]:
                 " one of this name"
             )
         with archive.open(info) as member:
-            header = _header(member)
+            header = npy_header(member)
             rest = info.file_size - member.tell()
-        if header.kind.hasobject:
+        if header.dtype.hasobject:
             raise VisleakError(
                 f"{path}: array {quoted(name)} holds Python objects, which are never loaded; save"
                 " it as numbers or text, such as np.array(ids, dtype=str)"
@@ -391,20 +378,7 @@ def _headers(path: Path, archive: zipfile.ZipFile) -> dict[str, _Header]:
     return found
 
 
-def _header(member: IO[bytes]) -> _Header:
-    version = np.lib.format.read_magic(member)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"arrays of format {version} are not supported")
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, by_columns, kind = read(member)
-    return _Header(tuple(map(int, shape)), kind, bool(by_columns) and len(shape) > 1)
-
-
-def _npz_rows(path: Path, found: Mapping[str, _Header]) -> tuple[int, ...]:
+def _npz_rows(path: Path, found: Mapping[str, Header]) -> tuple[int, ...]:
     """Return how many ids there are; refuse other lengths of what must have as many."""
     if "id" not in found:
         return ()
@@ -450,16 +424,16 @@ def _npz_classes(path: Path, names: npt.NDArray[np.generic]) -> pa.StringArray:
 def _npz_scores(path: Path) -> Iterator[pa.Array]:
     """Yield rows of class scores without ever holding all of them."""
     with zipfile.ZipFile(path) as archive, archive.open("scores.npy") as member:
-        header = _header(member)
-        if header.by_columns:
+        header = npy_header(member)
+        if header.fortran:
             yield from _slices(_read(archive, "scores"))
             return
         rows, width = header.shape
         step = max(1, BLOCK // max(1, width))
         for start in range(0, rows, step):
             count = min(step, rows - start)
-            data = member.read(count * width * header.kind.itemsize)
-            yield _rows(_native(np.frombuffer(data, header.kind).reshape(count, width)))
+            data = member.read(count * width * header.dtype.itemsize)
+            yield _rows(_native(np.frombuffer(data, header.dtype).reshape(count, width)))
 
 
 def _slices(matrix: npt.NDArray[np.generic]) -> Iterator[pa.Array]:
