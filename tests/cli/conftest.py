@@ -12,8 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from calling import HOSTILE, run
-from fault_commands import NETWORKS, Scene, inputs, networks, world
+from fault_commands import NETWORKS, Scene, blank_figure, inputs, networks, not_sendable, world
+from matplotlib.figure import Figure
 from PIL import Image
+
+from visleak.dlede.train import execution
 
 
 def crop(picture: np.ndarray, number: int, side: int = 96) -> Image.Image:
@@ -82,10 +85,13 @@ def scene(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Callable[
     # how long something took is no result, and nobody pulls the plug
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(Figure, "savefig", blank_figure)
 
     def prepared(name: str) -> Scene:
         if name.startswith("memorization"):
             world(name, monkeypatch)
+        elif name == "dlede":
+            monkeypatch.setattr(execution, "sendable", not_sendable)
         elif name in NETWORKS and not (made[1] / "clip").exists():
             networks(made[1])
         return Scene(name, *made)
