@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from visleak.errors import VisleakError
 from visleak.records import GRADES
+from visleak.storage.database import EVERY
 from visleak.verdicts import Ledger, Verdict, read_verdicts
 from visleak.verdicts.ledger import PLAIN, read_plain, write_plain
 
@@ -152,18 +153,21 @@ def test_damage_is_told_with_its_line(tmp_path: Path) -> None:
         read_verdicts(tmp_path)
 
 
-def test_a_damaged_file_is_said_and_the_copy_serves_readers(tmp_path: Path) -> None:
+def test_the_copy_does_not_stand_for_a_damaged_file(tmp_path: Path) -> None:
     with Ledger(tmp_path) as ledger:
-        ledger.add(said(1))
+        ledger.add(*map(said, range(EVERY)))
+        ledger.add(said(EVERY))
+        # a kill here leaves a copy without the last verdict
+        assert (len(read_verdicts(tmp_path)), len(read_plain(tmp_path / PLAIN))) == (21, 20)
     for name in ("verdicts.sqlite-wal", "verdicts.sqlite-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / "verdicts.sqlite").write_bytes(b"no database at all" * 100)
-    assert len(read_verdicts(tmp_path)) == 1
+    with pytest.raises(VisleakError, match=r"cannot be read .* may lack the last 19"):
+        read_verdicts(tmp_path)
     with pytest.raises(VisleakError, match=r"cannot be used .* resume from verdicts\.csv"):
         Ledger(tmp_path)
-    (tmp_path / PLAIN).unlink()
-    with pytest.raises(VisleakError, match=r"cannot be read .* restore verdicts\.csv"):
-        read_verdicts(tmp_path)
+    (tmp_path / "verdicts.sqlite").unlink()
+    assert len(read_verdicts(tmp_path)) == 21
 
 
 def test_a_kill_before_the_first_table_loses_nothing(tmp_path: Path) -> None:

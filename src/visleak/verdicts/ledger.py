@@ -17,12 +17,15 @@ from typing import Final
 from visleak.delimited import opened_table
 from visleak.errors import VisleakError
 from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, csv_text, write_csv
-from visleak.storage.database import connect_read_only
+from visleak.storage.database import EVERY, connect_read_only
 from visleak.verdicts.record import Verdict, now
 
 FILE: Final = LEDGER
 PLAIN: Final = VERDICTS
 COLUMNS: Final = tuple(each.name for each in fields(Verdict))
+
+#: Errors of a file that cannot be opened, as in a read-only folder.
+_CLOSED: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS verdicts (
@@ -101,7 +104,11 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
     """Return the valid verdicts of an audit folder, if there are any.
 
     They are read from ``verdicts.sqlite``, or, if it is missing or cannot be opened (in a read-only
-    folder), from the plain copy.
+    folder), from the plain copy. That may lack the last ones, so it does not stand for a damaged
+    file.
+
+    Raises:
+        VisleakError: a file is damaged.
     """
     plain, kept = folder / PLAIN, folder / FILE
     if kept.is_file():
@@ -112,8 +119,12 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
                 if begun:
                     return tuple(Verdict(*row) for row in db.execute(_STANDING))
         except sqlite3.Error as error:
-            if not plain.is_file():
-                raise VisleakError(f"{kept} cannot be read ({error}); restore {PLAIN}") from error
+            opened = error.sqlite_errorcode & 0xFF not in _CLOSED
+            if opened or not plain.is_file():
+                raise VisleakError(
+                    f"{kept} cannot be read ({error}); restore it, or move it away, so that"
+                    f" {PLAIN} is read, which may lack the last {EVERY - 1} verdicts"
+                ) from error
     return read_plain(plain) if plain.is_file() else ()
 
 
