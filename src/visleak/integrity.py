@@ -102,11 +102,11 @@ class Integrity:
 def document(found: Integrity) -> Document:
     """Return the result of a check for people."""
     count = len(found.findings)
-    damaged = f"damaged: {count} {'finding' if count == 1 else 'findings'}"
+    damaged = f"damaged: {counted(count, 'finding')}"
     compared = f", {found.compared:,} of them read again" if found.compared else ""
     checked = (
-        f"checked: {found.pairs:,} pairs, {found.images:,} images{compared},"
-        f" {found.verdicts:,} verdicts"
+        f"checked: {counted(found.pairs, 'pair')}, {counted(found.images, 'image')}{compared},"
+        f" {counted(found.verdicts, 'verdict')}"
     )
     return Document(
         "Integrity of an audit",

@@ -92,3 +92,15 @@ def test_thresholds_of_another_encoder_are_refused(pictures: Path, tmp_path: Pat
 def test_wrong_command_lines(pictures: Path, tmp_path: Path, arguments: str, words: str) -> None:
     check_refused(f"{arguments} -o {tmp_path}/out", words, set=pictures)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("verb", ["robustness", "calibrate"])
+def test_a_set_that_cannot_be_read_is_told_with_the_cure(tmp_path: Path, verb: str) -> None:
+    folder = tmp_path / "pointers"
+    folder.mkdir()
+    for number in range(3):
+        pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{number:064}\nsize 9\n"
+        (folder / f"{number}.jpg").write_text(pointer)
+    more = ("--fpr", "1e-1") if verb == "calibrate" else ()
+    code, message = refused(verb, folder, *more, "-o", tmp_path / "out")
+    assert (code, "`git lfs pull`" in message) == (1, True)

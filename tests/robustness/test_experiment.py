@@ -158,7 +158,7 @@ def test_the_same_result_gives_the_same_bytes(written, result):
         ({"encoders": ["builtin"] * 2}, UsageError, "encoder 'builtin' is given twice"),
         ({"conditions": ["mirror"]}, UsageError, "conditions must be among paper, beyond, all"),
         ({"thresholds": [1.2]}, UsageError, "thresholds must be similarities between -1 and 1"),
-        ({"source": blobs(1)}, VisleakError, "has 1 readable images; at least 2 are needed"),
+        ({"source": blobs(1)}, VisleakError, "has 1 readable image, and needs 2"),
     ],
 )
 def test_what_cannot_be_is_refused(given, kind, said):

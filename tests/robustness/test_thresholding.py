@@ -183,7 +183,7 @@ def test_an_encoder_that_sees_nothing_is_refused():
 
 def test_a_set_without_pairs_is_refused():
     one = blobs(1)
-    with pytest.raises(VisleakError, match="has 1 readable images; at least 2 are needed"):
+    with pytest.raises(VisleakError, match="has 1 readable image, and needs 2"):
         calibrate(one, TinyEncoder(), fpr=[0.01], cache=None)
     with pytest.raises(VisleakError, match="has copies of one image only"):
         calibrate(one * 3, TinyEncoder(), fpr=[0.01], verify=False, cache=None)

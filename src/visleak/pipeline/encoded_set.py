@@ -211,15 +211,17 @@ class Side(EncodedSet):
 
 
 def none_readable(problems: Sequence[Problem]) -> str:
-    """Return why no image of a set could be read, with the first as an example."""
+    """Return why no image of a set could be read."""
+    return f"none of its {len(problems):,} images could be read {reasons_of(problems)}"
+
+
+def reasons_of(problems: Sequence[Problem]) -> str:
+    """Return how many images could not be read for which reason, with the first as an example."""
     reasons = Counter(problem.reason for problem in problems).most_common()
     counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons)
     first = problems[0]
     detail = f" ({first.detail})" if first.detail else ""
-    return (
-        f"none of its {len(problems):,} images could be read ({counted}), such as"
-        f" {first.id!r}{detail}"
-    )
+    return f"({counted}), such as {first.id!r}{detail}"
 
 
 # -- parts of a set -------------------------------------------------------------------------------

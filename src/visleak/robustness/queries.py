@@ -17,8 +17,9 @@ from visleak.errors import VisleakError
 from visleak.images import decode
 from visleak.pipeline import RunContext
 from visleak.pipeline.candidates import seen_vectors
-from visleak.pipeline.encoded_set import EncodedSet, refuse_lost
+from visleak.pipeline.encoded_set import EncodedSet, reasons_of, refuse_lost
 from visleak.pipeline.fingerprints import fingerprint
+from visleak.quantities import counted
 from visleak.records import (
     GRADES,
     Bool,
@@ -186,8 +187,11 @@ class Collection:
         """Return the collection of a set; refuse one without a pair."""
         prints = fingerprint(images, encoder, place)
         if len(prints) < 2:
+            problems = (*images.problems, *prints.problems)
+            lost = f"; unreadable are {len(problems):,} {reasons_of(problems)}" if problems else ""
             raise VisleakError(
-                f"set {images.name!r} has {len(prints)} readable images; at least 2 are needed"
+                f"set {images.name!r} has {counted(len(prints), 'readable image')}, and needs 2 or"
+                f" more{lost}"
             )
         unreadable = len(prints.problems) + len(images.problems)
         own = EncodedSet(images, prints).readable()
