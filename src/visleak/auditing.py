@@ -66,6 +66,7 @@ from visleak.storage import (
     read_problems,
     read_summary,
     read_table,
+    refuse_among,
 )
 from visleak.storage.audit_folder import Thresholds
 from visleak.storage.cache import NO_FOLDER, Cache, default_folder
@@ -488,7 +489,7 @@ class Prepared:
         self, *, workers: int | None = None, cache: str | os.PathLike[str] | None = "default"
     ) -> Cost:
         """Return the cost of the audit, estimated from a sample of its images and pairs."""
-        with open_cache(cache) as store:
+        with open_cache(cache, (*self.queries, *self.references)) as store:
             return cost_of(
                 self.queries,
                 self.references,
@@ -531,11 +532,11 @@ class Prepared:
         key = folders.key_of(queries, references, self.encoder, self.settings, self.limits)
         processes = workers_for(self.images, workers)
         try:
-            with claimed(folder, (*queries, *references), None if force else folder / AUDIT):
+            with claimed(folder, (*queries, *references), AUDIT, reads=not force):
                 finished = folders.holds(folder, key, (*queries, *references), force=force)
                 if not finished:
                     with (
-                        open_cache(cache) as store,
+                        open_cache(cache, (*queries, *references)) as store,
                         pipeline.RunContext.at(
                             folder, processes, store, progress, engine, device
                         ) as context,
@@ -596,10 +597,13 @@ def prepare(
 
 
 @contextlib.contextmanager
-def open_cache(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
+def open_cache(
+    cache: str | os.PathLike[str] | None, sets: Sequence[AnySet] = ()
+) -> Iterator[Cache | None]:
     """Open the cache of a run: a folder's, the ``default`` one, or none.
 
-    A cache that cannot be used is a warning: the result does not depend on it.
+    A cache that cannot be used is a warning: the result does not depend on it. One among the images
+    of a set is refused.
     """
     folder = default_folder() if cache == "default" else Path(cache) if cache else None
     if folder is None:
@@ -607,6 +611,8 @@ def open_cache(cache: str | os.PathLike[str] | None) -> Iterator[Cache | None]:
             _warn(NO_FOLDER)
         yield None
         return
+    sources = [(images.name, images.source) for images in sets]
+    refuse_among(folder, sources, Path(), "the cache", "--cache")
     with Cache(folder, _warn) as store:
         yield store if store.usable else None
 

@@ -324,7 +324,7 @@ def test_an_edited_program_trains_anew(pictures: Path, tmp_path: Path) -> None:
     --scores {file} --chance 50% -> chance
     --scores {file} --chance f1=9 -> a share is a number
     --scores {file} --chance recall=9% -> there is no metric 'recall'
-    --scores {file} -o {begun} -> holds a result already (request.json)
+    --scores {file} -o {begun} -> holds training runs
     {sides} {by} -o {scored} -> holds a result already (dlede.json)
     {sides} {by} -o {set}/test/out -> lies among the images of 'test'
     {sides} {by} --audit {begun} -> holds no finished audit

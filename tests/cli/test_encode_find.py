@@ -291,3 +291,11 @@ def test_zero_vectors_are_unreadable(tmp_path: Path) -> None:
         assert [line.split(",")[1] for line in lines] == ["2", "3", "4"]
         assert "zeros" in lines[0]
         assert "NaN" in lines[1]
+
+
+def test_files_that_are_not_encoded_are_counted(dataset: Path, tmp_path: Path) -> None:
+    images = Path(shutil.copytree(dataset / "train", tmp_path / "train"))
+    (images / "scan.exr").write_bytes(b"no image")
+    command = ("encode", images, "-o", tmp_path / "vectors")
+    for _ in range(2):
+        assert "skipped: 1 file: 1 .exr" in run(*command).out

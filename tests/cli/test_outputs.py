@@ -200,3 +200,52 @@ def test_a_file_in_the_default_place_is_kept_aside(
     assert "thresholds.previous.json" in run(*given, "2e-1").err
     assert Path("thresholds.previous.json").read_bytes() == first
     assert Path("thresholds.json").read_bytes() != first
+
+
+@refusals("""
+    encode {data}/train -> holds a result of visleak audit
+    robustness {data}/train --conditions jpeg-30 -> holds a result of visleak audit
+    stats {audit} -> holds a result of visleak audit
+    impact {audit} --predictions {mine}/notes.csv -> holds a result of visleak audit
+    dlede --scores {mine}/scores.csv -> holds a result of visleak audit
+    memorization trace {data}/test --source {data}/train -> holds a result of visleak audit
+    memorization detect --model m --prompts {mine}/notes.csv -> holds a result of visleak audit
+""")
+def test_no_command_mixes_its_files_with_those_of_another(
+    dataset: Path, folder: Path, tmp_path: Path, arguments: str, words: str
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.csv").write_text("id,correct\nthing/q0.png,1\n")
+    (mine / "scores.csv").write_text("step,map50\n0,0.5\n10,0.5\n20,0.5\n")
+    before = tree(folder)
+    for more in ("", " --force"):
+        given = f"{arguments} -o {folder}{more}"
+        check_refused(given, words, data=dataset, audit=folder, mine=mine)
+    assert tree(folder) == before
+
+
+def test_embeddings_are_not_written_over(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors"
+    assert run("encode", dataset / "train", "-o", out).code == 0
+    check_refused(f"audit {dataset} -o {out} --force", "holds a result of visleak embeddings")
+    clean = tmp_path / "clean"
+    assert run("audit", dataset, "-o", tmp_path / "audit").code == 0
+    purge = ("purge", tmp_path / "audit", "--remove-from", "test", "-o", clean, "--apply")
+    assert run(*purge).code == 0
+    before = tree(clean)
+    check_refused(
+        f"encode {dataset}/train -o {clean} --force", "holds a result of visleak-clean-set"
+    )
+    assert tree(clean) == before
+
+
+def test_logs_and_caches_spare_the_files_of_others(dataset: Path, folder: Path) -> None:
+    before = tree(dataset), tree(folder)
+    for file in (dataset / "train" / "thing" / "t0.png", folder / "pairs.parquet"):
+        check_refused(f"check {folder} --log-file {file}", "is not a log")
+    audit = f"audit {dataset} -o {folder} --force --cache"
+    check_refused(f"{audit} {dataset}/train/cache", "lies among the images of")
+    assert (tree(dataset), tree(folder)) == before
+    # a folder around the images is none of theirs
+    assert run(*f"{audit} {dataset.parent}".split(), "--no-images", "--no-verify").code == 0

@@ -179,8 +179,11 @@ def _judge_scores(
     from visleak.dlede.protocol import REQUEST
     from visleak.storage import free_folder
 
-    # a folder with training runs is never replaced by scores
-    free_folder(options.out, REQUEST)
+    if (options.out / REQUEST).exists():
+        raise UsageError(
+            f"{options.out} holds training runs, which scores do not replace; choose another folder"
+            " with -o DIR"
+        )
     result = folder_of(options.out).result.name
     free_folder(options.out, result, force=call.replaces(options.out, result, force=options.force))
     scores = read_scores(file, lower=decision.lower)

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import select
 import signal
 import sys
@@ -17,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -246,12 +248,7 @@ def messages(options: Messages, line: str) -> Iterator[None]:
     """Leave notes out, or write a log, as a command is told."""
     handlers: list[logging.Handler] = [_Notes(logging.WARNING)]
     if options.log_file is not None:
-        try:
-            handlers.append(logging.FileHandler(options.log_file, encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(
-                f"--log-file {options.log_file} cannot be written ({error.strerror})"
-            ) from error
+        handlers.append(_log(options.log_file))
         handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.setLevel(logging.DEBUG)
     token = _quiet.set(options.quiet)
@@ -270,6 +267,18 @@ def messages(options: Messages, line: str) -> Iterator[None]:
             handler.close()
         logger.setLevel(logging.NOTSET)
         _quiet.reset(token)
+
+
+def _log(path: Path) -> logging.Handler:
+    """Open a log that is added to; refuse a file that is not one."""
+    try:
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            head = file.read(40)
+            if head and not re.match(rb"\d{4}-\d\d-\d\d [\d:,]{12} [A-Z]+ ", head):
+                raise UsageError(f"--log-file {path} exists, and is not a log; choose another file")
+        return logging.FileHandler(path, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--log-file {path} cannot be written ({error.strerror})") from error
 
 
 def complain(text: str) -> None:

@@ -32,7 +32,6 @@ from visleak.memorization.inputs import (
     Triggers,
 )
 from visleak.memorization.settings import (
-    COMMANDS,
     Analysis,
     AugmentSettings,
     BenchmarkSettings,
@@ -115,16 +114,11 @@ class Result(Printed, Replaced):
 
     def folder(self, command: str, sources: Iterable[tuple[str, str]] = ()) -> Path:
         """Return the folder, which lies in none of the sources (name, place)."""
-        from visleak.storage import refuse_inputs
+        from visleak.storage import refuse_foreign, refuse_inputs
 
         out = self.out or Path(f"visleak-{command}")
         refuse_inputs(out, sources, Path())
-        for other in COMMANDS:
-            if other != command and (out / f"{other}.json").is_file():
-                raise UsageError(
-                    f"{out} holds a result of visleak memorization {other}, whose tables would be"
-                    " replaced; choose another folder with -o DIR"
-                )
+        refuse_foreign(out, f"{command}.json")
         return out
 
 

@@ -132,7 +132,7 @@ def run(
     decision, controls = decision or DecisionSettings(), controls or ControlSettings()
     curve = Curve.of(split, plan, trainer, folder / RUNS)
     control_curves(curve, decision, controls)  # refuses what cannot be planned
-    with claimed(folder):
+    with claimed(folder, result=folder_of(folder).result.name, reads=False):
         _state_request(folder, curve, force=force)
         try:
             split = pinned(split, execution.progress)

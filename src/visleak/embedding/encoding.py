@@ -23,6 +23,7 @@ from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.embedding_files import KIND, MANIFEST, SCHEMA, TEXTS, UNFINISHED, VECTORS
+from visleak.formats.listing import describe_skipped
 from visleak.pipeline.context import Engine, Processes, RunContext
 from visleak.pipeline.encoded_set import are_back
 from visleak.pipeline.fingerprints import fingerprint
@@ -164,11 +165,15 @@ class Encoded:
     # files that the owner of an anonymous folder keeps, else ``None``
     salt: Path | None = None
     mapping: Path | None = None
+    skipped: str = ""  # files of the source that are not listed, in words
 
     def lines(self) -> Iterator[str]:
         """Yield what was written, line by line."""
         unreadable = f", {self.unreadable:,} unreadable" if self.unreadable else ""
-        yield f"{self.vectors:,} vectors in {counted(self.shards, 'file')}{unreadable}"
+        vectors = counted(self.vectors, "vector")
+        yield f"{vectors} in {counted(self.shards, 'file')}{unreadable}"
+        if self.skipped:
+            yield f"skipped: {self.skipped}"
         yield str(self.folder)
         if self.salt is not None:
             yield (
@@ -259,9 +264,9 @@ def encode(
     maker, folder = load_encoder(encoder), Path(out)
     secret = salt_for(folder, Path(salt) if salt is not None else None) if anonymous else None
     job = _job(images, maker, folder, dtype, shard, secret)
-    with claimed(folder, [images], None if force else folder / MANIFEST):
+    with claimed(folder, [images], MANIFEST, reads=not force):
         finished = claim(folder, job.key, force=force, again=job.are_back)
-        with open_cache(cache) as store:
+        with open_cache(cache, [images]) as store:
             processes = workers_for(len(images), workers)
             notes = [
                 job.kept(each) or _written(job, each, processes, store, progress, engine)
@@ -271,7 +276,12 @@ def encode(
             _finish(job, notes)
         tidy(folder)
         mapping = write_mapping(folder, images, job.names) if secret else None
-    return replace(_result(folder, finished), salt=secret.path if secret else None, mapping=mapping)
+    return replace(
+        _result(folder, finished),
+        salt=secret.path if secret else None,
+        mapping=mapping,
+        skipped=describe_skipped(images.skipped),
+    )
 
 
 def _job(

@@ -107,7 +107,10 @@ def robustness(
     wanted = queries if isinstance(queries, int) else len(queries)
     changes = min(wanted or len(images), len(images)) * len(chosen)
     processes = workers_for(len(images) + changes, workers)
-    with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:
+    with (
+        open_cache(cache, [images]) as store,
+        RunContext.at(None, processes, store, progress) as place,
+    ):
         own = Collection.read(images, makers[0], place, verify=verify)
         images, first = own.images, own.prints
         prints = {makers[0].name: first}

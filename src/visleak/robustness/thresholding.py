@@ -172,7 +172,10 @@ def calibrate(
     images = open_image_set(source)
     source_text = images.source
     processes = workers_for(len(images) * (1 + len(chosen)), workers)
-    with open_cache(cache) as store, RunContext.at(None, processes, store, progress) as place:
+    with (
+        open_cache(cache, [images]) as store,
+        RunContext.at(None, processes, store, progress) as place,
+    ):
         own = Collection.read(images, maker, place, verify=verify)
         images, prints, twins = own.images, own.prints, own.twins
         changed = changed_set(images, prints.rows, drawn(prints.rows, queries, seed), chosen)

@@ -55,6 +55,7 @@ from visleak.storage.run_folder import (
     free_file,
     free_folder,
     keep_previous,
+    refuse_among,
     refuse_foreign,
     refuse_inputs,
     refuse_sets,
@@ -70,7 +71,7 @@ __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredD
 __all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_text"]
 __all__ += ["csv_value", "file_digest", "free_file", "free_folder", "keep_previous"]
 __all__ += ["naming", "opened_for_arrow", "read_csv", "read_problems", "read_summary", "read_table"]
-__all__ += ["refuse_foreign", "refuse_inputs"]
+__all__ += ["refuse_among", "refuse_foreign", "refuse_inputs"]
 __all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]
 __all__ += ["write_bytes", "write_csv", "write_csv_rows", "write_json", "write_problems"]
 __all__ += ["write_tables", "write_text", "write_values"]

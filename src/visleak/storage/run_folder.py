@@ -56,6 +56,9 @@ SINGLE: Final = (
 LOCK: Final = ".visleak.lock"
 #: Errors of a folder that may be read and not written to.
 READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+#: The document of embeddings and, by its kind, of data sets that were written.
+_MANIFEST: Final = "manifest.json"
+_CLEAN_SET: Final = "visleak-clean-set"
 #: Endings of files that are changed in place.
 IN_PLACE: Final = (".sqlite", ".sqlite-wal", ".sqlite-shm", ".lock")
 Record = TypeVar("Record")
@@ -86,8 +89,18 @@ def _is_part(path: Path, audit: Path | None) -> bool:
     return any(path.samefile(part) for part in parts if part.exists())
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Refuse a folder that holds anything, and nothing that visleak wrote."""
+def refuse_foreign(folder: Path, result: str = "") -> None:
+    """Refuse a folder that holds anything, and nothing that visleak wrote.
+
+    With the name of a result, refuse that of another command too: files of one name would be
+    replaced, such as report.html.
+    """
+    other = _other_result(folder, result) if result else None
+    if other is not None:
+        raise UsageError(
+            f"{folder} holds a result of {other}, whose files would be replaced; choose another"
+            " folder with -o DIR"
+        )
     if not folder.is_dir() or (folder / LOCK).exists():
         return
     others = sorted(name for name in os.listdir(folder) if not name.startswith(".visleak"))
@@ -96,6 +109,21 @@ def refuse_foreign(folder: Path) -> None:
             f"{folder} holds files that visleak did not write, such as {others[0]!r}; choose a new"
             " folder with -o DIR"
         )
+
+
+def _other_result(folder: Path, result: str) -> str | None:
+    """Return what another command wrote to a folder, in words; ``None`` if nothing."""
+    for path in sorted(folder.glob("*.json")):
+        if not _is_ours(path):
+            continue
+        kind = next((each for each in _kinds(path) if each.startswith("visleak")), "visleak audit")
+        if path.name == result and kind != _CLEAN_SET:
+            continue
+        # a request or plan of the same command lies beside its result
+        same = kind.startswith(f"visleak {Path(result).stem} ")
+        if not same and (path.name in (AUDIT, _MANIFEST) or kind.endswith(f" {path.stem}")):
+            return kind
+    return None
 
 
 def _is_ours(path: Path) -> bool:
@@ -126,7 +154,7 @@ def free_folder(folder: str | os.PathLike[str], result: str, *, force: bool = Fa
             " --force replaces it"
         )
     if not (path / result).exists():
-        refuse_foreign(path)
+        refuse_foreign(path, result)
     return path
 
 
@@ -197,24 +225,39 @@ def is_running(process: int) -> bool:
 
 
 def refuse_inputs(out: Path, sources: Iterable[tuple[str, str]], base: Path) -> None:
-    """Refuse to write among what is read."""
-    target = out.resolve()
-    for name, source in sources:
-        # a set given in memory has no source
-        place = source and place_of(source, base)
-        if not place or not place.exists():
-            continue
-        place = place.resolve()
-        if place.is_dir() and target.is_relative_to(place):
-            raise UsageError(
-                f"output {out} lies among the images of {name!r}, which are only read;"
-                " choose another folder with -o DIR"
-            )
-        if place.is_relative_to(target):
+    """Refuse to write among what is read, or where that lies in what is written over."""
+    held = list(sources)
+    refuse_among(out, held, base)
+    for name, place in _places(held, base):
+        if place.is_relative_to(out.resolve()):
             raise UsageError(
                 f"{name!r} ({place}) lies in the output {out}, which would be written over; choose"
                 " another folder with -o DIR"
             )
+
+
+def refuse_among(
+    out: Path,
+    sources: Iterable[tuple[str, str]],
+    base: Path,
+    what: str = "output",
+    flag: str = "-o",
+) -> None:
+    """Refuse to write among what is read."""
+    for name, place in _places(sources, base):
+        if place.is_dir() and out.resolve().is_relative_to(place):
+            raise UsageError(
+                f"{what} {out} lies among the images of {name!r}, which are only read; choose"
+                f" another folder with {flag} DIR"
+            )
+
+
+def _places(sources: Iterable[tuple[str, str]], base: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the sources that are on this machine; a set given in memory has none."""
+    for name, source in sources:
+        place = source and place_of(source, base)
+        if place and place.exists():
+            yield name, place.resolve()
 
 
 def refuse_sets(summary: AuditSummary, out: Path) -> None:
@@ -225,22 +268,26 @@ def refuse_sets(summary: AuditSummary, out: Path) -> None:
 
 @contextmanager
 def claimed(
-    folder: Path, sets: Sequence[AnySet] = (), result: Path | None = None
+    folder: Path, sets: Sequence[AnySet] = (), result: str = "", *, reads: bool = True
 ) -> Iterator[None]:
     """Hold a folder for this run; remove what killed runs left behind.
 
-    A folder that cannot be written to and has the file ``result`` is only read.
+    Args:
+        folder: the folder.
+        sets: what is read, among which nothing is written.
+        result: the file that makes the folder a finished result.
+        reads: whether a folder that cannot be written to and has a result is only read.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"the output {folder} is a file; choose a folder with -o DIR")
     refuse_inputs(folder, [(images.name, images.source) for images in sets], Path())
-    refuse_foreign(folder)
+    refuse_foreign(folder, result)
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a")
     except OSError as error:
-        if error.errno in READ_ONLY and result is not None and result.is_file():
+        if error.errno in READ_ONLY and reads and result and (folder / result).is_file():
             yield
             return
         raise VisleakError(
@@ -305,7 +352,7 @@ class RunFolder:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Hold the folder for this process; see :func:`visleak.storage.claimed`."""
-        with claimed(self.path, result=self.result):
+        with claimed(self.path, result=self.result.name):
             yield
 
     @property

@@ -68,7 +68,7 @@ def run(study: Study, folder: Path, options: Options) -> Run:
         raise VisleakError(_nothing(study, missing))
     there = [(name, each.source) for name, each in located.items() if not each.missing]
     refuse_inputs(folder, there, Path())
-    with claimed(folder):
+    with claimed(folder, result="study.json", reads=False):
         with options.watch("sets") as progress:
             progress("listing images", 0, 0)
             opened, faults = _open(study, located, planned)

@@ -47,7 +47,7 @@ def context(
     ``cache``: folder for outputs between runs; ``None`` for none.
     """
     with (
-        open_cache(cache) as store,
+        open_cache(cache, [images]) as store,
         RunContext.at(None, workers_for(len(images), workers), store, progress) as place,
     ):
         yield place

@@ -121,7 +121,7 @@ class FolderByPrompt:
         self.name = images.source or images.name
         self.alignment = alignment.digest
         with (
-            open_cache(cache) as store,
+            open_cache(cache, [images]) as store,
             RunContext.at(None, workers_for(len(images), workers), store, progress) as place,
         ):
             prints = fingerprint(images, alignment.encoder, place)

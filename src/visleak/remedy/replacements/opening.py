@@ -69,7 +69,7 @@ def open_selection(
     views = result.summary.settings.views
     processes = workers_for(sum(map(len, (*sets.values(), images))), workers)
     with ExitStack() as stack:
-        store = stack.enter_context(open_cache(cache))
+        store = stack.enter_context(open_cache(cache, (*sets.values(), images)))
         place = stack.enter_context(RunContext.at(None, processes, store, progress))
         comparer = Comparer(encoder, views_for(encoder, views), Settings(), place)
         for each in (*sets.values(), images):
