@@ -5,20 +5,30 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from reviewed import Browser, Tags
 from scipy.optimize import minimize
 
 from visleak.errors import UsageError
 from visleak.records import GRADES
-from visleak.review.active import Deciding, Measured, TailSample, tail_order, tail_sample
+from visleak.review.active import (
+    CONNECTED,
+    Deciding,
+    Measured,
+    TailSample,
+    automatic,
+    tail_order,
+    tail_sample,
+)
 from visleak.review.app import group_of
 from visleak.review.listing import Choice
 from visleak.review.session import REFIT, ROW, ReviewSession, methods
-from visleak.stats.separation import fit_shift, logit
+from visleak.stats.separation import fit_best_shift, fit_shift, logit
 from visleak.verdicts import Ledger, Verdict
 
 
@@ -38,6 +48,34 @@ def test_the_fit_is_the_maximum_of_the_posterior() -> None:
     none = fit_shift(features[:0], known[:0], truth[:0], scale)
     assert none.weights.tolist() == [0, 0, 0]
     assert none.covariance == pytest.approx(np.diag(scale**2))
+
+
+def test_labels_decide_how_far_they_move_the_rest() -> None:
+    """The evidence is the probability of the labels, integrated over the weights."""
+    rng = np.random.default_rng(4)
+    features, known = rng.normal(size=(12, 1)), rng.normal(size=12)
+    truth, grid = (rng.random(12) < 0.6).astype(float), np.linspace(-6, 6, 20_001)
+    odds = known[:, None] + features * grid
+    chances = np.exp(truth @ odds - np.logaddexp(0, odds).sum(axis=0))
+    prior = np.exp(-0.5 * (grid / 0.7) ** 2) / (0.7 * np.sqrt(2 * np.pi))
+    whole = float((chances * prior).sum() * (grid[1] - grid[0]))
+    fit = fit_shift(features, known, truth, np.array([0.7]))
+    assert fit.evidence == pytest.approx(np.log(whole), abs=0.05)
+
+    ones, scale, factors = np.ones((30, 1)), np.array([0.5]), (1.0, 0.1, 10.0)
+    shifts = [
+        fit_best_shift(
+            ones, np.full(30, odds), (np.arange(30) < near).astype(float), scale, factors
+        )
+        for odds, near in ((0.0, 15), (4.0, 15), (0.0, 0))
+    ]
+    # labels that agree with the known log-odds leave them; others move them by all that is needed
+    assert abs(shifts[0].weights[0]) < 0.01
+    assert shifts[0].covariance[0, 0] < 0.01
+    assert shifts[1].weights[0] == pytest.approx(-4.0, abs=0.2)
+    assert shifts[2].weights[0] < -2.5
+    none = fit_best_shift(ones[:0], np.zeros(0), np.zeros(0), scale, factors)
+    assert none.covariance[0, 0] == pytest.approx(0.25)
 
 
 def deciding(images: list[int]) -> Deciding:
@@ -102,6 +140,41 @@ def test_more_verdicts_narrow_the_rate_as_told() -> None:
     assert after.half_widths[0] == pytest.approx(before.half_widths[2])
     assert before.half_widths[0] > 2 * after.half_widths[0]
     assert before.verdicts_for(0.0) is None or before.half_widths[-1] == 0.0
+
+
+@pytest.mark.parametrize("count", [3, 400])
+def test_interval_of_the_rate_holds_few_images(count: int) -> None:
+    """Two certain images, and pairs of a set that each decide about two more."""
+    chances = [1.0 - 1e-9, *[0.08] * count]
+    rows = np.repeat(np.arange(count + 1), 2)
+    ends = Deciding(rows, np.arange(2 * count + 2), np.ones(2 * count + 2))
+    measured = replace(made(chances, [0]), leaks=ends, images=2 * count + 2)
+    truth = np.full(count + 1, np.nan)
+    truth[0] = 1.0
+    low, high = (end * measured.images for end in measured.refit(truth).interval)
+    drawn = 2 + 2 * np.random.default_rng(1).binomial(count, 0.08, 4_000)
+    assert ((low <= drawn + 1e-6) & (drawn <= high + 1e-6)).mean() >= 0.95
+    assert high - low < 2.5 * np.subtract(*np.quantile(drawn, [0.975, 0.025])) + 2
+    assert low >= 2 - 1e-6
+
+
+def test_pairs_that_near_ones_connect_are_likely(session: ReviewSession) -> None:
+    """Such pairs are not verified, so that they have no probability."""
+    listing = session.listing
+    left, right = listing.left.copy(), listing.right.copy()
+    grade, probability = listing.grade.copy(), listing.probability.copy()
+    contents = len(listing.digests)
+    # 1 and 2 are near to 0, and the fourth pair has an image of its own
+    left[:4], right[:4] = (0, 0, 1, 1), (1, 2, 2, contents)
+    grade[:4], probability[:4] = (1, 0, -1, -1), (0.9, 0.9, np.nan, np.nan)
+    digests = pa.concat_arrays([listing.digests, pa.array(["new"], listing.digests.type)])
+    changed = replace(
+        listing, left=left, right=right, grade=grade, probability=probability, digests=digests
+    )
+    assert automatic(changed)[2:4].tolist() == [CONNECTED, 0.0]
+    tail = tail_order(changed, 0)
+    assert 3 in tail
+    assert 2 not in tail
 
 
 def test_without_verdicts_the_probabilities_are_the_audits(session: ReviewSession) -> None:

@@ -335,12 +335,14 @@ def _outlook(session: ReviewSession) -> dict[str, object]:
     """Return what the verdicts so far say of the whole audit, and what more would."""
     fitted = session.outlook()
     half = float(fitted.half_widths[0])
+    low, high = fitted.interval
     goals = [(step, more) for step in STEPS if step < half and (more := fitted.verdicts_for(step))]
     # half as wide where that can be reached, in steps that a person would name
     target, more = next((goal for goal in goals if goal[0] <= half / 2), (goals or [(0.0, 0)])[-1])
     return {
         "rate": fitted.rate,
-        "half": half,
+        "low": low,
+        "high": high,
         "more": more,
         "target": target,
         "likely": fitted.likely,
