@@ -116,7 +116,7 @@ def files_of(folder: Path) -> frozenset[str]:
 
 
 def make_data(root: Path, natural: dict[str, np.ndarray]) -> None:
-    """Write 40 test and 120 training images; one test image in five leaks, one is broken."""
+    """Write 15 test and 45 training images; one test image in five leaks, one is broken."""
     rng = np.random.default_rng(0)
     sources = list(natural.values())
 
@@ -125,12 +125,12 @@ def make_data(root: Path, natural: dict[str, np.ndarray]) -> None:
         top, left = (int(rng.integers(0, side - 64)) for side in source.shape[:2])
         return Image.fromarray(source[top : top + 64, left : left + 64])
 
-    for name, count in (("train", 120), ("test", 40)):
+    for name, count in (("train", 45), ("test", 15)):
         for label in ("a", "b"):
             (root / name / label).mkdir(parents=True)
         for number in range(count):
             crop().save(root / name / "ab"[number % 2] / f"{number:03}.png")
-    for number in range(0, 40, 5):
+    for number in range(0, 15, 5):
         label = "ab"[number % 2]
         source = Image.open(root / "train" / label / f"{number:03}.png")
         changed = (source, ImageOps.mirror(source), source.convert("L"))[number % 3]

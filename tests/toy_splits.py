@@ -78,3 +78,10 @@ class Rehearsed:
         return Outcome(
             {"accuracy": float(values.mean())}, {"accuracy": values}, {"epochs": task.epochs}
         )
+
+
+class Resident(Rehearsed):
+    """Trains in the process of the test, as what cannot be sent to others does: at once."""
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError("stays in this process")

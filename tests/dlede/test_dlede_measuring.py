@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from toy_splits import Rehearsed, split_of
+from toy_splits import Rehearsed, Resident, split_of
 from visleak.dlede.document.text import headline, statements
 from visleak.dlede.draw import Split
 from visleak.dlede.protocol import forecast, judge_scores, run
@@ -47,7 +47,7 @@ def text(result: DLeDeResult) -> str:
 
 
 @dataclass(frozen=True)
-class Learner(Rehearsed):
+class Learner(Resident):
     """Right for test images whose group is in training, else as often as the base says.
 
     A model that has learnt its recordings by heart, as lookup of near-duplicates does.
@@ -77,13 +77,13 @@ def recordings(test_groups: list[int], groups: int = 20, each: int = 5) -> Split
 
 
 def test_a_clean_split_rises_as_expected_and_a_leaking_one_does_not(tmp_path: Path) -> None:
-    clean = measured(Rehearsed(), tmp_path / "a")
+    clean = measured(Resident(), tmp_path / "a")
     assert clean.judgement.verdict == "clean"
     (metric,) = clean.judgement.metrics
     # .5 -> .55 -> .60: 10 % and 9.09 %, but for a noise of a thousandth
     assert metric.steps[1].increase.value == pytest.approx(0.1, abs=0.002)
     assert metric.steps[2].increase.value == pytest.approx(1 / 11, abs=0.002)
-    high = Rehearsed(base=0.95)
+    high = Resident(base=0.95)
     leaking = measured(high, tmp_path / "b")
     # what starts at .95 does not rise by 5 %, leak or not
     assert leaking.judgement.on_means == "leaking"
@@ -102,7 +102,7 @@ def test_a_classifier_that_guesses_has_not_learned(base: float, said: str, tmp_p
     """Of two classes a half is right by guessing; what leaks is not learned."""
 
     @dataclass(frozen=True)
-    class Guesser(Rehearsed):
+    class Guesser(Resident):
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
             noise = np.random.default_rng([task.seed, task.step]).normal(0, 0.001, 2)
             return Outcome({"accuracy": self.base + noise[0], "f1": self.base + noise[1]})
@@ -113,7 +113,7 @@ def test_a_classifier_that_guesses_has_not_learned(base: float, said: str, tmp_p
 
 
 def test_what_leaked_images_gain_is_told_from_what_the_others_gain(tmp_path: Path) -> None:
-    result = measured(Rehearsed(), tmp_path)
+    result = measured(Resident(), tmp_path)
     ten, twenty = result.memory
     assert (ten.step, ten.images, twenty.images) == (10, 4.0, 8.0)
     # a leaked image rises from .5 and the noise of its seed to 1; the others stay where they were
@@ -179,7 +179,7 @@ def test_calibration_needs_groups(
     sizes: tuple[int, int, int, int], count: int, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        run(split_of(*sizes), Rehearsed(), tmp_path, controls=ControlSettings(calibrate=count))
+        run(split_of(*sizes), Resident(), tmp_path, controls=ControlSettings(calibrate=count))
     assert not list(tmp_path.iterdir())
 
 
@@ -210,7 +210,7 @@ def test_the_prediction_limit_errs_as_often_as_it_says() -> None:
 
 def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Forgetful(Rehearsed):
+    class Forgetful(Resident):
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
             found = {"map50": 0.5 + task.step / 100, "f1": 0.5}
             if (task.step, task.repetition) == (10, 3) and not (tmp_path / "mended").exists():
@@ -230,7 +230,7 @@ def test_a_metric_that_one_training_lacks_is_not_taken_from_the_others(tmp_path:
 
 def test_f1_never_decides_alone_in_silence(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Sparse(Rehearsed):
+    class Sparse(Resident):
         """Gives F1 always, and mAP a few times."""
 
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
@@ -252,7 +252,7 @@ def test_f1_never_decides_alone_in_silence(tmp_path: Path) -> None:
 
 def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Tired(Rehearsed):
+    class Tired(Resident):
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
             if task.epochs == 15:
                 raise RuntimeError("too long")
@@ -269,7 +269,7 @@ def test_what_fails_besides_the_curve_is_said_and_takes_nothing_from_it(tmp_path
 
 def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Slow(Rehearsed):
+    class Slow(Resident):
         """Is the better the longer it trains."""
 
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
@@ -288,19 +288,19 @@ def test_longer_training_is_compared_with_the_usual_one(tmp_path: Path) -> None:
 
 
 def test_convergence_needs_to_know_what_is_usual(tmp_path: Path) -> None:
-    class Silent(Rehearsed):
+    class Silent(Resident):
         def about(self) -> Mapping[str, Any]:
             return {}
 
     with pytest.raises(UsageError, match="number of epochs, which is not known: give"):
         run(split_of(60, 40), Silent(), tmp_path, controls=ControlSettings(convergence=2))
     with pytest.raises(UsageError, match="must be 2 or more times as many epochs; got 1"):
-        run(split_of(60, 40), Rehearsed(), tmp_path, controls=ControlSettings(convergence=1))
+        run(split_of(60, 40), Resident(), tmp_path, controls=ControlSettings(convergence=1))
 
 
 def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) -> None:
     said: list[str] = []
-    trainer = Rehearsed(told=tmp_path / "told", broken={(10, 2): 2})
+    trainer = Resident(told=tmp_path / "told", broken={(10, 2): 2})
     result = measured(trainer, tmp_path, execution=Execution(notify=said.append))
     assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
     assert [(failure.step, failure.repetition) for failure in result.failed] == [(10, 2)]
@@ -313,16 +313,16 @@ def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) ->
 
 
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
-    measured(Rehearsed(), tmp_path)
+    measured(Resident(), tmp_path)
     with pytest.raises(
         UsageError, match="holds training runs with another trainer; choose another"
     ):
-        measured(Rehearsed(base=0.7), tmp_path)
+        measured(Resident(base=0.7), tmp_path)
     with pytest.raises(UsageError, match="holds training runs with another split and seed; choose"):
-        run(split_of(61, 40), Rehearsed(), tmp_path, plan=replace(PLAN, seed=3), controls=BARE)
+        run(split_of(61, 40), Resident(), tmp_path, plan=replace(PLAN, seed=3), controls=BARE)
     before = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
     few = replace(PLAN, repetitions=1)
-    run(split_of(61, 40), Rehearsed(), tmp_path, plan=few, controls=BARE, force=True)
+    run(split_of(61, 40), Resident(), tmp_path, plan=few, controls=BARE, force=True)
     after = sorted(path.name for path in (tmp_path / "runs").rglob("*.json"))
     assert (len(before), len(after)) == (12, 3)
 
@@ -349,7 +349,7 @@ def test_the_cost_is_told_before_and_measured_after(tmp_path: Path) -> None:
 
 
 def test_a_trainer_may_tell_its_cost_itself(tmp_path: Path) -> None:
-    class Priced(Rehearsed):
+    class Priced(Resident):
         def seconds(self, images: int, epochs: int | None) -> float:
             return images * (epochs or 1) / 10
 
@@ -381,7 +381,7 @@ def test_wrong_wishes_are_refused(make: Any, said: str) -> None:
 
 
 def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path) -> None:
-    trainer = Rehearsed(told=tmp_path / "told")
+    trainer = Resident(told=tmp_path / "told")
     with pytest.raises(
         UsageError, match="there is no metric 'map50'; the training runs have accuracy"
     ):
@@ -391,7 +391,7 @@ def test_a_metric_that_is_not_there_is_refused_after_one_training(tmp_path: Path
 
 def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Falling(Rehearsed):
+    class Falling(Resident):
         def train(self, task: TrainingTask, folder: Path) -> Outcome:
             return Outcome({"val_loss": 0.5 - task.step / 100 + task.repetition / 1000})
 
@@ -406,7 +406,7 @@ def test_a_metric_called_loss_is_better_when_it_falls(tmp_path: Path) -> None:
 
 
 def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path: Path) -> None:
-    trainer = Rehearsed(told=tmp_path / "told")
+    trainer = Resident(told=tmp_path / "told")
 
     def audit(split: Split) -> AuditSummary:
         assert not (tmp_path / "told").exists()
@@ -425,7 +425,7 @@ def test_the_audit_is_asked_for_when_all_is_checked_and_nothing_trained(tmp_path
 
 
 @dataclass(frozen=True)
-class Reader(Rehearsed):
+class Reader(Resident):
     """Reads the images, as networks do, before the runs or in them."""
 
     early: bool = False
@@ -478,7 +478,7 @@ def test_all_models_are_trained_on_the_images_that_were_there_first(
 def test_copies_of_five_percent_prove_a_leak(
     copies: int, trained: bool, few: str, tmp_path: Path
 ) -> None:
-    trainer = Rehearsed(told=tmp_path / "told")
+    trainer = Resident(told=tmp_path / "told")
     audit = AuditSummary("a", "some of 40", copies, 40)
     found = measured(trainer, tmp_path, audit=audit)
     assert (tmp_path / "told").exists() == trained
@@ -508,7 +508,7 @@ def test_files_on_both_sides_are_seen_without_an_audit(
         train=replace(made.train, locators=pa.array(files)),
         test=replace(made.test, locators=pa.array(tested)),
     )
-    found = run(split, Rehearsed(), tmp_path / "out", plan=PLAN, controls=BARE)
+    found = run(split, Resident(), tmp_path / "out", plan=PLAN, controls=BARE)
     assert bool(found.proof) == (not trained)
     assert found.judgement.verdict == ("clean" if trained else "leaking")
     assert (f"{shared} of 40 test images" in text(found)) == bool(shared)
@@ -516,11 +516,11 @@ def test_files_on_both_sides_are_seen_without_an_audit(
 
 def test_one_step_is_too_few_for_rules_of_two(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="rule both-steps needs two steps above 0, and"):
-        run(split_of(60, 40), Rehearsed(), tmp_path, plan=Plan((0, 10)), controls=BARE)
+        run(split_of(60, 40), Resident(), tmp_path, plan=Plan((0, 10)), controls=BARE)
 
 
 def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
-    own = measured(Rehearsed(), tmp_path)
+    own = measured(Resident(), tmp_path)
     again: DLeDeResult = judge_scores(own.scores, source="scores.csv")
     assert again.judgement == own.judgement
     assert again.others == own.others
@@ -529,7 +529,7 @@ def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
 
 def test_no_repetition_is_complete(tmp_path: Path) -> None:
     broken = {(10, repetition): 9 for repetition in (1, 2)}
-    trainer = Rehearsed(told=tmp_path / "told", broken=broken)
+    trainer = Resident(told=tmp_path / "told", broken=broken)
     said = "no repetition has all the steps 0, 10, 20 %: 2 of 6 training runs failed, the first"
     with pytest.raises(VisleakError, match=said):
         run(split_of(60, 40), trainer, tmp_path, plan=Plan(repetitions=2), controls=BARE)

@@ -28,24 +28,33 @@ FRAMES = 24
 FAST = {"verify": False, "candidates": "nearest", "workers": 1, "cache": None}
 
 
-def frames_of(seed):
+def frames_of(seed, count):
     """Frames of a camera that moves over a texture."""
     rng = np.random.default_rng(seed)
     texture = cv2.GaussianBlur(rng.integers(0, 256, (160, 400, 3)).astype(np.uint8), (0, 0), 6)
     texture = cv2.normalize(texture, None, 0, 255, cv2.NORM_MINMAX)
-    return [texture[20 : 20 + 96, 7 * n : 7 * n + 96] for n in range(FRAMES)]
+    return [texture[20 : 20 + 96, 7 * n : 7 * n + 96] for n in range(count)]
+
+
+def tear(folder, count):
+    """Write a split whose recordings b and c are on both sides; a is in train, d in test alone."""
+    for name, place in (("a1", "train"), ("b2", "torn"), ("c3", "torn"), ("d4", "test")):
+        for n, pixels in enumerate(frames_of(ord(name[0]), count)):
+            part = place if place != "torn" else "test" if 3 * n >= 2 * count else "train"
+            (folder / part).mkdir(exist_ok=True)
+            Image.fromarray(pixels).save(folder / part / f"drive-{name}_{10 * n:05}.png")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def torn(tmp_path_factory):
-    """A split whose recordings b and c are on both sides; a is in train, d in test alone."""
-    folder = tmp_path_factory.mktemp("torn")
-    for name, place in (("a1", "train"), ("b2", "torn"), ("c3", "torn"), ("d4", "test")):
-        for n, pixels in enumerate(frames_of(ord(name[0]))):
-            part = place if place != "torn" else "test" if n >= 16 else "train"
-            (folder / part).mkdir(exist_ok=True)
-            Image.fromarray(pixels).save(folder / part / f"drive-{name}_{10 * n:05}.png")
-    return folder
+    return tear(tmp_path_factory.mktemp("torn"), FRAMES)
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """The same with few frames, whose pairs are verified sooner."""
+    return tear(tmp_path_factory.mktemp("short"), 9)
 
 
 @pytest.fixture(scope="module")
@@ -168,10 +177,10 @@ def test_a_person_confirms_groups_at_a_terminal(found, tmp_path, answer, code):
 
 
 @pytest.mark.slow
-def test_a_new_split_by_groups_that_are_found(torn, tmp_path):
+def test_a_new_split_by_groups_that_are_found(short, tmp_path):
     """At a terminal after confirmation, elsewhere with --yes: no recording is divided."""
     (tmp_path / "all").mkdir()
-    for file in torn.glob("t*/*.png"):
+    for file in short.glob("t*/*.png"):
         shutil.copy(file, tmp_path / "all")
     command = ["split", "all", "--ratios", "train=0.75,test=0.25", "--group", "auto"]
     returned, shown = typed([*command, "-o", "asked"], "y", tmp_path)
@@ -204,8 +213,8 @@ def test_groups_that_were_not_found_are_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_repair_unites_the_recordings_that_were_found(torn, tmp_path):
-    audit = visleak.audit(torn, out=tmp_path / "audit", workers=1, cache=None)
+def test_repair_unites_the_recordings_that_were_found(short, tmp_path):
+    audit = visleak.audit(short, out=tmp_path / "audit", workers=1, cache=None)
     with pytest.raises(UnconfirmedGroups):
         repair(audit.folder, RepairSettings(group="auto"), out=tmp_path / "split")
     chosen = RepairSettings(group="auto", yes=True)

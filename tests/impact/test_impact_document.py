@@ -11,7 +11,7 @@ from io import BytesIO
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from impact_making import (
     HOSTILE,
@@ -131,7 +131,9 @@ def test_the_best_of_a_column_is_bold():
     assert {row for row, _ in grids(both, "Error on")[0].bold} == {0, 1}
 
 
+@settings(max_examples=12)
 @given(st.integers(1, 11), st.integers(1, 8))
+@example(11, 8)
 def test_no_table_is_wider_than_a_page(models, metrics):
     effects = [
         effect_of(TABLE_2, 0, f"m{model}", f"s{metric}")

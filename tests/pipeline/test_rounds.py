@@ -29,7 +29,7 @@ from visleak.settings import Settings
 from visleak.storage import IMAGES, PAIRS
 from visleak.verification import check
 
-FRAMES = 24
+FRAMES = 18
 
 
 def candidates(pair, query, reference, score, votes=None, *, within=False):
