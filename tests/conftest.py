@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,10 @@ hypothesis.settings.load_profile("visleak")
 # tests that interrupt one of theirs would wait for nothing.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Many tests start Python: it takes twice as long to load the package where no bytecode is kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 #: Loaded as what they are, but not searched for doctests: several modules of one name collide.
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]

@@ -45,7 +45,7 @@ def clip_config(words: int, end: int) -> Any:
     )
 
 
-def lively(module: Any, seed: int) -> Any:
+def lively(module: Any, seed: int = 0) -> Any:
     """Give a network large random weights, so that its vectors tell its inputs apart."""
     import torch
 

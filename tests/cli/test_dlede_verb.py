@@ -6,11 +6,13 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from calling import Ran, check_refused, refusals, run
+from fault_commands import trained_here
 from PIL import Image
 
 from visleak.auditing import Audit
@@ -28,6 +30,8 @@ score = 0.5 + float(gain) * share + int(seed) % 9 * 1e-5
 found = {"precision": 0.6, "recall": 0.4, "map50": score, "f1": score - 0.02, "<b>$x$": 0.5}
 json.dump(found, open(out, "w"))
 """
+
+pytestmark = pytest.mark.usefixtures("_trained_here")
 
 BAD = "<img src=x onerror=alert(1)>.png"
 
@@ -67,8 +71,15 @@ def dlede(pictures: Path, program: Path, out: Path, *more: object, gain: float =
 
 
 @pytest.fixture(scope="module")
+def _trained_here() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        trained_here(patch)
+        yield
+
+
+@pytest.fixture(scope="module")
 def made(
-    pictures: Path, program: Path, tmp_path_factory: pytest.TempPathFactory
+    _trained_here: None, pictures: Path, program: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Ran]:
     """A clean split, three repetitions, with its audit."""
     out = tmp_path_factory.mktemp("made") / "out"

@@ -2,84 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote
 
 import pytest
 
+from toy_hub import COMMIT, Hub, no_hub, serving
 from visleak.diffusion import load_model
 from visleak.diffusion.loading import hub_name
 from visleak.errors import UsageError, VisleakError
 
 pytest.importorskip("diffusers")
-
-COMMIT = "0" * 40
-
-
-class Hub(BaseHTTPRequestHandler):
-    """The answers of the Hugging Face hub that fetching a pipeline takes."""
-
-    files: dict = {}  # noqa: RUF012
-    asked: list = []  # noqa: RUF012
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, body: bool) -> None:
-        path = unquote(self.path)
-        self.asked.append(f"{self.command} {path}")
-        if path.startswith("/api/models/owner/sd/tree/"):
-            listed = [
-                {"type": "file", "path": name, "size": file.stat().st_size, "oid": "0" * 40}
-                for name, file in self.files.items()
-            ]
-            return self._send(json.dumps(listed).encode(), body)
-        if path.startswith("/api/models/owner/sd"):
-            there = [{"rfilename": name} for name in self.files]
-            content = {"id": "owner/sd", "sha": COMMIT, "siblings": there}
-            return self._send(json.dumps(content).encode(), body)
-        for revision in (COMMIT, "main", "v2"):
-            file = path.removeprefix(f"/owner/sd/resolve/{revision}/")
-            if file in self.files:
-                return self._send(self.files[file].read_bytes(), body)
-        self.send_response(404)
-        self.send_header("X-Error-Code", "RepoNotFound")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-        return None
-
-    def _send(self, content: bytes, body: bool) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
-def somewhere_else(monkeypatch, cache, address):
-    """Let the hub be somewhere else."""
-    import huggingface_hub.constants as constants
-
-    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"):
-        if name in os.environ:
-            monkeypatch.delenv(name)
-    template = address + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "ENDPOINT", address)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
 
 
 @pytest.fixture
@@ -92,18 +25,8 @@ def hub(copied, tmp_path, monkeypatch):
     files = {
         each.relative_to(folder).as_posix(): each for each in folder.rglob("*") if each.is_file()
     }
-    monkeypatch.setattr(Hub, "files", files)
-    monkeypatch.setattr(Hub, "asked", [])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    somewhere_else(monkeypatch, tmp_path / "cache", f"http://127.0.0.1:{server.server_port}")
-    yield Hub
-    server.shutdown()
-    server.server_close()
-
-
-def nobody(monkeypatch, tmp_path):
-    somewhere_else(monkeypatch, tmp_path / "cache", "http://127.0.0.1:9")
+    with serving(monkeypatch, tmp_path / "cache", "owner/sd", files) as hub:
+        yield hub
 
 
 def refused(text: str) -> str:
@@ -124,7 +47,7 @@ def test_a_model_is_fetched_once(hub, made, tmp_path, monkeypatch, text):
     hub.asked.clear()
     assert load_model(text).digest == wanted
     assert hub.asked == []
-    nobody(monkeypatch, tmp_path)
+    no_hub(monkeypatch, tmp_path / "cache")
     assert load_model(text).digest == wanted
 
 
@@ -180,7 +103,7 @@ def test_a_model_that_the_hub_does_not_have(hub):
 
 
 def test_a_hub_that_cannot_be_reached_is_one_line_within_seconds(tmp_path, monkeypatch):
-    nobody(monkeypatch, tmp_path)
+    no_hub(monkeypatch, tmp_path / "cache")
     began = time.monotonic()
     said = refused("hub:owner/sd")
     assert time.monotonic() - began < 60

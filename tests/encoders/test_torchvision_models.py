@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_models import lively, no_hub, pictures, unit
+from tiny_models import pictures, unit
 
+from toy_clip import lively
+from toy_hub import no_hub
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.records import DecodedImage

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tiny_models import make_sscd, no_hub
+from tiny_models import make_sscd
 
+from toy_hub import Hub, no_hub, serving
 from visleak.encoders import load_encoder
 from visleak.encoders.request import parse
 from visleak.encoders.vision_language import LAYOUT
@@ -34,69 +32,14 @@ def refused(text: str) -> str:
     return str(caught.value)
 
 
-class Hub(BaseHTTPRequestHandler):
-    """The three answers of the Hugging Face hub that fetching a model takes."""
-
-    files: dict[str, Path] = {}  # noqa: RUF012
-    asked: list[str] = []  # noqa: RUF012
-    commit = "0" * 40
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, body: bool) -> None:
-        self.asked.append(f"{self.command} {self.path}")
-        model, _, file = self.path.partition(f"/resolve/{self.commit}/")
-        if self.path.startswith("/api/models/owner/clip/tree/"):
-            listed = [
-                {"type": "file", "path": name, "size": path.stat().st_size, "oid": "0" * 40}
-                for name, path in self.files.items()
-            ]
-            self._send(json.dumps(listed).encode(), body)
-        elif self.path.startswith("/api/models/owner/clip"):
-            there = [{"rfilename": name} for name in self.files]
-            content = {"id": "owner/clip", "sha": self.commit, "siblings": there}
-            self._send(json.dumps(content).encode(), body)
-        elif model == "/owner/clip" and file in self.files:
-            self._send(self.files[file].read_bytes(), body)
-        else:
-            self.send_response(403 if "gated" in self.path else 404)
-            self.send_header(
-                "X-Error-Code", "GatedRepo" if "gated" in self.path else "RepoNotFound"
-            )
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-    def _send(self, content: bytes, body: bool) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
-        self.send_header("X-Repo-Commit", self.commit)
-        self.end_headers()
-        if body:
-            self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def hub(models, tmp_path, monkeypatch) -> Iterator[type[Hub]]:
     """Run a hub with one model, and a file that nobody needs."""
     unneeded = tmp_path / "flax_model.msgpack"
     unneeded.write_bytes(b"large")
-    files = {path.name: path for path in (models / "clip").iterdir()}
-    monkeypatch.setattr(Hub, "files", {**files, unneeded.name: unneeded})
-    monkeypatch.setattr(Hub, "asked", [])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    no_hub(monkeypatch, tmp_path / "cache", f"http://127.0.0.1:{server.server_port}")
-    yield Hub
-    server.shutdown()
-    server.server_close()
+    files = {path.name: path for path in [*(models / "clip").iterdir(), unneeded]}
+    with serving(monkeypatch, tmp_path / "cache", "owner/clip", files) as hub:
+        yield hub
 
 
 def test_a_model_of_the_hub_is_fetched_once(hub, models, tmp_path, monkeypatch):

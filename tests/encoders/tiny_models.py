@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from toy_clip import lively
 from visleak.records import DecodedImage
 
 
@@ -35,21 +35,6 @@ def pictures(natural: dict[str, np.ndarray]) -> list[DecodedImage]:
 def unit(rows: np.ndarray) -> np.ndarray:
     rows = rows.astype(np.float64)
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def lively(module: Any, seed: int = 0) -> Any:
-    """Give a network large random weights, so that its vectors tell pictures apart."""
-    import torch
-
-    made = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            noise = torch.randn(parameter.shape, generator=made)
-            if parameter.ndim > 1:
-                parameter.copy_(noise * (1.5 / parameter[0].numel() ** 0.5))
-            else:
-                parameter.copy_(0.2 * noise + name.endswith("weight"))
-    return module.eval()
 
 
 def save(folder: Path, module: Any, processor: Any) -> Path:
@@ -174,16 +159,3 @@ def resized(pixels: np.ndarray, sides: Sequence[int]) -> Any:
     values = torch.from_numpy(np.array(image)).permute(2, 0, 1).float() / 255
     mean, std = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     return (values - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
-
-
-def no_hub(monkeypatch: Any, cache: Path, address: str = "http://127.0.0.1:9") -> None:
-    """Let the hub be somewhere else: by default where nobody listens."""
-    import huggingface_hub.constants as constants
-
-    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_ENDPOINT"):
-        if name in os.environ:
-            monkeypatch.delenv(name)
-    template = address + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "ENDPOINT", address)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
