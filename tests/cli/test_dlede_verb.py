@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from calling import Ran, check_refused, refusals, run
-from fault_commands import trained_here
+from fault_commands import not_sendable
 from PIL import Image
 
 from visleak.auditing import Audit
@@ -73,7 +73,7 @@ def dlede(pictures: Path, program: Path, out: Path, *more: object, gain: float =
 @pytest.fixture(scope="module")
 def _trained_here() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        trained_here(patch)
+        patch.setattr("visleak.dlede.train.execution.sendable", not_sendable)
         yield
 
 
