@@ -39,32 +39,21 @@ _KEY: Final = "option"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a field of settings appears on the command line.
+    """How a field of settings appears on the command line."""
 
-    Attributes:
-        help: one or two sentences.
-        flags: by default ``--`` and the name of the field; a flag for a boolean whose default is
-            true turns it off.
-        metavar: of its value; by default the choices.
-        panel: heading of ``--help`` under which it is listed.
-        choices: values that are allowed.
-        least, most: bounds, inclusive.
-        above, below: bounds, exclusive.
-        parse: makes the value of a text; raises ``UsageError``.
-        positional: it is an argument, without flag.
-    """
-
-    help: str
+    help: str  # one or two sentences
+    # by default ``--`` and the name of the field; a flag for a boolean whose default is true turns
+    # it off
     flags: tuple[str, ...] = ()
-    metavar: str = ""
-    panel: str = ""
-    choices: tuple[str, ...] = ()
-    least: float | None = None
+    metavar: str = ""  # of its value; by default the choices
+    panel: str = ""  # heading of ``--help`` under which it is listed
+    choices: tuple[str, ...] = ()  # values that are allowed
+    least: float | None = None  # bounds, inclusive
     most: float | None = None
-    above: float | None = None
+    above: float | None = None  # bounds, exclusive
     below: float | None = None
-    parse: Callable[[str], object] | None = None
-    positional: bool = False
+    parse: Callable[[str], object] | None = None  # makes the value; raises ``UsageError``
+    positional: bool = False  # it is an argument, without flag
 
     def allows(self, value: float) -> bool:
         """Whether a number is within the bounds; NaN is within none."""

@@ -44,11 +44,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Raises an exception for the first signal; a later one does not wait for what is unwound.
-
-    Attributes:
-        came: the first signal, ``None`` while there is none.
-    """
+    """Raises an exception for the first signal; a later one does not wait for what is unwound."""
 
     def __init__(self) -> None:
         self.came: int | None = None

@@ -285,12 +285,7 @@ class Listed:
 
 
 class Side:
-    """One audit of a diff.
-
-    Attributes:
-        summary: its ``audit.json``, verdicts of people counted.
-        images: ``set``, ``id``, ``digest``, ``flat``; about 100 bytes an image.
-    """
+    """One audit of a diff, verdicts of people counted; an image takes about 100 bytes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -94,9 +94,6 @@ class StableDiffusionXL(PooledPipeline):
     The network is conditioned on images being as large as the model makes them, and uncropped. D's
     empty prompt is the encoded string ``""``; guidance leads away from zeros where the pipeline
     is set to do so, as the published one is.
-
-    Attributes:
-        unet: the network.
     """
 
     family: ClassVar[str] = "sdxl"
@@ -238,9 +235,6 @@ class DeepFloyd(Pipeline):
     Its network predicts noise and variance; the noise is what is measured. Prompts are put in
     lower case, as the pipeline does. Its sampler draws new noise at every step: an image is one of
     its seed, whose first draw is the noise of the first step (in fp32 that of ``noises``).
-
-    Attributes:
-        unet: the network.
     """
 
     family: ClassVar[str] = "if"

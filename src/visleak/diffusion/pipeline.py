@@ -257,10 +257,6 @@ class Pipeline:
     Families derive from it, and refuse what they cannot do, with the reason. ``latents`` are in
     the scale in which the network reads them, with unit variance at the first timestep,
     whatever the scheduler: those that step on another scale (Euler) bring it to this one first.
-
-    Attributes:
-        pipeline: of diffusers; its attention processors may be changed.
-        network: that predicts noises, of diffusers.
     """
 
     #: Of the protocol.

@@ -49,15 +49,10 @@ class Compare(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The images of which a scheme tells the group.
+    """The images of which a scheme tells the group."""
 
-    Attributes:
-        group: ``int64`` (n,): number of the group of each.
-        frame: ``int64`` (n,): number or time of each; zeros where there is none.
-        stratum: ``int64`` (n,): number of its class; equal for all where classes are unknown.
-        content: ``int64`` (n,): number of its content.
-    """
-
+    # int64 (n,): numbers of the group, of the class (equal where classes are unknown) and of the
+    # content; number or time of the frame, zeros where there is none
     group: Int64
     frame: Int64
     stratum: Int64

@@ -19,17 +19,11 @@ NAMED: Final = 20
 
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest reference image of the same group.
+    """The nearest reference image of the same group."""
 
-    Attributes:
-        rows: ``int64`` (n,): places among the members of a hypothesis.
-        other: ``int64`` (n,): place of the nearest reference image.
-        distance: ``int64`` (n,): of frames; 0 without frames.
-    """
-
-    rows: Int64
-    other: Int64
-    distance: Int64
+    rows: Int64  # (n,): places among the members of a hypothesis
+    other: Int64  # (n,): place of the nearest reference image
+    distance: Int64  # (n,): of frames; 0 without frames
 
 
 def summarised(found: Found, sets: Sets, couples: Sequence[tuple[str, str]]) -> Hypothesis:

@@ -51,30 +51,19 @@ NUMBERED: Final = 0.8
 
 @dataclass(frozen=True)
 class GroupableSet:
-    """The readable images of a set.
-
-    Attributes:
-        name: of the set.
-        tested: it is a query set.
-        ids: Arrow string array (n,).
-        labels: Arrow string array (n,), or ``None``.
-        groups, frames, timed: as the source has them, like those of an image set.
-        matrix: ``float32`` (n, d), unit rows.
-        digests: ``uint8`` (n, 16), of the contents.
-        locators: Arrow string array (n,), or ``None`` where tags are not to be read.
-        columns: Arrow string arrays (n,) by name, of which values repeat.
-    """
+    """The readable images of a set; groups, frames and times are those that its source has."""
 
     name: str
-    tested: bool
+    tested: bool  # it is a query set
     ids: pa.StringArray
     labels: pa.StringArray | None
     groups: pa.StringArray | None
     frames: pa.Int64Array | None
     timed: bool
-    matrix: Float32
-    digests: Bytes8
-    locators: pa.StringArray | None = None
+    matrix: Float32  # (n, d), unit rows
+    digests: Bytes8  # (n, 16), of the contents
+    locators: pa.StringArray | None = None  # ``None`` where tags are not to be read
+    # by name, columns of which values repeat
     columns: Mapping[str, pa.StringArray] = field(default_factory=dict)
 
     def __len__(self) -> int:

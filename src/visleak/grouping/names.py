@@ -92,22 +92,15 @@ _ENDING: Final = re.compile(r"\.[A-Za-z]\w{1,4}$")
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """What names may mean.
+    """What names may mean."""
 
-    Attributes:
-        kind: ``copies``, ``sequence``, ``subjects`` or ``tiles``.
-        words: the scheme in words, such as ``<recording>_<frame>``.
-        group, frame: patterns whose first groups are searched in the id; no frame where empty.
-        stated: names state it themselves, by words or by the counter of a camera.
-        source: where it is read: names, EXIF, or the source of the images.
-    """
-
-    kind: str
-    words: str
+    kind: str  # ``copies``, ``sequence``, ``subjects`` or ``tiles``
+    words: str  # the scheme in words, such as ``<recording>_<frame>``
+    # patterns whose first groups are searched in the id; no frame where empty
     group: str
     frame: str = ""
-    stated: bool = False
-    source: str = "names"
+    stated: bool = False  # names state it themselves, by words or by the counter of a camera
+    source: str = "names"  # where it is read: names, EXIF, or the source of the images
 
 
 def schemes(ids: Sequence[str]) -> list[Scheme]:

@@ -62,32 +62,22 @@ _DAMAGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """When and by which camera a photograph was taken.
+    """When and by which camera a photograph was taken."""
 
-    Attributes:
-        camera: make and model, with four digits of a digest of the serial number where it is known.
-        time: milliseconds since 1970 by the clock of the camera.
-    """
-
-    camera: str
-    time: int
+    camera: str  # make and model, with four digits of a digest of the serial number if known
+    time: int  # milliseconds since 1970 by the clock of the camera
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an image was taken, or what part of the ground it shows.
+    """Where an image was taken, or what part of the ground it shows."""
 
-    Attributes:
-        x, y: of its middle, in metres; degrees in metres at the latitude of the image.
-        width, height: of the ground, in metres.
-        kind: of the coordinates; those of two kinds are not comparable.
-    """
-
+    # of its middle, in metres; degrees in metres at the latitude of the image
     x: float
     y: float
-    width: float
+    width: float  # of the ground, in metres
     height: float
-    kind: str
+    kind: str  # of the coordinates; those of two kinds are not comparable
 
 
 @dataclass(frozen=True, slots=True)

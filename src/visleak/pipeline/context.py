@@ -76,13 +76,10 @@ class CacheHandle(Protocol):
 
 
 class Executor(Protocol):
-    """Executes tasks in processes of this machine or on a cluster. Never changes a result.
+    """Executes tasks in processes of this machine or on a cluster. Never changes a result."""
 
-    Attributes:
-        local: workers are processes of this machine and read this process's files, the scratch
-            folder and the cache among them.
-    """
-
+    # workers are processes of this machine and read this process's files, the scratch folder and
+    # the cache among them
     local: bool
 
     def share(self, value: T) -> Handle[T]:

@@ -50,12 +50,7 @@ CHUNK: Final = 4096
 
 
 class ImagesLost(VisleakError):
-    """Images that could be read at first could not be read again.
-
-    Attributes:
-        name: of their set.
-        refused: their positions in the set, and why.
-    """
+    """Images that could be read at first could not be read again."""
 
     def __init__(self, name: str, refused: Sequence[Refused]) -> None:
         super().__init__(_not_again(name, len(refused), refused[0][1]))

@@ -267,11 +267,7 @@ LONGEST_FOLDER: Final = 30
 
 
 class Cluster:
-    """A cluster that this process has joined.
-
-    Attributes:
-        ray: the package.
-    """
+    """A cluster that this process has joined."""
 
     def __init__(self, ray: ModuleType, leaving: contextlib.ExitStack) -> None:
         self.ray = ray

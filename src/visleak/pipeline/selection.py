@@ -74,9 +74,6 @@ class SpanningForest:
     """The spanning forest of some candidate pairs, found step by step.
 
     A group stops once the pair that it proposes is not near: its other pairs are less similar.
-
-    Attributes:
-        tried, near: ``bool`` (n,): pairs that were verified, and those that are near or exact.
     """
 
     def __init__(
@@ -89,6 +86,7 @@ class SpanningForest:
         self._rank[self._order] = np.arange(len(similarity))
         self._stopped: Bool = np.zeros(len(contents), np.bool_)
         self._free: Int64 = np.full(len(contents), len(similarity) if most is None else most)
+        # pairs that are near or exact, and those that were verified
         self.near, self.tried = np.zeros((2, len(similarity)), np.bool_)
         self._group, self._best, self._due = self._next()
 

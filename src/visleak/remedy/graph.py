@@ -214,11 +214,7 @@ class Row(NamedTuple):
 
 
 class UnconfirmedGroups(UsageError):
-    """Groups were found and are not confirmed yet.
-
-    Attributes:
-        statements: what was found, line by line.
-    """
+    """Groups were found and are not confirmed yet."""
 
     def __init__(self, statements: Sequence[str]) -> None:
         super().__init__(

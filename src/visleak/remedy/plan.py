@@ -311,11 +311,7 @@ class Split:
 
 
 class Unbalanced(VisleakError):
-    """A split misses its tolerance, so it was planned and not written.
-
-    Attributes:
-        content: of ``split.json``.
-    """
+    """A split misses its tolerance, so it was planned and not written."""
 
     def __init__(self, message: str, content: dict[str, object]) -> None:
         super().__init__(message)

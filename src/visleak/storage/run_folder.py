@@ -333,16 +333,7 @@ class RunFolder:
     """The folder of one run of a command.
 
     The file ``NAME.json`` is written last: where it is present the run is finished, and it holds
-    the key of everything that the result depends on.
-
-    Args:
-        path: the folder; need not exist.
-        kind: what the file says it is; its last word is ``NAME``.
-        schema: layout of the file.
-
-    Attributes:
-        path, kind, schema: the same.
-        result: the file.
+    the key of everything that the result depends on. ``NAME`` is the last word of ``kind``.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, schema: int = 1) -> None:

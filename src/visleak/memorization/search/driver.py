@@ -355,14 +355,6 @@ class Run:
 
     Passes are counted by what a method requests, not by what a machine has done, so that a resumed
     search ends with the same count and spends the same budget.
-
-    Attributes:
-        task: what is searched.
-        state: plain data that an earlier run left; ``None`` at the beginning.
-        calls: passes so far, gradients counted by ``GRADIENT_CALLS``.
-        best: the best prompt that each chain has visited, by chain.
-        ledger: every prompt that was scored, as far as it is written.
-        complete: whether every chain ran to its end within the budget.
     """
 
     def __init__(
@@ -376,6 +368,7 @@ class Run:
         self.method, self.about, self.task = method, about, task
         held = ledger.state or {"state": None, "best": []}
         self.state: Any = held["state"]
+        # the best prompt that each chain has visited, by chain
         self.best = {each[2]: Candidate(*each) for each in held["best"]}
         self.calls = ledger.calls
         self.ledger, self._bank = ledger, bank
@@ -383,7 +376,7 @@ class Run:
         self._top = next((each.candidate for each in ledger.best(1)), None)
         self._began = time.perf_counter() - ledger.seconds
         self._saved, self._cost = time.perf_counter(), 0.0
-        self.complete = False
+        self.complete = False  # every chain ran to its end within the budget
 
     @property
     def seconds(self) -> float:
