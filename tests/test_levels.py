@@ -20,8 +20,8 @@ ROOT = Path(visleak.__file__).parent
 
 #: Rooms by level. A room imports lower levels only; rooms of one level are blind to each other.
 LEVELS = (
-    ("errors", "lazy"),
-    ("records", "options", "quantities", "rates", "devices"),
+    ("errors",),
+    ("lazy", "records", "options", "quantities", "rates", "devices"),
     ("settings", "groups", "vectors", "documents", "templates", "delimited"),
     ("stats",),
     ("images", "encoders", "search", "verification", "grading"),

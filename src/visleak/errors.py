@@ -79,6 +79,16 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def said(error: BaseException, most: int = 160) -> str:
+    """Return the kind and the message of a library's error as a part of one line.
+
+    >>> said(ValueError("two" + chr(10) + "lines"))
+    'ValueError: two lines'
+    """
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:most]}" if text else type(error).__name__
+
+
 @contextmanager
 def explaining(what: str, *kinds: type[Exception]) -> Iterator[None]:
     """Raise errors of some kinds as a :class:`VisleakError` whose line begins with ``what``."""

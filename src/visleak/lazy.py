@@ -1,4 +1,4 @@
-"""Public names of packages whose modules are imported on first use."""
+"""Modules that are imported on first use: of packages, and of heavy libraries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from visleak.errors import MissingExtra, VisleakError, said
 
 
 def on_use(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -43,3 +47,38 @@ def _imports(source: str) -> Iterator[tuple[str, str]]:
             for each in node.body:
                 if isinstance(each, ast.ImportFrom) and each.module:
                     yield from ((alias.name, each.module) for alias in each.names)
+
+
+# -- heavy libraries; a missing or broken one is reported in one line ------------------------------
+
+
+def library(name: str, extra: str, what: str) -> ModuleType:
+    """Return a library."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == name.partition(".")[0]:
+            raise MissingExtra(extra, what) from error
+        raise broken(name, what, error) from error
+    except RuntimeError as error:
+        raise broken(name, what, error) from error
+
+
+def member(module: ModuleType, name: str, what: str) -> Any:
+    """Return a part of a library that imports its parts on use."""
+    try:
+        return getattr(module, name)
+    except (ImportError, AttributeError, RuntimeError) as error:
+        raise broken(f"{module.__name__}.{name}", what, error) from error
+
+
+def broken(name: str, what: str, error: Exception) -> VisleakError:
+    """Return the error for an installed library that cannot be imported."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return VisleakError(
+        f"{what} needs {name}, which is installed but cannot be imported ({said(cause)}); a"
+        " torchvision that was built for another torch does that: install the one of your torch"
+        " (pytorch.org), or none"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
@@ -19,6 +20,26 @@ def counted(count: int, noun: str, *verb: str) -> str:
     plural = f"{noun}es" if noun.endswith(("s", "x", "tch", "sh")) else f"{noun}s"
     one, many = (f" {form}" for form in verb) if verb else ("", "")
     return f"{count:,} {noun}{one}" if count == 1 else f"{count:,} {plural}{many}"
+
+
+def listed(texts: Iterable[str], word: str = "and") -> str:
+    """Return texts as one enumeration.
+
+    >>> listed(["a"]), listed(["a", "b", "c"]), listed(["a", "b"], "or")
+    ('a', 'a, b and c', 'a or b')
+    """
+    *rest, last = texts
+    return f"{', '.join(rest)} {word} {last}" if rest else last
+
+
+def some(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names and how many more there are.
+
+    >>> some(["a", "b", "c"]), some(["a", "b", "c", "d", "e"])
+    ('a, b, c', 'a, b, c and 2 more')
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def size(count: int) -> str:

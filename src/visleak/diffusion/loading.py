@@ -36,9 +36,9 @@ from visleak.diffusion.pipeline import (
     quiet,
 )
 from visleak.encoders import weights
-from visleak.encoders.libraries import broken, library, member, said
 from visleak.encoders.weights import PATIENCE, refusal
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
+from visleak.lazy import broken, library, member
 
 if TYPE_CHECKING:
     import torch

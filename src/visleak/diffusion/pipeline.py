@@ -17,8 +17,8 @@ import numpy.typing as npt
 from visleak.devices import network_device
 from visleak.diffusion.model import Conditioning, Sampling, Tensor
 from visleak.encoders import weights
-from visleak.encoders.libraries import library, said
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
+from visleak.lazy import library
 from visleak.records import Bytes8, Float32
 
 if TYPE_CHECKING:

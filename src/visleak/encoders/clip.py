@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from visleak.encoders.libraries import library, member
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.preprocessing import (
     PREPS,
@@ -33,6 +32,7 @@ from visleak.encoders.weights import (
     whole,
 )
 from visleak.errors import UsageError, VisleakError
+from visleak.lazy import library, member
 
 if TYPE_CHECKING:
     import torch

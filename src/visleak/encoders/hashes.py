@@ -15,8 +15,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from visleak.encoders.builtin import flat
-from visleak.encoders.libraries import library
 from visleak.encoders.request import Request
+from visleak.lazy import library
 from visleak.records import Bool, Bytes8, DecodedImage, Float32
 
 SIDE: Final = 32  # sides of the thumbnail of phash, and of its low frequencies that become bits

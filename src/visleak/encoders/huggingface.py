@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from visleak.encoders.libraries import library, member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.preprocessing import (
     PixelPreparation,
@@ -30,7 +29,8 @@ from visleak.encoders.weights import (
     transformers_for,
     whole,
 )
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
+from visleak.lazy import library, member
 
 if TYPE_CHECKING:
     import torch

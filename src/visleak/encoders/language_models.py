@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from visleak.encoders.libraries import library, said
 from visleak.encoders.network import tensors_digest
 from visleak.encoders.weights import (
     TRANSFORMERS,
@@ -20,7 +19,8 @@ from visleak.encoders.weights import (
     refuse_missing,
     whole,
 )
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
+from visleak.lazy import library
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from visleak.devices import network_device
 from visleak.documents import digest_of
 from visleak.encoders.builtin import flat
-from visleak.encoders.libraries import library
 from visleak.encoders.preprocessing import Preprocessing
 from visleak.encoders.request import Request
+from visleak.lazy import library
 from visleak.records import Bool, DecodedImage, Float32, Preparation
 from visleak.vectors import unit_rows
 

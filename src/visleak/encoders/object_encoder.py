@@ -16,10 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.libraries import said
 from visleak.encoders.network import BatchedEncoder
 from visleak.encoders.request import stated_thresholds
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
 from visleak.records import Bytes8, DecodedImage
 
 BATCH: Final = 32  # images per call if the object does not state it

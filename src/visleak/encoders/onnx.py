@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.documents import read_document
-from visleak.encoders.libraries import library
 from visleak.encoders.network import BatchedEncoder
 from visleak.encoders.preprocessing import PixelPreparation
 from visleak.encoders.request import Request, stated_thresholds
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
+from visleak.lazy import library
 from visleak.records import Float32
 from visleak.vectors import NORM_TOLERANCE
 
@@ -223,7 +223,7 @@ class OnnxEncoder(BatchedEncoder):
         except Exception as error:
             raise VisleakError(
                 f"{self._path} cannot be run on an image of {pixels.shape[0]} x"
-                f" {pixels.shape[1]} pixels ({_line(error)}); compare size, crop and layout in"
+                f" {pixels.shape[1]} pixels ({one_line(error)}); compare size, crop and layout in"
                 " its json"
             ) from error
         if made.ndim != 2 or len(made) != 1 or made.dtype.kind != "f":
@@ -278,7 +278,7 @@ def _session(path: Path, device: str) -> tuple[onnxruntime.InferenceSession, str
     try:
         session = onnxruntime.InferenceSession(str(path), providers=providers)
     except Exception as error:
-        raise VisleakError(f"{path} cannot be loaded ({_line(error)})") from error
+        raise VisleakError(f"{path} cannot be loaded ({one_line(error)})") from error
     on_gpu = session.get_providers()[0] == "CUDAExecutionProvider"
     if device.startswith("cuda") and not on_gpu:
         raise UsageError(f"device {device} cannot be used by onnxruntime; leave the device out")
@@ -310,11 +310,6 @@ def _input_output(
             " its json"
         )
     return taken, recipe.output or outputs[0]
-
-
-def _line(error: Exception) -> str:
-    """Return the message of onnxruntime in one line."""
-    return " ".join(str(error).split())[:300]
 
 
 def _digest(path: Path, recipe: Recipe) -> str:

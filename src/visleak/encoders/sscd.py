@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from visleak.encoders.libraries import library, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, digest
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
 from visleak.encoders.request import Request
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, said
+from visleak.lazy import library
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,6 @@ import numpy as np
 
 from visleak.encoders import load_encoder
 from visleak.encoders.clip import backend_of, find_clip, whole_open_clip
-from visleak.encoders.libraries import library, member
 from visleak.encoders.network import Running, digest, tensors_digest, torch_type
 from visleak.encoders.request import Request, parse
 from visleak.encoders.weights import (
@@ -26,6 +25,7 @@ from visleak.encoders.weights import (
     transformers_for,
 )
 from visleak.errors import UsageError, VisleakError
+from visleak.lazy import library, member
 from visleak.quantities import counted
 from visleak.records import Bool, Encoder, Float32, Int64
 from visleak.vectors import unit_rows

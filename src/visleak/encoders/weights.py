@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from visleak.encoders.libraries import broken, library, said
 from visleak.encoders.request import Request
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, said
+from visleak.lazy import broken, library
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
-from visleak.errors import UsageError
+from visleak.errors import UsageError, one_line
 from visleak.formats.files import ChosenOpener, file_set, read_file
 from visleak.formats.request import IMAGE_COLUMNS, Request, describe, wanted_columns, writable
 from visleak.formats.tables import manifest_set
@@ -120,7 +120,7 @@ class MemoryOpener:
                 item = self.images[int(position)]
                 yield rgb_of(image_in(item))
             except Exception as error:  # items may come from anybody's code
-                yield Unreadable("corrupt", " ".join(str(error).split())[:200])
+                yield Unreadable("corrupt", one_line(error))
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _of_image(image: Image.Image) -> bytes | Bytes8 | Unreadable:
         return rgb_of_image(turned(shown, orientation))
     except OSError as error:
         reason = "truncated" if "truncated" in str(error) else "corrupt"
-        return Unreadable(reason, " ".join(str(error).split())[:200])
+        return Unreadable(reason, one_line(error))
 
 
 def is_tensor(value: object) -> TypeGuard[torch.Tensor]:

@@ -350,7 +350,7 @@ class ParquetOpener:
         except PermissionError:
             failure = Unreadable("no-permission", "the system does not let this user read the file")
         except (OSError, pa.ArrowException) as error:
-            failure = Unreadable("io-error", " ".join(str(error).split())[:200])
+            failure = Unreadable("io-error", one_line(error))
         else:
             return
         for _ in inside[done:]:

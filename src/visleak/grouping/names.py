@@ -108,7 +108,7 @@ def schemes(ids: Sequence[str]) -> list[Scheme]:
 
     >>> found = schemes([f"road{d}_{n:04}.jpg" for d in range(3) for n in range(9)])
     >>> found[0].words, found[0].group
-    ('<recording>_<frame>', '^(.*?)_\\d+\\.\\w+$')
+    ('<recording>_<frame>', '^(.*?)_\\\\d+\\\\.\\\\w+$')
     """
     names = _read(ids)
     ending = r"\.\w+$" if all(map(_ENDING.search, names)) else r"(?:\.[A-Za-z]\w{1,4})?$"

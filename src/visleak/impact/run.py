@@ -23,6 +23,7 @@ from visleak.impact.predictions.scores import read_scores
 from visleak.impact.results import Effect, Gap, Impact
 from visleak.impact.settings import ImpactSettings, PathText
 from visleak.progress import Progress, silent
+from visleak.quantities import some
 from visleak.rates import wilson
 from visleak.stats.bootstrap import Estimate
 from visleak.stats.intervals import mcnemar_exact, newcombe_paired
@@ -317,10 +318,9 @@ def _notes(benchmark: Benchmark, effects: Sequence[Effect], size: int | None) ->
         rows = [row for row in effect.rows if row.images > 1 and row.draws == 1 and row.dominated]
         names = [f"{row.subset} ({row.leak})" if row.leak else row.subset for row in rows]
         if names:
-            more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
             yield (
                 f"{effect.model}: no interval can be given for {effect.metric} of"
-                f" {', '.join(names[:3])}{more}: one image alone makes up most of its spread"
+                f" {some(names)}: one image alone makes up most of its spread"
             )
     alone = {
         each.leak: (each.twinned.alone, each.leaked)

@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from visleak.diffusion.model import Conditioning, DiffusionModel, Tensor
-from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
+from visleak.lazy import library
 from visleak.memorization.settings import Norm, ScoreSettings
 from visleak.records import Float64
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.builtin import flat
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, said
 from visleak.images import decode
 from visleak.pipeline.context import CacheHandle, Handle, RunContext, known_entries
 from visleak.pipeline.encoded_set import (
@@ -299,8 +299,4 @@ def _input(recipe: _Recipe, image: DecodedImage) -> npt.NDArray[np.generic] | Un
     except MemoryError:
         return Unreadable("too-large", f"not enough memory to prepare it for {recipe.name}")
     except Exception as error:
-        text = " ".join(str(error).split())[:200]
-        return Unreadable(
-            "unsupported",
-            f"it cannot be prepared for {recipe.name} ({type(error).__name__}: {text})",
-        )
+        return Unreadable("unsupported", f"it cannot be prepared for {recipe.name} ({said(error)})")

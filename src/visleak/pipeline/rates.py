@@ -15,6 +15,7 @@ from visleak.groups import components
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import numbered_contents
 from visleak.pipeline.selection import LARGE
+from visleak.quantities import listed
 from visleak.rates import Rate, percent
 from visleak.records import DEGREES, GRADES, Bool, Encoder, Fingerprints, Float32, Int64
 from visleak.search.exact import ExactSearch
@@ -243,9 +244,10 @@ def headline(
     by_degree = total.get("hard_or_soft")
     counted = graded or by_degree
     what = "a near-duplicate or exact copy" if graded else "an image at or above the soft threshold"
-    where = "elsewhere in the same set" if alone else f"in {_listed(references)}"
+    others = listed(references, "or")
+    where = "elsewhere in the same set" if alone else f"in {others}"
     if counted is None:
-        return f"{name} was compared with {_listed(references)}; no thresholds, so no rate"
+        return f"{name} was compared with {others}; no thresholds, so no rate"
     images = f"{counted.total:,} {name} images"
     if not counted.total:
         return f"none of the {name} images could be read"
@@ -269,17 +271,6 @@ def _hard(total: Mapping[str, Rate | None]) -> str:
         return ""
     share = percent(counted.share)
     return f", {counted.count:,} of them ({share} %) at or above the hard threshold"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return names as a list in words.
-
-    >>> _listed(["a", "b", "c"])
-    'a, b or c'
-    """
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 # -- pairs expected by chance ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Final
 from visleak.formats.sources import resolved
 from visleak.grouping.document import decay_figures, span
 from visleak.options import AUTO
-from visleak.quantities import counted, size
+from visleak.quantities import counted, listed, size
 from visleak.remedy.manifest import Undo
 from visleak.remedy.removal import ClassChange, Purge, SetPlan, gaps_of
 from visleak.remedy.substitution import ReplacePlan
@@ -47,8 +47,7 @@ def purge_document(purge: Purge, summary: AuditSummary, out: Path | None) -> Doc
 
 def _set_line(each: SetPlan, purge: Purge) -> str:
     went = "were removed" if purge.written is not None else "would be removed"
-    *weaker, strongest = reversed(Level(purge.settings.level).names)
-    words = " and ".join(filter(None, (", ".join(weaker), strongest)))
+    words = listed(reversed(Level(purge.settings.level).names))
     return (
         f"{len(each.removed):,} of {each.total:,} images of {each.name} {went} ({words} pairs);"
         f" {each.stays:,} stay"

@@ -18,7 +18,7 @@ from typing import Any, Final, get_type_hints
 from visleak.documents import read_document
 from visleak.encoders import ENCODERS
 from visleak.encoders.request import parse
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.records import ROLES
 from visleak.settings import Settings
 
@@ -235,11 +235,7 @@ def _parsed(file: Path) -> Mapping[str, Any]:
             )
         return tomllib.loads(raw.decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"config {file} is not valid TOML: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise UsageError(f"config {file} is not valid TOML: {one_line(error)}") from error
 
 
 def _sets(top: _Table) -> tuple[StudySet, ...]:

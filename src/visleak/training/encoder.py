@@ -13,8 +13,8 @@ import visleak
 from visleak import pipeline
 from visleak.auditing import workers_for
 from visleak.devices import torch_device
-from visleak.encoders.libraries import library
 from visleak.errors import VisleakError
+from visleak.lazy import library
 from visleak.pipeline.context import RunContext
 from visleak.progress import Progress
 from visleak.quantities import counted

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from visleak.delimited import opened_table
 from visleak.errors import UsageError, VisleakError, not_one_of
-from visleak.quantities import counted
+from visleak.quantities import counted, some
 from visleak.records import GRADES
 from visleak.storage import (
     IMAGES,
@@ -361,8 +361,7 @@ def named(missing: Sequence[str]) -> str:
     >>> named(["a", "b"]), named("abcdefg")
     ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
     """
-    first = ", ".join(repr(name) for name in missing[:NAMED])
-    return f"{first} and {len(missing) - NAMED:,} more" if len(missing) > NAMED else first
+    return some([repr(name) for name in missing], NAMED)
 
 
 def _sets(

@@ -304,7 +304,7 @@ def test_what_needs_an_extra(networks, monkeypatch):
     def gone(name):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
 
-    import visleak.encoders.libraries as libraries
+    import visleak.lazy as libraries
 
     monkeypatch.setattr(libraries, "import_module", gone)
     for text, said in {

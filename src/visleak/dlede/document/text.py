@@ -34,7 +34,7 @@ from visleak.dlede.results import (
     MetricJudgement,
 )
 from visleak.dlede.settings import DECIDING, Forecast
-from visleak.quantities import counted, duration
+from visleak.quantities import counted, duration, listed
 
 #: Metrics that are named; of more a range is given.
 NAMED: Final = 3
@@ -404,16 +404,6 @@ def reading(result: DLeDeResult) -> Iterator[str]:
             "gains of leaked images and of the others are in the metric's own unit, relative to"
             " the same images without a leak on purpose"
         )
-
-
-def listed(texts: Sequence[str]) -> str:
-    """Return texts as one enumeration.
-
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
-    *rest, last = texts
-    return f"{', '.join(rest)} and {last}" if rest else last
 
 
 def labelled(metric: str, result: DLeDeResult) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.delimited import opened_table
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.quantities import (
     bare_name,
     is_loss_name,
@@ -338,8 +338,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if any(cell.strip() for cell in cells):
                     yield reader.line_num, cells
     except (OSError, ValueError, csv.Error) as error:
-        message = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{path} cannot be read as CSV: {message}") from error
+        raise VisleakError(f"{path} cannot be read as CSV: {one_line(error)}") from error
 
 
 def _header(path: Path, cells: Sequence[str]) -> list[str]:

@@ -39,7 +39,7 @@ from visleak.dlede.train import (
     read_run,
     write_run,
 )
-from visleak.errors import VisleakError
+from visleak.errors import VisleakError, said
 from visleak.pipeline.context import (
     Handle,
     Processes,
@@ -192,8 +192,7 @@ def _trained(context: SharedContext, job: Job, folder: Path) -> Outcome:
     except Exception as error:
         with (folder / LOG).open("a", encoding="utf-8") as log:
             log.write(traceback.format_exc())
-        message = " ".join(str(error).split())[:300]
-        raise TrainingFailed(f"{type(error).__name__}: {message}") from error
+        raise TrainingFailed(said(error, 300)) from error
     if not isinstance(outcome, Outcome):
         raise TrainingFailed(f"the trainer returned {type(outcome).__name__}, not an Outcome")
     return outcome

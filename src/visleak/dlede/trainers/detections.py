@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from visleak.encoders.libraries import library
 from visleak.formats import Boxes
+from visleak.lazy import library
 from visleak.records import Bool, Float32, Float64, Int64
 
 #: Detections of a class that count in one image, as COCO has it: the most confident ones.

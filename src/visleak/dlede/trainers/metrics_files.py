@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from visleak.dlede.train import Outcome, TrainingFailed
+from visleak.errors import one_line
 from visleak.quantities import is_share_name
 from visleak.records import Float64
 
@@ -88,8 +89,7 @@ def _content(path: Path) -> dict[str, object]:
             raise TrainingFailed(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise TrainingFailed(f"{path.name} cannot be read as json: {message}") from error
+        raise TrainingFailed(f"{path.name} cannot be read as json: {one_line(error)}") from error
     if not isinstance(content, dict):
         raise TrainingFailed(
             f"{path.name} holds {_kind(content)}; it must be an object, such as"

@@ -20,9 +20,9 @@ from visleak.devices import torch_device
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.train import LOG, Outcome, TrainingFailed, TrainingTask
 from visleak.dlede.trainers import TrainerRequest
-from visleak.encoders.libraries import library
 from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError, VisleakError
+from visleak.lazy import library
 from visleak.pipeline.context import GrowingColumn, RunContext
 from visleak.progress import Progress
 from visleak.quantities import counted

@@ -35,9 +35,9 @@ from visleak.dlede.trainers.handover import (
 )
 from visleak.dlede.trainers.metrics_files import read_json
 from visleak.dlede.trainers.subprocesses import carry_out, last_line
-from visleak.encoders.libraries import library, said
 from visleak.encoders.request import parse
-from visleak.errors import MissingExtra, UsageError, VisleakError
+from visleak.errors import MissingExtra, UsageError, VisleakError, said
+from visleak.lazy import library
 from visleak.progress import Progress
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats.request import text_column
 from visleak.formats.tables import read_csv, read_footer, read_tables
 from visleak.records import ImageSet
@@ -117,9 +117,8 @@ def read_captions(path: Path) -> Captions:
     try:
         return _collected(reader(path), str(path))
     except (OSError, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise VisleakError(
-            f"--captions {path} cannot be read ({reason}); give {WRITTEN}"
+            f"--captions {path} cannot be read ({one_line(error)}); give {WRITTEN}"
         ) from error
 
 

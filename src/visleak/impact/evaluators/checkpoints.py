@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visleak.encoders.huggingface import timm_preprocessing
-from visleak.encoders.libraries import library
 from visleak.encoders.network import RUNNING, tensors_digest
 from visleak.encoders.onnx import read_recipe
 from visleak.encoders.preprocessing import PixelPreparation, Preprocessing, Scaling
@@ -28,6 +27,8 @@ from visleak.impact.evaluators.classifiers import (
     running_of,
     torch_classifier,
 )
+from visleak.lazy import library
+from visleak.quantities import some
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -165,7 +166,7 @@ def _classes(weights: Weights, architecture: Architecture, name: str, path: Path
     if head is None or head.ndim < 1:
         raise VisleakError(
             f"{path} is not of the architecture {name}: it has no {architecture.head}; it has"
-            f" {_some(list(weights))}"
+            f" {some(list(weights))}"
         )
     return int(head.shape[0])
 
@@ -182,23 +183,13 @@ def _fill(module: nn.Module, weights: Weights, name: str, path: Path) -> None:
         if key in weights and weights[key].shape != value.shape
     ]
     wrong = [
-        f"{words} {_some(keys)}"
+        f"{words} {some(keys)}"
         for words, keys in (("lacks", lacking), ("also has", beyond), ("has", other))
         if keys
     ]
     if wrong:
         raise VisleakError(f"{path} is not of the architecture {name}: it {'; it '.join(wrong)}")
     module.load_state_dict(weights, strict=False)
-
-
-def _some(names: list[str]) -> str:
-    """Return a few names and how many there are.
-
-    >>> _some(["a", "b", "c", "d"])
-    'a, b, c and 1 more'
-    """
-    text = ", ".join(names[:3])
-    return f"{text} and {len(names) - 3} more" if len(names) > 3 else text
 
 
 # -- the residual networks for CIFAR of He et al. (2016), section 4.2, with shortcuts of opti -----

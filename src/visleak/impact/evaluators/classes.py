@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from visleak.delimited import dialect_of, encoding_of
 from visleak.documents import digest_of
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Int64
 
@@ -282,8 +282,7 @@ def read_class_names(path: Path) -> Mapping[str, str] | Sequence[str]:
         else:
             found = _name_lines(text)
     except (OSError, ValueError, RecursionError, csv.Error) as error:
-        reason = " ".join(str(error).split())
-        raise VisleakError(f"--classes {path}: {reason}; write {WRITTEN}") from error
+        raise VisleakError(f"--classes {path}: {one_line(error)}; write {WRITTEN}") from error
     if len(found) < 2:
         raise VisleakError(
             f"--classes {path}: a classifier needs two classes, there is {len(found)}"

@@ -32,6 +32,7 @@ from visleak.impact.evaluators.predictions import (
 )
 from visleak.pipeline.context import GrowingColumn, Number
 from visleak.progress import Progress, silent
+from visleak.quantities import some
 from visleak.rates import Rate
 from visleak.records import Bool, Float32, Float64, ImageSet, Int64, Problem
 from visleak.reporting import Document
@@ -175,21 +176,11 @@ def save(
 def _label_notes(classes: Classes, targets: Int64) -> Iterator[str]:
     if foreign := int(np.count_nonzero(targets == FOREIGN)):
         yield (
-            f"labels of the set that are not a class of the model: {few(classes.foreign)}; their"
+            f"labels of the set that are not a class of the model: {some(classes.foreign)}; their"
             f" {foreign:,} images count as wrong"
         )
     if unlabelled := int(np.count_nonzero(targets == UNLABELLED)):
         yield f"images without a label, which are not counted: {unlabelled:,}"
-
-
-def few(names: Sequence[str]) -> str:
-    """Return the first names, on one line.
-
-    >>> few(("a", "b", "c", "d", "e"))
-    'a, b, c and 2 more'
-    """
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 def _lists(names: pa.StringArray, best: Int64) -> pa.ListArray:
@@ -303,7 +294,7 @@ def classify(
             problems=problems,
             allowed=allowed,
             scores=matrix.mapped() if matrix is not None else None,
-            notes=[f"{repeated}: {few(meaning.repeated)}"] if meaning.repeated else [],
+            notes=[f"{repeated}: {some(meaning.repeated)}"] if meaning.repeated else [],
             force=force,
         )
         return replace(result, seconds=time.perf_counter() - start)

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from visleak.encoders.huggingface import matters, timm_model, timm_preprocessing
-from visleak.encoders.libraries import library, member, said
 from visleak.encoders.network import RUNNING, NetworkEncoder, Running, Tower, tensors_digest
 from visleak.encoders.network import digest as digest_of
 from visleak.encoders.onnx import OnnxEncoder, Recipe, onnx_encoder, recipe_of
@@ -29,8 +28,9 @@ from visleak.encoders.weights import (
     refuse_missing,
     transformers_for,
 )
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, said
 from visleak.impact.evaluators.classes import Names, synonyms
+from visleak.lazy import library, member
 from visleak.records import Float32
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats import open_images
 from visleak.formats.embedding_files import MANIFEST, Table
 from visleak.formats.tables import read_footer
@@ -84,8 +84,7 @@ def _read_npz(text: str, option: str) -> StoredVectors:
             ids = next((held[name] for name in NPZ_IDS if name in names), None)
             vectors = next((held[name] for name in NPZ_VECTORS if name in names), None)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise VisleakError(f"{option} {text} cannot be read as .npz ({reason})") from error
+        raise VisleakError(f"{option} {text} cannot be read as .npz ({one_line(error)})") from error
     if ids is None or vectors is None:
         raise VisleakError(
             f"{option} {text} needs arrays {NPZ_IDS[1]} and {NPZ_VECTORS[0]}; it has"

@@ -26,12 +26,12 @@ from visleak.impact.evaluators.classification import (
     Classification,
     Ranked,
     best_of,
-    few,
     save,
 )
 from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import check_target
 from visleak.progress import Progress, silent
+from visleak.quantities import some
 from visleak.records import Float32, Float64, ImageSet
 
 PLACE: Final = "{}"  # placeholder for the name of a class
@@ -166,7 +166,7 @@ def zeroshot(
         )
     if names.shared:
         notes.append(
-            f"names that several classes have: {few(names.shared)}; the first of these classes is"
+            f"names that several classes have: {some(names.shared)}; the first of these classes is"
             " predicted"
         )
     used = {"name": sentences.name, "count": len(sentences.sentences), "digest": sentences.digest}

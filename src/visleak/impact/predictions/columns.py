@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
 from visleak.impact.benchmark import Benchmark
+from visleak.quantities import some
 from visleak.records import Bool, Float64, Int64
 
 #: Texts for "no value", in lower case; what other programs write into empty cells.
@@ -36,9 +37,7 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
     >>> listed(["ap", "iou", "loss"], limit=2)
     "'ap', 'iou' and 1 more"
     """
-    every = list(names)
-    rest = f" and {len(every) - limit:,} more" if len(every) > limit else ""
-    return ", ".join(quoted(name) for name in every[:limit]) + rest
+    return some([quoted(name) for name in names], limit)
 
 
 def joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:

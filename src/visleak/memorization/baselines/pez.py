@@ -16,8 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 from visleak.diffusion.model import Conditioning, Tensor, TokenModel
-from visleak.encoders.libraries import library
 from visleak.errors import UsageError
+from visleak.lazy import library
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import (
     GRADIENT_CALLS,

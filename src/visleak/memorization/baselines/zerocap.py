@@ -19,8 +19,8 @@ import numpy as np
 
 from visleak.diffusion.model import Tensor
 from visleak.encoders import language_models
-from visleak.encoders.libraries import library
 from visleak.errors import UsageError
+from visleak.lazy import library
 from visleak.memorization.search.driver import (
     Candidate,
     Run,

@@ -10,8 +10,8 @@ import numpy as np
 
 from visleak.diffusion.model import TokenModel, about_model
 from visleak.documents import digest_of
-from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
+from visleak.lazy import library
 from visleak.memorization.detection.document import files, headlines, ranked
 from visleak.memorization.detection.records import (
     Attribution,

@@ -31,10 +31,10 @@ import numpy.typing as npt
 
 from visleak.encoders import ENCODERS, load_encoder
 from visleak.encoders.features import EncoderFeatures
-from visleak.encoders.libraries import library
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.grading import grade, load_grader
+from visleak.lazy import library
 from visleak.pipeline.candidates import SAME_COLOUR, side
 from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet

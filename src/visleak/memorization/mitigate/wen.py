@@ -20,8 +20,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from visleak.diffusion.model import Conditioning, DiffusionModel, Sampling, Tensor
-from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
+from visleak.lazy import library
 from visleak.memorization.extraction.images import Job, Maker
 from visleak.memorization.mitigate.method import BARE, LETTER, Mitigation, place_of
 from visleak.memorization.scores import TriggerScore

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from visleak.delimited import opened_table
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, one_line
 from visleak.formats.request import writable
 from visleak.memorization.prompts import Prompts
 from visleak.storage import csv_text
@@ -360,8 +360,7 @@ def _jsonl_rows(path: Path, column: str | None) -> Iterator[Row]:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                said = " ".join(str(error).split())[:100]
-                raise VisleakError(f"{path}, {place}: no JSON ({said})") from error
+                raise VisleakError(f"{path}, {place}: no JSON ({one_line(error)})") from error
             yield _json_row(value, place, path, column)
 
 
@@ -492,10 +491,9 @@ def load_plain(path: Path) -> object:
                 raise pickle.UnpicklingError(f"it numbers an object {argument}")
         return _Unpickler(io.BytesIO(data)).load()
     except Exception as error:  # a damaged pickle can raise anything
-        said = " ".join(str(error).split())[:120]
         raise VisleakError(
-            f"{path} cannot be read as a pickle of texts, lists, sets and dicts alone: {said};"
-            " write the prompts as CSV or JSON where you trust it"
+            f"{path} cannot be read as a pickle of texts, lists, sets and dicts alone:"
+            f" {one_line(error)}; write the prompts as CSV or JSON where you trust it"
         ) from error
 
 
@@ -607,5 +605,4 @@ def _read(file: Path, column: str | None, made: Callable[[Iterator[Row], str], M
             f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8"
         ) from error
     except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())[:200]
-        raise VisleakError(f"{file} cannot be read as {kind}: {said}") from error
+        raise VisleakError(f"{file} cannot be read as {kind}: {one_line(error)}") from error

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from visleak.encoders import language_models
-from visleak.encoders.libraries import library
 from visleak.errors import UsageError, VisleakError
+from visleak.lazy import library
 from visleak.records import Bool, Float64, Int64
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from visleak.memorization.recall import recall_line, recall_of
+from visleak.quantities import listed
 from visleak.rates import Rate, chance, percent
 from visleak.reporting import Column, Document, Figure, Table, markdown
 from visleak.reporting.charts import Bar, bar_chart
@@ -205,10 +206,10 @@ def headline(result: Trace) -> str:
     found = f"{len(copies):,} of {total:,} {_several(things, total)}"
     verb = "is a near-duplicate" if len(copies) == 1 else "are near-duplicates"
     if not copies:
-        return f"{found} {verb} of images in {_listed([each['name'] for each in _sets(result)])}"
+        return f"{found} {verb} of images in {listed([each['name'] for each in _sets(result)])}"
     of = f"{images:,} training image{'s' * (images != 1)}"
     names = list(dict.fromkeys(match.source for match in copies))
-    return f"{found} {verb} of {of} in {_listed(names)}"
+    return f"{found} {verb} of {of} in {listed(names)}"
 
 
 def what(result: Trace) -> str:
@@ -218,10 +219,6 @@ def what(result: Trace) -> str:
 
 def _sets(result: Trace) -> Sequence[dict[str, Any]]:
     return result.about.get("sets") or []
-
-
-def _listed(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _several(things: str, count: int) -> str:

@@ -24,7 +24,7 @@ from visleak.pipeline.context import RunContext
 from visleak.pipeline.encoded_set import EncodedSet
 from visleak.pipeline.run import Comparer
 from visleak.progress import Progress
-from visleak.quantities import counted
+from visleak.quantities import counted, some
 from visleak.records import EmbeddingSet, Encoder, ImageSet
 from visleak.remedy.replacements.candidates import Examiner, Neighbours
 from visleak.remedy.replacements.decisions import Decisions
@@ -227,11 +227,6 @@ def _refuse_useless(by_class: bool, duplicates: Duplicates, pool: Pool) -> None:
     if by_class and needed and not any(class_of(label) in pool.queues for label in needed):
         there = sorted(label for label in pool.queues if label is not None)
         raise UsageError(
-            f"no class is in both: the duplicates are of {_some(needed)}, the pool has"
-            f" {_some(there)}; choose its column with --label"
+            f"no class is in both: the duplicates are of {some(needed, 5)}, the pool has"
+            f" {some(there, 5) or 'none'}; choose its column with --label"
         )
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"

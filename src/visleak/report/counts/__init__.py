@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from visleak.errors import UsageError, VisleakError
-from visleak.quantities import counted
+from visleak.quantities import counted, listed
 from visleak.rates import Rate
 from visleak.records import Bytes8, ends_of
 from visleak.report.counts.counting import (
@@ -219,7 +219,7 @@ def _set(counts: Counts, own: SetCounts) -> Document:
 
 def _headlines(counts: Counts, own: SetCounts) -> Iterator[str]:
     """Yield the share with a training image, which is that of the audit, and with repeats."""
-    words = " or ".join(filter(None, (", ".join(counts.grades[:-1]), counts.grades[-1])))
+    words = listed(counts.grades, "or")
     after = "" if counts.review is None else ", after review"
     leaks, within = own.after.leaks, own.after.within
     if leaks is not None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from visleak.documents import as_plain
 from visleak.errors import UsageError, not_one_of
 from visleak.pipeline.rates import ContentPairs
+from visleak.quantities import listed
 from visleak.rates import Rate
 from visleak.records import GRADES, PairRow
 from visleak.storage import IMAGES, ComparisonSummary, read_table
@@ -168,8 +169,7 @@ class Example:
         >>> Example("near", (10, 50, 90), {}).place
         '10th, 50th and 90th percentile'
         """
-        *others, last = (f"{each}th" for each in self.percentiles)
-        return f"{', '.join(others)}{' and ' if others else ''}{last} percentile"
+        return f"{listed(f'{each}th' for each in self.percentiles)} percentile"
 
     def as_dict(self) -> dict[str, object]:
         """Return what ``--json`` prints."""
