@@ -49,10 +49,7 @@ def unit_rows(stored: npt.NDArray[np.generic]) -> UnitRows:
 
 
 def check_digest(partition: Partition) -> None:
-    """Compare the files of a partition with the digests that their manifest states.
-
-    Nothing is read where no digest is stated.
-    """
+    """Compare the files of a partition with the digests of their manifest, where it has any."""
     for path, stated in partition.stated:
         try:
             with Path(path).open("rb") as file:

@@ -104,10 +104,7 @@ def handled() -> Iterator[Interrupts]:
 
 
 class Outlet(io.RawIOBase):
-    """A stream's bytes on their way out; after a failure they go nowhere.
-
-    A reader that went away (``| head``) is not an error.
-    """
+    """A stream's bytes on their way out; after a reader went (``| head``) they go nowhere."""
 
     def __init__(self, raw: Any, *, told: bool) -> None:
         self._raw, self._told, self._open = raw, told, True

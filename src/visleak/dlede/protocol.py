@@ -423,10 +423,7 @@ def _copies(audit: Audit, split: Split) -> tuple[int, int] | tuple[()]:
 
 
 def shared_files(split: Split) -> AuditSummary | None:
-    """Return a summary of test images that are training files as well; ``None`` if there are none.
-
-    No image is read, and links are followed.
-    """
+    """Return a summary of test images whose files, links followed, are training files, if any."""
     test, train = (
         [os.path.realpath(each) for each in images.locators.to_pylist() if each]
         for images in (split.test, split.train)

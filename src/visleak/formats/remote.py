@@ -313,10 +313,7 @@ class _StoreStream:
 
 
 class RemoteFile(io.RawIOBase):
-    """A remote object as a file that is read forward and may jump.
-
-    A connection that breaks is taken up again where it broke.
-    """
+    """A remote object as a file that is read forward, jumps, and connects again where it broke."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

@@ -98,10 +98,7 @@ def open_tar(request: Request) -> ImageSet:
 
 @dataclass
 class TarOpener:
-    """Reads members of a tar archive.
-
-    The stream stays open between calls, so that ascending positions unpack the archive once.
-    """
+    """Reads members of a tar archive, which stays open: ascending positions unpack it once."""
 
     path: str  # the archive, or its address
     offsets: Int64  # int64: where each image's bytes lie in the plain archive
@@ -232,10 +229,7 @@ def link_target(member: tarfile.TarInfo) -> str:
 
 
 def members_of(stream: TarStream, shown: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive, in their order.
-
-    The stream may be read between two members, but only forward.
-    """
+    """Yield the members of an archive, between which the stream may be read, but only forward."""
     with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r:") as archive:
         count = 0
         while (member := archive.next()) is not None:
@@ -321,10 +315,7 @@ def copy_tar(source: str, target: Path, choice: Choice, place: Destination, show
 
 
 def _heirs(source: str, choice: Choice) -> tuple[dict[str, list[str]], int]:
-    """Return links that stay, by the file they lead to, where that goes or becomes another.
-
-    Also, how many members there are.
-    """
+    """Return links that stay, by the file they lead to if that goes or changes, and members."""
     regular: set[str] = set()
     heirs: dict[str, list[str]] = {}
     count = 0

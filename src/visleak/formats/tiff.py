@@ -60,10 +60,7 @@ class Plane:
 
 
 def open_tiff(request: Request) -> ImageSet:
-    """List the pages or tiles of TIFF files: ``tiff:FILE#tile=512&level=1``.
-
-    The group of an image is its file.
-    """
+    """List the pages or tiles of TIFF files, grouped by file: ``tiff:FILE#tile=512&level=1``."""
     request.refuse_options("tile", "level")
     tile = whole(request, "tile", -1)
     level = whole(request, "level", 0)

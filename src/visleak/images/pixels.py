@@ -55,10 +55,7 @@ _LOW: Final = {
 
 
 def rgb_of_image(image: Image.Image) -> Bytes8:
-    """Return the pixels of a loaded Pillow image of any mode, shape (height, width, 3).
-
-    May be read-only: Pillow lends its buffer.
-    """
+    """Return the pixels of a loaded Pillow image of any mode, (h, w, 3); maybe read-only."""
     if is_deep(image):
         image = shallow(image)
     image = in_srgb(image)
@@ -346,10 +343,7 @@ def _like(tile: tuple[object, ...], parts: tuple[object, ...]) -> tuple[object, 
 
 
 def holds_deep_colours(image: Image.Image) -> bool:
-    """Whether an opened image stores sixteen-bit colours.
-
-    Must be called before its pixels are loaded.
-    """
+    """Whether an opened image stores sixteen-bit colours; only before its pixels are loaded."""
     tiles = getattr(image, "tile", None) or ()
     if getattr(image, "tag_v2", {}).get(_PLANAR) == 2 and any(t[0] == "libtiff" for t in tiles):
         return False  # of planes, it gives the high bytes however they are asked for
@@ -357,10 +351,7 @@ def holds_deep_colours(image: Image.Image) -> bool:
 
 
 def lacks_low_bytes(image: Image.Image, data: bytes) -> bool:
-    """Whether an opened image stores sixteen bits and Pillow makes eight of them.
-
-    Must be called before its pixels are loaded.
-    """
+    """Whether Pillow makes eight bits of stored sixteen; only before the pixels are loaded."""
     if is_deep(image) or holds_deep_colours(image):
         return False
     raws = map(raw_mode, getattr(image, "tile", None) or ())

@@ -246,10 +246,7 @@ def _files(images: ImageSet) -> pa.Array:
 
 
 def bytes_of(images: ImageSet) -> int | None:
-    """Return the bytes of the files of a set, ``None`` if they are not local files.
-
-    Of many files a sample is measured.
-    """
+    """Return the bytes of a set's files, by a sample of many; ``None`` unless they are local."""
     files = _files(images)
     step = max(1, len(files) // MEASURED)
     sizes = []

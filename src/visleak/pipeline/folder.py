@@ -67,10 +67,7 @@ Columns = dict[str, pa.Array | npt.NDArray[np.generic]]
 
 
 def pair_tables(comparisons: Sequence[Comparison], *, overlap: bool = False) -> Iterator[pa.Table]:
-    """Yield the rows of ``pairs.parquet``, by query set, query, falling similarity, reference.
-
-    With ``overlap`` they have its columns.
-    """
+    """Yield the rows of ``pairs.parquet``: by query set, query, falling similarity, reference."""
     for name in sorted({each.query.name for each in comparisons}):
         own = (each for each in comparisons if each.query.name == name)
         schema = schema_of(PAIRS, overlap=overlap)
@@ -222,10 +219,7 @@ def nearest(own: Sequence[Comparison], count: int) -> Nearest:
 def image_tables(
     sides: Iterable[Side], comparisons: Sequence[Comparison], *, overlap: bool = False
 ) -> Iterator[pa.Table]:
-    """Yield the rows of ``images.parquet``: by set in the order of the call, then by id.
-
-    With ``overlap`` they have its columns.
-    """
+    """Yield the rows of ``images.parquet``: by set in the order of the call, then by id."""
     sides = tuple(sides)
     scenes = overlaps.scenes(sides, comparisons) if overlap else None
     for side in sides:

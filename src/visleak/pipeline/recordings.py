@@ -350,10 +350,7 @@ class _Near:
 
 
 def _near(comparison: Comparison, left: _Coded, right: _Coded) -> _Near | None:
-    """Return the near and exact pairs within recordings; ``None`` without grades.
-
-    Blank images are excluded, as in all rates.
-    """
+    """Return the near pairs within recordings, without blank images; ``None`` without grades."""
     if comparison.near is None:
         return None
     query, pairs = comparison.query.fingerprints, comparison.pairs

@@ -109,10 +109,7 @@ def paged(grid: Grid, longest: int) -> list[Grid]:
 
 
 def latex_table(grid: Grid, *, intervals: bool = False) -> list[str]:
-    """Return a table as lines of LaTeX; needs the package booktabs.
-
-    A table wider than the text is centred.
-    """
+    """Return a table as lines of LaTeX for booktabs; one wider than the text is centred."""
     body = []
     for number, row in enumerate(grid.rows):
         cells = [
@@ -179,10 +176,7 @@ class Leaderboard:
         )
 
     def add(self, path: str | os.PathLike[str], new: Iterable[Entry]) -> list[Entry]:
-        """Add entries to a file, which need not exist, and return all of them, the best first.
-
-        Entries of the same identity are replaced.
-        """
+        """Add entries to a file, replacing those of equal identity; return all, best first."""
         file = Path(path)
         others = self.read(file) if file.exists() else []
         entries = {self._identity(each): each for each in (*others, *new)}

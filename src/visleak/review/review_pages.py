@@ -361,10 +361,7 @@ def _given(choice: Choice) -> dict[str, str]:
 
 
 def _crossed(session: ReviewSession) -> list[tuple[str, list[int]]]:
-    """Return, by the machine's grade, how many pairs this reviewer judged to be what.
-
-    Empty where they judged none.
-    """
+    """Return, by the machine's grade, how many pairs this reviewer judged to be what, if any."""
     listing, mine = session.listing, session.standing().mine
     rows = []
     for code, name in [*enumerate(GRADES), (-1, "no grade")]:

@@ -227,10 +227,7 @@ def stretched(pixels: Bytes8) -> Bytes8:
 
 
 def tiled(pixels: Bytes8, others: Sequence[Bytes8], rng: np.random.Generator) -> Bytes8 | None:
-    """Return a canvas of the image's size with it and three others at half size, shuffled.
-
-    ``None`` if there are not three others.
-    """
+    """Return a canvas of the image with three others at half size, shuffled, if there are three."""
     height, width = pixels.shape[0] // 2, pixels.shape[1] // 2
     if len(others) < 3 or min(height, width) < 1:
         return None

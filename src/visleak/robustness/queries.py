@@ -116,10 +116,7 @@ def drawn(readable: Int64, count: int, seed: int) -> Int64:
 def changed_set(
     images: ImageSet, readable: Int64, queries: Int64, conditions: tuple[Condition, ...]
 ) -> Changed:
-    """Return the set of all queries under all conditions.
-
-    ``queries``: ``int64``: positions of the queries among them, ascending.
-    """
+    """Return the set of all queries (ascending positions) under all conditions."""
     names = [images.ids[int(place)].as_py() for place in queries]
     wanted = max(condition.others for condition in conditions)
     count = wanted if len(readable) > wanted else 0

@@ -324,10 +324,7 @@ class Level:
 
 
 def level_at(name: str, rate: float, found: Searched, changed: Changed, rows: Int64) -> Level:
-    """Return the threshold at a rate, with all that is known about it.
-
-    ``rows``: ``int64``: positions of the readable images, ascending.
-    """
+    """Return the threshold at a rate, and all that is known of it; ``rows``: readable images."""
     pairs, images = int(found.others.sum()), len(changed.queries)
     ordered = _ordered_pairs(found, images)
     # with both images among the queries a pair comes either way round

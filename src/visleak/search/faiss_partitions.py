@@ -144,10 +144,7 @@ class StoredRows(Rows):
 
 
 class FaissPartitions:
-    """Searches each partition through an index.
-
-    It is a :class:`visleak.search.streaming.PartitionRunner`.
-    """
+    """A :class:`visleak.search.streaming.PartitionRunner` that searches through an index."""
 
     name = "faiss"
 

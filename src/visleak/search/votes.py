@@ -277,10 +277,7 @@ class LocalIndex:
         least: float = LEAST_SCORE,
         workers: int = 1,
     ) -> Votes:
-        """Return each query's best references.
-
-        Where queries and references are one set, each query also finds itself.
-        """
+        """Return each query's best references; within one set itself among them."""
         lengths = {len(queries) for queries in views.values()}
         if len(lengths) != 1:
             raise ValueError(f"views must be of the same queries, got {sorted(lengths)} images")

@@ -264,10 +264,7 @@ MOST_OF_ONE: Final = 0.8
 
 
 def score_of(values: Float64, *, share: bool, seed: int = 0) -> Estimate:
-    """Return the mean of some images' scores: shares by Wilson, other metrics by BCa bootstrap.
-
-    ``values`` (k,), of the images.
-    """
+    """Return the mean score of some images (k,): shares by Wilson, others by BCa bootstrap."""
     if not len(values):
         return NOTHING
     if share:

@@ -58,10 +58,7 @@ def effective_groups(sizes: npt.ArrayLike) -> float:
 
 
 def jackknife_variance(others: Float64, least: int = 2) -> float:
-    """Return the variance of a number from its values without each group.
-
-    ``others``: (groups,).
-    """
+    """Return the variance of a number from its values without each group, (groups,)."""
     count = len(others)
     if count < least or not np.isfinite(others).all():
         return math.nan

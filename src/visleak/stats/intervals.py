@@ -233,10 +233,7 @@ def _divergence(rate: float, p: float) -> float:
 
 
 def t_interval(values: npt.ArrayLike, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Student's interval of the mean of independent values; NaN of fewer than two.
-
-    ``values`` (n,); NaN are left out.
-    """
+    """Return Student's interval of the mean of independent values; NaN are left out."""
     from scipy.special import stdtrit
 
     if not 0.0 < confidence < 1.0:

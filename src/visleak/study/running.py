@@ -360,10 +360,7 @@ def _named(message: str, queries: Sequence[str]) -> list[str]:
 
 
 def _places(base: Path) -> list[Path]:
-    """Return the folders of a job that are there, and the next that is not.
-
-    No name of a set gives a folder with a plus in it.
-    """
+    """Return the folders of a job that are there, and the next; no set's name gives a plus."""
     found = [base]
     while found[-1].exists():
         found.append(base.with_name(f"{base.name}+{len(found) + 1}"))

@@ -62,10 +62,7 @@ class CommandTrainer:
         return "epochs" in self.template.names
 
     def about(self) -> dict[str, object]:
-        """Return the template, digests of the files it names, and the default of ``{epochs}``.
-
-        So an edited program trains again.
-        """
+        """Return template, default ``{epochs}`` and file digests: edited programs train again."""
         about: dict[str, object] = {"command": self.template.text}
         files = {name: _digest(path) for name, path in sorted(self.template.files().items())}
         about |= {"files": files} if files else {}

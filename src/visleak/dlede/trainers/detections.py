@@ -161,10 +161,7 @@ def _objects(evaluated: Any) -> list[tuple[int, int, int]]:
 
 
 def _best(matches: _Matches, known: Int64, evaluated: object) -> tuple[float, dict[str, float]]:
-    """Return the confidence at which the mean F1 is highest, and the means there.
-
-    Of several such, the highest.
-    """
+    """Return the highest confidence at which the mean F1 is highest, and the means there."""
     objects = np.zeros(int(known.max()) + 1)
     for _, label, count in _objects(evaluated):
         if label < len(objects):

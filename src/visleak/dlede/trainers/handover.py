@@ -99,10 +99,7 @@ def write_list(path: Path, files: list[str]) -> Path:
 
 
 def write_folder(folder: Path, side: Side) -> list[str]:
-    """Write ``images`` (links) and ``labels`` (text files) as YOLO trainers look for them.
-
-    Without boxes there is no ``labels``.
-    """
+    """Write ``images`` (links) and, with boxes, ``labels`` (texts) as YOLO trainers find them."""
     check_folder(folder)
     folder_of_images = Path(os.path.abspath(folder)) / "images"
     folder_of_images.mkdir(parents=True)

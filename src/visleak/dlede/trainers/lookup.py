@@ -94,10 +94,7 @@ class Lookup:
     notes: tuple[str, ...] = ()  # lines on images that cannot be read
 
     def train(self, task: TrainingTask, folder: Path) -> Outcome:
-        """Answer every test image with the label of the most similar training image.
-
-        Test images that cannot be read are answered wrong.
-        """
+        """Answer with the label of the most similar training image; the unreadable are wrong."""
         draw = task.draw
         column = np.concatenate([self.train_place[draw.kept], self.test_place[draw.leaked]])
         label = np.concatenate([self.train_label[draw.kept], self.test_label[draw.leaked]])

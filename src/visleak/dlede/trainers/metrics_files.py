@@ -165,10 +165,7 @@ def _of_images(
 
 
 def read_yolo(folder: Path, apart: str = "") -> Outcome:
-    """Read the one ``results.txt`` or ``results.csv`` below a folder: its last epoch.
-
-    F1 is that of precision and recall in this row.
-    """
+    """Read the last epoch of the one ``results.txt`` or ``.csv`` below a folder, and its F1."""
     found = _yolo_files(folder, apart)
     if not found:
         raise TrainingFailed(f"it left no result: no {' or '.join(YOLO_FILES)} in {folder}")

@@ -42,10 +42,7 @@ class Part:
 def context(
     images: ImageSet, workers: int | None, cache: PathText | None, progress: Progress
 ) -> Iterator[RunContext]:
-    """Give a place to read and prepare the images of a set, with a cache.
-
-    ``cache``: folder for outputs between runs; ``None`` for none.
-    """
+    """Give a place to read and prepare the images of a set, with a cache for outputs if wanted."""
     with (
         open_cache(cache, [images]) as store,
         RunContext.at(None, workers_for(len(images), workers), store, progress) as place,

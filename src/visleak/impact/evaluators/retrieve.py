@@ -331,10 +331,7 @@ def ranks(
 
 
 def best_own(sides: Sides) -> Float32:
-    """Return the similarity of each image to the most similar of its own captions, (n,).
-
-    Minus infinity where it has none.
-    """
+    """Return each image's similarity to its most similar own caption, (n,); -inf without any."""
     best = np.full(len(sides.images), -np.inf, np.float32)
     captions = np.flatnonzero(sides.owner >= 0)
     similarity = exact(sides, sides.owner[captions], captions)
@@ -427,10 +424,7 @@ def hit_columns(ranks: Int64) -> Mapping[str, Int8]:
 
 
 def recalls(ranks: Int64, seed: int = 0) -> Sequence[Recall]:
-    """Return the recall at each of :data:`AT`.
-
-    ``ranks`` (n,), from 1.
-    """
+    """Return the recall of ranks (n,), which begin at 1, at each of :data:`AT`."""
     hits = np.stack(list(hit_columns(ranks).values()), axis=1).astype(np.float64)
     drawn: list[Drawn | None] = [None] * len(AT)
     if len(ranks) > DRAWN:

@@ -191,10 +191,7 @@ def unknown_note(found: Match, ids: pa.StringArray, benchmark: Benchmark) -> Ite
 def coverage_note(
     answered: Bool, found: Match, ids: pa.StringArray, benchmark: Benchmark, path: str, allow: bool
 ) -> Iterator[str]:
-    """Yield how many images have no prediction.
-
-    ``answered`` (n,), by image of the benchmark.
-    """
+    """Yield how many images have no prediction; ``answered`` (n,) is by image of the benchmark."""
     total, count = len(benchmark), int(answered.sum())
     if count == total:
         return

@@ -92,10 +92,7 @@ class RankedResult:
 
 
 def correct_ranked(file: PredictionFile, rows: Int64, truth: Truth) -> RankedResult:
-    """Compare lists of classes, best first, with labels.
-
-    ``rows`` (m,), ascending: the rows that are compared.
-    """
+    """Compare lists of classes, best first, with labels, in ascending ``rows`` (m,)."""
     label = truth.codes(truth.labels)
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     firsts: list[pa.Array] = []
@@ -131,10 +128,7 @@ class ScoredResult:
 
 
 def correct_scores(file: PredictionFile, rows: Int64, truth: Truth) -> ScoredResult:
-    """Compare class scores with labels; a label that is not a class is never correct.
-
-    ``rows`` (m,), ascending: the rows that are compared.
-    """
+    """Compare class scores with labels in ascending rows; a label without a class is wrong."""
     first, top = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     labelled = truth.labels.is_valid().to_numpy(zero_copy_only=False)
     members = names = label = None

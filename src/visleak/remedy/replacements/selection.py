@@ -161,10 +161,7 @@ class Selection:
             return self.examiner.candidates(rows, self._approved(self.approvals().values()))
 
     def objection(self, approved: Decision) -> str:
-        """Return why an approval can no longer be used; empty if it can.
-
-        The pool and the audit may have changed since.
-        """
+        """Return why an approval no longer holds (pool or audit changed); empty if it does."""
         with self._lock:
             row = self._rows.get(approved.pool_digest)
             if row is None:
