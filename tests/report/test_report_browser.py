@@ -205,9 +205,14 @@ def test_pair_is_enlarged_and_the_query_laid_over_the_reference(page: Any) -> No
     assert not page.is_visible("#compare")
     page.click("button[type=reset]")
     page.click("#strongest li:nth-child(2) img")
-    title = page.text_content("#compare-h")
+    title, names = (page.text_content(f"#compare-{part}") for part in ("h", "names"))
     page.keyboard.press("ArrowRight")
     assert page.text_content("#compare-h") != title
+    page.keyboard.press("Escape")
+    # the table hides the cards, and the names keep their distance
+    page.select_option("[name=view]", "table")
+    page.click("#strongest li:nth-child(2) img")
+    assert page.text_content("#compare-names") == names
 
 
 @pytest.mark.parametrize("width", [390, 768, 1280])

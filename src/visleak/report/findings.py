@@ -477,4 +477,7 @@ def _table_rows(
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None or np.isnan(value) else round(value, 4)
+    """Return four digits; what is not certain does not become it."""
+    if value is None or np.isnan(value):
+        return None
+    return min(max(round(value, 4), 0.0001), 0.9999) if 0.0 < value < 1.0 else round(value, 4)

@@ -32,6 +32,13 @@ function copying() {
 
 // -- the listed pairs --------------------------------------------------------------------------------
 
+/** A probability with three decimals; what is not certain never reads as certain. */
+function chance(probability) {
+  if (probability > 0 && probability < 0.0005) return "<0.001";
+  if (probability >= 0.9995 && probability < 1) return ">0.999";
+  return probability.toFixed(3);
+}
+
 /** Make characters visible that hide, or that turn text around. */
 function visible(text) {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (sign) => "\\u" + sign.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -129,7 +136,8 @@ function gallery() {
       chip.className = `chip ${pair.kind}`;
       chip.textContent = pair.kind;
       grade.append(chip);
-      for (const name of ["probability", "similarity"]) cell(row, pair[name] === null ? "" : pair[name].toFixed(3), "num");
+      cell(row, pair.probability === null ? "" : chance(pair.probability), "num");
+      cell(row, pair.similarity === null ? "" : pair.similarity.toFixed(3), "num");
       const labels = pair.query_label === pair.reference_label ? [pair.query_label] : [pair.query_label, pair.reference_label];
       cell(row, labels.map((label) => label || "(none)").join(" and "), "label");
       const link = document.createElement("a");
@@ -331,7 +339,9 @@ function closer() {
   function open(item) {
     at = item;
     byId("compare-h").textContent = `${item.dataset.kind}: ${visible(item.dataset.query)}`;
-    byId("compare-names").textContent = item.querySelector("h3").innerText.replace(/\s+/g, " ");
+    // of a card that the table hides, the text has no line breaks
+    const names = [...item.querySelectorAll("h3 > *")].map((part) => part.textContent || "and");
+    byId("compare-names").textContent = names.join(" ");
     if (!dialog.open) dialog.showModal();
     draw();
   }
