@@ -67,10 +67,6 @@ class Finding:
     what: str  # what is wrong with it
     remedy: str = AGAIN  # what to do
 
-    def as_dict(self) -> dict[str, str]:
-        """Return the finding as plain data."""
-        return {"where": self.where, "what": self.what, "remedy": self.remedy}
-
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
@@ -87,16 +83,8 @@ class Integrity:
 
     def as_dict(self) -> dict[str, object]:
         """Return the result as plain data."""
-        return {
-            "folder": str(self.folder),
-            "whole": not self.findings,
-            "findings": [each.as_dict() for each in self.findings],
-            "notes": list(self.notes),
-            "pairs": self.pairs,
-            "images": self.images,
-            "verdicts": self.verdicts,
-            "compared": self.compared,
-        }
+        content: dict[str, object] = as_plain(self)
+        return content | {"folder": str(self.folder), "whole": not self.findings}
 
 
 def document(found: Integrity) -> Document:
