@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -96,3 +97,18 @@ def put(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser, through Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for found in map(shutil.which, names) if found), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        browser.close()

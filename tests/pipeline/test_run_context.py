@@ -52,7 +52,10 @@ def test_one_worker_is_this_process(tmp_path):
 
 def test_all_workers_work(pair):
     """Two are asked for, two are there, and neither is this process."""
-    found = set(pair.each(working.process_of, range(12)))
+    found, until = set(), time.monotonic() + 20
+    # on a busy machine one may do all that is asked before the other wakes up
+    while len(found) < 2 and time.monotonic() < until:
+        found |= set(pair.each(working.process_of, range(12)))
     assert len(found) == 2
     assert os.getpid() not in found
 
@@ -100,7 +103,7 @@ def test_an_error_surfaces_as_it_is(pair, tmp_path, workers, function, kind, sai
         assert list(place.each(working.double, [4])) == [8]
 
 
-@pytest.mark.parametrize(("workers", "deaths", "left"), [(2, 1, [1]), (5, 2, [2, 1])])
+@pytest.mark.parametrize(("workers", "deaths", "left"), [(2, 1, [1]), (4, 2, [2, 1])])
 def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path, workers, deaths, left):
     """The kernel's out-of-memory killer leaves no message of its own."""
     lives = tmp_path / "lives"
@@ -123,7 +126,7 @@ def test_tasks_of_a_killed_worker_are_done_again_by_fewer(tmp_path, workers, dea
 def test_steps_at_once_survive_one_death(tmp_path):
     """A step that hands its tasks to the pool while another is at it is not disturbed."""
     (tmp_path / "lives").mkdir()
-    with RunContext.at(tmp_path, 4, None) as place:
+    with RunContext.at(tmp_path, 2, None) as place:
         other = place.each(working.double, range(30))
         assert next(other) == 0
         (tmp_path / "lives" / "1").touch()

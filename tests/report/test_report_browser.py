@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,22 +18,6 @@ from visleak.report import reader_for_page, write_report
 from visleak.storage import PAIRS, read_table
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next((found for found in map(shutil.which, NAMES) if found), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the PATH")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

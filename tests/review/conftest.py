@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,19 +36,3 @@ def session(folder: Path) -> Iterator[ReviewSession]:
 @pytest.fixture
 def browser(session: ReviewSession) -> Browser:
     return Browser.at(session)
-
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = next((found for found in map(shutil.which, NAMES) if found), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the PATH")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
