@@ -18,6 +18,9 @@ from PIL import Image
 from skimage import data
 from threadpoolctl import threadpool_limits
 
+import toy_clip
+import toy_word_clip
+
 hypothesis.settings.register_profile("visleak", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("visleak")
 
@@ -97,6 +100,29 @@ def put(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="session")
+def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small CLIP with its tokenizer and processor."""
+    pytest.importorskip("transformers")
+    return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")
+
+
+@pytest.fixture(scope="session")
+def word_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a CLIP of 16 x 16 pixels and whole words."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("word_clips") / "clip"
+    return toy_word_clip.make_word_clip(folder, processor=True)
+
+
+@pytest.fixture(scope="session")
+def bare_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the same network without a processor's file."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("word_clips") / "bare"
+    return toy_word_clip.make_word_clip(folder, processor=False)
 
 
 @pytest.fixture(scope="module")

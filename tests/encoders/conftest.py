@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import tiny_models
 
-import toy_clip
-
 
 @pytest.fixture(scope="session")
 def saved_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -33,10 +31,3 @@ def models(saved_models: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     return saved_models
-
-
-@pytest.fixture(scope="session")
-def clip_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a small CLIP with its tokenizer and processor."""
-    pytest.importorskip("transformers")
-    return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")

@@ -26,20 +26,6 @@ on_cpu = partial(load_text_tower, device="cpu")
 SENTENCES = ["a red circle", "A BLUE square", "a zebra", "", "a " * (CONTEXT - 2), "a " * CONTEXT]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("transformers")
-    return toy_word_clip.make_word_clip(tmp_path_factory.mktemp("words") / "clip", processor=True)
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the same network without a processor's file."""
-    pytest.importorskip("transformers")
-    made = tmp_path_factory.mktemp("words") / "bare"
-    return toy_word_clip.make_word_clip(made, processor=False)
-
-
 def library_text(folder: Path, sentence: str) -> np.ndarray:
     """Return the unit vector of one sentence by the library alone."""
     import torch
@@ -59,11 +45,11 @@ def library_text(folder: Path, sentence: str) -> np.ndarray:
     return np.asarray(row / np.linalg.norm(row))
 
 
-def test_whole_words_are_read_as_the_library_reads_them(folder: Path) -> None:
+def test_whole_words_are_read_as_the_library_reads_them(word_clip: Path) -> None:
     """CLIPTokenizer would make pairs of letters of this vocabulary: all words unknown."""
-    tower = on_cpu(f"clip:{folder}")
+    tower = on_cpu(f"clip:{word_clip}")
     read = tower.encode(SENTENCES)
-    expected = np.stack([library_text(folder, sentence) for sentence in SENTENCES])
+    expected = np.stack([library_text(word_clip, sentence) for sentence in SENTENCES])
     np.testing.assert_allclose(read.matrix, expected, atol=1e-6)
     assert read.cut.tolist() == [False, False, False, False, False, True]
     assert tower.cut(SENTENCES).tolist() == read.cut.tolist()
@@ -96,19 +82,19 @@ def library_picture(folder: Path, pixels: np.ndarray, mean: Any, std: Any) -> np
 
 
 @pytest.mark.parametrize("described", [True, False])
-def test_pictures_of_16_pixels(folder: Path, bare: Path, described: bool) -> None:
+def test_pictures_of_16_pixels(word_clip: Path, bare_clip: Path, described: bool) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3), np.uint8)
-    request = parse(f"clip:{folder if described else bare}?device=cpu")
+    request = parse(f"clip:{word_clip if described else bare_clip}?device=cpu")
     row = clip_encoder(request, assumed=True).encode([DecodedImage(pixels, SIDE, SIDE)])[0][0]
     clip = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
     mean, std = ((0.5,) * 3, (0.5,) * 3) if described else clip
-    np.testing.assert_allclose(row, library_picture(bare, pixels, mean, std), atol=1e-6)
+    np.testing.assert_allclose(row, library_picture(bare_clip, pixels, mean, std), atol=1e-6)
 
 
-def test_nothing_is_assumed_unless_asked(bare: Path) -> None:
+def test_nothing_is_assumed_unless_asked(bare_clip: Path) -> None:
     """An audit with pictures prepared in another way than in training would find less."""
     with pytest.raises(VisleakError, match=r"has no preprocessor_config.json, which says how"):
-        load_encoder(f"clip:{bare}?device=cpu")
+        load_encoder(f"clip:{bare_clip}?device=cpu")
 
 
 def test_weights_of_open_clip_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

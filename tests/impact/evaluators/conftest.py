@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import small_classifiers as small
 
-import toy_clip
-
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_torch_thread():
@@ -35,10 +33,3 @@ def networks(tmp_path_factory):
     torch.save({"state_dict": {f"module.{k}": v for k, v in state.items()}}, folder / "r.th")
     save_file(state, folder / "r.safetensors")
     return folder
-
-
-@pytest.fixture(scope="session")
-def clip_folder(tmp_path_factory):
-    """Return the folder of a small CLIP with its tokenizer and processor."""
-    pytest.importorskip("transformers")
-    return toy_clip.make_clip(tmp_path_factory.mktemp("clips") / "clip")

@@ -1,13 +1,9 @@
-"""A small CLIP of whole words for the tests of metrics."""
+"""Small pictures for the tests of metrics."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-import toy_word_clip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -15,22 +11,6 @@ def _one_torch_thread() -> None:
     """Both cores are busy with tests already: threads of torch would only wait for each other."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session")
-def word_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a CLIP of 16 x 16 pixels that says how pictures are prepared."""
-    pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("word_clips") / "clip"
-    return toy_word_clip.make_word_clip(folder, processor=True)
-
-
-@pytest.fixture(scope="session")
-def bare_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the same network, without a word on pictures."""
-    pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("word_clips") / "bare"
-    return toy_word_clip.make_word_clip(folder, processor=False)
 
 
 @pytest.fixture(scope="session")
