@@ -31,7 +31,8 @@ from record import Bar, data_folder, write
 from visleak.encoders.local import local_features, view_features
 from visleak.pipeline.local_features import DEEP, INDEXED, SEEN
 from visleak.search.votes import FeatureRows, LocalIndex
-from visleak.verification.overlap import overlap_of, share_of
+from visleak.verification.overlap import overlap_of
+from visleak.verification.regions import share_of
 
 #: Images of each source; every second share of each, so that there are five pairs of an image.
 IMAGES = 20

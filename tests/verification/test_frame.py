@@ -29,6 +29,15 @@ def test_a_picture_on_itself(picture):
     assert (found.covered, found.used) == (1, 1)
 
 
+def test_edges_that_nearly_coincide_are_shared(picture):
+    """Alignment leaves a relation that is off by rounding: all of the picture is shared still."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        matrix = np.eye(3) + rng.normal(0, 1e-7, (3, 3)) * [[1], [1], [0]]
+        found = frame(Photo.of(picture), Photo.of(picture), matrix)
+        assert (found.covered, found.used) == pytest.approx((1, 1), abs=1e-4)
+
+
 def test_a_crop_is_compared_in_its_own_detail(picture):
     """The frame is the crop's place, not the whole; its pixels are the finer picture's."""
     query = picture[64:128, 96:224]

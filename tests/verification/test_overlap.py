@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from visleak.records import Bytes8
-from visleak.verification.overlap import area_of, overlap_of, region_of, share_of, union_of
+from visleak.verification.overlap import overlap_of
+from visleak.verification.regions import area_of, region_of, share_of, union_of
 
 if TYPE_CHECKING:
     from visleak.verification.align import Matrix

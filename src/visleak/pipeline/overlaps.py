@@ -25,7 +25,8 @@ from visleak.records import Bool, Bytes8, Float32, Float64, Int64
 from visleak.storage.audit_folder import OverlapSummary, SceneSummary
 from visleak.verification import check, overlap
 from visleak.verification.frame import bounded
-from visleak.verification.overlap import Polygon, overlap_of, region_of, share_of, union_of
+from visleak.verification.overlap import overlap_of
+from visleak.verification.regions import Polygon, region_of, share_of, union_of
 
 #: Long side of the images whose relation is measured, pixels.
 BOUND: Final = 768

@@ -16,7 +16,7 @@ from visleak.pipeline.encoded_set import Side
 from visleak.pipeline.overlaps import related
 from visleak.records import Float64, Int64
 from visleak.storage.audit_folder import BoxSummary
-from visleak.verification.overlap import area_of, clipped_to, region_of
+from visleak.verification.regions import area_of, clipped_to, region_of
 
 #: Share of a box that must be seen, and intersection over union of two boxes of one object.
 SEEN: Final = 0.5

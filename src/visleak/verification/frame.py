@@ -19,6 +19,7 @@ import numpy.typing as npt
 from visleak.records import Bool, Bytes8, Float32
 from visleak.verification.align import Matrix, inverse, jacobian, unit_to_pixels
 from visleak.verification.detail import plain_share
+from visleak.verification.regions import WHOLE, area_of, clipped_to
 
 #: Long side of a frame in pixels, at most, and either side at least.
 SIDE: Final = 128
@@ -177,9 +178,10 @@ def frame(query: Photo, reference: Photo, matrix: Matrix) -> Frame | None:
     )
     if mask is None:
         return None
-    shared, whole_query = _shared(place.corners), _area(place.corners)
-    covered = min(1.0, shared)
-    return Frame(ours, theirs, mask, place.to_frame, covered, min(1.0, shared / whole_query))
+    corners = place.corners.astype(np.float64)
+    shared, query_area = area_of(clipped_to(corners, WHOLE)), max(area_of(corners), 1e-9)
+    used = min(1.0, shared / query_area)
+    return Frame(ours, theirs, mask, place.to_frame, min(1.0, shared), used)
 
 
 def both_moved(
@@ -218,16 +220,6 @@ def _around(matrix: Matrix) -> Float32:
     """Return the moved query's corners (4, 2), in their order around it."""
     corners = matrix @ np.array([[0, 1, 1, 0], [0, 0, 1, 1], [1, 1, 1, 1.0]])
     return np.asarray((corners[:2] / corners[2]).T, np.float32)
-
-
-def _area(corners: Float32) -> float:
-    return max(abs(float(cv2.contourArea(corners))), 1e-9)
-
-
-def _shared(corners: Float32) -> float:
-    """Return the area that a moved query has in common with the reference, of the latter's 1."""
-    area, _ = cv2.intersectConvexConvex(corners, _around(np.eye(3)))
-    return float(area)
 
 
 def moved(

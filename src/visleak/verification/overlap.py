@@ -14,7 +14,6 @@ from typing import Final
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import scipy.fft
 
 from visleak.records import Bool, Bytes8, Float32
@@ -22,9 +21,9 @@ from visleak.verification.align import Matrix
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.features import by_features
 from visleak.verification.frame import Photo, Placement, both_moved, bounded
+from visleak.verification.regions import share_of
 from visleak.verification.registration import registered
 
-Polygon = npt.NDArray[np.float64]
 #: Long side of the frame in which the overlap is compared, pixels.
 SIDE: Final = 512
 #: Least shared detail, in units of its spread by chance, least correlation of the windows of the
@@ -45,10 +44,6 @@ COARSE: Final = 256
 LEAST: Final = 0.02
 #: Version of the measurement: part of the key of cached overlaps.
 VERSION: Final = 1
-#: Side of the raster on which regions are united.
-RASTER: Final = 1024
-
-_UNIT: Final = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,66 +146,3 @@ def _shifted(plane: Float32, down: int, across: int) -> Float32:
 
 def _band(plane: Float32) -> Float32:
     return np.asarray(cv2.GaussianBlur(plane, (0, 0), 0.7) - cv2.blur(plane, (9, 9)), np.float32)
-
-
-def region_of(matrix: Matrix) -> Polygon:
-    """Return the part of the query that lies in the reference, corners (k, 2) in unit coordinates.
-
-    >>> region_of(np.array([[1.0, 0, 0.75], [0, 1, 0], [0, 0, 1]])).tolist()
-    [[0.0, 0.0], [0.25, 0.0], [0.25, 1.0], [0.0, 1.0]]
-    """
-    corners = np.linalg.inv(matrix) @ np.vstack([_UNIT.T, np.ones(4)])
-    region: Polygon = (corners[:2] / corners[2]).T
-    return clipped_to(region, np.array([0.0, 0, 1, 1]))
-
-
-def clipped_to(region: Polygon, box: Polygon) -> Polygon:
-    """Return what of a convex region lies in a box: left, top, right, bottom."""
-    for side in range(4):
-        region = _clipped(region, side % 2, float(box[side]), 1 if side < 2 else -1)
-    return region
-
-
-def _clipped(region: Polygon, axis: int, bound: float, sign: int) -> Polygon:
-    """Return what of a convex region lies on one side of a line (Sutherland & Hodgman 1974).
-
-    OpenCV's intersection fails where edges lie on each other, as those of tiles do.
-    """
-    distance = sign * (region[:, axis] - bound)
-    found = []
-    for here, after, near, far in zip(
-        region, np.roll(region, -1, axis=0), distance, np.roll(distance, -1), strict=True
-    ):
-        if near >= 0:
-            found.append(here)
-        if (near > 0 > far) or (near < 0 < far):
-            found.append(here + (after - here) * (near / (near - far)))
-    return np.array(found).reshape(-1, 2)
-
-
-def area_of(region: Polygon) -> float:
-    """Return the area of a region, corners (k, 2) in their order around it."""
-    x, y = region.T
-    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
-
-
-def share_of(matrix: Matrix) -> float:
-    """Return the share of the query that lies in the reference, 0..1."""
-    return min(1.0, area_of(region_of(matrix)))
-
-
-def union_of(regions: Sequence[Polygon]) -> float:
-    """Return the share of an image that some regions of it cover together, 0..1.
-
-    >>> left = np.array([[0, 0], [0.5, 0], [0.5, 1], [0, 1]])
-    >>> round(union_of([left, left + [0.25, 0]]), 2)
-    0.75
-    """
-    if len(regions) == 1:
-        return min(1.0, area_of(regions[0]))
-    canvas = np.zeros((RASTER, RASTER), np.uint8)
-    for region in regions:
-        # whole pixels are those whose centre is inside
-        corners = np.rint((region * RASTER - 0.5) * 256).astype(np.int32)
-        cv2.fillPoly(canvas, [corners], 1, shift=8)
-    return float(np.count_nonzero(canvas)) / canvas.size
