@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -22,6 +23,7 @@ from visleak.remedy.graph import strong_pairs
 from visleak.remedy.removal import purge
 from visleak.remedy.settings import PurgeSettings
 from visleak.report.page import build
+from visleak.search.votes import FeatureRows, Votes
 from visleak.settings import Settings
 from visleak.storage import IMAGES_SCHEMA, PAIRS_SCHEMA
 
@@ -167,6 +169,32 @@ def test_blocks_of_the_search_change_nothing(
     monkeypatch.setattr(local_features, "INDEXED", 300)
     monkeypatch.setattr(local_features, "QUERIED", 300)
     assert audited(data, tmp_path / "a").pairs().equals(found.pairs())
+
+
+def test_of_low_scores_a_few_are_candidates() -> None:
+    count = 30
+    score = np.full(count, 2.5, np.float32)
+    score[20:] = 9
+    rows = np.arange(count)
+    votes = Votes(np.zeros(count, np.int64), rows, score, np.zeros(count, np.int8))
+    depth = replace(local_features.DEEP, few=12, best=64)
+    found = local_features.candidates(votes, rows[::-1].copy(), depth)
+    assert found.reference[:10].tolist() == list(range(29, 19, -1))
+    assert found.reference[10:].tolist() == [19, 18]
+
+
+def test_parts_of_some_images_have_no_others() -> None:
+    counts = np.array([3, 1, 4, 1, 5])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    owner = np.repeat(np.arange(5), counts).astype(np.float32)
+    points = np.repeat(owner[:, None], 4, axis=1)
+    rows = FeatureRows(np.zeros((len(owner), 128), np.uint8), points, starts)
+    patches = local_features.Patches(10 * np.arange(5), rows, np.full(5, 200, np.int32))
+    parts = list(patches.parts(np.array([4, 0, 2]), 5))
+    assert [part.rows.tolist() for part in parts] == [[40, 0], [20]]
+    assert [sorted(set(part.features.keypoints[:, 0])) for part in parts] == [[0, 4], [2]]
+    whole = list(patches.parts(np.array([2, 0]), 100))
+    assert [part.rows.tolist() for part in whole] == [[20, 0]]
 
 
 def test_an_audit_without_the_option_has_the_released_columns(data: Path) -> None:

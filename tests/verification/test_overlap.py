@@ -71,6 +71,42 @@ def test_plain_and_periodic_images_are_not_claimed(kind: str) -> None:
     assert overlap_of(query, reference) is None
 
 
+def form(number: int) -> Bytes8:
+    """Return a scan of a printed form, of which every third line is filled in by number."""
+    rng = np.random.default_rng(number)
+    page = np.full((600, 420), 246, np.uint8)
+    for line in range(18):
+        words = np.random.default_rng(line if line % 3 else 100 * number + line)
+        text = " ".join(str(value) for value in words.integers(100, 99999, 6))
+        cv2.putText(page, text, (12, 40 + 30 * line), 0, 0.6, (40,), 1, cv2.LINE_AA)
+    move = np.array([[1.0, 0, rng.uniform(-1, 1)], [0, 1, rng.uniform(-1, 1)]])
+    moved = cv2.warpAffine(page, move, (420, 600), borderMode=cv2.BORDER_REPLICATE)
+    scan = np.clip(moved + rng.normal(0, 2, moved.shape), 0, 255).astype(np.uint8)
+    return np.repeat(scan[..., None], 3, axis=2)
+
+
+def test_two_prints_of_one_form_do_not_overlap() -> None:
+    one, other = form(1), form(2)
+    assert overlap_of(one[:400], other[:400]) is None
+    assert overlap_of(one[:400], other[150:550]) is None
+    found = overlap_of(one[:400], one[150:550])
+    assert found is not None
+    assert share_of(found) == pytest.approx(0.625, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_a_strip_of_faint_compressed_texture_is_found(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    noise = np.asarray(cv2.GaussianBlur(rng.normal(0, 1, (200, 260)), (0, 0), 1.0))
+    grey = np.clip(128 + 2.5 * noise / noise.std(), 0, 255).astype(np.uint8)
+    whole = np.repeat(grey[..., None], 3, axis=2)
+    _, data = cv2.imencode(".jpg", whole[:, 100:220], [cv2.IMWRITE_JPEG_QUALITY, 75])
+    query = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
+    found = overlap_of(query, np.ascontiguousarray(whole[:, :124]))
+    assert found is not None
+    assert share_of(found) == pytest.approx(0.2, abs=0.01)
+
+
 def test_regions_of_several_references_are_united() -> None:
     def moved(x: float, y: float) -> Matrix:
         return np.array([[1.0, 0, x], [0, 1, y], [0, 0, 1]])

@@ -26,9 +26,9 @@ MOST: Final = 250  # the most features kept of one image
 #: would sit on the letters of an overlay, or in one quarter of a collage.
 _PARTS: Final = 4
 #: Low, because the strongest are kept anyway: an image tinted red has a third of the contrast.
-_CONTRAST: Final = 0.01
+CONTRAST: Final = 0.01
 #: Text that changes whenever any feature could change.
-DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{_CONTRAST}-parts{_PARTS}"
+DIGEST: Final = f"sift-1-bound{BOUND}-most{MOST}-contrast{CONTRAST}-parts{_PARTS}"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,12 @@ class LocalFeatures:
 
 
 def local_features(
-    image: Bytes8, *, smallest: int = SMALLEST, bound: int = BOUND, most: int = MOST
+    image: Bytes8,
+    *,
+    smallest: int = SMALLEST,
+    bound: int = BOUND,
+    most: int = MOST,
+    contrast: float = CONTRAST,
 ) -> LocalFeatures:
     """Return the SIFT features of an image, the strongest of each part of it.
 
@@ -73,7 +78,7 @@ def local_features(
         return _without_features(width, height)
     # Without precise upscaling the first octave lies half a pixel off, and the features of a
     # mirrored image would not be the mirrored features.
-    sift = cv2.SIFT.create(contrastThreshold=_CONTRAST, enable_precise_upscale=True)
+    sift = cv2.SIFT.create(contrastThreshold=contrast, enable_precise_upscale=True)
     found, raw = sift.detectAndCompute(grey, None)
     if not found:
         return _without_features(width, height)

@@ -10,7 +10,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.encoders.local import BOUND, DIGEST, MOST, SMALLEST, local_features, view_features
+from visleak.encoders.local import (
+    BOUND,
+    CONTRAST,
+    DIGEST,
+    MOST,
+    SMALLEST,
+    local_features,
+    view_features,
+)
 from visleak.groups import places_within
 from visleak.images import DECODING, decode
 from visleak.pipeline.candidates import INVERSE_VIEW, similarities, with_added
@@ -20,8 +28,9 @@ from visleak.pipeline.encoded_set import EncodedSet, ImagesLost, Refused, Side, 
 from visleak.pipeline.selection import Clusters
 from visleak.records import VIEWS, Bool, Bytes8, Encoder, Float32, Int64, Opener, Pairs, Unreadable
 from visleak.search.exact import Scored
-from visleak.search.votes import FeatureRows, LocalIndex, Votes
+from visleak.search.votes import LEAST_SCORE, FeatureRows, LocalIndex, Votes
 from visleak.settings import Settings
+from visleak.vectors import forget
 
 #: Unless overlaps are measured, local features are not compared with more references than this.
 MOST_REFERENCES: Final = 50_000
@@ -44,29 +53,54 @@ class Depth:
     """How closely local features are compared."""
 
     # long sides to which an image is bounded, and the most features of each; the first one is that
-    # of the coordinates
+    # of the coordinates. An image that fits into several has the features of the last of these
     layers: tuple[tuple[int, int], ...]
+    contrast: float  # least contrast of a feature, in OpenCV's scale
     smallest: int  # short side from which a reference has features, pixels
     references: float  # beyond so many nothing is compared
     # candidates per query, and the number searched for, so that ties can be decided by id
     best: int
     searched: int
+    # least score of the first few candidates of a query; all others need that of ``search.votes``
+    least: float
+    few: int
     clusters: bool  # of a cluster of near images only representatives are compared
 
     @property
     def maker(self) -> bytes:
         """The digest of what makes the features."""
         layers = "".join(f" and {most} at {bound}" for bound, most in self.layers[1:])
+        if self.contrast != CONTRAST:
+            layers += f" of contrast {self.contrast}"
         recipe = f"{DIGEST}{layers} from {SMALLEST_QUERY} of {DECODING}"
         return hashlib.blake2b(recipe.encode(), digest_size=16).digest()
 
 
-#: Enough to find copies, crops and collages; and for overlaps, which have many partners, and of
-#: which a small image may be a small part of a large one.
+#: Enough to find copies, crops and collages.
 USUAL: Final = Depth(
-    ((BOUND, MOST),), SMALLEST, MOST_REFERENCES, best=20, searched=64, clusters=True
+    ((BOUND, MOST),),
+    CONTRAST,
+    SMALLEST,
+    MOST_REFERENCES,
+    best=20,
+    searched=64,
+    least=LEAST_SCORE,
+    few=0,
+    clusters=True,
 )
-DEEP: Final = Depth(((BOUND, MOST), (768, 500)), 64, np.inf, best=64, searched=128, clusters=False)
+#: For overlaps, which have many partners. A small image may be a small part of a large one; and a
+#: narrow strip of a faint texture that was compressed shares three features or four.
+DEEP: Final = Depth(
+    ((BOUND, MOST), (768, 500)),
+    CONTRAST / 3,
+    64,
+    np.inf,
+    best=64,
+    searched=128,
+    least=2.0,
+    few=8,
+    clusters=False,
+)
 
 
 def depth_for(settings: Settings) -> Depth:
@@ -106,13 +140,17 @@ class Patches:
         return Patches(self.rows[images], features, self.widths[images])
 
     def parts(self, order: Int64, most: int) -> Iterator[Patches]:
-        """Yield the images in an order, in parts of about ``most`` features."""
+        """Yield some of the images in an order, in parts of about ``most`` features."""
         ends = np.cumsum(np.diff(self.features.starts)[order])
-        if not len(ends) or ends[-1] <= most:
+        if len(order) == len(self.rows) and ends[-1:].sum() <= most:
             yield self
             return
         for part in np.split(order, np.flatnonzero(np.diff(ends // most)) + 1):
-            yield self.taken(part)
+            taken = self.taken(part)
+            forget(self.features.descriptors)
+            yield taken
+            # before the next one is made
+            del taken
 
 
 def applies(query: EncodedSet, reference: EncodedSet, depth: Depth = USUAL) -> bool:
@@ -215,20 +253,26 @@ def _packed(data: bytes | Bytes8 | Unreadable, depth: Depth) -> bytes | Unreadab
     if isinstance(image, Unreadable):
         return image
     pixels = np.asarray(image.pixels)
+    width, words, points = layered(pixels, depth)
+    return np.array(width, "<i4").tobytes() + points.astype("<f4").tobytes() + words.tobytes()
+
+
+def layered(pixels: Bytes8, depth: Depth) -> tuple[int, Bytes8, Float32]:
+    """Return the width of the bounded image, and descriptors and keypoints of all its layers."""
     found = [
-        local_features(pixels, smallest=SMALLEST_QUERY, bound=bound, most=most)
-        for number, (bound, most) in enumerate(depth.layers)
-        # a layer of the same pixels has the same features
-        if not number or max(pixels.shape[:2]) > depth.layers[number - 1][0]
+        local_features(
+            pixels, smallest=SMALLEST_QUERY, bound=bound, most=most, contrast=depth.contrast
+        )
+        for number, (bound, most) in enumerate(depth.layers, 1)
+        # the next layer has the same pixels, and more features
+        if number == len(depth.layers) or max(pixels.shape[:2]) > bound
     ]
     first = found[0]
     points = [
         each.keypoints * np.array([first.width / each.width] * 3 + [1], np.float32)
         for each in found
     ]
-    width = np.array(first.width, "<i4").tobytes()
-    words = b"".join(each.descriptors.tobytes() for each in found)
-    return width + np.concatenate(points).astype("<f4").tobytes() + words
+    return first.width, np.concatenate([e.descriptors for e in found]), np.concatenate(points)
 
 
 def _unpack(packed: bytes) -> tuple[int, npt.NDArray[np.uint8], Float32]:
@@ -352,20 +396,30 @@ def add_votes(
     depth: Depth = USUAL,
 ) -> Pairs:
     """Return pairs with those added that share patches, and the votes of all."""
-    order = sides[1].order
-    large = sides[1].fingerprints.sizes[patches[1].rows].min(axis=1) >= depth.smallest
-    targets = patches[1].only(large)
+    order, rows = sides[1].order, patches[1].rows
+    large = sides[1].fingerprints.sizes[rows].min(axis=1) >= depth.smallest
+    found = voted(patches, np.flatnonzero(large), order, workers, depth)
+    return _merged(pairs, _directed(found, sides, depth), sides, encoder)
+
+
+def voted(
+    patches: tuple[Patches, Patches], targets: Int64, order: Int64, workers: int, depth: Depth
+) -> Votes:
+    """Return each query's best among some references, at ``targets``, as rows of fingerprints."""
     best: list[Votes] = []
-    for part in targets.parts(np.argsort(order[targets.rows]), INDEXED):
+    targets = targets[np.argsort(order[patches[1].rows[targets]])]
+    for part in patches[1].parts(targets, INDEXED):
         index = LocalIndex(part.features)
         for some in patches[0].parts(np.arange(len(patches[0].rows)), QUERIED):
             views = {view: some.seen(view) for view in SEEN}
-            votes = index.search(views, best=depth.searched, workers=workers)
+            votes = index.search(views, best=depth.searched, least=depth.least, workers=workers)
             # positions among the features become rows of the fingerprints
-            rows = some.rows[votes.query], part.rows[votes.reference]
-            best.append(replace(votes, query=rows[0], reference=rows[1]))
+            query, reference = some.rows[votes.query], part.rows[votes.reference]
+            best.append(replace(votes, query=query, reference=reference))
         best = [_best(Votes.joined(best), order, depth.searched)]
-    return _merged(pairs, _directed(best[0], sides, depth.best), sides, encoder)
+        # before the next ones are made
+        del part, index
+    return best[0]
 
 
 def _best(votes: Votes, order: Int64, most: int) -> Votes:
@@ -375,12 +429,22 @@ def _best(votes: Votes, order: Int64, most: int) -> Votes:
     return votes.only(rank[np.arange(len(rank)) - np.searchsorted(owner, owner) < most])
 
 
-def _directed(votes: Votes, sides: tuple[Side, Side], most: int) -> Votes:
-    """Return each query's best; within a set without itself, the lower id as the query."""
+def candidates(votes: Votes, order: Int64, depth: Depth) -> Votes:
+    """Return each query's candidates: the best, of which all but a few have a good score."""
+    high = votes.only(np.flatnonzero(votes.score >= LEAST_SCORE))
+    low = _best(votes, order, depth.few)
+    low = low.only(np.flatnonzero(low.score < LEAST_SCORE))
+    return _best(Votes.joined([high, low]), order, depth.best)
+
+
+def _directed(votes: Votes, sides: tuple[Side, Side], depth: Depth) -> Votes:
+    """Return each query's candidates; within a set without itself, the lower id as the query."""
     query, reference = (side.order for side in sides)
     if sides[0] is not sides[1]:
-        return _best(votes, reference, most)
-    chosen = _best(votes.only(np.flatnonzero(votes.query != votes.reference)), reference, most)
+        return candidates(votes, reference, depth)
+    chosen = candidates(
+        votes.only(np.flatnonzero(votes.query != votes.reference)), reference, depth
+    )
     backwards = query[chosen.query] > query[chosen.reference]
     left = np.where(backwards, chosen.reference, chosen.query)
     right = np.where(backwards, chosen.query, chosen.reference)

@@ -30,8 +30,10 @@ from visleak.verification.regions import Polygon, region_of, share_of, union_of
 
 #: Long side of the images whose relation is measured, pixels.
 BOUND: Final = 768
-#: Pairs per task.
+#: Pairs per task; and images of either side whose pairs are measured one after the other, because
+#: the features of so many are kept.
 CHUNK: Final = 16
+BLOCK: Final = 24
 STEP: Final = "measuring overlaps"
 #: Scenes whose sizes are reported.
 LARGEST: Final = 5
@@ -88,8 +90,11 @@ class _Distinct:
         codes = left[rows] * (int(others.max(initial=0)) + 1) + right[rows]
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
         number = np.where(equal, -2, -1).astype(np.int64)
-        number[rows] = inverse
         chosen = rows[first]
+        ends = left[chosen], right[chosen]
+        place = np.lexsort((ends[1], ends[0], ends[1] // BLOCK, ends[0] // BLOCK))
+        number[rows] = np.argsort(place)[inverse]
+        chosen = chosen[place]
         starts = np.full((len(chosen), 9), np.nan, np.float32)
         if comparison.relations is not None:
             matrix, known = comparison.relations.of(chosen)

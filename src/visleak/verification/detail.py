@@ -69,6 +69,11 @@ def shared_detail(query: Float32, reference: Float32, mask: Bool) -> Detail:
     )
 
 
+def windows_of(query: Float32, reference: Float32, mask: Bool) -> list[Float64]:
+    """Return the products of gradients in the windows of each level, finest first: ``_tensors``."""
+    return [windows for windows, _ in _pyramid(query, reference, mask)]
+
+
 def _pyramid(query: Float32, reference: Float32, mask: Bool) -> Iterator[tuple[Float64, float]]:
     """Yield the windows of every level that has any, and the level's noise."""
     inside = mask.astype(np.float32)
