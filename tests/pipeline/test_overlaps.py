@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -160,6 +162,8 @@ def test_the_page_draws_the_scene(found: Audit) -> None:
     for page in (with_pixels, without):
         assert 'id="section-overlap"' in page
         assert "Scene 0" in page
+        drawings = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", page)
+        assert any(b" %</text></svg>" in b64decode(drawing) for drawing in drawings)
     assert len(with_pixels) > len(without)
 
 

@@ -32,8 +32,12 @@ SIDE: Final = 900
 QUALITY: Final = 80
 #: A scene whose images would be enlarged or reduced by more than this is not drawn whole.
 ZOOM: Final = 8.0
-#: Colours of test and of other images.
+#: Colours of test and of other images, and grey level of what none shows.
 COLOURS: Final = ("#d1495b", "#3a6ea5")
+NOTHING: Final = 232
+#: Height of the figures, and the least side of an image that has one, pixels.
+FIGURES: Final = 17
+LABELLED: Final = 80
 
 _READING: Final = (
     "Seen is the share of a test image that at least one image of the other sets shows, all of"
@@ -41,7 +45,8 @@ _READING: Final = (
     "Images of little texture and of a periodic pattern are not claimed to overlap, because"
     " several displacements fit.",
     "A scene is a set of images that overlaps connect. In the drawings, test images have red"
-    " outlines and all others blue ones; what only test images show is paler.",
+    " outlines and the share that is seen, all others blue outlines; what only test images show is"
+    " paler.",
 )
 
 
@@ -123,6 +128,7 @@ class Scene:
     members: tuple[Key, ...]
     # of each member: its unit square to pixels of the drawing
     places: tuple[Matrix, ...]
+    seen: tuple[float | None, ...]  # share of each test image
     size: tuple[int, int]  # of the drawing, pixels
 
 
@@ -139,19 +145,21 @@ def _figures(folder: Path, content: AuditSummary, loader: ImageLoader | None) ->
 
 def _scenes(folder: Path, tested: set[str]) -> Iterator[Scene]:
     """Yield the largest scenes with images of both sides, or of one if there are no others."""
-    images = read_table(folder, IMAGES, ["set", "id", "width", "height", "scene"])
+    images = read_table(folder, IMAGES, ["set", "id", "width", "height", "scene", "seen"])
     rows = images.filter(pc.is_valid(images["scene"])).to_pylist()
     members: dict[int, list[Key]] = {}
     sizes: dict[Key, tuple[int, int]] = {}
+    seen: dict[Key, float | None] = {}
     for row in rows:
         key = (row["set"], row["id"])
         members.setdefault(row["scene"], []).append(key)
         sizes[key] = row["width"], row["height"]
+        seen[key] = row["seen"]
     edges = _edges(folder)
     both = {n for n, own in members.items() if len({name in tested for name, _ in own}) > 1}
     order = sorted(both or members, key=lambda number: (-len(members[number]), number))
     for number in order[:DRAWN]:
-        yield _laid_out(number, sorted(members[number])[:MEMBERS], sizes, edges)
+        yield _laid_out(number, sorted(members[number])[:MEMBERS], sizes, seen, edges)
 
 
 def _edges(folder: Path) -> dict[Key, list[tuple[float, Key, Matrix]]]:
@@ -173,6 +181,7 @@ def _laid_out(
     number: int,
     members: Sequence[Key],
     sizes: Mapping[Key, tuple[int, int]],
+    seen: Mapping[Key, float | None],
     edges: Mapping[Key, Sequence[tuple[float, Key, Matrix]]],
 ) -> Scene:
     """Lay out a scene around the image with the most overlaps, by the largest ones first."""
@@ -196,7 +205,8 @@ def _laid_out(
     move = np.array([[scale, 0, -scale * low[0]], [0, scale, -scale * low[1]], [0, 0, 1]])
     across, down = np.ceil(scale * (high - low)).astype(int).tolist()
     shown = [key for key in members if key in places]
-    return Scene(number, tuple(shown), tuple(move @ places[key] for key in shown), (across, down))
+    moved = tuple(move @ places[key] for key in shown)
+    return Scene(number, tuple(shown), moved, tuple(seen[key] for key in shown), (across, down))
 
 
 def _corners(place: Matrix) -> npt.NDArray[np.float64]:
@@ -225,13 +235,26 @@ def _drawing(scene: Scene, tested: set[str], loader: ImageLoader | None) -> str:
             if (name in tested) == test:
                 points = " ".join(f"{x:.1f},{y:.1f}" for x, y in _corners(place))
                 parts.append(f'<polygon points="{points}" {style}/>')
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, *_labels(scene), "</svg>"])
+
+
+def _labels(scene: Scene) -> Iterator[str]:
+    """Yield the share that is seen of each test image, in its middle."""
+    style = (
+        f'font-family="sans-serif" font-size="{FIGURES}" font-weight="bold" text-anchor="middle"'
+        f' fill="{COLOURS[0]}" stroke="#fff" stroke-width="4" paint-order="stroke"'
+    )
+    for place, seen in zip(scene.places, scene.seen, strict=True):
+        corners = _corners(place)
+        if seen is not None and np.ptp(corners, axis=0).min() >= LABELLED:
+            x, y = corners.mean(axis=0)
+            yield f'<text x="{x:.1f}" y="{y + FIGURES / 3:.1f}" {style}>{percent(seen)} %</text>'
 
 
 def _mosaic(scene: Scene, tested: set[str], loader: ImageLoader) -> bytes:
     """Return the pixels of a scene as JPEG: what only a test image shows is paler."""
     width, height = scene.size
-    canvas = np.full((height, width, 3), 255, np.uint8)
+    canvas = np.full((height, width, 3), NOTHING, np.uint8)
     covered = np.zeros((height, width), np.bool_)
     pixels = decoded((), loader, scene.members)
     for test in (False, True):
