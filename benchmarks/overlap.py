@@ -8,42 +8,49 @@ be claimed at a wrong place.
 
 Recall is that of overlaps with texture: in the part that is shared, at least 10 squares of 16
 pixels, and a tenth of all, have details that vary by 2.5 levels or more. That of all is reported
-too. The cost of a million references follows from one block of an index, which is what the memory
-holds.
+too.
 
-Needs VISLEAK_DATA. About four minutes of one core. Writes ``overlap.json``.
+The cost of a million references follows from 20,000, whose features are those of the tiles with
+noise: two and a half blocks of an index, which take each other's place in memory.
+
+Needs VISLEAK_DATA. About ten minutes of one core. Writes ``overlap.json`` after every step;
+``finished`` in it is false until the last one.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import resource
-import sys
+import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 from overlap_tiles import REPORTED, SHARES, SOURCES, Pixels, TilePair, images_of, pairs_of
 from record import Bar, data_folder, write
 
-from visleak.encoders.local import local_features, view_features
-from visleak.pipeline.local_features import DEEP, INDEXED, SEEN
-from visleak.search.votes import FeatureRows, LocalIndex
+from visleak.pipeline.local_features import DEEP, INDEXED, Patches, candidates, layered, voted
+from visleak.pipeline.overlaps import BLOCK
+from visleak.search.votes import FeatureRows
 from visleak.verification.overlap import overlap_of
 from visleak.verification.regions import share_of
 
-#: Images of each source; every second share of each, so that there are five pairs of an image.
-IMAGES = 20
+#: Images of each source; every second share of each, so that there are five pairs of an image. Half
+#: of the steel plates have no texture.
+IMAGES = {"photographs": 13, "X-rays": 13, "receipts": 13, "steel": 24, "landscapes": 10}
 #: Shares below this are reported and bound by no bar.
 LEAST = 0.195
 #: Squares with texture, and deviation of their details, levels.
 SQUARE, SQUARES, PART, DEVIATION = 16, 10, 0.1, 2.5
-#: Features of a reference, as of an image of 256 pixels, and references of which costs are given.
-FEATURES, MANY = 250, 1_000_000
-#: References of the block whose cost is measured.
-BLOCK = 4_000
+#: Features of a reference, as of a tile of 256 pixels; references that are compared, of which the
+#: first part is measured by itself; queries; and references of which costs are given.
+FEATURES, COMPARED, FIRST, QUERIES, MANY = 500, 20_000, 12_000, 40, 1_000_000
+#: Candidates between two lines of progress.
+STEP = 1_000
 
 
 @dataclass(frozen=True)
@@ -74,72 +81,70 @@ def is_textured(pair: TilePair) -> bool:
     return lively >= max(SQUARES, PART * down * across)
 
 
-def features_of(tiles: list[Pixels]) -> tuple[FeatureRows, npt.NDArray[np.int32]]:
-    """Return the features of tiles as an audit extracts them, and the width of each tile's."""
-    found = [local_features(tile, smallest=32, bound=DEEP.layers[0][0]) for tile in tiles]
-    deeper = [
-        local_features(tile, smallest=32, bound=bound, most=most)
-        if max(tile.shape[:2]) > DEEP.layers[0][0]
-        else None
-        for tile in tiles
-        for bound, most in DEEP.layers[1:]
-    ]
-    descriptors, keypoints, counts = [], [], []
-    for first, more in zip(found, deeper, strict=True):
-        layers = [first] if more is None else [first, more]
-        descriptors += [layer.descriptors for layer in layers]
-        keypoints += [
-            layer.keypoints * np.array([first.width / layer.width] * 3 + [1], np.float32)
-            for layer in layers
-        ]
-        counts.append(sum(map(len, layers)))
-    starts = np.cumsum([0, *counts], dtype=np.int64)
-    rows = FeatureRows(np.concatenate(descriptors), np.concatenate(keypoints), starts)
-    return rows, np.array([each.width for each in found], np.int32)
+def patches_of(tiles: list[Pixels]) -> Patches:
+    """Return the features of tiles as an audit extracts them."""
+    found = [layered(tile, DEEP) for tile in tiles]
+    starts = np.cumsum([0, *(len(words) for _, words, _ in found)], dtype=np.int64)
+    rows = FeatureRows(
+        np.concatenate([words for _, words, _ in found]),
+        np.concatenate([points for _, _, points in found]),
+        starts,
+    )
+    return Patches(np.arange(len(tiles)), rows, np.array([w for w, _, _ in found], np.int32))
 
 
-def searched(pairs: list[TilePair]) -> tuple[set[tuple[int, int]], dict[str, float]]:
+def searched(
+    queries: Patches, references: Patches
+) -> tuple[set[tuple[int, int]], dict[str, float]]:
     """Return the pairs of query and reference tiles that local features propose, and times."""
     begun = time.process_time()
-    references, _ = features_of([pair.reference for pair in pairs])
-    queries, widths = features_of([pair.query for pair in pairs])
-    extracted = time.process_time()
-    counts = np.diff(queries.starts)
-    views = {}
-    for view in SEEN:
-        rows = view_features(
-            queries.descriptors, queries.keypoints, np.repeat(widths, counts), view
-        )
-        views[view] = FeatureRows(*rows, queries.starts)
-    votes = LocalIndex(references).search(views, best=DEEP.best)
-    done = time.process_time()
-    times = {
-        "extract_ms_per_tile": round(500 * (extracted - begun) / len(pairs), 2),
-        "search_ms_per_query": round(1000 * (done - extracted) / len(pairs), 2),
+    order = np.arange(len(references.rows))
+    votes = candidates(voted((queries, references), order, order, 1, DEEP), order, DEEP)
+    found = set(zip(votes.query.tolist(), votes.reference.tolist(), strict=True))
+    cost = (time.process_time() - begun) / len(queries.rows)
+    return found, {
+        "candidates_per_query": round(len(found) / len(queries.rows), 1),
+        "search_ms_per_query": round(1000 * cost, 2),
     }
-    found = zip(votes.query.tolist(), votes.reference.tolist(), strict=True)
-    return set(found), times
 
 
-def measured(
-    sources: list[str], pairs: list[TilePair], found: set[tuple[int, int]]
-) -> tuple[list[Result], list[tuple[str, str]], dict[str, float]]:
-    """Return what is measured of all pairs, and which tiles of two images are called overlaps."""
-    results, wrong, measured_pairs = [], [], 0
-    begun = time.process_time()
+def of_pairs(sources: list[str], pairs: list[TilePair], found: set[tuple[int, int]]
+             ) -> list[Result]:  # fmt: skip
+    """Return what is measured of the pairs of tiles of one image."""
+    results = []
     for at, (source, pair) in enumerate(zip(sources, pairs, strict=True)):
-        voted = (at, at) in found
-        matrix = overlap_of(pair.query, pair.reference) if voted else None
-        measured_pairs += voted
+        matrix = overlap_of(pair.query, pair.reference) if (at, at) in found else None
         share = None if matrix is None else share_of(matrix)
-        results.append(Result(source, pair, is_textured(pair), voted, share))
-    for query, reference in sorted(found):
-        if pairs[query].name != pairs[reference].name:
-            measured_pairs += 1
-            if overlap_of(pairs[query].query, pairs[reference].reference) is not None:
-                wrong.append((pairs[query].name, pairs[reference].name))
-    cost = 1000 * (time.process_time() - begun) / max(1, measured_pairs)
-    return results, wrong, {"measure_ms_per_candidate": round(cost, 1)}
+        results.append(Result(source, pair, is_textured(pair), (at, at) in found, share))
+    return results
+
+
+def of_others(
+    pairs: list[TilePair], found: set[tuple[int, int]], store: Callable[[dict[str, Any]], None]
+) -> None:
+    """Measure the candidates of two images, and store which are called overlaps, as it goes."""
+    others = [(q, r) for q, r in found if pairs[q].name != pairs[r].name]
+    # as an audit does, so that features are found again
+    others.sort(key=lambda each: (each[0] // BLOCK, each[1] // BLOCK, each))
+    names = [pair.name for pair in pairs]
+    apart = len(pairs) ** 2 - sum(names.count(name) for name in names)
+    wrong: list[tuple[str, str]] = []
+    begun = time.process_time()
+    for done, (query, reference) in enumerate(others, 1):
+        if overlap_of(pairs[query].query, pairs[reference].reference) is not None:
+            wrong.append((names[query], names[reference]))
+        if done % STEP == 0 or done == len(others):
+            cost = 1000 * (time.process_time() - begun) / done
+            print(f"{done:,} of {len(others):,} candidates, {len(wrong)} wrong", flush=True)
+            store(
+                {
+                    "pairs": apart,
+                    "candidates": len(others),
+                    "measured": done,
+                    "called_overlaps": wrong,
+                    "measure_ms_per_candidate": round(cost, 1),
+                }
+            )
 
 
 def patterns() -> tuple[int, int, int]:
@@ -200,101 +205,141 @@ def _share(values: list[bool]) -> float:
     return sum(values) / max(1, len(values))
 
 
-def million(references: FeatureRows) -> dict[str, float]:
-    """Return memory and cost of a block of an index, and what follows for a million references."""
-    rng = np.random.default_rng(1)
-    wanted = BLOCK * FEATURES
-    rows = rng.integers(0, len(references.descriptors), wanted)
-    drawn = references.descriptors[rows].astype(np.int16)
-    drawn += rng.integers(-28, 29, drawn.shape, dtype=np.int16) * (drawn > 0)
-    starts = np.arange(0, wanted + 1, FEATURES, dtype=np.int64)
-    block = FeatureRows(np.clip(drawn, 0, 255).astype(np.uint8), references.keypoints[rows], starts)
-    del drawn
-    begun = time.process_time()
-    index = LocalIndex(block)
-    built = time.process_time() - begun
-    queries = 40
-    part = FeatureRows(
-        references.descriptors[: references.starts[queries]],
-        references.keypoints[: references.starts[queries]],
-        references.starts[: queries + 1],
-    )
-    begun = time.process_time()
-    index.search({0: part}, best=DEEP.searched)
-    search = (time.process_time() - begun) / queries
-    fixed = 50_000_000
-    per_feature = (index.nbytes - fixed) / wanted
+def million(features: FeatureRows) -> dict[str, float]:
+    """Return memory and cost of comparing with many references, of whose features some are given.
+
+    Called in a process of its own, whose memory is that of the comparison.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        every = np.arange(COMPARED)
+        stored = _stored(features, Path(folder))
+        references = Patches(every, stored, np.full(COMPARED, 256, np.int32))
+        queries = references.taken(every[:: COMPARED // QUERIES])
+        seconds, peaks = [], [_peak()]
+        for asked, most in ((1, FIRST), (1, COMPARED), (QUERIES, COMPARED)):
+            begun = time.process_time()
+            voted((queries.taken(every[:asked]), references), every[:most], every, 1, DEEP)
+            seconds.append(time.process_time() - begun)
+            peaks.append(_peak())
     return {
-        "block_references": BLOCK,
-        "index_bytes_per_feature": round(per_feature, 1),
-        "build_ms_per_reference": round(1000 * built / BLOCK, 3),
-        "search_ms_per_query_view_and_block": round(1000 * search, 2),
-        # an index of INDEXED features, the descriptors it is made of, and a part of the queries
-        "memory_gib_extrapolated": round(
-            (INDEXED * (per_feature + 144) + fixed + 3 * 1_000_000 * 144) / 2**30, 2
-        ),
-        "disk_gb_of_a_million_extrapolated": round(MANY * FEATURES * 144 / 1e9, 1),
-        "blocks_of_a_million": round(MANY * FEATURES / INDEXED, 1),
+        "references": COMPARED,
+        "features_of_each": FEATURES,
+        "features_of_a_block": INDEXED,
+        "index_ms_per_reference": round(1000 * seconds[1] / COMPARED, 3),
+        "search_s_per_query": round((seconds[2] - seconds[1]) / (QUERIES - 1), 3),
+        "peak_gib_before": round(peaks[0], 2),
+        "peak_gib_of_12000": round(peaks[1], 2),
+        "peak_gib_of_20000": round(peaks[2], 2),
+        "peak_gib_of_20000_and_40_queries": round(peaks[3], 2),
     }
 
 
-def main() -> None:
-    """Measure all sources, print their figures and store them."""
-    root = data_folder("photos", "domains/xray", "domains/receipts", "domains/steel")
-    cv2.setNumThreads(1)
-    begun = time.process_time()
-    images = int(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+def _stored(features: FeatureRows, folder: Path) -> FeatureRows:
+    """Return features on disk, as an audit has them: some of those given, with noise."""
+    rng = np.random.default_rng(1)
+    count, step = COMPARED * FEATURES, 1000 * FEATURES
+    with (folder / "words").open("wb") as words, (folder / "points").open("wb") as points:
+        for _ in range(0, count, step):
+            rows = rng.integers(0, len(features.descriptors), step)
+            drawn = features.descriptors[rows].astype(np.int16)
+            drawn += rng.integers(-28, 29, drawn.shape, dtype=np.int16) * (drawn > 0)
+            np.clip(drawn, 0, 255).astype(np.uint8).tofile(words)
+            features.keypoints[rows].tofile(points)
+    return FeatureRows(
+        np.memmap(folder / "words", np.uint8, "r", shape=(count, 128)),
+        np.memmap(folder / "points", np.float32, "r", shape=(count, 4)),
+        np.arange(0, count + 1, FEATURES, dtype=np.int64),
+    )
+
+
+def _peak() -> float:
+    """Return the peak memory of this process so far, GiB, with pages of files that it read."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def extrapolated(large: dict[str, float], extract_ms: float) -> dict[str, float]:
+    """Return what a million references cost, of which the memory is that of fewer."""
+    times = MANY / COMPARED
+    per_reference = extract_ms + large["index_ms_per_reference"]
+    return {
+        # rows, widths and starts are held of all
+        "memory_gib": round(large["peak_gib_of_20000_and_40_queries"] + MANY * 20 / 2**30, 2),
+        "disk_gb": round(MANY * FEATURES * 144 / 1e9, 1),
+        "blocks": round(MANY * FEATURES / INDEXED, 1),
+        "cpu_hours_to_extract_and_index": round(per_reference * MANY / 3.6e6, 1),
+        "search_s_per_query": round(large["search_s_per_query"] * times, 1),
+    }
+
+
+def bars_of(figures: dict[str, Any]) -> list[Bar]:
+    """Return the bars of what has been measured."""
+    bars = [
+        Bar(f"recall of overlaps with texture from 20 %, {name}", own["recall_textured"], 0.95,
+            most=False)
+        for name, own in figures["sources"].items()
+    ]  # fmt: skip
+    every = figures["all"]
+    bars.append(Bar("error of the share, median", every["error_median"], 0.02))
+    bars.append(Bar("error of the share, 95th percentile", every["error_p95"], 0.05))
+    if "not_overlapping" in figures:
+        apart = figures["not_overlapping"]
+        bars.append(Bar("pairs that do not overlap", apart["pairs"], 100_000, most=False))
+        bars.append(Bar("of these called overlaps", len(apart["called_overlaps"]), 0))
+    if "patterns" in figures:
+        wrong = figures["patterns"]["misplaced"]
+        bars.append(Bar("repeating patterns claimed at a wrong place", wrong, 0))
+    if "of_a_million" in figures:
+        memory = figures["of_a_million"]["memory_gib"]
+        bars.append(Bar("memory for a million references, GiB", memory, 4.0))
+    return bars
+
+
+def tiles_of(root: Path) -> tuple[list[str], list[TilePair]]:
+    """Return the source of each pair of tiles, and the pairs."""
     sources: list[str] = []
     pairs: list[TilePair] = []
     for source, (_, size) in SOURCES.items():
-        for number, (name, image) in enumerate(images_of(source, root, REPORTED, images)):
+        for number, (name, image) in enumerate(images_of(source, root, REPORTED, IMAGES[source])):
             own = list(pairs_of(name, image, size, SHARES[number % 2 :: 2]))
             pairs += own
             sources += [source] * len(own)
+    return sources, pairs
+
+
+def main() -> None:
+    """Measure all sources, print their figures and store them after every step."""
+    root = data_folder("photos", "domains/xray", "domains/receipts", "domains/steel")
+    cv2.setNumThreads(1)
+    begun = time.process_time()
+    figures: dict[str, Any] = {
+        "finished": False,
+        "half": "of each source by a hash of the names; thresholds were chosen on the other",
+    }
+
+    def store(**more: Any) -> None:
+        figures.update(more)
+        figures["cpu_seconds"] = round(time.process_time() - begun, 1)
+        write(__file__, bars_of(figures), figures)
+
+    sources, pairs = tiles_of(root)
     print(f"{len(pairs):,} pairs of tiles", flush=True)
-    found, times = searched(pairs)
-    print(f"searched: {len(found):,} candidates, {times}", flush=True)
-    results, wrong, cost = measured(sources, pairs, found)
-    names = [pair.name for pair in pairs]
-    same = sum(names.count(name) for name in names)
-    apart = len(pairs) ** 2 - same
+    started = time.process_time()
+    references, queries = (
+        patches_of([getattr(pair, side) for pair in pairs]) for side in ("reference", "query")
+    )
+    extract = 500 * (time.process_time() - started) / len(pairs)
+    found, cost = searched(queries, references)
+    results = of_pairs(sources, pairs, found)
+    own = {source: of_source([r for r in results if r.source == source]) for source in SOURCES}
+    cost["extract_ms_per_tile"] = round(extract, 2)
+    cost["features_per_tile"] = round(len(references.features.descriptors) / len(pairs), 1)
+    store(all=of_source(results), sources=own, cost=cost)
+    of_others(pairs, found, lambda apart: store(not_overlapping=apart))
     count, claimed, misplaced = patterns()
-    figures = {source: of_source([r for r in results if r.source == source]) for source in SOURCES}
-    every = of_source(results)
-    large = million(features_of([pair.reference for pair in pairs[:200]])[0])
-    per_reference = times["extract_ms_per_tile"] + large["build_ms_per_reference"]
-    large["cpu_hours_of_a_million_extrapolated"] = round(per_reference * MANY / 3.6e6, 1)
-    large["search_s_per_query_of_a_million_extrapolated"] = round(
-        3 * large["search_ms_per_query_view_and_block"] / 1000 * MANY / BLOCK, 1
-    )
-    bars = [
-        *(
-            Bar(f"recall of overlaps with texture from 20 %, {name}", own["recall_textured"], 0.95,
-                most=False)
-            for name, own in figures.items()
-        ),
-        Bar("error of the share, median", every["error_median"], 0.02),
-        Bar("error of the share, 95th percentile", every["error_p95"], 0.05),
-        Bar("pairs that do not overlap", apart, 100_000, most=False),
-        Bar("of these called overlaps", len(wrong), 0),
-        Bar("repeating patterns claimed at a wrong place", misplaced, 0),
-        Bar("memory for a million references, GiB", large["memory_gib_extrapolated"], 4.0),
-    ]  # fmt: skip
-    write(
-        __file__,
-        bars,
-        {
-            "half": "of each source by a hash of the names; thresholds were chosen on the other",
-            "all": every,
-            "sources": figures,
-            "not_overlapping": {"pairs": apart, "called_overlaps": wrong},
-            "patterns": {"pairs": count, "claimed": claimed, "misplaced": misplaced},
-            "cost": times | cost,
-            "a_million_references": large,
-            "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3),
-            "cpu_seconds": round(time.process_time() - begun, 1),
-        },
-    )
+    store(patterns={"pairs": count, "claimed": claimed, "misplaced": misplaced})
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        large = pool.apply(million, (references.taken(np.arange(min(200, len(pairs)))).features,))
+    store(many_references=large, of_a_million=extrapolated(large, extract), finished=True)
 
 
 if __name__ == "__main__":
