@@ -9,8 +9,9 @@ to a fraction of a pixel, because dozens of local features were fitted, and so i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import cv2
@@ -19,7 +20,7 @@ import scipy.fft
 
 from visleak.records import Bool, Bytes8, Float32, Float64
 from visleak.verification.align import Matrix, inverse, unit_to_pixels
-from visleak.verification.detail import Detail, shared_detail, windows_of
+from visleak.verification.detail import WINDOW, Detail, shared_detail, windows_of
 from visleak.verification.features import SMALLEST, by_features
 from visleak.verification.frame import Photo, Placement, both_moved, bounded
 from visleak.verification.regions import share_of
@@ -27,6 +28,8 @@ from visleak.verification.registration import registered
 
 #: Long side of the frame in which the overlap is compared, pixels.
 SIDE: Final = 512
+#: A strip is enlarged this much at most to be wide enough to be judged.
+ENLARGED: Final = 1.5
 #: Least shared detail, in units of its spread by chance, least correlation of the windows of the
 #: upper quartile, largest share of the windows that contradict, and least number of windows with
 #: texture.
@@ -97,6 +100,7 @@ def agrees(query: Bytes8, reference: Bytes8, matrix: Matrix, *, changed: float =
     place = Placement.of(query.shape[:2], reference.shape[:2], matrix, SIDE)
     if place is None:
         return False
+    place = _wide(place)
     one, other = _whole(query), _whole(reference)
     ours, theirs, mask = both_moved(
         (one.grey, other.grey), (one.content, other.content), matrix, place
@@ -113,6 +117,15 @@ def agrees(query: Bytes8, reference: Bytes8, matrix: Matrix, *, changed: float =
         and changed_share(ours, theirs, mask) <= changed
         and _elsewhere(ours, theirs, mask).amount <= ELSEWHERE * detail.amount
     )
+
+
+def _wide(place: Placement) -> Placement:
+    """Return a placement in which a narrow strip is two windows wide, if that enlarges little."""
+    enlarged = 2 * WINDOW / min(place.size)
+    if not 1 < enlarged <= ENLARGED:
+        return place
+    width, height = (math.ceil(enlarged * side) for side in place.size)
+    return replace(place, size=(width, height))
 
 
 def _whole(pixels: Bytes8) -> Photo:
