@@ -196,20 +196,20 @@ class _Correlations:
 
 
 def _correlations(
-    one: Float32, other: Float32, inside: Float32, beside: Float32, least: float
+    one: Float32, other: Float32, mask: Float32, other_mask: Float32, least: float
 ) -> _Correlations:
     """Return the correlation at all displacements that leave a share of the energy of both."""
     size = [
         scipy.fft.next_fast_len(a + b, real=True)
         for a, b in zip(one.shape, other.shape, strict=True)
     ]
-    first, second, there, besides, own, others = (
-        scipy.fft.rfft2(plane, size) for plane in (one, other, inside, beside, one**2, other**2)
+    left, right, there, here, own, others = (
+        scipy.fft.rfft2(plane, size) for plane in (one, other, mask, other_mask, one**2, other**2)
     )
     # of all displacements at once: the product, the energy of either image that overlaps, the area
     product, energy, energies, area = (
-        scipy.fft.irfft2(np.conj(left) * right, size)
-        for left, right in ((first, second), (own, besides), (there, others), (there, besides))
+        scipy.fft.irfft2(np.conj(first) * second, size)
+        for first, second in ((left, right), (own, here), (there, others), (there, here))
     )
     enough = (energy >= least * (one**2).sum()) & (energies >= least * (other**2).sum())
     score = np.where(enough, product / np.sqrt(np.maximum(energy * energies, 1e-3)), 0.0)
