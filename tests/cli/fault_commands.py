@@ -89,10 +89,12 @@ SLOW = ("audit", "impact", "dlede", "train-encoder", "robustness:verify", "memor
 #: Files that say that a result is not finished, or that a folder is visleak's.
 MARKS = ("unfinished.json", ".visleak.lock", ".shard_0000.json", "study.log", "log.txt")
 
-#: What differs from run to run: how long something took, and when it was.
+#: What differs from run to run: how long something took, when it was, and how often it was tried.
 MOVING = (
     (
-        re.compile(rb'"(timings|seconds|took|created|time|date)": (\{[^}]*\}|"[^"]*"|[0-9.e-]+)'),
+        re.compile(
+            rb'"(timings|seconds|took|created|time|date|attempts)": (\{[^}]*\}|"[^"]*"|[0-9.e-]+)'
+        ),
         b"-",
     ),
     (re.compile(rb"[0-9.,]+ (m?s|seconds?|images/s)\b"), b"-"),

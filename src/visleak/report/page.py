@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 from visleak.auditing import Audit
 from visleak.errors import VisleakError
 from visleak.pipeline.recordings import words
+from visleak.quantities import counted
 from visleak.rates import chance, percent
 from visleak.records import GRADES, Float64
 from visleak.report import findings, model, scenes, sections
@@ -364,9 +365,8 @@ def reader_for_page(audit: Audit) -> Callable[[str, list[str]], dict[str, Bytes8
         absent = [id_ for id_ in ids if id_ not in found]
         if absent:
             logger.warning(
-                "%s images of %s are not shown, such as %r: they cannot be read or have changed"
-                " since the audit",
-                *(f"{len(absent):,}", name, absent[0]),
+                "%s of %s cannot be shown, such as %r: unreadable, or changed since the audit",
+                *(counted(len(absent), "image"), name, absent[0]),
             )
         return found
 

@@ -97,7 +97,7 @@ def write_card(
         write_bytes(path, data)
     except OSError as error:
         raise VisleakError(
-            f"{path} cannot be written ({error.strerror}); choose another"
+            f"{path} cannot be written ({error.strerror}); choose another file"
         ) from error
     return path
 

@@ -64,7 +64,7 @@ KINDS: Final = {"train-test": "train-test", "within": "within the set"}
 
 
 def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tuple[Path, ...]:
-    """Write ``counts.json``, ``types.csv``, ``classes.csv``, figures and example pairs.
+    """Write ``types.csv``, ``classes.csv``, figures and example pairs; ``counts.json`` comes last.
 
     Files of these names are replaced, and examples of an earlier run go.
 
@@ -83,27 +83,35 @@ def write_counts(counts: Counts, folder: Path, read: ImageLoader | None) -> tupl
     for number, own in enumerate(counts.sets, 1):
         if by_class := classes_figure(own):
             drawings[f"classes{_number(counts, number)}.svg"] = by_class
-    names = (COUNTS, "types.csv", "classes.csv", *drawings)
     try:
+        # a result of which a file is missing is not finished
+        (folder / COUNTS).unlink(missing_ok=True)
         for old in folder.glob(f"{EXAMPLE}*.png"):
             old.unlink()
-        write_json(folder / names[0], counts.as_dict())
-        write_csv(folder / names[1], TYPES, _types(counts))
-        write_csv(folder / names[2], CLASSES, _classes(counts))
+        write_csv(folder / "types.csv", TYPES, _types(counts))
+        write_csv(folder / "classes.csv", CLASSES, _classes(counts))
         for name, drawing in drawings.items():
             write_bytes(folder / name, drawing)
+        drawn = _write_examples(counts, folder, read)
+        write_json(folder / COUNTS, counts.as_dict())
     except OSError as error:
         where = error.filename or folder
         raise VisleakError(f"{where} cannot be written ({error.strerror})") from error
-    written = [folder / name for name in names]
+    names = (COUNTS, "types.csv", "classes.csv", *drawings)
+    return (*(folder / name for name in names), *drawn)
+
+
+def _write_examples(counts: Counts, folder: Path, read: ImageLoader | None) -> list[Path]:
+    """Draw the example pairs whose images can be read, and return their files."""
     examples = [(n, each) for n, own in enumerate(counts.sets, 1) for each in own.examples]
     pixels = decoded([each.pair for _, each in examples], read) if read else {}
+    written = []
     for number, example in examples:
         places = "-".join(str(each) for each in example.percentiles)
         path = folder / f"{EXAMPLE}{_number(counts, number)}-{example.grade}-{places}.png"
         if _draw(example, path, pixels):
             written.append(path)
-    return tuple(written)
+    return written
 
 
 def _number(counts: Counts, number: int) -> str:
