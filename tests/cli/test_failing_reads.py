@@ -156,3 +156,22 @@ def test_an_image_lost_before_layouts_are_compared(
     assert ran.code == 1
     assert "could be read at first, and not again (1)" in ran.err
     assert not (here.root / "out" / "trace.csv").exists()
+
+
+def test_an_image_that_changes_before_layouts_are_compared(
+    scene: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layout of another image is never the answer."""
+    here = scene("memorization trace")
+    here.set()
+    file, listed = here.root / "data/train/dog/d.png", Sets._listed
+
+    def changed(*given: Any) -> list[tuple[str, str, str]]:
+        picture(99).save(file)
+        return listed(*given)
+
+    monkeypatch.setattr(Sets, "_listed", changed)
+    ran = here.run()
+    assert ran.code == 1
+    assert "images of set 'train' changed meanwhile (1)" in ran.err
+    assert not (here.root / "out" / "trace.csv").exists()

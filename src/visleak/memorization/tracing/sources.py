@@ -254,8 +254,7 @@ class Sets:
             command=options.command,
         )
         self.audited = made
-        table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
-        sides = {(r["set"], r["id"]): r for r in table.to_pylist()}
+        sides = _sides_of(made)
         hits = refusals(made, queries.images.name, _hits(made, queries.images.name, sides))
         if options.settings.layouts:
             hits = self._with_layouts(made, sides, queries, hits, progress)
@@ -280,7 +279,7 @@ class Sets:
         known = {(hit.image, hit.source, hit.reference): hit for hit in hits}
         named = {each.name for each in pictured}
         pairs = {name: dict[tuple[str, str], None]() for name in wanted}
-        for image, source, reference in (*known, *self._listed(made, images, pictured, progress)):
+        for image, source, reference in (*known, *self._listed(sides, images, pictured, progress)):
             if image in pairs and source in named:
                 pairs[image][source, reference] = None
         result = dict(known)
@@ -293,7 +292,7 @@ class Sets:
         return list(result.values())
 
     def _listed(
-        self, made: Audit, images: ImageSet, pictured: Sequence[AnySet], progress: Progress
+        self, sides: Sides, images: ImageSet, pictured: Sequence[AnySet], progress: Progress
     ) -> list[tuple[str, str, str]]:
         options = self.options
         found = audit(
@@ -307,17 +306,34 @@ class Sets:
             progress=progress,
             force=options.force,
         )
-        before = {each.name: each.unreadable for each in made.summary.sets}
-        for each in found.summary.sets:
-            if lost := each.unreadable - before.get(each.name, each.unreadable):
-                when = "at first, and not again" if lost > 0 else "again, and not at first"
-                raise VisleakError(
-                    f"images of set {each.name!r} could be read {when} ({abs(lost):,}); run the"
-                    " command again when the source is whole"
-                )
+        _refuse_others(sides, _sides_of(found), [each.name for each in found.summary.sets])
         table = read_table(found.folder, PAIRS, ["query", "reference_set", "reference"])
         columns = (table[name].to_pylist() for name in table.column_names)
         return list(zip(*columns, strict=True))
+
+
+def _sides_of(made: Audit) -> Sides:
+    table = read_table(made.folder, IMAGES, ["set", "id", "digest", "width", "height"])
+    return {(row["set"], row["id"]): row for row in table.to_pylist()}
+
+
+def _refuse_others(sides: Sides, again: Sides, names: Sequence[str]) -> None:
+    """Refuse images that were lost, found or changed since they were audited."""
+    for name in names:
+        before, now = (
+            {id_: row["digest"] for (own, id_), row in each.items() if own == name}
+            for each in (sides, again)
+        )
+        for what, count in (
+            ("could be read at first, and not again", len(before.keys() - now.keys())),
+            ("could be read again, and not at first", len(now.keys() - before.keys())),
+            ("changed meanwhile", sum(now.get(id_, own) != own for id_, own in before.items())),
+        ):
+            if count:
+                raise VisleakError(
+                    f"images of set {name!r} {what} ({count:,}); run the command again when the"
+                    " source is whole"
+                )
 
 
 def _measured(
