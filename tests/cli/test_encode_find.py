@@ -299,3 +299,14 @@ def test_files_that_are_not_encoded_are_counted(dataset: Path, tmp_path: Path) -
     command = ("encode", images, "-o", tmp_path / "vectors")
     for _ in range(2):
         assert "skipped: 1 file: 1 .exr" in run(*command).out
+
+
+def test_the_table_of_ids_replaces_no_other_file(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "vectors.ids.csv").write_text("my,notes\n")
+    command = ("encode", dataset / "test", "-o", tmp_path / "vectors", "--anonymous")
+    ran = run(*command)
+    assert (ran.code, "is another file" in ran.err) == (2, True)
+    assert (tmp_path / "vectors.ids.csv").read_text() == "my,notes\n"
+    (tmp_path / "vectors.ids.csv").unlink()
+    # the same command again gives the same table
+    assert [run(*command).code for _ in range(2)] == [0, 0]

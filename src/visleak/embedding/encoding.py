@@ -35,6 +35,7 @@ from visleak.storage import (
     UNREADABLE,
     claimed,
     file_digest,
+    free_table,
     read_problems,
     remove_unfinished,
     replacing,
@@ -471,7 +472,8 @@ def tidy(folder: Path) -> None:
 
 
 SHORTEST: Final = 16  # a shorter salt can be guessed
-#: Columns of the file that maps hashed ids back.
+#: Ending of the file that maps hashed ids back, and its columns.
+MAPPING: Final = ".ids.csv"
 MAPPING_COLUMNS: Final = ("hashed", "id", "locator")
 #: Encoders from whose vectors small versions of the images can be reconstructed.
 THUMBNAILS: Final = ("builtin",)
@@ -502,6 +504,7 @@ def salt_for(folder: Path, given: Path | None) -> Salt:
         raise UsageError(f"salt {given} is not a file; leave --salt out to have one made")
     if path.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"salt {path} lies in {folder}, which is published; keep it elsewhere")
+    free_table(beside(folder, MAPPING), MAPPING_COLUMNS)
     try:
         if not path.exists():
             _write_secret(path, secrets.token_hex(32) + "\n")
@@ -538,7 +541,7 @@ def public_name(text: str) -> str:
 
 def write_mapping(folder: Path, images: ImageSet, hashed: pa.StringArray) -> Path:
     """Write the table of hashed and original ids next to a folder, readable only by its owner."""
-    path = beside(folder, ".ids.csv")
+    path = beside(folder, MAPPING)
     rows = zip(hashed.to_pylist(), images.ids.to_pylist(), images.locators.to_pylist(), strict=True)
     try:
         write_csv(path, MAPPING_COLUMNS, (tuple(cell or "" for cell in row) for row in rows))

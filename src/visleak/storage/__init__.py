@@ -54,6 +54,7 @@ from visleak.storage.run_folder import (
     claimed,
     free_file,
     free_folder,
+    free_table,
     keep_previous,
     refuse_among,
     refuse_foreign,
@@ -69,8 +70,9 @@ __all__ += ["SEGMENTS"]
 __all__ += ["SCRATCH_PREFIX", "SECTIONS", "UNREADABLE", "VERDICTS", "AuditSummary"]
 __all__ += ["ComparisonSummary", "Database", "File", "KeyValueStore", "MirroredDatabase"]
 __all__ += ["RunFolder", "SetSummary", "TotalSummary", "claimed", "csv_cell", "csv_text"]
-__all__ += ["csv_value", "file_digest", "free_file", "free_folder", "keep_previous"]
-__all__ += ["naming", "opened_for_arrow", "read_csv", "read_problems", "read_summary", "read_table"]
+__all__ += ["csv_value", "file_digest", "free_file", "free_folder", "free_table"]
+__all__ += ["keep_previous", "naming", "opened_for_arrow", "read_csv", "read_problems"]
+__all__ += ["read_summary", "read_table"]
 __all__ += ["refuse_among", "refuse_foreign", "refuse_inputs"]
 __all__ += ["refuse_sets", "remove_leftovers", "remove_unfinished", "replacing", "replacing_text"]
 __all__ += ["write_bytes", "write_csv", "write_csv_rows", "write_json", "write_problems"]

@@ -78,6 +78,18 @@ def free_file(path: Path, *, force: bool = False, audit: Path | None = None) -> 
         raise UsageError(f"{path} exists; choose another file with -o FILE, or --force replaces it")
 
 
+def free_table(path: Path, columns: Sequence[str]) -> None:
+    """Refuse another file in the place of a table that is written beside a result."""
+    if not path.exists():
+        return
+    header = ",".join(columns).encode()
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(header)) == header:
+                return
+    raise UsageError(f"{path} is another file, and would be replaced; choose another name with -o")
+
+
 def _is_part(path: Path, audit: Path | None) -> bool:
     """Whether a file, there or not yet, is one of those that make an audit: by name or by link."""
     tables = (AUDIT, PAIRS, IMAGES, UNREADABLE, RECORDINGS, SEGMENTS, LOCK)

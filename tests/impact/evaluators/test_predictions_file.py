@@ -12,7 +12,11 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.evaluators import predictions
-from visleak.impact.evaluators.predictions import write_predictions, write_unreadable
+from visleak.impact.evaluators.predictions import (
+    check_target,
+    write_predictions,
+    write_unreadable,
+)
 from visleak.records import Problem
 
 COLUMNS = {
@@ -99,5 +103,9 @@ def test_unreadable_images_stand_beside(tmp_path):
         "set,id,locator,reason,detail",
         'test,\'=x,x.png,damaged,"a, b"',
     ]
+    assert check_target(target) == target
     assert write_unreadable(target, []) is None
     assert not found.exists()
+    found.write_text("mine")
+    with pytest.raises(UsageError, match="is another file"):
+        check_target(target)

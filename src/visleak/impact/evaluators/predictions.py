@@ -24,8 +24,10 @@ from visleak.records import ImageSet, Problem
 from visleak.reporting import Document
 from visleak.reporting.document import Fact
 from visleak.storage import (
+    PROBLEM_COLUMNS,
     csv_cell,
     free_file,
+    free_table,
     replacing,
     replacing_text,
     write_csv_rows,
@@ -51,6 +53,7 @@ def check_target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
     if target.suffix.lower() not in SUFFIXES:
         raise UsageError(f"predictions are written as .parquet or .csv; got {str(target)!r}")
     free_file(target, force=force)
+    free_table(_unreadable(target), PROBLEM_COLUMNS)
     return target
 
 
@@ -91,7 +94,7 @@ def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
     Returns the file, as ``predictions.unreadable.csv``; ``None`` where there are none, and then one
     of an earlier run is removed.
     """
-    beside = target.with_name(f"{target.stem}.unreadable.csv")
+    beside = _unreadable(target)
     try:
         if not problems:
             beside.unlink(missing_ok=True)
@@ -100,6 +103,10 @@ def write_unreadable(target: Path, problems: Sequence[Problem]) -> Path | None:
     except OSError as error:
         raise VisleakError(f"{beside} cannot be written ({error.strerror})") from error
     return beside
+
+
+def _unreadable(target: Path) -> Path:
+    return target.with_name(f"{target.stem}.unreadable.csv")
 
 
 def _write_parquet(path: Path, columns: Mapping[str, Values], metadata: Mapping[str, str]) -> None:
