@@ -371,19 +371,24 @@ class _QueryBlock:
 
         They are counted without an exact similarity: in a crowd nearly all pairs are such.
         """
-        margin, cap = np.float32(MARGIN), self.wanted.cap
-        if len(query) <= cap:
-            return np.zeros(len(query), np.bool_)
+        margin, cap, count = np.float32(MARGIN), self.wanted.cap, len(query)
         similarity = value + self.sides.penalty[reference]
-        order = np.lexsort((-similarity, query))
-        queries = query[order]
+        owner, all_values = query, similarity
+        if self.settled is not None:
+            # pairs of earlier blocks leave less room
+            owner = np.concatenate([query, self.settled.query])
+            all_values = np.concatenate([similarity, self.settled.similarity])
+        if len(owner) <= cap:
+            return np.zeros(count, np.bool_)
+        order = np.lexsort((-all_values, owner))
+        queries = owner[order]
         first = np.searchsorted(queries, queries)
         # that of the last one within the cap; of a query without so many no pair is beyond it
         last = np.minimum(first + cap - 1, len(order) - 1)
         full = queries[last] == queries
         beyond = np.empty(len(order), np.bool_)
-        beyond[order] = full & (similarity[order] < similarity[order[last]] - 2 * margin)
-        beyond &= similarity >= np.float32(threshold) + margin
+        beyond[order] = full & (all_values[order] < all_values[order[last]] - 2 * margin)
+        beyond = beyond[:count] & (similarity >= np.float32(threshold) + margin)
         if self.wanted.best:
             beyond &= value < self.floor[query] - margin
         return beyond
