@@ -193,11 +193,12 @@ def _scores(query: npt.NDArray[np.int8], reference: npt.NDArray[np.int8]) -> Flo
     ours = query.astype(np.float32)
     for start in range(0, reference.shape[1], REFERENCES):
         part = slice(start, start + REFERENCES)
-        theirs = reference[:, part].astype(np.float32)
-        best = ours[0] @ theirs[1].T
+        # in the order in which a product reads them
+        theirs = reference[:, part].transpose(0, 2, 1).astype(np.float32, order="C")
+        best = ours[0] @ theirs[1]
         product = np.empty_like(best)
         for one, other in _view_pairs():
-            np.matmul(ours[one], theirs[other].T, out=product)
+            np.matmul(ours[one], theirs[other], out=product)
             np.maximum(best, product, out=best)
         score[:, part] = best
     return score

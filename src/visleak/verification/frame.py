@@ -105,10 +105,16 @@ def content_of(pixels: Bytes8) -> Bytes8:
     flags = 4 | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE | (255 << 8)
     # never changed, but OpenCV refuses what is read-only
     image = np.array(pixels)
-    for corner in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
+    known: list[tuple[bytes, Bytes8]] = []
+    for x, y in ((0, 0), (width - 1, 0), (0, height - 1), (width - 1, height - 1)):
+        colour = image[y, x].tobytes()
+        if any(colour == own and filled[y, x] for own, filled in known):
+            # it would fill the same margin
+            continue
         mask = np.zeros((height + 2, width + 2), np.uint8)
-        cv2.floodFill(image, mask, corner, (0, 0, 0), levels, levels, flags)
+        cv2.floodFill(image, mask, (x, y), (0, 0, 0), levels, levels, flags)
         filled = mask[1:-1, 1:-1]
+        known.append((colour, filled))
         if cv2.countNonZero(filled) >= FILL_LEAST * filled.size:
             content[filled > 0] = 0
     return _hull(content)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from visleak.records import VIEWS, Bytes8, Float32, Int8
 from visleak.verification import align
 from visleak.verification.align import Matrix
-from visleak.verification.screen import SIDE, damped_gradient, seen
+from visleak.verification.screen import SIDE, damped_differences, seen
 
 #: Side of the grid on which gradients are compared, cells.
 GRID: Final = 16
@@ -70,7 +70,8 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
     keys = np.ascontiguousarray(query.reshape(len(query), -1)).view(f"V{SIDE * SIDE}").ravel()
     _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     # the reference is seen in the inverse view, so that a query is placed once for all views
-    cells = _cells(_seen_in(reference, np.asarray(_INVERSE, np.int8)[view]))
+    backwards = _planes(_seen_in(reference, np.asarray(_INVERSE, np.int8)[view]))
+    cells = _cells(backwards)
     energy = np.square(cells).reshape(len(cells), 2, -1).sum(axis=1)
     bank, planes = _bank(), _planes(query[first])
     order = np.argsort(which, kind="stable")
@@ -85,19 +86,23 @@ def place(query: Bytes8, reference: Bytes8, view: Int8) -> tuple[Float32, Float3
         best = value.argmax(axis=0)
         score[rows] = value[best, np.arange(len(rows))]
         found[rows] = bank.seen[view[rows], best]
-    fine = (score >= FINE_FROM) & (found[:, 2:] != 1).any(axis=1)
-    score[fine] = np.maximum(
-        score[fine],
-        _fine_scores(query[fine], reference[fine], view[fine], found[fine]) - FINE_CHANCE,
-    )
+    fine = np.flatnonzero((score >= FINE_FROM) & (found[:, 2:] != 1).any(axis=1))
+    left, right = planes[which[fine]], backwards[fine]
+    turned = view[fine] != 0
+    rows = fine[turned]
+    left[turned] = _planes(_seen_in(query[rows], view[rows]))
+    right[turned] = _planes(reference[rows])
+    score[fine] = np.maximum(score[fine], _fine_scores(left, right, found[fine]) - FINE_CHANCE)
     return score, found
 
 
-def _fine_scores(query: Bytes8, reference: Bytes8, view: Int8, found: Float32) -> Float32:
-    """Return the scores of placements, moved by up to two pixels, at full resolution."""
+def _fine_scores(query: Float32, reference: Float32, found: Float32) -> Float32:
+    """Return the scores of placements, moved by up to two pixels, at full resolution.
+
+    Of gradients (n, 2, 32, 32), the query's as seen in its view.
+    """
     left, right = (
-        np.ascontiguousarray(_planes(thumbnails).transpose(0, 2, 3, 1))
-        for thumbnails in (_seen_in(query, view), reference)
+        np.ascontiguousarray(planes.transpose(0, 2, 3, 1)) for planes in (query, reference)
     )
     score = np.empty(len(query), np.float32)
     for number, placed in enumerate(found.astype(np.float64).tolist()):
@@ -194,22 +199,25 @@ def _placed(planes: Float32, bank: _Bank) -> Float32:
     return np.rint(placed, out=placed)
 
 
-def _cells(thumbnails: Bytes8) -> Float32:
-    """Return the gradients of thumbnails on the grid, integers (n, 512)."""
-    cells = np.empty((len(thumbnails), 2, GRID, GRID), np.float32)
-    for start in range(0, len(thumbnails), _BATCH):
-        part = slice(start, start + _BATCH)
-        planes = _planes(thumbnails[part])
-        rows = planes[..., 0::2, :] + planes[..., 1::2, :]
-        np.add(rows[..., 0::2], rows[..., 1::2], out=cells[part])
-        cells[part] *= _to_levels(planes)[..., None, None] / 4
+def _cells(planes: Float32) -> Float32:
+    """Return the gradients (n, 2, 32, 32) of thumbnails on the grid, integers (n, 512)."""
+    cells = np.empty((len(planes), 2, GRID, GRID), np.float32)
+    for start in range(0, len(planes), _BATCH):
+        part = planes[start : start + _BATCH]
+        made = cells[start : start + _BATCH]
+        rows = part[..., 0::2, :] + part[..., 1::2, :]
+        np.add(rows[..., 0::2], rows[..., 1::2], out=made)
+        made *= _to_levels(part)[..., None, None] / 4
     return np.rint(cells, out=cells).reshape(len(cells), -1)
 
 
 def _planes(thumbnails: Bytes8) -> Float32:
     """Return damped gradients across and down, ``float32`` (n, 2, 32, 32)."""
-    field = damped_gradient(thumbnails)
-    return np.stack([field.real, field.imag], axis=1)
+    planes = np.empty((len(thumbnails), 2, SIDE, SIDE), np.float32)
+    for start in range(0, len(thumbnails), _BATCH):
+        part = slice(start, start + _BATCH)
+        planes[part, 0], planes[part, 1] = damped_differences(thumbnails[part])
+    return planes
 
 
 def _to_levels(planes: Float32) -> Float32:

@@ -103,12 +103,25 @@ class _Spectra:
 
 def damped_gradient(grey: npt.NDArray[np.generic]) -> npt.NDArray[np.complex64]:
     """Return central differences as complex numbers, damped so that no one edge rules."""
-    across, down = central_differences(grey.astype(np.float32))
-    # in real numbers: NumPy's complex absolute value and division take four times as long
-    weight = 1 / np.sqrt(np.sqrt(across * across + down * down) + np.float32(DAMPING))
+    across, down = damped_differences(grey)
     gradient = np.empty(across.shape, np.complex64)
-    gradient.real, gradient.imag = across * weight, down * weight
+    gradient.real, gradient.imag = across, down
     return gradient
+
+
+def damped_differences(grey: npt.NDArray[np.generic]) -> tuple[Float32, Float32]:
+    """Return the same as two real planes, across and down (.., h, w)."""
+    across, down = central_differences(grey.astype(np.float32))
+    # NumPy's complex absolute value and division take four times as long
+    weight = across * across
+    weight += down * down
+    np.sqrt(weight, out=weight)
+    weight += np.float32(DAMPING)
+    np.sqrt(weight, out=weight)
+    np.divide(1, weight, out=weight)
+    across *= weight
+    down *= weight
+    return across, down
 
 
 def central_differences(planes: Float32) -> tuple[Float32, Float32]:
