@@ -83,14 +83,14 @@ class Tally:
     ) -> npt.NDArray[np.int64]:
         """Count the pairs of a comparison; return the rows that are wrong, the surest first."""
         assert compared.grades is not None
-        assert compared.matrix is not None
+        assert compared.relations is not None
         grades, probability = compared.grades.grade, compared.grades.probability
         near = (grades == NEAR) | (grades == EXACT)
         self.right += int((near & true).sum())
         self.doubtful += int((near & ~true & doubtful).sum())
         self.wrong += int((near & ~true & ~doubtful).sum())
         self.wrong_exact += int(((grades == EXACT) & ~true & ~doubtful).sum())
-        checked = ~np.isnan(compared.matrix[:, 0]) & (grades >= 0)
+        checked = compared.relations.of(np.arange(len(grades)))[1] & (grades >= 0)
         self.verified += int(checked.sum())
         self.queries += len(compared.query.images)
         kept = checked & (true | ~doubtful)

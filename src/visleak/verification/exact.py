@@ -14,9 +14,11 @@ from visleak.records import Bytes8
 EXACT_LEVELS: Final = 16
 EXACT_SHARE: Final = 0.95
 EXACT_MEAN: Final = 3.0
-#: Parts along a side in which differences are held against the contrast, and their least side.
+#: Parts along a side in which differences are held against the contrast, and their side, pixels:
+#: this at least, and at most that of a changed letter.
 TILES: Final = 16
 LEAST_TILE: Final = 4
+MOST_TILE: Final = 16
 #: What a part may differ by (root mean square): this many levels, and these shares of the contrast
 #: of the part and of the whole image.
 ROUNDING: Final = 0.8
@@ -71,7 +73,7 @@ def _mean_square(levels: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 def _means(plane: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     edges = []
     for side in plane.shape:
-        count = max(1, min(TILES, side // LEAST_TILE))
+        count = max(1, min(TILES, side // LEAST_TILE), side // MOST_TILE)
         edges.append(np.linspace(0, side, count + 1).astype(int))
     sums = plane
     for axis, edge in enumerate(edges):

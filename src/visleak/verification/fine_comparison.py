@@ -21,6 +21,7 @@ from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, altere
 from visleak.verification.covers import Covers, covers_of
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, differences, settled
+from visleak.verification.exact import is_exact
 from visleak.verification.features import by_features
 from visleak.verification.frame import (
     Photo,
@@ -197,9 +198,11 @@ def _is_fine(photo: Photo) -> bool:
 
 
 def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo) -> Measures:
+    """Return measures with those of a fine comparison, which also sees whether pixels are equal."""
     different, alteration = found.differences, found.alteration
     return replace(
         measures,
+        exact=float(measures.exact and is_exact(query.pixels, reference.pixels)),
         **{field.name: getattr(found.detail, field.name) for field in fields(Detail)},
         replaced=different.replaced,
         added=different.added,
