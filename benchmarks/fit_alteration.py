@@ -166,12 +166,12 @@ def windows(
     query, reference = (bounded(image, fine_comparison.PLACES_SIDE) for image in (query, reference))
     photos = Photo.of(query), Photo.of(reference)
     aligned = fine_comparison.align(photos, matrix, fine_comparison.PLACES_SIDE)
-    if aligned.found is None or min(aligned.found[0].shape) < WINDOW:
+    if aligned.found is None or min(aligned.found.mask.shape) < WINDOW:
         return None
     if aligned.detail.amount < fine_comparison.SHARED:
         return None
-    mask = aligned.found[2]
-    looks = planes(settled(*aligned.found), *aligned.found[1:])
+    ours, theirs, mask = aligned.found.beside
+    looks = planes(settled(ours, theirs, mask), theirs, mask)
     size = (-(-mask.shape[1] // CELL), -(-mask.shape[0] // CELL))
     inside = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
     altered = np.zeros(inside.shape, np.bool_)
