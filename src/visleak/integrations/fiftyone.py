@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import fiftyone as fo
 import pyarrow as pa
 
 from visleak.auditing import Audit
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
 from visleak.records import GradeName
+
+if TYPE_CHECKING:
+    import fiftyone as fo
 
 
 def tag_leaks(
@@ -33,6 +36,10 @@ def tag_leaks(
 
     >>> view = tag_leaks(dataset, visleak.audit("data/test", "data/train"))  # doctest: +SKIP
     """
+    try:
+        import fiftyone as fo
+    except ImportError as error:
+        raise VisleakError("FiftyOne is not installed: pip install fiftyone") from error
     paths = _paths(result)
     leaks = {
         paths[row["query_set"], row["query"]]: row

@@ -260,7 +260,7 @@ class Refit:
         leaks = self.measured.leaks
         row, image = leaks.row[entries], leaks.image[entries]
         expected = float((self.settled[row] * self._kept[image] * leaks.weight[image]).sum())
-        per_pair = len(leaks.row) / max(1, len(np.unique(leaks.row)))
+        per_pair = max(1, len(leaks.row)) / max(1, len(np.unique(leaks.row)))
         return np.asarray(per_pair * random.poisson(expected / per_pair, DRAWS), np.float64)
 
     @cached_property

@@ -456,15 +456,18 @@ def onnx_bytes(trained: TrainedNetwork) -> bytes:
 
 
 def write_model(network: TrainedNetwork, out: Path, about: Mapping[str, object]) -> None:
-    """Write the ONNX file and its JSON, the JSON last: without it the file is not used."""
+    """Write the ONNX file and its JSON, the JSON last: without it there is no file."""
     made = onnx_bytes(network)
     recipe = recipe_path(out)
     try:
-        recipe.unlink(missing_ok=True)
         with replacing(out) as beside:
             beside.write_bytes(made)
+            recipe.unlink(missing_ok=True)
         write_json(recipe, {**recipe_of(network).as_dict(), "about": dict(about)})
     except OSError as error:
+        # an earlier model that was not touched has its JSON
+        if not recipe.exists():
+            out.unlink(missing_ok=True)
         raise VisleakError(f"{out} cannot be written ({error.strerror or error})") from error
 
 
