@@ -33,6 +33,7 @@ def tag_leaks(
 
     Raises:
         UsageError: the data set has none of the test images.
+        VisleakError: FiftyOne is not installed.
 
     >>> view = tag_leaks(dataset, visleak.audit("data/test", "data/train"))  # doctest: +SKIP
     """

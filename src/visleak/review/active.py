@@ -72,8 +72,9 @@ class Measured:
     @classmethod
     def of(cls, listing: Listing) -> Measured:
         """Return the columns of a list."""
-        known = logit(automatic(listing), LEAST)
-        columns = [np.ones(len(listing)), known / 3.0, *_resemblance(listing), *_kinds(listing)]
+        probability = automatic(listing)
+        known, kinds = logit(probability, LEAST), _kinds(listing, probability >= TAIL)
+        columns = [np.ones(len(listing)), known / 3.0, *_resemblance(listing), *kinds]
         features = np.column_stack(columns) / (1.0 + (known[:, None] / SURE) ** 2)
         scale = np.array([CONSTANT, SLOPE, *[OTHER] * (len(columns) - 2)])
         leaks, removals = _deciding(listing)
@@ -105,8 +106,11 @@ def _resemblance(listing: Listing) -> list[Float64]:
     return [np.asarray(each, np.float64) for each in own]
 
 
-def _kinds(listing: Listing) -> list[Float64]:
-    """Return one column for each frequent kind of reason: its words without numbers."""
+def _kinds(listing: Listing, likely: Bool) -> list[Float64]:
+    """Return one column for each kind of reason that is frequent: its words without numbers.
+
+    Only kinds that some likely pair has: a weight for thousands of strangers would be wasted.
+    """
     words = pc.fill_null(listing.pairs["reason"].combine_chunks().cast("string"), "")
     encoded = words.dictionary_encode()
     kinds = np.array([re.sub(r"[\d.,]+", "#", text) for text in encoded.dictionary.to_pylist()])
@@ -114,8 +118,6 @@ def _kinds(listing: Listing) -> list[Float64]:
         return []
     names, own = np.unique(kinds, return_inverse=True)
     codes = own.ravel()[encoded.indices.to_numpy()]
-    # only kinds that some likely pair has: a weight for thousands of strangers would be wasted
-    likely = automatic(listing) >= TAIL
     counts = np.bincount(codes[likely], minlength=len(names))
     frequent = np.argsort(-counts, kind="stable")[:REASONS]
     return [(codes == kind).astype(np.float64) for kind in frequent if counts[kind]]

@@ -131,7 +131,7 @@ def _other_result(folder: Path, result: str) -> str | None:
         kind = next((each for each in _kinds(path) if each.startswith("visleak")), "visleak audit")
         if path.name == result and kind != _CLEAN_SET:
             continue
-        # a request or plan of the same command lies beside its result
+        # the same command keeps its request or plan beside its result
         same = kind.startswith(f"visleak {Path(result).stem} ")
         if not same and (path.name in (AUDIT, _MANIFEST) or kind.endswith(f" {path.stem}")):
             return kind

@@ -456,7 +456,7 @@ def onnx_bytes(trained: TrainedNetwork) -> bytes:
 
 
 def write_model(network: TrainedNetwork, out: Path, about: Mapping[str, object]) -> None:
-    """Write the ONNX file and its JSON, the JSON last: without it there is no file."""
+    """Write the ONNX file and its JSON, the JSON last; neither is left without the other."""
     made = onnx_bytes(network)
     recipe = recipe_path(out)
     try:
