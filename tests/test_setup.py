@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -97,6 +99,23 @@ def test_names_in_python_snippets_exist(paper: Path) -> None:
         if not hasattr(import_module(module), name) and name not in rooms
     ]
     assert lost == []
+
+
+@pytest.mark.parametrize(
+    "package",
+    [each.name for each in iter_modules(visleak.__path__) if each.ispkg and each.name != "cli"],
+)
+def test_packages_list_their_public_names(package: str) -> None:
+    """To those who complete names: neither imports of other libraries nor private names."""
+    module = import_module(f"visleak.{package}")
+    public = getattr(module, "__all__", [])
+    names = [name for name in dir(module) if not name.startswith("__") and name != "annotations"]
+    assert set(names) >= set(public)
+    for name in names:
+        value = getattr(module, name)
+        home = getattr(value, "__name__" if isinstance(value, ModuleType) else "__module__", "")
+        assert not name.startswith("_")
+        assert name in public or str(home).startswith("visleak."), name
 
 
 def test_the_tour_has_a_snippet_in_python() -> None:

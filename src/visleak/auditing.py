@@ -50,6 +50,7 @@ from visleak.records import (
     ImageSet,
     PairRow,
     Problem,
+    Source,
     Unreadable,
 )
 from visleak.reporting import gallery
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
 #: Below this many images worker processes cost more time than they save.
 WORTH_WORKERS = 400
 
-#: Rates that are plotted, and the names of their colours.
+#: Rates that are shown and plotted, and the names of their colours.
 PLOTTED: Final = {
     "exact": "exact",
     "near_or_exact": "near",
@@ -91,8 +92,6 @@ PLOTTED: Final = {
 
 #: Short side of images for display.
 SHOWN = 320
-
-Source = str | os.PathLike[str] | AnySet | Sequence[object]
 
 
 class Audit:
@@ -328,8 +327,8 @@ class Audit:
         rates = [
             (total.query_set, name.replace("_", " "), rate)
             for total in self.summary.totals
-            for name, rate in total.rates.items()
-            if rate is not None
+            for name in PLOTTED
+            if (rate := total.rates.get(name)) is not None
         ]
         parts = [gallery.headline(self.headline), gallery.table(("set", "rate", "images"), rates)]
         return "".join([*parts, gallery.pairs(self._strongest())])
@@ -646,7 +645,7 @@ def _sets(source: Source | Sequence[AnySet], name: str) -> tuple[AnySet, ...]:
         return (source,)
     opened = ImageSet | EmbeddingSet
     # a dataset object is not iterated: it may decode images, or be a stream
-    if isinstance(source, list | tuple) and all(isinstance(s, opened) for s in source):
+    if isinstance(source, list | tuple) and source and all(isinstance(s, opened) for s in source):
         return tuple(source)
     role = "benchmark" if name == "test" else "training"
     return (open_images(source, name=name, roles=(role,)),)

@@ -6,7 +6,8 @@ validated on creation, so that later steps need not check them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
@@ -392,6 +393,9 @@ class EmbeddingSet:
 
 #: What an audit compares.
 AnySet = ImageSet | EmbeddingSet
+
+#: What is opened as a set: SOURCE text, a path, a set, or an object that holds images.
+Source: TypeAlias = str | os.PathLike[str] | AnySet | Sized
 
 
 @dataclass(frozen=True)

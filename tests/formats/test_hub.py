@@ -179,8 +179,9 @@ def test_which_columns(plain, blobs):
         open_images(plain.remove_columns("image"))
     with pytest.raises(VisleakError, match=r"holds no images \(it has no rows\)"):
         open_images(plain.select([]))
-    with pytest.raises(UsageError, match=r"source holds the splits train; give one of them"):
-        open_images(datasets.DatasetDict({"train": plain}))
+    with pytest.raises(UsageError, match=r"source holds the splits train, test; give"):
+        open_images(datasets.DatasetDict({"train": plain, "test": plain}))
+    assert len(open_images(datasets.DatasetDict({"train": plain}))) == len(plain)
 
 
 def test_folders_of_save_to_disk(tmp_path, plain, blobs):

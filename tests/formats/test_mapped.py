@@ -198,9 +198,9 @@ def test_targets_spare_reading_every_item(arrays):
 
 
 def test_objects_that_are_no_data_set(arrays):
-    with pytest.raises(UsageError, match=r"source must be SOURCE text, a path, or a sequence"):
+    with pytest.raises(UsageError, match=r"source must be .*; got object"):
         open_images(object())
-    with pytest.raises(UsageError, match=r"got one image: put it in a list"):
+    with pytest.raises(UsageError, match=r"got one image.*: put it in a list"):
         open_images(to_tensor(arrays[0]))
     with pytest.raises(VisleakError, match=r"holds no images"):
         open_images(ItemSet([]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from PIL import Image
+from torch.utils.data import IterableDataset
 
 import visleak
-from visleak.errors import UsageError
+from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
 
 
@@ -76,6 +78,58 @@ def test_a_list_of_paths(photos: list[str]) -> None:
     assert images.ids.to_pylist() == photos
     with pytest.raises(UsageError, match="one of image files"):
         open_images([*photos, "a.tar"])
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series, pa.array, tuple, set])
+def test_a_column_or_set_of_paths_is_a_list_of_paths(
+    photos: list[str], kind: Callable[[list[str]], Sequence[object]]
+) -> None:
+    assert open_images(kind(photos)).ids.to_pylist() == photos
+
+
+def test_tables_that_are_read_later_or_in_batches(photos: list[str]) -> None:
+    (batch,) = pa.table({"path": photos}).to_batches()
+    assert open_images(batch).ids.to_pylist() == photos
+    polars = pytest.importorskip("polars")
+    assert open_images(polars.LazyFrame({"path": photos})).ids.to_pylist() == photos
+    assert open_images(polars.Series(photos)).ids.to_pylist() == photos
+
+
+@pytest.mark.parametrize("image", ["path", "image"])
+@pytest.mark.parametrize("kind", [pd.DataFrame, pa.table])
+def test_a_column_split_names_the_sides_of_an_audit(
+    photos: list[str], kind: Callable[[dict[str, object]], Sequence[object]], image: str
+) -> None:
+    """As of a table that is a file."""
+    values = photos if image == "path" else [Path(name).read_bytes() for name in photos]
+    table = kind({image: values, "split": ["test", "test", None, "train"]})
+    result = visleak.audit(table, cache=None)
+    assert str(result.rate("exact")) == "1 of 2 (50.00 %, 95 % CI 9.45-90.55)"
+
+
+def test_a_mapping_with_one_split_is_this_split(photos: list[str]) -> None:
+    assert open_images({"test": photos}).ids.to_pylist() == photos
+    assert len(open_images({"test": "."})) == len(photos)
+
+
+def test_an_empty_list_is_an_empty_set(photos: list[str]) -> None:
+    with pytest.raises(VisleakError, match="set 'test' holds no images"):
+        visleak.audit([], photos)
+
+
+def test_what_can_only_be_iterated_needs_a_length(photos: list[str]) -> None:
+    class Stream(IterableDataset):
+        def __iter__(self) -> Iterator[Image.Image]:
+            return map(Image.open, photos)
+
+    class Sized(Stream):
+        def __len__(self) -> int:
+            return len(photos)
+
+    assert visleak.audit(Sized(), photos, cache=None).rate("exact").total == len(photos)
+    for source in (Stream(), map(Image.open, photos)):
+        with pytest.raises(UsageError, match="no length"):
+            open_images(source)
 
 
 def test_splits_are_the_sides_of_an_audit(photos: list[str]) -> None:

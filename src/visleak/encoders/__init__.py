@@ -10,6 +10,13 @@ from visleak.encoders.request import Request, parse
 from visleak.errors import UsageError, not_one_of
 from visleak.records import Encoder, Encodes
 
+__all__ = ["ENCODERS", "known_request", "load_encoder"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 #: Name on the command line -> function from a request to the encoder, imported on use.
 ENCODERS: Final = {
     "builtin": "visleak.encoders.builtin:builtin_encoder",

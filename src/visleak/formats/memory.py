@@ -19,7 +19,15 @@ from PIL import Image
 
 from visleak.errors import UsageError, one_line
 from visleak.formats.files import ChosenOpener, file_set, read_file
-from visleak.formats.request import IMAGE_COLUMNS, Request, describe, wanted_columns, writable
+from visleak.formats.request import (
+    IMAGE_COLUMNS,
+    Request,
+    canonical_split,
+    describe,
+    text_column,
+    wanted_columns,
+    writable,
+)
 from visleak.formats.tables import manifest_set
 from visleak.images.decoding import QUIET, messages_kept, orientation_of, turned
 from visleak.images.pixels import (
@@ -39,6 +47,13 @@ if TYPE_CHECKING:
 #: Keys of an item that is a mapping, in order of preference.
 ROW_IMAGES: Final = (*IMAGE_COLUMNS, "pixel_values", "path", "file")
 ROW_LABELS: Final = ("label", "labels", "target", "cls", "fine_label")
+
+#: What a program may give as a source, for messages.
+ACCEPTED: Final = (
+    "SOURCE text, a path, a list of paths, a data frame or Arrow table, a data set of torch or"
+    " Hugging Face, a mapping with a split, or a sequence with a length of Pillow images, arrays,"
+    " tensors, (image, label) or mappings"
+)
 
 SLACK: Final = 1e-4  # how far a float of a tensor may lie outside [0, 1] by rounding
 
@@ -79,15 +94,15 @@ def open_memory(
         if getattr(request, option) is not None:
             raise UsageError(f"{option} {getattr(request, option)!r}: a sequence has no columns")
     if isinstance(images, Image.Image) or _is_one_image(images):
-        raise UsageError("source must be a sequence of images; got one image: put it in a list")
+        shape = "" if isinstance(images, Image.Image) else f" of shape {tuple(images.shape)}"
+        raise UsageError(
+            f"source must be a sequence of images; got one image{shape}: put it in a list"
+        )
     if hasattr(images, "__len__") and hasattr(images, "__iter__") and not _indexed(images):
         images = list(images)
     known = hasattr(images, "__len__") and _indexed(images)
     if not known or isinstance(images, Mapping | bytes | bytearray):
-        raise UsageError(
-            "source must be SOURCE text, a path, or a sequence of Pillow images or arrays; got"
-            f" {type(images).__name__}"
-        )
+        raise UsageError(f"source must be {ACCEPTED}; got {_kind(images)}")
     count = len(images)
     if not count:
         request.refuse_empty()
@@ -102,7 +117,19 @@ def open_memory(
 
 
 def _indexed(images: object) -> bool:
-    return hasattr(images, "__getitem__")
+    """Whether items can be had by number; torch's ``IterableDataset`` only inherits the method."""
+    bases = [(base.__module__.partition(".")[0], base.__name__) for base in type(images).__mro__]
+    return hasattr(images, "__getitem__") and ("torch", "IterableDataset") not in bases
+
+
+def _kind(source: object) -> str:
+    """Return what an object that is not understood is, and what to do where that is known."""
+    name = type(source).__name__
+    if isinstance(source, Mapping):
+        return f"{name} with the keys {', '.join(map(str, source)) or '(none)'}"
+    if hasattr(source, "__iter__") and not hasattr(source, "__len__"):
+        return f"{name}, which has no length: give list(...) of it"
+    return name
 
 
 @dataclass(frozen=True)
@@ -403,9 +430,48 @@ class DataFrame(Protocol):
 
 def is_rows(source: object) -> TypeGuard[pa.Table | DataFrame]:
     """Whether an object is a table; no library is loaded to find out."""
-    library = type(source).__module__.partition(".")[0]
-    frame = library in ("pandas", "polars") and hasattr(source, "columns")
+    frame = _library(source) in ("pandas", "polars") and hasattr(source, "columns")
     return frame or isinstance(source, pa.Table)
+
+
+def plain(source: Any) -> Any:
+    """Return a column or a set as a list, and a table that is read later or in batches as a table.
+
+    A set has no order, so its items are sorted.
+    """
+    if isinstance(source, set | frozenset):
+        return sorted(source, key=str)
+    if isinstance(source, pa.RecordBatch):
+        return pa.Table.from_batches([source])
+    if isinstance(source, np.ndarray):
+        return source.tolist() if source.ndim == 1 else source
+    if isinstance(source, pa.Array | pa.ChunkedArray):
+        return source.to_pylist()
+    if _library(source) in ("pandas", "polars"):
+        made = next((name for name in ("collect", "to_list") if hasattr(source, name)), None)
+        return getattr(source, made)() if made else source
+    return source
+
+
+def split_rows(source: pa.Table | DataFrame) -> dict[str, pa.Table | DataFrame]:
+    """Return the rows of each split that a column ``split`` names; none without this column."""
+    names = source.column_names if isinstance(source, pa.Table) else list(map(str, source.columns))
+    if "split" not in names:
+        return {}
+    rows: dict[str, list[int]] = {}
+    values = text_column(_table(source, ["split"])["split"], "split").to_pylist()
+    for row, value in enumerate(values):
+        if value:
+            rows.setdefault(canonical_split(value), []).append(row)
+    return {split: _chosen(source, numbers) for split, numbers in rows.items()}
+
+
+def _chosen(source: Any, rows: list[int]) -> pa.Table | DataFrame:
+    return source[rows] if _library(source) == "polars" else source.take(rows)
+
+
+def _library(source: object) -> str:
+    return type(source).__module__.partition(".")[0]
 
 
 def open_rows(source: pa.Table | DataFrame, request: Request) -> ImageSet:

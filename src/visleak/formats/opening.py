@@ -37,7 +37,7 @@ from visleak.formats.sources import (
 )
 from visleak.groups import both_have
 from visleak.options import Columns
-from visleak.records import AnySet, EmbeddingSet, ImageSet
+from visleak.records import AnySet, EmbeddingSet, ImageSet, Source
 from visleak.settings import Sides
 
 _TABLES: Final = (".csv", ".tsv", ".parquet")
@@ -53,7 +53,7 @@ FRAME_BOUNDS: Final = frozenset({"within_frames", "within_seconds"})
 
 
 def open_images(
-    source: str | os.PathLike[str] | AnySet | Sequence[object],
+    source: Source,
     *,
     name: str | None = None,
     dataset: str = "",
@@ -78,7 +78,8 @@ def open_images(
             shards or of image paths; or a Hugging Face ``Dataset`` or ``IterableDataset``; or a
             data frame of pandas or polars, or an Arrow table, with a column ``path`` or ``image``;
             or a sequence of Pillow images, arrays or tensors, of (image, label), or of mappings
-            with ``image`` or ``path``, such as a data set of torch; or a set, which is returned.
+            with ``image`` or ``path``, such as a data set of torch; or a mapping with one of
+            these; or a set, which is returned.
         name: name of the set; by default after the source.
         dataset: sets of one dataset leak *intra*, of two *inter*.
         roles: what the set is used for, some of ``benchmark``, ``training``, ``pretraining``.
@@ -95,6 +96,8 @@ def open_images(
             no boxes.
         VisleakError: it holds no images, or cannot be read as what it seems.
     """
+    if isinstance(source, Mapping) and len(source) == 1:  # such as a DatasetDict of one split
+        source = next(iter(source.values()))
     if isinstance(source, ImageSet | EmbeddingSet):
         return source
     wanted: dict[str, Any] = {
@@ -109,6 +112,9 @@ def open_images(
     if objects is not None and objects != OBJECTS:
         raise not_one_of("objects", objects, (OBJECTS,))
     if not isinstance(source, str | os.PathLike):
+        from visleak.formats.memory import plain
+
+        source = plain(source)
         names = _names_in(source)
         if objects is not None and not (names and all(_is_shard(each) for each in names)):
             raise UsageError("objects needs a coco:, yolo: or kitti: source with annotated boxes")
@@ -130,9 +136,7 @@ def open_images(
     return object_set(opened, boxes_of(opened))
 
 
-def open_image_set(
-    source: str | os.PathLike[str] | AnySet | Sequence[object], **options: Any
-) -> ImageSet:
+def open_image_set(source: Source, **options: Any) -> ImageSet:
     """As :func:`open_images`, for what cannot be done without looking at images.
 
     Raises:
@@ -198,7 +202,11 @@ def layout_of(images: ImageSet) -> Layout:
 
 
 def open_split_sides(source: object) -> OpenSides | None:
-    """Open the splits of a source or ``DatasetDict`` as the sides of an audit, if it has two."""
+    """Open the splits of a source, table or mapping as the sides of an audit, if it has two."""
+    if not isinstance(source, str | os.PathLike):
+        from visleak.formats.memory import is_rows, plain, split_rows
+
+        source = split_rows(rows) if is_rows(rows := plain(source)) else source
     if isinstance(source, Mapping):
         return _mapped_sides(source)
     if not isinstance(source, str | os.PathLike):
@@ -207,7 +215,7 @@ def open_split_sides(source: object) -> OpenSides | None:
     return _split_sides(_opened_splits(path, sources)) if len(sources) > 1 else None
 
 
-def _mapped_sides(splits: Mapping[str, Sequence[object]]) -> OpenSides | None:
+def _mapped_sides(splits: Mapping[str, Source]) -> OpenSides | None:
     """Return the splits that a mapping holds as the sides of an audit."""
     opened: dict[str, AnySet] = {}
     for split in sorted(splits, key=lambda name: _rank(canonical_split(name))):

@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from visleak.auditing import Audit, Source, audit
+from visleak.auditing import Audit, audit
 from visleak.errors import UsageError, VisleakError
 from visleak.gating.baseline import Baseline, NewLeaks, named, new_leaks, read_baseline
 from visleak.gating.gates import UNREADABLE_SHARE, not_compared
 from visleak.rates import percent
-from visleak.records import AnySet, Encoder, Encodes
+from visleak.records import AnySet, Encoder, Encodes, Source
 from visleak.settings import Settings
 from visleak.templates import plain
 from visleak.verdicts import judged_summary

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from visleak.auditing import Audit, Source, audit
+from visleak.auditing import Audit, audit
 from visleak.errors import UsageError
 from visleak.formats import open_image_set
 from visleak.groups import components
-from visleak.records import GradeName, ImageSet, Int64
+from visleak.records import GradeName, ImageSet, Int64, Source
 from visleak.settings import Settings
 
 

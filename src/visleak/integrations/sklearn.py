@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import GroupKFold
 
-from visleak.auditing import Source
 from visleak.integrations.duplicates import duplicate_groups
-from visleak.records import GradeName, Int64
+from visleak.records import GradeName, Int64, Source
 
 
 class LeakFreeGroupKFold(GroupKFold):  # type: ignore[misc]

@@ -11,6 +11,13 @@ from visleak.errors import not_one_of
 from visleak.search.hits import Account, Search
 from visleak.search.streaming import PartitionRunner
 
+__all__ = ["PARTITION_SEARCHES", "SEARCHES", "PartitionEngine", "load_partition_search"]
+__all__ += ["load_search"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class PartitionEngine(PartitionRunner, Protocol):
     """Searches partitions, and reports what it may have missed."""

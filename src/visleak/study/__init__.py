@@ -13,6 +13,10 @@ from visleak.study.running import Options, run
 __all__ = ["Options", "Result", "Study", "StudySet", "read_study", "study"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def study(
     config: str | os.PathLike[str] | Study,
     out: str | os.PathLike[str],
