@@ -611,7 +611,7 @@ def open_cache(
         yield None
         return
     sources = [(images.name, images.source) for images in sets]
-    refuse_among(folder, sources, Path(), "the cache", "--cache")
+    refuse_among(folder, sources, Path(), "the cache", "--cache DIR")
     with Cache(folder, _warn) as store:
         yield store if store.usable else None
 

@@ -242,10 +242,20 @@ def test_embeddings_are_not_written_over(dataset: Path, tmp_path: Path) -> None:
 
 def test_logs_and_caches_spare_the_files_of_others(dataset: Path, folder: Path) -> None:
     before = tree(dataset), tree(folder)
-    for file in (dataset / "train" / "thing" / "t0.png", folder / "pairs.parquet"):
-        check_refused(f"check {folder} --log-file {file}", "is not a log")
+    for image in ("t0.png", "run.log"):
+        log = f"--log-file {dataset}/train/thing/{image}"
+        check_refused(f"check {folder} {log}", "lies among the images of")
+    check_refused(f"check {folder} --log-file {folder}/pairs.parquet", "is not a log")
     audit = f"audit {dataset} -o {folder} --force --cache"
     check_refused(f"{audit} {dataset}/train/cache", "lies among the images of")
+    new = f"{dataset}/train/thing/run.log"
+    for given in (
+        f"audit {dataset} -o {folder} --force",
+        f"audit --test {dataset}/test --train t={dataset}/train -o {folder} --force",
+        f"encode {dataset}/train -o {folder}",
+        f"find {dataset}/test/thing/q0.png --against {folder}",
+    ):
+        check_refused(f"{given} --log-file {new}", "lies among the images of")
     assert (tree(dataset), tree(folder)) == before
     # a folder around the images is none of theirs
     assert run(*f"{audit} {dataset.parent}".split(), "--no-images", "--no-verify").code == 0

@@ -47,7 +47,7 @@ def test_a_batch_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_an_exception_in_a_block_rolls_it_back(tmp_path: Path) -> None:
     with Database(tmp_path / "d.sqlite", "CREATE TABLE t (n)", "remove it") as db:
         with pytest.raises(VisleakError), db.writing() as connection:
-            connection.executemany("INSERT INTO t VALUES (?)", [(1,), (object(),)])
+            connection.executemany("INSERT INTO t (n) VALUES (?)", [(1,), (object(),)])
         assert list(db.select("SELECT n FROM t")) == []
 
 
@@ -57,7 +57,7 @@ def test_a_full_disk_and_a_damaged_file_are_one_line(tmp_path: Path) -> None:
         ((pages,),) = db.select("PRAGMA page_count")
         list(db.select(f"PRAGMA max_page_count = {pages}"))
         with pytest.raises(VisleakError, match=r"full.*remove it"), db.writing() as connection:
-            connection.executemany("INSERT INTO t VALUES (?)", [("x" * 5000,)] * 100)
+            connection.executemany("INSERT INTO t (n) VALUES (?)", [("x" * 5000,)] * 100)
         assert list(db.select("SELECT count(*) FROM t")) == [(0,)]
     path.write_bytes(b"no database at all" * 100)
     with pytest.raises(VisleakError) as refused:
@@ -91,6 +91,6 @@ def test_works_where_the_write_ahead_log_is_refused(
     monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Refusing))
     with Database(tmp_path / "d", "CREATE TABLE t (a)", "", log=True) as database:
         with database.writing() as db:
-            db.execute("INSERT INTO t VALUES (1)")
+            db.execute("INSERT INTO t (a) VALUES (1)")
         assert list(database.select("SELECT a FROM t")) == [(1,)]
     assert [path.name for path in tmp_path.iterdir()] == ["d"]

@@ -1,7 +1,13 @@
-"""SQLite files in the folder of a run."""
+"""SQLite files in the folder of a run.
+
+Each row has a digest of its values: SQLite finds damage of its own structure, but not a changed bit
+within a value.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
@@ -17,6 +23,11 @@ PATIENCE: Final = 60.0
 CHUNK: Final = 500
 #: The copy of a mirrored database is written after this many changes, and at the end.
 EVERY: Final = 20
+#: Name of the column with the digest of a row, and of the SQL function that computes it.
+DIGEST: Final = "digest"
+ROW_DIGEST: Final = "row_digest"
+#: Bytes of a digest.
+DIGEST_BYTES: Final = 8
 
 
 def connect(path: Path | None, *, log: bool = True, durable: bool = False) -> sqlite3.Connection:
@@ -41,6 +52,65 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE)
 
 
+def row_digest(*values: object) -> bytes:
+    """Return the digest of the values of a row."""
+    text = json.dumps(values, default=lambda data: {"bytes": data.hex()}).encode()
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
+
+
+def check_rows(db: sqlite3.Connection) -> None:
+    """Compare all rows with their digests, and the file's structure with its content.
+
+    Tables without digests, as earlier versions wrote them, are taken as they are.
+
+    Raises:
+        sqlite3.DatabaseError: they differ.
+    """
+    ((found, *_), *_) = db.execute("PRAGMA quick_check(1)").fetchall()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+    db.create_function(ROW_DIGEST, -1, row_digest, deterministic=True)
+    for table, (columns, digest) in _tables(db).items():
+        if digest:
+            wrong = f"{DIGEST} IS NOT {ROW_DIGEST}({columns})"
+            ((count,),) = db.execute(f"SELECT count(*) FROM {table} WHERE {wrong}")
+            if count:
+                raise sqlite3.DatabaseError(f"{count} of the rows of {table} changed on the disk")
+
+
+def _tables(db: sqlite3.Connection) -> dict[str, tuple[str, bool]]:
+    """Return the columns of each table as SQL, and whether it has digests."""
+    names = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    found = {}
+    for (table,) in names:
+        columns = [str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")]
+        if not table.startswith("sqlite_"):
+            own = ", ".join(name for name in columns if name != DIGEST)
+            found[table] = own, DIGEST in columns
+    return found
+
+
+def _keep_digests(db: sqlite3.Connection) -> None:
+    """Give all rows digests, those of earlier versions included; rows to come get theirs."""
+    db.create_function(ROW_DIGEST, -1, row_digest, deterministic=True)
+    if not all(digest for _, digest in _tables(db).values()):
+        with transaction(db):
+            # another process may have been faster
+            for table, (columns, digest) in _tables(db).items():
+                if not digest:
+                    db.execute(f"ALTER TABLE {table} ADD COLUMN {DIGEST} BLOB")
+                    db.execute(f"UPDATE {table} SET {DIGEST} = {ROW_DIGEST}({columns})")
+    for table, (columns, _) in _tables(db).items():
+        key = [str(row[1]) for row in db.execute(f"PRAGMA table_info({table})") if row[5]]
+        same = " AND ".join(f"{name} IS NEW.{name}" for name in key or ["rowid"])
+        for event in ("INSERT", f"UPDATE OF {columns}"):
+            db.execute(
+                f"CREATE TEMP TRIGGER IF NOT EXISTS {table}_{event[:6].lower()} AFTER {event} ON"
+                f" main.{table} BEGIN UPDATE {table} SET {DIGEST} = {ROW_DIGEST}({columns})"
+                f" WHERE {same}; END"
+            )
+
+
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """Write all of a block, or none of it."""
@@ -58,7 +128,8 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 class Database:
     """A SQLite file whose errors say what to do. A context manager; safe under several threads.
 
-    What a block of :meth:`writing` did is on disk when it ends, or none of it is.
+    What a block of :meth:`writing` did is on disk when it ends, or none of it is. A column with the
+    digest of its row follows the columns of each table.
     """
 
     def __init__(
@@ -79,6 +150,7 @@ class Database:
             self._db = connect(path, log=not durable if log is None else log, durable=durable)
             try:
                 self._db.executescript(tables)
+                _keep_digests(self._db)
             except BaseException:
                 self._db.close()
                 raise
@@ -107,6 +179,11 @@ class Database:
         """Yield the rows of a query."""
         with self.reading():
             yield from self._db.execute(query, values)
+
+    def check(self) -> None:
+        """Compare all rows with their digests."""
+        with self.reading():
+            check_rows(self._db)
 
     def close(self) -> None:
         """Close the file; the log beside it is merged into it, unless another process uses it."""
@@ -138,16 +215,20 @@ class KeyValueStore(Database):
         for start in range(0, len(keys), CHUNK):
             part = keys[start : start + CHUNK]
             marks = ",".join("?" * len(part))
-            found.update(
-                self.select(f"SELECT key, value FROM entries WHERE key IN ({marks})", part)
-            )
+            query = f"SELECT key, value, {DIGEST} FROM entries WHERE key IN ({marks})"
+            with self.reading():
+                for key, value, digest in self._db.execute(query, part):
+                    if digest != row_digest(key, value):
+                        raise sqlite3.DatabaseError(f"the value of {key!r} changed on the disk")
+                    found[key] = value
         return found
 
     def add(self, values: Mapping[str, object], *, replace: bool = False) -> None:
         """Add values, all or none of them."""
         verb = "REPLACE" if replace else "IGNORE"
         with self.writing() as db:
-            db.executemany(f"INSERT OR {verb} INTO entries VALUES (?, ?)", values.items())
+            insert = f"INSERT OR {verb} INTO entries (key, value) VALUES (?, ?)"
+            db.executemany(insert, values.items())
 
 
 class MirroredDatabase(Database, ABC):
@@ -163,7 +244,10 @@ class MirroredDatabase(Database, ABC):
             path, "", f"or move the file away and resume from {plain}", durable=True, log=True
         )
         try:
+            self.check()
             self._begin()
+            with self.reading():
+                _keep_digests(self._db)
         except BaseException:
             self._db.close()
             raise

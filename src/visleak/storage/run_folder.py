@@ -253,14 +253,14 @@ def refuse_among(
     sources: Iterable[tuple[str, str]],
     base: Path,
     what: str = "output",
-    flag: str = "-o",
+    option: str = "-o DIR",
 ) -> None:
     """Refuse to write among what is read."""
     for name, place in _places(sources, base):
         if place.is_dir() and out.resolve().is_relative_to(place):
             raise UsageError(
                 f"{what} {out} lies among the images of {name!r}, which are only read; choose"
-                f" another folder with {flag} DIR"
+                f" another place with {option}"
             )
 
 

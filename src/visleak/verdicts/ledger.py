@@ -17,7 +17,7 @@ from typing import Final
 from visleak.delimited import opened_table
 from visleak.errors import VisleakError
 from visleak.storage import LEDGER, VERDICTS, MirroredDatabase, csv_text, write_csv
-from visleak.storage.database import EVERY, connect_read_only
+from visleak.storage.database import EVERY, check_rows, connect_read_only
 from visleak.verdicts.record import Verdict, now
 
 FILE: Final = LEDGER
@@ -114,12 +114,13 @@ def read_verdicts(folder: Path) -> tuple[Verdict, ...]:
     if kept.is_file():
         try:
             with contextlib.closing(connect_read_only(kept)) as db:
+                check_rows(db)
                 # a killed run may have left an empty file
                 begun = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
                 if begun:
                     return tuple(Verdict(*row) for row in db.execute(_STANDING))
-        except sqlite3.Error as error:
-            opened = error.sqlite_errorcode & 0xFF not in _CLOSED
+        except (sqlite3.Error, UnicodeError) as error:
+            opened = getattr(error, "sqlite_errorcode", 0) & 0xFF not in _CLOSED
             if opened or not plain.is_file():
                 raise VisleakError(
                     f"{kept} cannot be read ({error}); restore it, or move it away, so that"

@@ -190,6 +190,8 @@ CREATE TABLE IF NOT EXISTS bank (
 ) WITHOUT ROWID;
 """
 
+_ABOUT: Final = "INSERT OR REPLACE INTO about (name, value) VALUES (?, ?)"
+
 _ADD: Final = """
 INSERT INTO bank (source, prompt, total, times, best, chain, step, changed)
 VALUES (?, ?, ?, 1, ?, ?, ?, ?)
@@ -213,13 +215,14 @@ class Ledger(Database):
         super().__init__(path, _TABLES, "remove the file to start the search again")
         self.added = 0
         try:
+            self.check()
             about = dict(self.select("SELECT name, value FROM about"))
             held = json.loads(about.get("key", "null"))
             if held is None or "state" not in about:
                 # nothing was done for another search
                 with self.writing() as db:
                     text = json.dumps(dict(key), sort_keys=True)
-                    db.execute("INSERT OR REPLACE INTO about VALUES ('key', ?)", (text,))
+                    db.execute(_ABOUT, ("key", text))
             elif held != dict(key):
                 raise UsageError(
                     f"{path} is of another search (other {', '.join(_differing(held, key))});"
@@ -246,7 +249,7 @@ class Ledger(Database):
         about = {"state": json.dumps(state), "calls": str(calls), "seconds": repr(seconds)}
         with self.writing() as db:
             db.executemany(_ADD, rows)
-            db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
+            db.executemany(_ABOUT, about.items())
         self.state, self.calls, self.seconds = state, calls, seconds
         self.added += len(rows)
 

@@ -79,6 +79,7 @@ class Decision:
 
 #: Columns of ``replacements.csv``.
 COLUMNS: Final = tuple("class" if f.name == "label" else f.name for f in fields(Decision))
+_NAMES: Final = ", ".join(COLUMNS)
 
 
 class Decisions(MirroredDatabase):
@@ -165,7 +166,7 @@ class Decisions(MirroredDatabase):
     def _withdraw(self, where: str, values: tuple[object, ...]) -> Decision | None:
         with self.writing():
             row = self._db.execute(
-                f"SELECT * FROM decisions WHERE withdrawn = '' AND {where}"
+                f"SELECT number, {_NAMES} FROM decisions WHERE withdrawn = '' AND {where}"
                 " ORDER BY number DESC LIMIT 1",
                 values,
             ).fetchone()
@@ -179,7 +180,8 @@ class Decisions(MirroredDatabase):
     def _insert(self, decision: Decision) -> None:
         try:
             self._db.execute(
-                f"INSERT INTO decisions VALUES (NULL{', ?' * len(COLUMNS)})", _values(decision)
+                f"INSERT INTO decisions ({_NAMES}) VALUES ({', '.join('?' * len(COLUMNS))})",
+                _values(decision),
             )
         except sqlite3.IntegrityError as error:
             of_pool = "pool_digest" in str(error)
@@ -201,8 +203,8 @@ class Decisions(MirroredDatabase):
             # changes by other connections, and by this one
             state = self._db.execute("PRAGMA data_version").fetchone()[0], self._db.total_changes
             if self._known is None or self._known[0] != state:
-                rows = self._db.execute("SELECT * FROM decisions ORDER BY number").fetchall()
-                self._known = state, tuple(Decision(*row[1:]) for row in rows)
+                rows = self._db.execute(f"SELECT {_NAMES} FROM decisions ORDER BY number")
+                self._known = state, tuple(Decision(*row) for row in rows)
             return self._known[1]
 
     def _copy(self) -> None:
