@@ -142,6 +142,9 @@ def test_pages_hold_a_few_cards_and_links_find_the_others(page: Any, made: Made)
     page.click("#pager [data-step='1']")
     assert len(shown(page)) == 36 - 24
     assert not first & {card["query"] for card in shown(page)}
+    page.click("#cards .enlarge button")  # also of a card that was not parsed before
+    assert page.is_visible("#compare #stage img")
+    page.keyboard.press("Escape")
     last = page.evaluate("document.querySelector('#cards > li:not([hidden]):last-of-type').id")
     page.click("#pager [data-step='-1']")
     page.evaluate(f"location.hash = '{last}'")

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 #: Most histograms and bar charts of a kind; with more query sets the rest is left to the table.
 MOST_CHARTS: Final = 6
 
+#: Cards that a browser parses at once: those of the first page, see page.js.
+PER_PAGE: Final = 24
+
 #: Columns of the table of pairs: what it is sorted by, heading, whether it is a number.
 TABLE: Final = (
     ("query", "Query", False),
@@ -123,6 +126,7 @@ def build(
             policy=policy(style, script),
             bound=model.bound,
             columns=TABLE,
+            per_page=PER_PAGE,
             steps=model.steps(summary, folder),
             plain=model.plain_words,
             show_command=partial(model.show_command, folder),

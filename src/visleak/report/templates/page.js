@@ -14,8 +14,13 @@ function say(text) {
   say.hiding = setTimeout(() => (status.textContent = ""), 2500);
 }
 
+/** Show the buttons that only scripts give a meaning. */
+function enable(within) {
+  for (const each of all(".copy, .enlarge", within)) each.hidden = false;
+}
+
 function copying() {
-  for (const button of all(".copy")) button.hidden = false;
+  enable(document);
   document.addEventListener("click", async (event) => {
     const button = event.target.closest(".copy");
     if (!button) return;
@@ -56,6 +61,29 @@ function listedPairs() {
   });
 }
 
+/**
+ * Return the cards. Those after the first page are text, which a browser with scripts does not parse,
+ * until they are shown: hundreds of images would keep the page from answering for a second.
+ */
+function cardsOf(list) {
+  const more = byId("more-cards")?.textContent.split(/(?=<li id="pair-)/).slice(1) ?? [];
+  const made = document.createElement("template");
+  made.innerHTML = more.map((text) => text.slice(0, text.indexOf(">") + 1)).join("");
+  const card = (item, text) => {
+    const { query, reference, kind, between, label, text: words, conflict } = item.dataset;
+    const similarity = Number(item.dataset.similarity);
+    let whole = text ? null : item;
+    const parsed = () => {
+      made.innerHTML = text;
+      enable(made.content);
+      return made.content.firstElementChild;
+    };
+    return { id: item.id, get item() { return (whole ??= parsed()); }, query, reference, kind, between, query_label: label, text: words, similarity, place: Number(item.dataset.place), conflict: conflict === "yes" };
+  };
+  const openings = [...made.content.children];
+  return [...all(":scope > li", list).map((item) => card(item)), ...openings.map((item, at) => card(item, more[at]))];
+}
+
 const GRADES = ["exact", "near", "similar", "different", "hard", "soft", "ungraded"];
 const texts = (name) => (a, b) => (a[name] < b[name] ? -1 : a[name] > b[name] ? 1 : a.place - b.place);
 const falling = (name) => (a, b) => (b[name] ?? -2) - (a[name] ?? -2) || a.place - b.place;
@@ -70,6 +98,8 @@ const ORDERS = {
 const PER_PAGE = { cards: window.innerWidth < 800 ? 12 : 24, table: 50 };
 const FIELDS = ["text", "kind", "between", "label", "sort", "view"];
 
+let cardOf = () => undefined; // the card of an id
+
 function gallery() {
   const form = byId("controls");
   if (!form) return;
@@ -77,11 +107,8 @@ function gallery() {
   const table = byId("table");
   const pager = byId("pager");
   const pairs = listedPairs();
-  const cards = all(":scope > li", list).map((item) => {
-    const { query, reference, kind, between, label, text, conflict } = item.dataset;
-    const similarity = Number(item.dataset.similarity);
-    return { item, query, reference, kind, between, query_label: label, text, similarity, place: Number(item.dataset.place), conflict: conflict === "yes" };
-  });
+  const cards = cardsOf(list);
+  cardOf = (id) => cards.find((each) => each.id === id);
   let page = 0;
   let reversed = false;
   let sorted = "place";
@@ -100,10 +127,9 @@ function gallery() {
     return reversed ? found.reverse() : found;
   }
 
-  function showCards(found, shown) {
-    const seen = new Set(shown);
-    for (const each of cards) each.item.hidden = !seen.has(each);
-    list.append(...found.map((each) => each.item));
+  function showCards(shown) {
+    const items = shown.map((each) => each.item);
+    if (items.length !== list.children.length || items.some((item, at) => item !== list.children[at])) list.replaceChildren(...items);
   }
 
   function cell(row, text, kind) {
@@ -176,7 +202,7 @@ function gallery() {
     list.hidden = view === "table";
     table.hidden = view !== "table";
     if (view === "table") showTable(shown);
-    else showCards(found, shown);
+    else showCards(shown);
     list.classList.toggle("unmarked", field("marks")?.checked === false);
     byId("count").textContent = `${rows.length.toLocaleString("en")} of ${pairs.length.toLocaleString("en")} pairs, ${images.length.toLocaleString("en")} of ${cards.length.toLocaleString("en")} with images`;
     byId("page-of").textContent = `Page ${page + 1} of ${pages}`;
@@ -213,13 +239,15 @@ function gallery() {
       byId("gallery").scrollIntoView();
       return;
     }
-    const card = cards.find((each) => each.item.id === hash);
+    const card = cardOf(hash);
+    for (const each of all(".found", list)) each.classList.remove("found");
     if (!card) return;
     if (value("view") === "table") field("view").value = "cards";
     if (!fitting(cards).includes(card)) form.reset();
     sorted = value("sort");
     page = Math.floor(fitting(cards).indexOf(card) / PER_PAGE.cards);
     update({ remember: false });
+    card.item.classList.add("found");
     card.item.scrollIntoView();
   }
 
@@ -275,8 +303,6 @@ function closer() {
   let at = null;
   let blinking = 0;
   let mode = "side";
-
-  for (const line of all(".enlarge")) line.hidden = false;
 
   /** A copy of an image as large as there is room for, and at most four times its size. */
   function copy(image, width, height) {
@@ -348,7 +374,7 @@ function closer() {
 
   /** The next or previous card of the page with images. */
   function step(by) {
-    const shown = all("#cards > li:not([hidden])").filter((item) => item.querySelector(".thumbs"));
+    const shown = all("#cards > li").filter((item) => item.querySelector(".thumbs"));
     const next = shown[shown.indexOf(at) + by];
     if (next) open(next);
   }
@@ -375,7 +401,7 @@ function closer() {
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-do=enlarge], .thumbs img")) return;
     const strong = event.target.closest("[data-card]");
-    const item = strong ? byId(strong.dataset.card) : event.target.closest("#cards > li");
+    const item = strong ? cardOf(strong.dataset.card)?.item : event.target.closest("#cards > li");
     if (item?.querySelector(".thumbs")) open(item);
   });
 }
