@@ -48,6 +48,18 @@ def test_a_pair_shows_all_that_is_known(browser: Browser) -> None:
     assert (query["width"], query["height"], query["class"]) == ("320", "320", "crisp")
 
 
+def test_images_that_look_identical_have_a_badge_and_no_black_tile(browser: Browser) -> None:
+    listing = browser.session.listing
+    told = [listing.row(row) for row in range(len(listing))]
+    same = next(row for row, each in enumerate(told) if each["reason"] == "identical bytes")
+    other = next(row for row, each in enumerate(told) if each["grade"] == "different")
+    for row, badge in ((same, True), (other, False)):
+        page = browser.pair(row)
+        assert ("identical" in words(page).replace("identical bytes", "").split()) == badge
+        tiles = [each["alt"] for each in Tags(page).all("img") if "Difference" in each["alt"]]
+        assert (tiles == []) == badge
+
+
 def test_hostile_names_and_labels_are_text(browser: Browser) -> None:
     row = row_of(browser.session, HOSTILE)
     for address in (f"/pair/{browser.session.listing.name(row)}", "/sheet", "/pairs?grade=none"):

@@ -116,7 +116,7 @@ def card(
     image is [0, 1] x [0, 1]. ``None`` or NaN lays one image straight over the other. ``copies``
     leaves the difference out if it is invisible.
     """
-    same = copies and _same(query, reference, side)
+    same = copies and look_identical(query, reference, side)
     gap = None if same else thumb(difference(query, reference, matrix, side=side), side)
     return Card(thumb(query, side, detail), thumb(reference, side, detail), gap)
 
@@ -233,7 +233,7 @@ def difference(
     return np.asarray(result, dtype=np.uint8)
 
 
-def _same(query: Bytes8, reference: Bytes8, side: int) -> bool:
+def look_identical(query: Bytes8, reference: Bytes8, side: int) -> bool:
     """Whether two images are of one size and look identical as they are."""
     if query.shape != reference.shape:
         return False

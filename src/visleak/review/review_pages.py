@@ -16,10 +16,10 @@ from starlette.routing import Route
 from visleak.errors import UsageError
 from visleak.rates import percent
 from visleak.records import GRADES, ImageRow, Int64, PairRow, Unreadable, ends_of
-from visleak.reporting.gallery import relation
+from visleak.reporting.gallery import look_identical, relation
 from visleak.reporting.marks import kind_of
 from visleak.review.listing import COVERAGES, GRADE_CHOICES, SORTS, STATES, Choice, describe
-from visleak.review.registry import ImageView
+from visleak.review.registry import DIFFERENCE, ImageView
 from visleak.review.security import answer, page
 from visleak.review.session import REFIT, ROW, Progress, ReviewSession, methods
 from visleak.verdicts.ledger import PLAIN
@@ -104,6 +104,7 @@ def _pair(session: ReviewSession, row: int, choice: Choice) -> dict[str, object]
         "group": None if hidden else f"/group/{listing.name(row)}",
         "sides": sides,
         "sights": None if lost else _views(session, told, hidden=hidden),
+        "identical": not lost and _identical(session, listing.ends(row)),
         "distance": _known(listing.distance[row]),
         "machine": GRADES[listing.grade[row]] if listing.grade[row] >= 0 else None,
         "within": bool(listing.within[row]),
@@ -151,6 +152,14 @@ def _views(session: ReviewSession, told: PairRow, *, hidden: bool = False) -> di
         views["marks"] = ImageView("marks", images, matrix, kind)
     views["laid"] = ImageView("laid", images, matrix)
     return {name: session.registry.address(view) for name, view in views.items()}
+
+
+def _identical(session: ReviewSession, ends: tuple[ImageRow, ImageRow]) -> bool:
+    """Whether the difference of a pair would be black; told from its images, not from its grade."""
+    query, reference = (session.registry.image(each["set"], each["id"]) for each in ends)
+    if isinstance(query, Unreadable) or isinstance(reference, Unreadable):
+        return False
+    return look_identical(query.pixels, reference.pixels, DIFFERENCE)
 
 
 def _soon(session: ReviewSession, row: int | None) -> list[str]:
