@@ -176,7 +176,7 @@ def windows(
     inside = cv2.resize(mask.astype(np.uint8), size, interpolation=cv2.INTER_NEAREST) > 0
     altered = np.zeros(inside.shape, np.bool_)
     if different is not None:
-        altered = inside & _cells(_moved(different, query, reference, matrix, mask.shape))
+        altered = inside & cells(moved(different, query, reference, matrix, mask.shape))
     close_by = cv2.dilate(altered.astype(np.uint8), np.ones((2 * AROUND + 1,) * 2, np.uint8)) > 0
     taught = np.where(altered, ALTERED, np.where(close_by | ~inside, NOTHING, SAME))
     strengths = [
@@ -186,7 +186,9 @@ def windows(
     ]
     half = [(altered, count // 2)] if altered.any() else [(strengths[1] ** 2, count // 4)]
     drawn = [*half, (strengths[1] ** 2, count // 4), (strengths[0], count // 4)]
-    picked = [_place(weight, rng) for weight, times in drawn for _ in range(times) if weight.any()]
+    picked = [
+        drawn_cell(weight, rng) for weight, times in drawn for _ in range(times) if weight.any()
+    ]
     cut = WINDOW // CELL
     result = []
     for row, column in picked:
@@ -202,7 +204,7 @@ def windows(
     return np.stack([look for look, _ in result]), np.stack([each for _, each in result])
 
 
-def _moved(
+def moved(
     different: npt.NDArray[np.bool_], query: Pixels, reference: Pixels,
     matrix: npt.NDArray[np.float64], shape: tuple[int, ...],
 ) -> npt.NDArray[np.float32]:  # fmt: skip
@@ -217,7 +219,7 @@ def _moved(
     return np.asarray(cv2.warpPerspective(share, to_pixels, shape[1::-1]), np.float32)
 
 
-def _cells(share: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+def cells(share: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     """Return which cells hold altered pixels."""
     rows, columns = (-(-side // CELL) for side in share.shape)
     padded = np.zeros((rows * CELL, columns * CELL), np.float32)
@@ -225,7 +227,7 @@ def _cells(share: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     return np.asarray(padded.reshape(rows, CELL, columns, CELL).max(axis=(1, 3)) > SHARE)
 
 
-def _place(weight: npt.NDArray[np.generic], rng: np.random.Generator) -> tuple[int, int]:
+def drawn_cell(weight: npt.NDArray[np.generic], rng: np.random.Generator) -> tuple[int, int]:
     """Return a cell drawn by weight."""
     flat = weight.ravel().astype(np.float64)
     row, column = divmod(int(rng.choice(len(flat), p=flat / flat.sum())), weight.shape[1])

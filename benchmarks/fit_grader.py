@@ -64,7 +64,8 @@ UNCHANGED = (
     *("amount", "matched", "opposed", "replaced", "added", "hidden", "exchanged", "rewritten"),
     *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
     *("typical", "places", "altered", "altered_rest", "altered_untinted", "altered_cells"),
-    *("altered_covered", "tinted_more", "tinted_less"),
+    *("altered_covered", "laid_content", "laid_more", "laid_less", "laid_apart", "laid_beside"),
+    *("tinted_more", "tinted_less"),
     *("plain", "textured", "windows", "drift", "structure", "colour", "tint"),
     *("covered", "used", "grey", "gain", "core", "residual", "within", "patch"),
 )
@@ -81,6 +82,7 @@ MONOTONE = {
     "drift": -1,
     "altered": -1,
     "altered_untinted": -1,
+    "laid_content": -1,
     "tinted_less": -1,
     "colour": 1,
 }
@@ -129,7 +131,7 @@ ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 4, 0.7, 8
 #: of whose changed fields few may be missed.
 SET_WEIGHT = 1000.0
 COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
-DOCUMENT_WEIGHT, CHANGED_WEIGHT = 10000.0, 120000.0
+DOCUMENT_WEIGHT, CHANGED_WEIGHT = 20000.0, 600000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags and
 #: icons; mosaics, of which an audit compares all that have one grid.
 LAYOUT_WEIGHT, DRAWN_WEIGHT, MOSAIC_WEIGHT = 20000.0, 30000.0, 300000.0

@@ -17,7 +17,7 @@ The kinds are split: fit on ``FITTING``, report on ``REPORTED``. Both hold text,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import cv2
@@ -114,6 +114,8 @@ class Variant:
         field: name of the field, empty where all are changed.
         box: left, top, right, bottom of what differs; right and bottom are outside.
         contrast: number of pixels that differ by ``VISIBLE_LEVELS`` or more.
+        marked: of a mark that moved: which of the pixels that differ are the mark of the variant,
+            the others are the original's; (h, w), ``None`` for other changes.
     """
 
     pixels: Image
@@ -121,6 +123,7 @@ class Variant:
     field: str
     box: Box
     contrast: int
+    marked: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,19 @@ def _variant(kind: str, key: str, change: Change, page: Page, original: Image) -
         raise RuntimeError(msg)
     if contrast < VISIBLE_PIXELS:
         return None
-    return Variant(pixels, change.what, change.field, _bounds(different > 0), contrast)
+    marked = _mark(kind, key, change, pixels, original) if change.what == "marker" else None
+    return Variant(pixels, change.what, change.field, _bounds(different > 0), contrast, marked)
+
+
+def _mark(
+    kind: str, key: str, change: Change, pixels: Image, original: Image
+) -> npt.NDArray[np.bool_] | None:
+    """Return where the variant has the mark: where a third rendering is like the original."""
+    for attempt in range(change.attempt + 3, change.attempt + 9):
+        third = _drawn(kind, key, replace(change, attempt=attempt))[1]
+        if (third != pixels).any() and (third != original).any():
+            return np.asarray((pixels != original).any(axis=2) & (third == original).all(axis=2))
+    return None
 
 
 def _whole(pixels: Image, original: Image, change: str) -> Variant:

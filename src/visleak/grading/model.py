@@ -98,12 +98,16 @@ def _close_features(checks: Mapping[str, Float64]) -> dict[str, Float64]:
         "rewritten": np.log(checks["rewritten"] + _LEAST_SHARE),
         "places": np.log1p(checks["places"]),
         "altered_cells": np.log1p(checks["altered_cells"]),
+        # what is laid over one image alone, and content that differs beside all that is
+        "laid_apart": checks["laid_less"] - checks["laid_more"],
+        "laid_beside": checks["laid_content"] - checks["laid_more"],
         **{
             name: checks[name]
             for name in (
                 *("opposed", "replaced", "added", "hidden", "exchanged", "typical"),
                 *("usual", "outlier", "alone_more", "alone_less", "alone_places", "swapped"),
                 *("altered", "altered_rest", "altered_untinted", "altered_covered"),
+                *("laid_content", "laid_more", "laid_less"),
                 *("tinted_more", "tinted_less", "plain", "textured"),
             )
         },

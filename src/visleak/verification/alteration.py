@@ -8,18 +8,15 @@ and on copies of photographs by ``benchmarks/fit_alteration.py``.
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Final
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from visleak.records import Bool, Bytes8, Float32
+from visleak.records import Bool, Float32
+from visleak.verification import networks
 
 #: Side of a cell, for which the network gives one answer, pixels.
 CELL: Final = 4
@@ -74,40 +71,64 @@ def altered(
     """
     if min(mask.shape) < 2 * CELL:
         return Alteration()
-    enlarged = min(LARGEST, max(1.0, SIDE / max(mask.shape)))
-    if enlarged > 1:
-        query, reference = (_enlarged(plane, enlarged) for plane in (query, reference))
-        mask = _enlarged(mask.astype(np.uint8), enlarged) > 0
-    odds = _odds(planes(query, reference, mask))
-    inner = cv2.erode(mask.astype(np.uint8), np.ones((BORDER, BORDER), np.uint8))
-    size = (odds.shape[1], odds.shape[0])
-    judged = cv2.resize(inner, size, interpolation=cv2.INTER_NEAREST) > 0
-    odds = np.where(judged, np.clip(odds, -MOST, MOST), -MOST).astype(np.float32)
-    found = (odds > 0).astype(np.uint8)
-    _, _, places, _ = cv2.connectedComponentsWithStats(found)
-    order = np.argsort(-places[1:, cv2.CC_STAT_AREA], kind="stable") + 1
-    kept = places[order[places[order, cv2.CC_STAT_AREA] >= SMALLEST]]
-    smooth = np.asarray(cv2.blur(odds, (2, 2)), np.float32)
-    strength = untinted = float(smooth.max())
+    query, reference, mask, times = enlarged(query, reference, mask)
+    odds = networks.answers(networks.ALTERATION, looks=planes(query, reference, mask))[0]
+    odds = within(np.clip(odds, -MOST, MOST), mask)
+    found = odds > 0
+    smoothed = smooth(odds)
+    strength = untinted = float(smoothed.max())
     if tinted is not None:
+        size = odds.shape[::-1]
         beside = cv2.resize(tinted.astype(np.uint8), size, interpolation=cv2.INTER_AREA) == 0
-        untinted = float(smooth[beside].max()) if beside.any() else -MOST
+        untinted = float(smoothed[beside].max()) if beside.any() else -MOST
     return Alteration(
         strength=strength,
-        rest=_rest(smooth, strength),
+        rest=_rest(smoothed, strength),
         untinted=untinted,
-        cells=round(float(found.sum()) / enlarged**2),
+        cells=round(np.count_nonzero(found) / times**2),
         covered=_covered(query, reference, found),
-        boxes=tuple(
-            tuple(round(CELL * side / enlarged) for side in place[:4].tolist()) for place in kept
-        ),
+        boxes=places(found, CELL / times),
     )
+
+
+def enlarged(
+    query: Float32, reference: Float32, mask: Bool
+) -> tuple[Float32, Float32, Bool, float]:
+    """Return two small images and their mask enlarged, and how many times their sides are."""
+    times = min(LARGEST, max(1.0, SIDE / max(mask.shape)))
+    if times > 1:
+        query, reference = (_enlarged(plane, times) for plane in (query, reference))
+        mask = _enlarged(mask.astype(np.uint8), times) > 0
+    return query, reference, mask, times
 
 
 def _enlarged(plane: npt.NDArray[np.uint8 | np.float32], times: float) -> Float32:
     """Return a plane enlarged: strokes of one pixel are less than the network was trained on."""
     method = cv2.INTER_CUBIC if plane.dtype == np.float32 else cv2.INTER_NEAREST
     return np.asarray(cv2.resize(plane, None, fx=times, fy=times, interpolation=method), np.float32)
+
+
+def within(odds: Float32, mask: Bool) -> Float32:
+    """Return log-odds of cells, lowest where the mask (h, w) does not hold, or hardly."""
+    inner = cv2.erode(mask.astype(np.uint8), np.ones((BORDER, BORDER), np.uint8))
+    judged = cv2.resize(inner, odds.shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
+    return np.where(judged, odds, np.float32(-MOST))
+
+
+def smooth(odds: Float32) -> Float32:
+    """Return the mean of 2 x 2 cells: one cell alone is not a place."""
+    return np.asarray(cv2.blur(odds, (2, 2)), np.float32)
+
+
+def places(found: Bool, cell: float) -> tuple[Box, ...]:
+    """Return the boxes of connected cells, whose sides are given in pixels; largest first."""
+    _, _, stats, _ = cv2.connectedComponentsWithStats(found.astype(np.uint8))
+    order = np.argsort(-stats[1:, cv2.CC_STAT_AREA], kind="stable") + 1
+    kept = stats[order[stats[order, cv2.CC_STAT_AREA] >= SMALLEST], :4]
+    return tuple(
+        (round(cell * x), round(cell * y), round(cell * w), round(cell * h))
+        for x, y, w, h in kept.tolist()
+    )
 
 
 def _rest(odds: Float32, strength: float) -> float:
@@ -119,7 +140,7 @@ def _rest(odds: Float32, strength: float) -> float:
     return float(others.max()) if others.size else -MOST
 
 
-def _covered(query: Float32, reference: Float32, found: Bytes8) -> float:
+def _covered(query: Float32, reference: Float32, found: Bool) -> float:
     """Return the share of the altered cells where one of two images alone is plain."""
     if not found.any():
         return 0.0
@@ -127,7 +148,7 @@ def _covered(query: Float32, reference: Float32, found: Bytes8) -> float:
         cv2.resize(energy, found.shape[::-1], interpolation=cv2.INTER_AREA) < PLAIN
         for energy in (_energy(query), _energy(reference))
     )
-    return float((one != other)[found > 0].mean())
+    return float((one != other)[found].mean())
 
 
 def _energy(grey: Float32) -> Float32:
@@ -153,28 +174,3 @@ def planes(query: Float32, reference: Float32, mask: Bool) -> Float32:
 
 def _mean(plane: Float32) -> Float32:
     return np.asarray(cv2.blur(plane, (AROUND, AROUND)), np.float32)
-
-
-# a network of OpenCV holds the state of one forward pass
-_OF_THREAD = threading.local()
-
-
-def _odds(looks: Float32) -> Float32:
-    """Return the log-odds of all cells, (rows, columns)."""
-    network = getattr(_OF_THREAD, "network", None)
-    if network is None:
-        network = _OF_THREAD.network = cv2.dnn.readNetFromONNX(np.frombuffer(_stored(), np.uint8))
-    network.setInput(looks[None])
-    odds: Float32 = np.asarray(network.forward(), np.float32)[0, 0]
-    return odds
-
-
-@cache
-def _stored() -> bytes:
-    return resources.files("visleak.verification").joinpath("alteration.onnx").read_bytes()
-
-
-@cache
-def network_digest() -> str:
-    """Return the digest of the network, which evidence depends on."""
-    return hashlib.blake2b(_stored(), digest_size=16).hexdigest()

@@ -23,7 +23,9 @@ from visleak.verification import (
     features,
     fine_comparison,
     frame,
+    laid_over,
     large,
+    networks,
     overlay,
     photometry,
     placements,
@@ -43,7 +45,7 @@ SMALL: Final = 128
 #: Long side to which images are bounded before the check.
 BOUND: Final = fine_comparison.BOUND
 #: Version of the measures: part of the digest that keys cached evidence.
-VERSION: Final = 22
+VERSION: Final = 23
 
 
 def digest() -> bytes:
@@ -52,10 +54,10 @@ def digest() -> bytes:
     modules = (
         *(align, alteration, fine_comparison, agreement, covers, detail, exact, features, frame),
         *(large, photometry, overlay, placements, differences, registration, screen, texture, tiny),
-        tints,
+        *(tints, laid_over),
     )
     recipe = [
-        [VERSION, TINY, SMALL, BOUND, alteration.network_digest()],
+        [VERSION, TINY, SMALL, BOUND, networks.networks_digest()],
         *(constants(module) for module in modules),
     ]
     return hashlib.blake2b(json.dumps(recipe, default=repr).encode(), digest_size=16).digest()

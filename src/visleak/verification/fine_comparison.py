@@ -15,9 +15,9 @@ import cv2
 import numpy as np
 
 from visleak.records import Bool, Bytes8, Float32
-from visleak.verification import agreement, large
+from visleak.verification import agreement, laid_over, large
 from visleak.verification.align import Matrix
-from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, altered
+from visleak.verification.alteration import ALTERED_ALL_OVER, Alteration, Box, altered
 from visleak.verification.covers import Covers, covers_of
 from visleak.verification.detail import Detail, shared_detail
 from visleak.verification.differences import Differences, differences, settled
@@ -31,6 +31,7 @@ from visleak.verification.frame import (
     bounded,
     frame,
 )
+from visleak.verification.laid_over import LaidOver
 from visleak.verification.measures import Measures
 from visleak.verification.photometry import detail_fit
 from visleak.verification.registration import Displacement, registered
@@ -62,6 +63,9 @@ RENDERED: Final = 0.3
 #: Share of the windows that contradict from which the whole content counts as altered, without a
 #: search for single places.
 CONTRADICTED: Final = 0.7
+#: Log-odds of the most altered place up to which the content is the same: what is laid over is not
+#: looked for. So it is in more than half of the copies of photographs, in none that matters.
+SAME: Final = -3.0
 
 
 def is_worthwhile(structure: Float32, core: Float32) -> Bool:
@@ -76,9 +80,15 @@ class Comparison:
     detail: Detail = field(default_factory=Detail)  # what is shared
     differences: Differences = field(default_factory=Differences)  # places that differ
     alteration: Alteration = field(default_factory=Alteration)  # places whose content was altered
+    laid: LaidOver = field(default_factory=LaidOver)  # what was laid over either image
     colours: Tints = field(default_factory=Tints)  # colours that one image alone has
     # long side of the frame that was compared, pixels; 0 where next to nothing overlaps
     side: int = 0
+
+    @property
+    def altered_places(self) -> tuple[Box, ...]:
+        """Boxes in the frame of what was altered, or else moved; largest first."""
+        return self.alteration.boxes or self.laid.boxes
 
 
 def compare(query: Bytes8, reference: Bytes8, matrix: Matrix) -> Comparison:
@@ -138,16 +148,33 @@ def _compared(aligned: Alignment) -> Comparison:
         found = found if framed is None else framed.in_register(aligned.covers)
     ours, theirs, mask = found.beside
     colours = found.tints(aligned.sides, aligned.matrix)
-    alteration = ALTERED_ALL_OVER
+    alteration, laid = ALTERED_ALL_OVER, laid_over.EVERYWHERE
     if detail.opposed <= CONTRADICTED:
         ours = settled(ours, theirs, mask)
         alteration = altered(ours, theirs, mask, colours.where)
+        laid = LaidOver()
+        if alteration.strength > SAME:
+            laid = laid_over.laid_over(*found.whole(ours), mask, colours.colours, found.hidden)
     hidden = None if found.hidden is None else (found.query, found.hidden)
     different = differences(ours, theirs, mask, hidden)
     if aligned.covers is not None:
         boxes = aligned.covers.resized((mask.shape[1], mask.shape[0])).boxes
         different = replace(different, covers=(*different.covers, *boxes))
-    return Comparison(detail, different, alteration, colours, max(mask.shape))
+    return Comparison(detail, different, alteration, laid, colours, max(mask.shape))
+
+
+def seen(photos: tuple[Photo, Photo], matrix: Matrix) -> laid_over.Looks | None:
+    """Return what the network of :mod:`laid_over` sees of two images under a relation.
+
+    ``None`` where too little is shared for it to be asked.
+    """
+    aligned = align(photos, matrix, PLACES_SIDE)
+    if aligned.found is None or aligned.detail.amount < SHARED:
+        return None
+    found, colours = aligned.found, aligned.found.tints(aligned.sides, aligned.matrix)
+    ours, theirs = found.whole(settled(*found.beside))
+    mask = found.mask if found.hidden is None else found.mask | found.hidden
+    return laid_over.Looks.of(ours, theirs, mask, colours.colours)
 
 
 def add_fine_comparison(
@@ -222,7 +249,10 @@ def _with(measures: Measures, found: Comparison, query: Photo, reference: Photo)
         altered_untinted=alteration.untinted,
         altered_cells=float(alteration.cells),
         altered_covered=alteration.covered,
-        altered_places=float(len(alteration.boxes)),
+        laid_content=found.laid.content,
+        laid_more=found.laid.more,
+        laid_less=found.laid.less,
+        altered_places=float(len(found.altered_places)),
         tinted_more=found.colours.more,
         tinted_less=found.colours.less,
         plain=max(query.plain, reference.plain),
@@ -313,6 +343,12 @@ class _Registered:
             return self.query, self.reference, self.mask
         # what is beside a cover has no ground in common with it
         return np.where(self.hidden, self.reference, self.query), self.reference, self.mask
+
+    def whole(self, settled: Float32) -> tuple[Float32, Float32]:
+        """Return the settled query with what is covered as it is, and the reference."""
+        if self.hidden is None:
+            return settled, self.reference
+        return np.where(self.hidden, self.query, settled), self.reference
 
     def tints(self, sides: _Sides | None, matrix: Matrix) -> Tints:
         """Return the colours that one image alone has beside what covers them."""

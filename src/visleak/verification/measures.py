@@ -79,12 +79,17 @@ class Measures:
     alone_less: float = 0.0
     alone_places: float = 0.0
     swapped: float = 0.0
-    # strength, rest, untinted, cells, covered and number of boxes of alteration.Alteration
+    # strength, rest, untinted, cells and covered of alteration.Alteration
     altered: float = -6.0
     altered_rest: float = -6.0
     altered_untinted: float = -6.0
     altered_cells: float = 0.0
     altered_covered: float = 0.0
+    # content, more and less of laid_over.LaidOver
+    laid_content: float = -6.0
+    laid_more: float = -6.0
+    laid_less: float = -6.0
+    # number of the boxes of either
     altered_places: float = 0.0
     # more and less of tints.Tints
     tinted_more: float = 0.0

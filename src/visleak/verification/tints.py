@@ -58,6 +58,9 @@ class Tints:
     more: float = 0.0  # of the image that has more of them
     less: float = 0.0  # of the image that has less of them
     where: Bool | None = None  # where either has some, (h, w); None for nowhere
+    # opponent colours of both beside what is usual, in UNIT levels, (h, w, 4): the query's as the
+    # reference would have them, and the reference's; None where nothing overlaps
+    colours: Float32 | None = None
 
 
 def tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
@@ -67,6 +70,8 @@ def tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
         return Tints()
     expected = _as_reference(query, reference, inside)
     theirs = _opponents(reference)
+    usual = _usual(theirs, inside)
+    colours = np.concatenate([expected - usual, theirs - usual], axis=2, dtype=np.float32) / UNIT
     distance = np.sqrt(_smooth(((expected - theirs) ** 2).sum(axis=2)))
     limit = max(APART, TIMES * float(np.percentile(distance[inside], USUAL)))
     # where both vary, compression and half a pixel make as much of a difference
@@ -74,11 +79,11 @@ def tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
     found = inside & (distance > limit + VARIED * either)
     found = cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)) > 0
     if not found.any():
-        return Tints()
+        return Tints(colours=colours)
     ours_more = _saturation(expected, inside) > _saturation(theirs, inside)
     amounts = sorted(_by_side(found, distance, ours_more))
     around = cv2.dilate(found.astype(np.uint8), np.ones((2 * AROUND + 1,) * 2, np.uint8)) > 0
-    return Tints(math.log1p(amounts[1]), math.log1p(amounts[0]), around)
+    return Tints(math.log1p(amounts[1]), math.log1p(amounts[0]), around, colours)
 
 
 def _by_side(found: Bool, distance: Float32, ours_more: Bool) -> tuple[float, float]:
@@ -107,8 +112,13 @@ def _smooth(plane: Float32) -> Float32:
 
 def _saturation(opponents: Float32, inside: Bool) -> Float32:
     """Return by how much the colour of each pixel differs from what is usual in the image."""
-    usual = np.median(opponents[inside][:: 1 + np.count_nonzero(inside) // MOST], axis=0)
-    return np.asarray(np.linalg.norm(opponents - usual, axis=2), np.float32)
+    return np.asarray(np.linalg.norm(opponents - _usual(opponents, inside), axis=2), np.float32)
+
+
+def _usual(opponents: Float32, inside: Bool) -> Float32:
+    """Return the opponent colours that are usual in the image, (2,)."""
+    sampled = opponents[inside][:: 1 + np.count_nonzero(inside) // MOST]
+    return np.asarray(np.median(sampled, axis=0), np.float32)
 
 
 def _as_reference(query: Float32, reference: Float32, inside: Bool) -> Float32:
