@@ -187,6 +187,9 @@ def test_write_card_makes_one_png(photo: Pixels, tmp_path: Path) -> None:
     first = path.read_bytes()
     write_card(path, photo[:60, :20], photo, None)
     assert path.read_bytes() != first
+    write_card(path, photo, photo, None)
+    with Image.open(path) as made:
+        assert made.width < 3 * 320  # no differences, which would be black
 
 
 def test_write_card_says_what_it_cannot_write(photo: Pixels, tmp_path: Path) -> None:

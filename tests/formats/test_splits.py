@@ -97,6 +97,9 @@ def test_too_few_splits(put, tmp_path):
         open_splits(put("x.txt", "a.png\n"))
     with pytest.raises(UsageError, match=r"source 'nope' does not exist"):
         open_splits("nope")
+    for opened in (open_splits, open_images):
+        with pytest.raises(UsageError, match=r"does not exist; did you mean 'photos'"):
+            opened(str(put("photos/train/1.png").parents[1].with_name("photso")))
 
 
 def test_two_names_for_one_split(put, tmp_path):

@@ -29,6 +29,7 @@ from visleak.formats.sources import (
     TABLE,
     TARS,
     Layout,
+    beside,
     derived_name,
     locate,
     parse_set,
@@ -271,7 +272,7 @@ def open_splits(
     text = os.fspath(source)
     path, sources = _split_sources(text)
     if not path.exists():
-        raise UsageError(f"source {text!r} does not exist")
+        raise UsageError(f"source {text!r} does not exist{beside(path)}")
     if len(sources) < 2:
         found = f"only {next(iter(sources))}" if sources else "none"
         raise UsageError(

@@ -6,6 +6,7 @@ A new format is one module of this package and one entry of :data:`FORMATS`. Fun
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import importlib
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from visleak.errors import UsageError, VisleakError
+from visleak.errors import UsageError, VisleakError, did_you_mean
 from visleak.formats.remote import is_address, known_scheme, path_of, redacted
 from visleak.images.encodings import SUFFIXES
 
@@ -220,9 +221,17 @@ def locate(text: str, plain: bool = False) -> Located:
         return Located(found, rest)
     path, split, options = _parts(rest)
     if not found.anywhere and not Path(path).exists():
-        raise UsageError(redacted(f"source {text!r}: {path} does not exist"))
+        raise UsageError(redacted(f"source {text!r}: {path} does not exist{beside(path)}"))
     refuse_closed(Path(path), text)
     return Located(found, path, split, options)
+
+
+def beside(place: str | os.PathLike[str]) -> str:
+    """Return the end of an error on a path that does not exist: one of a similar name beside it."""
+    path = Path(place)
+    with contextlib.suppress(OSError):
+        return did_you_mean(path.name, (each.name for each in path.parent.iterdir()))
+    return ""
 
 
 def refuse_closed(path: Path, text: str) -> None:
@@ -259,7 +268,8 @@ def _local(text: str) -> Located:
                 raise UsageError(f"source {text!r}: ?{other}= is not an option of {each.name}")
             return Located(each, place, split, options)
     if not path.exists():
-        raise UsageError(f"source {redacted(text)!r} does not exist; {_supported()}")
+        near = beside(place)
+        raise UsageError(f"source {redacted(text)!r} does not exist{near}; {_supported()}")
     raise UsageError(f"source {text!r} is of no known kind; {_supported()}")
 
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from visleak.errors import UsageError, VisleakError
 from visleak.records import Bytes8
-from visleak.reporting.gallery import Matrix, difference, enlarge, shrink
+from visleak.reporting.gallery import Matrix, difference, enlarge, look_identical, shrink
 from visleak.storage import write_bytes
 
 #: Side of a tile, spaces and heights in pixels.
@@ -71,13 +71,16 @@ def pair_card(
     lines: Sequence[str] = (),
     kind: str = "PNG",
 ) -> bytes:
-    """Return a pair as one image: query, reference, aligned and plain difference, under a title."""
-    images = {
-        "query": query,
-        "reference": reference,
-        "difference, aligned": difference(query, reference, matrix, side=PAIR),
-        "difference, plain": difference(query, reference, None, fit=False, side=PAIR),
-    }
+    """Return a pair as one image: query, reference, aligned and plain difference, under a title.
+
+    Images that look identical have no differences, which would be black.
+    """
+    images = {"query": query, "reference": reference}
+    if look_identical(query, reference, PAIR):
+        lines = [*lines, "the images look identical"]
+    else:
+        images["difference, aligned"] = difference(query, reference, matrix, side=PAIR)
+        images["difference, plain"] = difference(query, reference, None, fit=False, side=PAIR)
     tiles = [Tile(name, partial(shrink, pixels, PAIR)) for name, pixels in images.items()]
     return _sheet(title, lines, [("", tiles)], PAIR, kind, above=True)
 
