@@ -227,6 +227,16 @@ def test_a_file_that_is_mixed_up_is_recognised(tmp_path: Path) -> None:
     assert len(written["doubts"]) == 1
 
 
+def test_a_check_of_few_images_says_that_it_tells_nothing(
+    folder: Path, ids: Sequence[str], tmp_path: Path
+) -> None:
+    swapped = answers(tmp_path / "m.csv", ids, prediction=["a", "b"] * 3)
+    ran = run("impact", folder, "--predictions", swapped, "--check")
+    assert ran.code == 0
+    assert "6 images" in ran.out.splitlines()[0]
+    assert "needed" in ran.out.splitlines()[0]
+
+
 def test_leaked_images_against_others_that_are_as_difficult(
     folder: Path, files: Mapping[str, Path], ids: Sequence[str], tmp_path: Path
 ) -> None:

@@ -197,8 +197,9 @@ def _guarded(stream: Any, *, told: bool) -> Any:
 
 INTERRUPTED: Final = 128 + signal.SIGINT
 
-#: Bytes of address space below which no verb gets as far as to its work.
-LEAST_SPACE: Final = 700_000_000
+#: Bytes of address space below which OpenBLAS, of which three libraries bring one, ends the process
+#: or waits for ever.
+LEAST_SPACE: Final = 1_000_000_000
 
 #: What bounds a process, by the number of the error, and what to do.
 BOUNDS: Final = {

@@ -15,6 +15,7 @@ import pyarrow as pa
 from visleak.impact.benchmark import LEAKS
 from visleak.impact.figures import fair_scatter, gains
 from visleak.impact.headline import deviating, estimated, headlines, probability, score, signed
+from visleak.impact.predictions.plausibility import FEWEST
 from visleak.impact.results import (
     ENOUGH_DRAWS,
     Comparison,
@@ -26,6 +27,7 @@ from visleak.impact.results import (
     Row,
 )
 from visleak.impact.run import Check, CheckedFile
+from visleak.quantities import counted
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.storage import File, RunFolder
 
@@ -667,6 +669,12 @@ def check_lines(found: Check) -> list[str]:
     """Return doubts first, then file by file."""
     files = "file fits" if len(found.files) == 1 else f"{len(found.files):,} files fit"
     fits = f"the {files} {found.test_set}, as far as can be checked"
+    fewest = min((file.answered for file in found.files), default=FEWEST)
+    if fewest < FEWEST:
+        fits = (
+            f"with predictions for {counted(fewest, 'image')} nothing is known of ids, rows and"
+            f" class names: {FEWEST} are needed to tell files that are mixed up from weak models"
+        )
     lines = [f"warning: {doubt}" for doubt in found.doubts] or [fits]
     for file in found.files:
         lines += [_check_line(file, found.images), *(f"  {note}" for note in file.notes)]
