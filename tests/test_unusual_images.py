@@ -368,3 +368,21 @@ def test_blank_pictures_neither_flood_nor_slow_the_result(pictures, tmp_path):
     assert all(row["grade"] in ("exact", "similar") for row in blank)
     assert audit.headline.startswith("1 of 502 test images")
     assert audit.rate("near_or_exact").count == 1
+
+
+# -- mosaics -------------------------------------------------------------------------------------
+
+
+def test_mosaics_of_random_blocks_are_not_near(tmp_path):
+    """They share a grid of edges and nothing else; copies of them are found."""
+    for folder, seed in (("test", 1), ("train", 2)):
+        (tmp_path / folder).mkdir()
+        rng = np.random.default_rng(seed)
+        for number in range(8):
+            blocks = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8))
+            mosaic = blocks.resize((128, 128), Image.Resampling.NEAREST)
+            (tmp_path / folder / f"{number}.png").write_bytes(saved(mosaic, "PNG"))
+    (tmp_path / "test" / "copy.jpg").write_bytes(saved(mosaic, "JPEG", quality=60))
+    audit = audited(tmp_path / "test", tmp_path / "train")
+    near = [row["query"] for row in audit.pairs().to_pylist() if row["grade"] in ("exact", "near")]
+    assert near == ["copy.jpg"]
