@@ -14,7 +14,7 @@ from visleak.remedy.replacements.decisions import Decision, Decisions
 from visleak.storage import KeyValueStore
 from visleak.verdicts import Ledger, Verdict, read_verdicts
 
-#: Positions per file; all of the bits that hold something were tried once.
+#: Positions per file. Of verdicts every bit was tried once, of the others every fifth.
 FLIPS = 60
 
 VALUES = {"a": 1.5, "b": "text", "c": b"\x00\xff", "d": None}
