@@ -43,7 +43,7 @@ from samples import (
 )
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
-from tiny_sets import DRAWN, FITTED_SIDES, Reduced, large_drawn, tiny_set
+from tiny_sets import DRAWN, FITTED_SIDES, Drawn, Reduced, large_drawn, tiny_set
 
 from visleak.grading.model import Grader, Node, Product, Scale, Scales, Trees, as_text, load_grader
 from visleak.pipeline import RunContext
@@ -109,9 +109,12 @@ OTHERS = ("receipts", "camvid")
 #: Long side, pixels, at which images of some sets are fitted on as well.
 MIDDLE = {"photos": 64, "coco": 96, "clothing": 72, "xray": 96, "skin": 64, "steel": 112}
 
-#: Images of each set that are planted, and of photographs, documents of each kind, and sizes of the
-#: trees.
-PLANTED_IMAGES, PLANTED_PHOTOGRAPHS, TINY_IMAGES, DOCUMENTS = 20, 60, 200, 10
+#: Rendered documents, planted as the images of a set are: what covers a photograph covers them too.
+PAGES = "pages, drawn"
+
+#: Images of each set that are planted, and of some, documents of each kind, and sizes of the trees.
+PLANTED_IMAGES, TINY_IMAGES, DOCUMENTS = 20, 200, 10
+PLANTED_OF = {**dict.fromkeys(PHOTOGRAPHS, 60), PAGES: 40}
 LARGE_TREES = {"max_iter": 300, "max_depth": 5, "learning_rate": 0.06, "min_samples_leaf": 20}
 TINY_TREES = {"max_iter": 90, "max_depth": 4, "learning_rate": 0.1, "min_samples_leaf": 20}
 TREE_RIDGE = 5.0
@@ -130,7 +133,10 @@ ENSEMBLES, ENSEMBLE_SHARE, ENSEMBLE_ROWS = 4, 0.7, 8
 #: in many ways, or by what looks like other content; of documents, which stand for many sets, and
 #: of whose changed fields few may be missed.
 SET_WEIGHT = 1000.0
-COVERED_WEIGHTS = {**dict.fromkeys(PHOTOGRAPHS, 30000.0), "receipts": 20000.0, "steel": 10000.0}
+COVERED_WEIGHTS = {
+    **dict.fromkeys(PHOTOGRAPHS, 30000.0),
+    **{"receipts": 20000.0, "pages": 20000.0, "steel": 10000.0},
+}
 DOCUMENT_WEIGHT, CHANGED_WEIGHT = 20000.0, 600000.0
 #: The same of wrong pairs that share a layout: receipts of a shop and streets of a drive; flags and
 #: icons; mosaics, of which an audit compares all that have one grid.
@@ -320,10 +326,11 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
         f"{name}, drawn": (large_drawn(name), WRONG_MOSAICS if name == "mosaics" else WRONG_PAIRS)
         for name in DRAWN
     }
+    planted[PAGES] = (pages(), 1)
     domains = {
         name: in_place(lambda place, images=images, wrong=wrong: domain_sample(
             images, FITTING,
-            PLANTED_PHOTOGRAPHS if images.name in PHOTOGRAPHS else PLANTED_IMAGES, place,
+            PLANTED_OF.get(images.name, PLANTED_IMAGES), place,
             skip=0 if images.told_by_colour else OF_NETWORK, wrong=wrong,
         ))
         for name, (images, wrong) in planted.items()
@@ -331,6 +338,16 @@ def large_samples(data: Path) -> tuple[dict[str, Sample], Sample, Sample]:
     numbers = range(DOCUMENTS_OF_NETWORK, DOCUMENTS_OF_NETWORK + DOCUMENTS)
     drawn = in_place(lambda place: document_sample(documents.FITTING, numbers, place))
     return domains, drawn, in_place(lambda place: hard_sample(photographs(data, "fitting"), place))
+
+
+def pages() -> Drawn:
+    """Return rendered documents beside those that are changed, some of each fitting kind."""
+    first = DOCUMENTS_OF_NETWORK + DOCUMENTS
+    return Drawn.of_images(PAGES, [
+        (f"{kind} {number}", documents.document(kind, number).original)
+        for number in range(first, first + DOCUMENTS)
+        for kind in documents.FITTING
+    ])  # fmt: skip
 
 
 def large_scales(domains: dict[str, Sample], drawn: Sample, hard: Sample) -> Scales:
