@@ -69,7 +69,7 @@ def test_marks_can_be_switched_off_where_there_may_be_some(
     row = row_of(browser.session, "t06.png", HOSTILE)
     assert browser.session.listing.row(row)["reason"] == "identical bytes"
     assert not address(browser, row)
-    assert "disabled" in switch(browser, row)
+    assert "marks" not in [each.get("id") for each in Tags(browser.pair(row)).all("input")]
 
 
 def test_an_image_that_changed_has_no_marks(
