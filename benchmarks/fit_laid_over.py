@@ -97,7 +97,7 @@ class Truth:
     altered: Mask | None = None
     ours: Mask | None = None  # something was laid over the query
     theirs: Mask | None = None  # something was laid over the reference
-    laid_all_over: bool = False  # something was laid over the query, nobody knows where
+    laid_all_over: bool = False  # something was laid over the query, in places not known
 
 
 @dataclass(frozen=True)

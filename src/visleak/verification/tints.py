@@ -80,7 +80,7 @@ def tints(query: Float32, reference: Float32, mask: Bool) -> Tints:
     found = cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)) > 0
     if not found.any():
         return Tints(colours=colours)
-    ours_more = _saturation(expected, inside) > _saturation(theirs, inside)
+    ours_more = _saturation(expected, _usual(expected, inside)) > _saturation(theirs, usual)
     amounts = sorted(_by_side(found, distance, ours_more))
     around = cv2.dilate(found.astype(np.uint8), np.ones((2 * AROUND + 1,) * 2, np.uint8)) > 0
     return Tints(math.log1p(amounts[1]), math.log1p(amounts[0]), around, colours)
@@ -110,9 +110,9 @@ def _smooth(plane: Float32) -> Float32:
     return np.asarray(cv2.GaussianBlur(plane, (0, 0), SCALE), np.float32)
 
 
-def _saturation(opponents: Float32, inside: Bool) -> Float32:
-    """Return by how much the colour of each pixel differs from what is usual in the image."""
-    return np.asarray(np.linalg.norm(opponents - _usual(opponents, inside), axis=2), np.float32)
+def _saturation(opponents: Float32, usual: Float32) -> Float32:
+    """Return by how much the colour of each pixel differs from the usual one (2,) of the image."""
+    return np.asarray(np.linalg.norm(opponents - usual, axis=2), np.float32)
 
 
 def _usual(opponents: Float32, inside: Bool) -> Float32:
