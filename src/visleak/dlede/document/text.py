@@ -149,7 +149,7 @@ def _reasons(result: DLeDeResult) -> Iterator[str]:
         )
     if high:
         rule, steps = RULES[judged.rule], judged.decided_by
-        most = max(memorized(each.steps[0].mean.value, steps, rule) for each in high)
+        most = max(float(memorized(each.steps[0].mean.value, steps, rule)) for each in high)
         advice = "" if result.is_external else ": calibrate the threshold (--calibrate)"
         yield (
             f"{_starts(high)} so high that memorizing the leaked images alone adds about"

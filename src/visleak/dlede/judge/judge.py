@@ -14,6 +14,7 @@ from functools import cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from visleak.dlede.formatting import metric_name, percent, score
 from visleak.dlede.judge import (
@@ -422,22 +423,26 @@ def _identical(metric: str, values: Float64) -> Reason | None:
     )
 
 
-def memorized(start: float, steps: Sequence[int], rule: Rule, room: float | None = None) -> float:
-    """Return the statistic of a model that memorizes what leaks, and gains nothing else by it.
+def memorized(
+    start: npt.ArrayLike, steps: Sequence[int], rule: Rule, room: float | None = None
+) -> Float64:
+    """Return the statistic of models that memorize what leaks, and gain nothing else by it, (...).
 
     Where a share p has leaked, such a model scores P + p (1 - P): exactly so of the share of right
     answers, about so of mAP and F1. By both-steps, 10 % and 5 % it exceeds the threshold below a
     start of P = .667 only. ``room`` is the gain where all test images leak, by default 1 - P.
     """
     leaked = np.array(steps) / 100.0
-    gained = 1.0 - start if room is None else room
-    return float(rule.statistic(start + (leaked - leaked[0]) * gained))
+    starts = np.asarray(start, np.float64)[..., None]
+    gained = 1.0 - starts if room is None else room
+    return rule.statistic(starts + (leaked - leaked[0]) * gained)
 
 
 def highest_start(steps: Sequence[int], rule: Rule, threshold: float) -> float:
     """Return the score from which memorizing what leaks does not exceed the threshold."""
-    starts = (np.arange(1, 1001) / 1000.0).tolist()
-    return next((each for each in starts if memorized(each, steps, rule) <= threshold), 1.0)
+    starts = np.arange(1, 1001) / 1000.0
+    found = starts[memorized(starts, steps, rule) <= threshold]
+    return float(found[0]) if len(found) else 1.0
 
 
 def _too_high(
@@ -447,7 +452,7 @@ def _too_high(
     start = float(starts.mean())
     # a repetition that has not learned the task memorizes nothing
     room = float(np.where(starts < bar(chance), 0.0, 1.0 - starts).mean())
-    most = memorized(start, steps, judge.rule, room)
+    most = float(memorized(start, steps, judge.rule, room))
     if most > judge.threshold + ROUNDING:
         return None
     return Reason(
