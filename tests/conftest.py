@@ -9,11 +9,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import hypothesis
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from skimage import data
 from threadpoolctl import threadpool_limits
@@ -36,6 +37,8 @@ sys.dont_write_bytecode = False
 #: Loaded as what they are, but not searched for doctests: several modules of one name collide.
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 
+SAVEFIG = Figure.savefig
+
 #: Natural pictures and textures that come with scikit-image, without a download.
 NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", "brick", "grass")
 
@@ -44,6 +47,30 @@ NAMES = ("astronaut", "chelsea", "coffee", "rocket", "camera", "coins", "moon", 
 def _one_thread() -> Iterator[None]:
     """Keep BLAS threads from fighting over the cores with other tests (100 times slower)."""
     with threadpool_limits(1):
+        yield
+
+
+def blank_figure(_: object, file: IO[bytes], *, format: str, **how: object) -> None:
+    """Write an empty figure."""
+    if format == "svg":
+        file.write(b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>')
+    else:
+        Image.new("L", (9, 9)).save(file, format)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _blank_figures() -> Iterator[None]:
+    """Draw no figures, which takes most of the time of a small report; see `drawn_figures`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", blank_figure)
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn_figures() -> Iterator[None]:
+    """Draw figures as users see them: for modules of tests that look at them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", SAVEFIG)
         yield
 
 

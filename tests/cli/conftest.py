@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from calling import HOSTILE, run
-from fault_commands import NETWORKS, Scene, blank_figure, inputs, networks, not_sendable, world
-from matplotlib.figure import Figure
+from fault_commands import NETWORKS, Scene, inputs, networks, not_sendable, world
 from PIL import Image
 
 from visleak.dlede.train import execution
@@ -85,7 +84,6 @@ def scene(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Callable[
     # how long something took is no result, and nobody pulls the plug
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(Figure, "savefig", blank_figure)
 
     def prepared(name: str) -> Scene:
         if name.startswith("memorization"):

@@ -19,6 +19,8 @@ from visleak.dlede.judge.scores import read_scores
 from visleak.dlede.results import DLeDeResult
 from visleak.reporting.markup import Grid
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 ALWAYS = {
     "dlede.json", "dlede.md", "dlede.tex", "curve.csv", "increases.csv",
     "curve.svg", "curve.png", "increases.svg", "increases.png",

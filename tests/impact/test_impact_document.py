@@ -38,6 +38,8 @@ from visleak.reporting import markdown, section
 from visleak.reporting.drawing import figure_of
 from visleak.stats.bootstrap import Estimate
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 #: As printed, but for the gains of the last two, which were taken against another row.
 PRINTED_3 = """
 original | | 50,000 | 80.37 | | 82.83 |

@@ -11,6 +11,8 @@ from PIL import Image
 
 import visleak
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 ODD = "<script>alert(1)<b>&.png"
 
 

@@ -17,7 +17,7 @@ from visleak.auditing import Audit
 from visleak.report import reader_for_page, write_report
 from visleak.storage import PAIRS, read_table
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("drawn_figures"), pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from visleak.reporting.charts import (
     similarity_histogram,
 )
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 HOSTILE = "</text><script>alert(1)</script>$x_1$\x00\u202e"
 
 

@@ -20,6 +20,8 @@ from visleak.study import Result
 from visleak.study.document import CELLS, UNIONS, write
 from visleak.study.results import RATES
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 PAPER = {
     "kind": "visleak published values",
     "schema": 1,

@@ -24,6 +24,8 @@ from visleak.memorization.search.driver import Candidate
 from visleak.reporting import markdown
 from visleak.storage import RunFolder
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 HOSTILE = "=cmd() <img src=x onerror=alert(1)> | $x_1$ \\input{a}"
 
 

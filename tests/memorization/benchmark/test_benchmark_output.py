@@ -27,6 +27,8 @@ from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_mar
 from visleak.memorization.benchmark.statistics import Measurements
 from visleak.reporting import latex, markdown, section
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 
 def rows_of_csv(result) -> list[dict]:
     """Return the rows of ``benchmark.csv`` as values."""

@@ -22,6 +22,8 @@ from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 from visleak.storage import LOCK
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 HOSTILE = "=cmd()|'/C' <img src=x onerror=alert(1)> $x$ 9.5"
 
 #: Twelve memorized prompts by D, two of one image; one nobody knows; the numbers are their D.

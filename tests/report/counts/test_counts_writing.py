@@ -14,6 +14,8 @@ from toy_audit import Image, Pair, split_audit
 from visleak.errors import UsageError, VisleakError
 from visleak.report.counts import count, write_counts
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
