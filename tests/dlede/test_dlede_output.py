@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dlede_making import CIRRUS, KITTI, cirrus, curves, early, kitti, result, whole
+from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Annotation
 
 from visleak.dlede.document import document, read_result, verdicts, write
 from visleak.dlede.document.figures import figures
@@ -167,6 +169,33 @@ def test_wide_intervals_and_other_units_can_be_drawn(
     assert "loss (lower is better)" in scores(with_loss).header
     many = {f"m{n}" * 20: (0.5, 0.6, 0.7) for n in range(9)}
     assert figures(result(curves(many, 3, 0.01), tuple(many)))[0].files
+
+
+@pytest.mark.parametrize("repetitions", [1, 5])
+@pytest.mark.parametrize("means", [(0.80, 0.76, 0.78), (0.80, 0.70, 0.62)])
+def test_increases_carry_no_arrow_without_an_interval_and_no_number_on_the_axis(
+    means: tuple[float, ...], repetitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One repetition has no interval, so nothing lies beyond the axis; falls are numbered below."""
+    drawn: list[Canvas] = []
+    monkeypatch.setattr(Canvas, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    spread = 0.02 if repetitions > 1 else 0.0
+    figures(result(curves({"map50": means, "f1": means[::-1]}, repetitions, spread)))
+    axes = next(f.axes[0] for f in drawn if "increase" in f.axes[0].get_ylabel())
+    axes.figure.draw_without_rendering()
+    markers = {str(line.get_marker()) for line in axes.lines}
+    assert repetitions > 1 or markers == {"None"}
+    bars = {round(bar.get_x() + bar.get_width() / 2, 6): bar.get_height() for bar in axes.patches}
+    numbers = {round(text.xy[0], 6): text for text in axes.texts if isinstance(text, Annotation)}
+    assert bars.keys() <= numbers.keys()
+    inside = axes.get_window_extent()
+    zero = axes.transData.transform((0, 0))[1]
+    for x, height in bars.items():
+        box = numbers[x].get_window_extent()
+        end = axes.transData.transform((0, height))[1]
+        assert box.y1 <= min(end, zero) if height < 0 else box.y0 >= max(end, zero)
+        assert inside.y0 <= box.y0
+        assert box.y1 <= inside.y1
 
 
 def test_everything_is_reported() -> None:

@@ -371,6 +371,19 @@ def test_bars_are_as_long_as_their_gains_and_end_with_the_axis():
         assert [text.get_text() for text in axes.texts] == ["+10.00", "−50.00"]
 
 
+@pytest.mark.parametrize("gain", [0.1, -0.1])
+def test_a_gain_without_an_interval_has_no_arrow_and_its_number_beyond_the_bar(gain):
+    with figure_of((4, 2)) as figure:
+        axes = figure.subplots()
+        axes.set_xlim(-20, 20)
+        draw_bar(axes, 0, Estimate(gain), "red", (-12, 12), percent=True)
+        figure.draw_without_rendering()
+        assert {str(line.get_marker()) for line in axes.lines} == {"None"}
+        number = axes.texts[0].get_window_extent()
+        zero, end = (axes.transData.transform((x, 0))[0] for x in (0, 100 * gain))
+        assert number.x1 <= end < zero if gain < 0 else number.x0 >= end > zero
+
+
 @pytest.mark.parametrize("scale", [1e-5, 123.0, 130_053.0])
 def test_gains_of_any_size_are_drawn(scale):
     effect = effect_of(TABLE_2, 0, "m", "loss")
