@@ -163,6 +163,30 @@ def test_filtered_pairs_are_exported(page: Any, tmp_path: Path) -> None:
     assert HOSTILE_LABEL in {row["query_label"] for row in found}
 
 
+def test_print_names_the_pairs_it_holds_and_its_figures_can_be_read(page: Any) -> None:
+    assert not page.is_visible("#printed")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 718, "height": 1000})  # A4 between the margins of a browser
+    assert re.search(r"\b1 to 24 of 36\b", page.text_content("#printed"))
+    assert page.is_visible("#printed")
+    assert not page.is_visible("#controls")
+    scales = page.eval_on_selector_all(
+        ".charts img", "images => images.map(image => image.width / image.naturalWidth)"
+    )
+    assert min(scales) > 0.75
+    for place in ("#cards > li", "#strongest li"):
+        style = "items => items.map(item => getComputedStyle(item).breakInside)"
+        assert set(page.eval_on_selector_all(place, style)) == {"avoid"}
+    inside = """cards => cards.every(card => [...card.querySelectorAll("img")].every(
+        image => image.getBoundingClientRect().right <= card.getBoundingClientRect().right))"""
+    assert page.eval_on_selector_all("#strongest li", inside)
+    page.emulate_media(media="screen")
+    page.select_option("[name=kind]", "exact")
+    narrowed = page.text_content("#printed")
+    assert "filters" in narrowed
+    assert f"of {len(shown(page))}" in narrowed
+
+
 def test_section_links_land_where_they_point(page: Any) -> None:
     page.emulate_media(reduced_motion="reduce")
     bottom = "window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 2"

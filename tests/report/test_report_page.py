@@ -151,7 +151,7 @@ def test_page_says_what_the_audit_found(made: Made, page: Page) -> None:
 def test_gallery_states_its_cap(made: Made) -> None:
     total = pq.read_metadata(made.folder / PAIRS).num_rows
     page = Page(build(made.folder, made.pictures, cap=10))
-    assert f"Showing 10 of {total} pairs with images, most certain first" in page.words
+    assert f"Images of 10 of {total} pairs, most certain first" in page.words
     assert len([a for a in page.all("li") if "data-kind" in a]) == 10
 
 

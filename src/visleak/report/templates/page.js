@@ -205,6 +205,7 @@ function gallery() {
     else showCards(shown);
     list.classList.toggle("unmarked", field("marks")?.checked === false);
     byId("count").textContent = `${rows.length.toLocaleString("en")} of ${pairs.length.toLocaleString("en")} pairs, ${images.length.toLocaleString("en")} of ${cards.length.toLocaleString("en")} with images`;
+    byId("printed").textContent = printedPart(shown.length, page * size, found.length, view);
     byId("page-of").textContent = `Page ${page + 1} of ${pages}`;
     pager.hidden = pages < 2;
     const [back, on] = all("button", pager);
@@ -212,6 +213,14 @@ function gallery() {
     on.disabled = page === pages - 1;
     byId("none-left").hidden = found.length > 0;
     if (remember) history.replaceState(null, "", address(state()));
+  }
+
+  /** What a print of the page holds of the pairs, for its readers cannot turn pages. */
+  function printedPart(count, before, total, view) {
+    const narrowed = Object.values(state()).slice(0, 4).some(Boolean) || field("conflict")?.checked ? " that meet the filters" : "";
+    if (count === total && !narrowed) return "";
+    const what = view === "table" ? "pairs" : "pairs with images";
+    return `Printed: ${what} ${(before + 1).toLocaleString("en")} to ${(before + count).toLocaleString("en")} of ${total.toLocaleString("en")}${narrowed}. The page in a browser has all.`;
   }
 
   function turn(to) {
