@@ -57,6 +57,7 @@ def main() -> None:
     for cell, (name, query, reference) in zip(cells, drawn, strict=False):
         cell.imshow(beside([bounded(query, SIDE), bounded(reference, SIDE)]))
         cell.set_title(name, fontsize=10)
+    figure.suptitle("Left: changed and processed; right: the original", fontsize=12)
     figure.savefig(TARGET, dpi=80)
 
 

@@ -19,7 +19,7 @@ LEAKS = (
     ("mirrored", 4838, 29986),
     ("another crop", 2786, 11129),
     ("other colours", 4362, 45515),
-    ("faded and blurred", 3784, 5837),
+    ("scaled and encoded again", 6880, 35230),
 )
 SIDE, GAP, BETWEEN, LABEL, COLOURS = 112, 4, 26, 44, 256
 
