@@ -512,10 +512,11 @@ def main(target: Path) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     network = trained(learnt, held_back, device)
     looks = torch.zeros(1, 3, WINDOW, WINDOW), torch.zeros(1, 4, WINDOW // 2, WINDOW // 2)
-    axes = {2: "height", 3: "width"}
+    # the sizes are stated: OpenCV takes others at each call, but version 4 takes those that are
+    # not stated for 1, at which the two halves of the network do not meet
     torch.onnx.export(
         network, looks, str(target), dynamo=False, input_names=["looks", "colours"],
-        output_names=["odds"], dynamic_axes=dict.fromkeys(("looks", "colours", "odds"), axes),
+        output_names=["odds"],
     )  # fmt: skip
 
 

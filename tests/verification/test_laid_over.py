@@ -1,10 +1,14 @@
 """Stamps are of one image alone, and marks that moved are of both."""
 
+from importlib import resources
+
 import cv2
 import numpy as np
+import onnx
 import pytest
 
 from invoices import invoice
+from visleak.verification import networks
 from visleak.verification.alteration import MOST
 from visleak.verification.laid_over import LaidOver, laid_over
 from visleak.verification.tints import tints
@@ -74,3 +78,15 @@ def test_blank_and_tiny_images_have_nothing_laid_over_them():
     assert laid_over(blank, blank, np.ones(blank.shape, np.bool_)).more < 0
     nothing = laid_over(blank, blank, np.zeros(blank.shape, np.bool_))
     assert nothing.content == nothing.more == nothing.less == -MOST
+
+
+def test_the_network_states_sizes_that_opencv_4_can_begin_with():
+    """OpenCV 4 takes a size that is not stated for 1, and then refuses the network."""
+    stored = resources.files("visleak.verification").joinpath(networks.LAID_OVER).read_bytes()
+    graph = onnx.load_from_string(stored).graph
+    sizes = {
+        each.name: [d.dim_value for d in each.type.tensor_type.shape.dim[2:]]
+        for each in graph.input
+    }
+    assert min(sizes["looks"]) >= 8
+    assert [2 * side for side in sizes["colours"]] == sizes["looks"]
