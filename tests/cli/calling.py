@@ -25,9 +25,15 @@ class Ran:
     err: str
 
 
-def run(*arguments: object) -> Ran:
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: object, terminal: bool = False) -> Ran:
     """Run a command line as ``visleak`` would; a traceback is never right."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    kind = Terminal if terminal else io.TextIOWrapper
+    out, err = (kind(io.BytesIO(), "utf-8", newline="") for _ in range(2))
     with (
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

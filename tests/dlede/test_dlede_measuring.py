@@ -298,20 +298,6 @@ def test_convergence_needs_to_know_what_is_usual(tmp_path: Path) -> None:
         run(split_of(60, 40), Resident(), tmp_path, controls=ControlSettings(convergence=1))
 
 
-def test_chains_that_lack_a_training_are_left_out_and_counted(tmp_path: Path) -> None:
-    said: list[str] = []
-    trainer = Resident(told=tmp_path / "told", broken={(10, 2): 2})
-    result = measured(trainer, tmp_path, execution=Execution(notify=said.append))
-    assert (result.judgement.repetitions, result.judgement.left_out) == (3, 1)
-    assert [(failure.step, failure.repetition) for failure in result.failed] == [(10, 2)]
-    assert said[0].startswith(
-        "step 10 %, repetition 2 failed twice (RuntimeError: attempt 2 broke); its log: "
-    )
-    # the same call once more trains what failed, and now it works
-    again = measured(trainer, tmp_path)
-    assert (again.judgement.repetitions, again.failed) == (4, ())
-
-
 def test_a_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
     measured(Resident(), tmp_path)
     with pytest.raises(
@@ -525,11 +511,3 @@ def test_scores_from_elsewhere_are_judged_alike(tmp_path: Path) -> None:
     assert again.judgement == own.judgement
     assert again.others == own.others
     assert json.loads(json.dumps(again.trainer)) == {"name": "scores", "source": "scores.csv"}
-
-
-def test_no_repetition_is_complete(tmp_path: Path) -> None:
-    broken = {(10, repetition): 9 for repetition in (1, 2)}
-    trainer = Resident(told=tmp_path / "told", broken=broken)
-    said = "no repetition has all the steps 0, 10, 20 %: 2 of 6 training runs failed, the first"
-    with pytest.raises(VisleakError, match=said):
-        run(split_of(60, 40), trainer, tmp_path, plan=Plan(repetitions=2), controls=BARE)

@@ -194,15 +194,6 @@ def test_a_rare_class_leaks_as_early_as_late(several):
     np.testing.assert_allclose(parts / 400, 0.2, atol=4 * np.sqrt(0.16 / 400))
 
 
-def test_images_of_a_class_are_drawn_alike():
-    """Each is in the first tenth in a tenth of all draws, whatever its row."""
-    counts = one_hot([at % 3 for at in range(30)], 3)
-    first = np.zeros(30)
-    for seed in range(1000):
-        first[stratified_order(counts, 10, np.random.default_rng(seed))[:3]] += 1
-    np.testing.assert_allclose(first / 1000, 0.1, atol=4.5 * np.sqrt(0.09 / 1000))
-
-
 def test_images_that_show_nothing_are_spread_like_a_class():
     counts = one_hot([0] * 10 + [1] * 10, 2)
     counts[10:] = 0
@@ -309,31 +300,3 @@ def test_what_is_not_known_is_not_counted():
     nothing = boxed(("car",), [[], []])
     split = Split(made("train", 2), made("test", 2), nothing, nothing)
     assert class_counts(split, draws) is None
-
-
-@pytest.mark.parametrize("stratified", [False, True])
-def test_many_classes_are_all_counted(stratified):
-    """Against counting every draw's images one by one."""
-    rng = np.random.default_rng(0)
-    names = tuple(f"class {at}" for at in range(1500))
-    sides = [
-        boxed(names, [rng.integers(0, 1500, rng.integers(10, 40)) for _ in range(count)])
-        for count in (80, 40)
-    ]
-    split = Split(made("train", 80), made("test", 40), *sides)
-    drawing = Sampler(split, Plan(repetitions=3, stratified=stratified))
-    draws = {step: [drawing.at(step, number) for number in (1, 2, 3)] for step in (0, 10, 20)}
-    found = class_counts(split, draws)
-    counts = [side.counts() for side in sides]
-    there = np.flatnonzero(counts[0].sum(axis=0) + counts[1].sum(axis=0))
-    assert len(there) > 1000
-    assert found.classes == tuple(names[at] for at in there)
-    for at, step in enumerate((0, 10, 20)):
-        trained = [
-            np.concatenate([counts[0][draw.kept], counts[1][draw.leaked]]) for draw in draws[step]
-        ]
-        assert all(len(each) == 80 for each in trained)
-        objects = np.mean([each.sum(axis=0) for each in trained], axis=0)
-        images = np.mean([(each > 0).sum(axis=0) for each in trained], axis=0)
-        np.testing.assert_allclose(found.objects[at], objects[there])
-        np.testing.assert_allclose(found.images[at], images[there])

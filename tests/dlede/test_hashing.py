@@ -15,7 +15,7 @@ from hypothesis import given
 from PIL import Image
 
 from visleak.dlede import hashes
-from visleak.dlede.hashes import bits_set, distances, hash_all, nearest_pairs, words_of
+from visleak.dlede.hashes import bits_set, distances, hash_all, nearest_pairs
 from visleak.errors import VisleakError
 from visleak.formats import open_images
 from visleak.images.decoding import decode, grey
@@ -71,17 +71,6 @@ def test_photographs_have_the_bits_of_imagehash_and_32_of_them_set() -> None:
     assert set(bits_set(found.words).tolist()) == {32}
 
 
-def test_32_bits_are_set_but_where_coefficients_are_equal() -> None:
-    """Noise always; a blank picture sets a single bit, a ramp along one side few."""
-    noise = [RNG.integers(0, 256, (40, 50, 3), np.uint8) for _ in range(200)]
-    blank = np.full((40, 50, 3), 200, np.uint8)
-    ramp = np.tile(np.arange(0, 200, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
-    found = bits_set(hashed(open_images([*noise, blank, ramp], name="made")).words)
-    assert set(found[:200].tolist()) == {32}
-    assert found[200] == 1
-    assert found[201] != 32
-
-
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "1", "RGBA", "CMYK", "I;16", "RGB"])
 def test_grey_is_the_grey_of_what_decode_returns(mode: str) -> None:
     """Shortcuts past the colours change no value; transparency lies on white in both."""
@@ -130,24 +119,6 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_hashed(tmp_path: Path) -> 
     ]
     none = hashed(open_images([b"", b"words"], name="none"))
     assert (len(none.words), len(none.ids), len(none.problems)) == (0, 0, 2)
-
-
-@pytest.mark.slow
-def test_workers_change_nothing() -> None:
-    """Parts come back in the order of the set."""
-    images = open_images([*generated(), b"", *generated()[::-1]] * 6, name="made")
-    one, two = hashed(images), hashed(images, workers=2)
-    np.testing.assert_array_equal(one.words, two.words)
-    assert one.ids.equals(two.ids)
-    assert one.problems == two.problems
-
-
-def test_a_word_is_the_text_of_imagehash() -> None:
-    """So that people can compare them with those that they have."""
-    bits = RNG.integers(0, 2, (20, 64)).astype(bool)
-    texts = [str(imagehash.ImageHash(each.reshape(8, 8))) for each in bits]
-    assert [f"{each:016x}" for each in words_of(bits).tolist()] == texts
-    np.testing.assert_array_equal(bits_set(words_of(bits)), bits.sum(axis=1))
 
 
 def test_vectors_have_no_hash() -> None:
@@ -227,11 +198,3 @@ def test_many_equal_pairs_cost_no_more_memory() -> None:
     assert peak < 150_000_000  # a byte a pair would be 900 MB
     assert not apart.any()
     np.testing.assert_array_equal(rows * 30_000 + columns, np.arange(70_000))
-
-
-def test_progress_ends_with_all() -> None:
-    """A bar that never fills up looks like a run that hangs."""
-    told: list[tuple[str, int, int]] = []
-    some = np.arange(5, dtype=np.uint64)
-    distances(some, some, block=(2, 2), progress=lambda *step: told.append(step))
-    assert told == [("comparing hashes", done, 5) for done in (2, 4, 5)]

@@ -175,16 +175,6 @@ def test_every_nearest_choice_has_a_chance():
     assert min(shares.values()) > 0.1
 
 
-def test_groups_of_one_size_have_the_same_chance():
-    """Ten alike, three wanted: each is chosen in 30 % of draws (4 standard errors: 8 points)."""
-    groups = np.repeat(np.arange(10), 4)
-    taken = sum(
-        np.bincount(groups[whole_groups(groups, 12, np.random.default_rng(seed))], minlength=10)
-        for seed in range(500)
-    )
-    np.testing.assert_allclose(taken / 4 / 500, 0.3, atol=0.082)
-
-
 def test_more_groups_than_are_looked_at_exactly():
     rng = np.random.default_rng(1)
     groups = rng.integers(0, 3 * EXACTLY, 20_000).astype(str)

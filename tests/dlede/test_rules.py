@@ -30,13 +30,6 @@ def test_statistic(rule: str, three: float, four: float) -> None:
     assert RULES[rule].statistic(CURVE) == pytest.approx(four)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_statistic_of_many_curves_is_that_of_each(rule: str) -> None:
-    curves = np.random.default_rng(0).random((4, 5, 3)) + 0.1
-    each = [[float(RULES[rule].statistic(curve)) for curve in row] for row in curves]
-    assert np.allclose(RULES[rule].statistic(curves), each)
-
-
 @pytest.mark.parametrize("rule", ["both-steps", "any-step"])
 def test_what_one_increase_leaves_unknown_is_unknown(rule: str) -> None:
     assert np.isnan(RULES[rule].statistic([0.5, 0.0, 0.5]))
@@ -60,18 +53,8 @@ def relative_increase(means: object, lower: bool = False) -> np.ndarray:
     return increase(array[..., :-1], array[..., 1:], lower)
 
 
-def test_each_step_is_compared_with_the_step_before_not_with_the_first() -> None:
-    assert np.allclose(relative_increase([0.4, 0.5, 0.6]), [0.25, 0.2])
-
-
 def test_of_a_metric_of_which_less_is_better_a_fall_is_an_increase() -> None:
     assert np.allclose(relative_increase([2.0, 1.0, 1.5], lower=True), [0.5, -0.5])
-
-
-def test_curves_are_taken_along_the_last_axis() -> None:
-    curves = np.array([[[0.4, 0.5, 0.6]], [[1.0, 1.0, 2.0]]])
-    assert relative_increase(curves).shape == (2, 1, 2)
-    assert np.allclose(relative_increase(curves)[1], [[0.0, 1.0]])
 
 
 def test_a_share_of_nothing_or_less_is_not_known() -> None:
@@ -109,11 +92,6 @@ def test_a_plain_map_does_not_decide_beside_the_map_at_half() -> None:
     # of COCO's metrics "map" is the mean over 0.5:0.95
     assert deciding_metrics(having("map", "f1", "map_50")) == ("map_50", "f1")
     assert deciding_metrics(having("mAP50-95", "f1", "mAP50")) == ("mAP50", "f1")
-
-
-def test_without_both_all_metrics_decide() -> None:
-    assert deciding_metrics(having("accuracy", "f1")) == ("accuracy", "f1")
-    assert deciding_metrics(having("map50_95", "f1")) == ("map50_95", "f1")
 
 
 def test_metrics_are_asked_for_in_any_case_and_by_alias() -> None:

@@ -46,6 +46,17 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+@pytest.fixture
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train without worker processes, which take seconds to start."""
+
+    def refused(_: object) -> bytes:
+        raise VisleakError("trains in this process")
+
+    monkeypatch.setattr("visleak.dlede.train.execution.sendable", refused)
+
+
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_course_trains_every_step_of_every_chain_once(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
     result = trained(course_of(tmp_path, trainer), trainer)
@@ -62,6 +73,7 @@ def test_a_course_trains_every_step_of_every_chain_once(tmp_path: Path) -> None:
         assert result.scores.of("accuracy")[row] == pytest.approx(want)
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None:
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)
@@ -75,6 +87,7 @@ def test_files_say_all_that_is_needed_to_read_them_again(tmp_path: Path) -> None
     assert not place.work.exists()
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_what_is_done_is_not_done_again_and_more_can_be_asked_for(tmp_path: Path) -> None:
     trainer = Rehearsed(told=tmp_path / "told")
     first = trained(course_of(tmp_path, trainer), trainer)
@@ -121,6 +134,7 @@ def test_the_number_of_jobs_changes_nothing(tmp_path: Path) -> None:
     assert np.array_equal(results[0].scores.values, results[1].scores.values)
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_nothing_goes_on_where_everything_fails(tmp_path: Path) -> None:
     broken = {(step, repetition): 9 for step in (0, 10, 20) for repetition in (1, 2)}
     trainer = Rehearsed(told=tmp_path / "told", broken=broken)
@@ -198,6 +212,7 @@ def test_a_metric_that_is_no_share_is_no_result(number: float, said: str) -> Non
         Outcome({"map50": 0.5, "f1": number})
 
 
+@pytest.mark.usefixtures("_in_this_process")
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     trainer = Rehearsed()
     course = course_of(tmp_path, trainer)

@@ -12,7 +12,7 @@ from sklearn.metrics import top_k_accuracy_score
 
 from visleak.errors import VisleakError
 from visleak.impact.predictions import PredictionFile
-from visleak.impact.predictions.correct import Truth, correct_ranked, correct_scores, places
+from visleak.impact.predictions.correct import Truth, correct_scores, places
 
 
 def truth_of(labels):
@@ -93,42 +93,3 @@ def test_names_and_scores_must_be_as_many():
         correct_scores(in_blocks(np.eye(2), 2, ["a", "b", "c"]), np.arange(2), truth_of(["a"] * 2))
     with pytest.raises(VisleakError, match="f: its class scores have no class"):
         correct_scores(in_blocks(np.ones((2, 0)), 2), np.arange(2), truth_of(["a"] * 2))
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["a", "b", None]), st.lists(st.sampled_from("abcdefg"), max_size=7)
-        ),
-        min_size=1,
-        max_size=9,
-    ),
-    st.integers(1, 4),
-)
-def test_ranked_lists_are_counted_as_by_hand(images, size):
-    """Of any lengths, in any blocks; an empty list is no answer, nor is an image without label."""
-    lists = [ranked for _, ranked in images]
-
-    def blocks():
-        for start in range(0, len(lists), size):
-            yield pa.array(lists[start : start + size], pa.list_(pa.string()))
-
-    rows = np.arange(0, len(images), 2)
-    chosen = images[::2]
-    ids = pa.array([str(n) for n in range(len(images))])
-    file = PredictionFile("f", ids, {}, {"predictions": blocks}, None, ())
-    found = correct_ranked(file, rows, truth_of([label for label, _ in chosen]))
-
-    def right(k):
-        return [
-            float(label in ranked[:k]) if label and ranked else np.nan for label, ranked in chosen
-        ]
-
-    np.testing.assert_array_equal(found.correct.first, right(1))
-    longest = max(len(ranked) for _, ranked in chosen)
-    many = len({name for _, ranked in chosen for name in ranked}) > 5
-    assert (found.longest, found.many) == (longest, many)
-    assert (found.correct.top is not None) == (longest >= 5 and many)
-    if found.correct.top is not None:
-        np.testing.assert_array_equal(found.correct.top, right(5))
-    assert found.firsts.to_pylist() == [ranked[0] if ranked else None for _, ranked in chosen]

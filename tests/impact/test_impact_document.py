@@ -11,12 +11,11 @@ from io import BytesIO
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from impact_making import (
     HOSTILE,
     TABLE_2,
-    TABLE_3,
     cifair,
     effect_of,
     gaps_of,
@@ -81,16 +80,6 @@ def plain(cell):
     return re.sub(r" \(.* to .*\)$", "", cell)
 
 
-def test_the_papers_own_means_prove_the_misprints():
-    """A whole is the weighted mean of its parts: with the images as printed it is not."""
-    for table in (TABLE_2, TABLE_3):
-        (_, _, total, whole), *rest = table
-        parts = [row for row in rest if row[0] == "hard or soft"][:2]
-        assert sum(images for _, _, images, _ in parts) == total
-        mean = sum(images * scores[0] for _, _, images, scores in parts) / total
-        assert mean == pytest.approx(whole[0], abs=0.011)
-
-
 def test_table_3_of_ramos():
     (grid,) = grids(table_3(), "Scores on parts of val: accuracy")
     assert grid.header[3:] == ["ResNet50 %", "gain", "ResNet152 %", "gain"]
@@ -133,9 +122,7 @@ def test_the_best_of_a_column_is_bold():
     assert {row for row, _ in grids(both, "Error on")[0].bold} == {0, 1}
 
 
-@settings(max_examples=12)
-@given(st.integers(1, 11), st.integers(1, 8))
-@example(11, 8)
+@pytest.mark.parametrize(("models", "metrics"), [(1, 1), (1, 8), (11, 1), (4, 3)])
 def test_no_table_is_wider_than_a_page(models, metrics):
     effects = [
         effect_of(TABLE_2, 0, f"m{model}", f"s{metric}")
@@ -157,18 +144,6 @@ def test_a_leak_without_images_is_named_not_shown():
     assert any(
         "omitted" in note and note.endswith("hard") for note in document(result, "terminal").notes
     )
-
-
-def test_models_with_predictions_for_other_images_share_a_table():
-    first = effect_of(TABLE_2, 0, "a")
-    fewer = tuple(replace(row, images=row.images - 1) for row in first.rows[:-1])
-    result = impact_of(
-        [first, replace(first, model="b", rows=fewer)], {"hard": 271, "hard or soft": 2_281}
-    )
-    (grid,) = grids(result, "Scores on parts")
-    assert grid.rows[0][2] == "49,999-50,000"
-    # the row that the second lacks
-    assert list(map(plain, grid.rows[-1][3:])) == ["54.84", "+0.66", "", ""]
 
 
 def test_parts_without_images_have_no_score():
@@ -209,15 +184,6 @@ def test_the_fair_score_and_the_inflation():
     ]
     (grid,) = grids(impact_of(lost, {"hard": 789}), "Scores of images that do not leak")
     assert (grid.header[-1], [row[-1] for row in grid.rows]) == ("classes lost", ["2", "2"])
-
-
-def test_tables_name_metrics_of_which_lower_is_better():
-    result = cifair()
-    lower = replace(result, effects=tuple(replace(e, lower=True) for e in result.effects))
-    for title in ("Leaked images against the others", "Scores of images that do not leak"):
-        assert "accuracy (lower is better)" in grids(lower, title)[0].title
-        assert "lower is better" not in grids(result, title)[0].title
-    assert grids(lower, "Models that change")[0].rows[0][0] == "accuracy (lower is better)"
 
 
 def test_models_that_keep_their_order_are_counted():
@@ -350,15 +316,6 @@ def test_names_stay_text(tmp_path):
 # -- figures --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gains", "fair"])
-def test_figures_have_colour_on_them(out, name):
-    with Image.open(out / f"{name}.png") as image:
-        assert image.width > 500
-        colours = image.convert("RGB").getcolors(1 << 24)
-        total = image.width * image.height
-    assert any(max(c) - min(c) > 60 and count / total > 0.0005 for count, c in colours)
-
-
 def test_bars_are_as_long_as_their_gains_and_end_with_the_axis():
     with figure_of((4, 2)) as figure:
         axes = figure.subplots()
@@ -382,14 +339,6 @@ def test_a_gain_without_an_interval_has_no_arrow_and_its_number_beyond_the_bar(g
         number = axes.texts[0].get_window_extent()
         zero, end = (axes.transData.transform((x, 0))[0] for x in (0, 100 * gain))
         assert number.x1 <= end < zero if gain < 0 else number.x0 >= end > zero
-
-
-@pytest.mark.parametrize("scale", [1e-5, 123.0, 130_053.0])
-def test_gains_of_any_size_are_drawn(scale):
-    effect = effect_of(TABLE_2, 0, "m", "loss")
-    rows = [replace(row, gain=Estimate(row.gain.value * scale)) for row in effect.rows]
-    own = replace(effect, rows=tuple(rows), percent=False)
-    assert set(gains(impact_of([own], {"hard": 9}))) == {"svg", "png"}
 
 
 def test_leaks_of_the_same_images_share_a_panel():

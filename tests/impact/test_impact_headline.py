@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from impact_making import TABLE_2, cifair, effect_of, gaps_of, impact_of, table_2, table_3, table_4
+from impact_making import TABLE_2, cifair, effect_of, gaps_of, impact_of, table_2, table_3
 
 from visleak.impact.headline import headlines
 from visleak.impact.results import MatchedComparison
@@ -117,30 +117,11 @@ def test_a_leak_that_lowers_the_score_is_said_to():
     assert "ResNet152 scores 82.83 %" in second
 
 
-def test_another_metric_is_named():
-    (line,) = headlines(table_4())
-    assert line.startswith("on all 31,783 val images ViT-B-32 scores 33.22 % in r@1, ")
-    effect = replace(effect_of(TABLE_2, 0, "m", "loss"), percent=False, lower=True)
-    (line,) = headlines(impact_of([effect], {"hard": 271, "hard or soft": 2_281}))
-    assert line.startswith("on all 50,000 val images m scores 0.5418 in loss, on the 47,719")
-    assert "leaked images score 0.1411 higher (95 % CI" in line
-    assert line.endswith(", lower is better)")
-
-
 def test_images_without_an_answer_are_counted():
     result = cifar()
     (effect,) = result.effects
     line, *_ = headlines(replace(result, effects=(replace(effect, images=(9_600, 10_000)),)))
     assert "on the 9,600 of 10,000 test images with a prediction resnet20" in line
-
-
-def test_what_was_drawn_does_not_stand_for_all():
-    """With rows of 200 images the sentence is still about all images that do not leak."""
-    effect = table_4().effects[0]
-    hard = [replace(each, others=31_554, inflation=Estimate(0.001)) for each in effect.comparisons]
-    result = impact_of([replace(effect, comparisons=tuple(hard))], {"hard": 229})
-    (line,) = headlines(result)
-    assert "on the 31,554 with neither a hard nor a soft leak into train 33.12 %" in line
 
 
 def test_many_models_are_summed_up():

@@ -156,12 +156,6 @@ def test_metrics_are_chosen_and_their_direction_kept(tmp_path):
     assert scores.lower == frozenset({"loss"})
 
 
-def test_columns_that_nothing_is_made_of_are_said(tmp_path):
-    columns = {"id": IDS, "correct": [1] * 20, "ap": [0.5, "O.5"] * 10, "note": ["x"] * 20}
-    _, notes = scores_of(as_csv(tmp_path / "a.csv", columns), benchmark())
-    assert notes == ("a: columns that are not metrics: 'ap', 'note' ('ap': row 1 holds 'O.5')",)
-
-
 def test_an_image_that_lacks_one_metric_lacks_all(tmp_path):
     """Models are compared on the same images whatever the metric; both counts are said."""
     columns = {"id": IDS, "ap": [None, *[0.5] * 19], "iou": ["NaN", *["1"] * 19]}
@@ -358,14 +352,6 @@ def test_short_lists_have_no_top_five(tmp_path):
     scores, notes = scores_of(file, benchmark())
     assert list(scores.values) == ["accuracy"]
     assert notes == ("a: its lists of predictions have at most 2, so there is no top-5",)
-
-
-def test_five_classes_have_no_top_five(tmp_path):
-    """Every label would be among them; `visleak evaluate classify` says none either."""
-    lists = [[label, "a", "b", "c", "dog" if label == "cat" else "cat"] for label in LABELS]
-    file = as_parquet(tmp_path / "a.parquet", {"id": IDS, "predictions": lists})
-    scores, notes = scores_of(file, benchmark())
-    assert (list(scores.values), notes) == (["accuracy"], ())
 
 
 def test_labels_that_are_all_empty_are_no_labels(tmp_path):

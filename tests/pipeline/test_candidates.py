@@ -302,7 +302,7 @@ def test_many_copies_have_few_pairs_and_all_have_one(seed, queries, references, 
 # -- order, blocks, workers ----------------------------------------------------------------------
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     st.integers(0, 10**6), st.booleans(), st.sampled_from([2, 1000]), st.integers(3, 19),
     st.integers(3, 19), st.integers(1, 3),

@@ -51,22 +51,6 @@ def goes(result):
     return {each.id: each.why for plan in result.sets for each in plan.removed}
 
 
-def test_a_grade_means_it_or_stronger(audited):
-    pairs = [
-        pair("test/0.png", "train/0.png", "exact"),
-        pair("test/1.png", "train/1.png", "near"),
-        pair("test/2.png", "train/2.png", "similar"),
-        pair("test/3.png", "train/3.png", "different"),
-    ]
-    folder = audited(*pairs)
-    for grade, count in (("exact", 1), ("near", 2), ("similar", 3)):
-        for side in ("test", "train"):
-            result = purge(folder, remove_from=side, grade=grade)
-            assert list(goes(result)) == [f"{i}.png" for i in range(count)]
-            assert result.sets[0].stays == making.COUNT - count
-            assert result.written is None
-
-
 @settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.sampled_from(GRADES)), max_size=12),

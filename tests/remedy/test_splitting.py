@@ -19,7 +19,6 @@ from visleak import remedy
 from visleak.errors import UsageError, VisleakError
 from visleak.remedy import SplitSettings
 from visleak.remedy.graph import NO_EDGES, Edges, Graph
-from visleak.remedy.partition import shares_of
 from visleak.remedy.plan import Auditor, Unbalanced, settings_of
 from visleak.storage import read_summary
 from visleak.verdicts import Ledger, Verdict
@@ -286,10 +285,6 @@ def test_settings_of_the_first_audit_are_those_of_the_proof(audited):
     found = settings_of(replace(summary, settings=own))
     assert (found.candidates, found.views, found.within) == ("auto", "mirror", False)
     assert found.soft == pytest.approx(summary.thresholds.soft)
-
-
-def test_shares_may_be_percentages():
-    assert shares_of(" train = 80% , test=20%") == {"train": 0.8, "test": 0.2}
 
 
 def test_nothing_is_written_into_the_set(clips, cache):

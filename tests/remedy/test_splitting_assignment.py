@@ -48,7 +48,7 @@ def test_close_to_the_best_of_all_assignments(shares):
     rng = np.random.default_rng(1)
     shares = np.array(shares)
     gaps = []
-    for _ in range(12):
+    for _ in range(6):
         component, stratum = made(rng, int(rng.integers(2, 11 - 2 * (len(shares) > 2))), 12, 3)
         loads = Loads.of(component, stratum)
         every = itertools.product(range(len(shares)), repeat=len(loads.sizes))

@@ -72,18 +72,6 @@ def test_ties_restore_sizes():
     assert moves.part.tolist() == [1, 1, 1, 0, 0]
 
 
-@given(splits(), st.integers(0, 2))
-def test_keeping_sizes_never_parts_and_never_makes_them_worse(split, seed):
-    component, owner, label, parts = split
-    moves = fewest_moves(component, owner, label, parts)
-    kept = kept_sizes(moves, component, owner, label, parts, seed)
-    assert united(component, kept.part)
-    before, bare, after = (np.bincount(p, minlength=parts) for p in (owner, moves.part, kept.part))
-    assert np.abs(after - before).sum() <= np.abs(bare - before).sum()
-    assert kept.uniting + kept.back == int((kept.part != owner).sum())
-    assert kept.uniting >= kept.fewest == moves.fewest
-
-
 def test_single_images_of_the_same_class_go_back():
     """Three leaks of one class leave test, and three others of it come, for every seed."""
     # a test image beside four of train, three times; then 40 free images of two classes

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layout_making import COUNT, FILES, NUMBERED, PACKED
+from layout_making import FILES, NUMBERED, PACKED
 
 from visleak.formats import open_images
 from visleak.remedy import writing
@@ -77,7 +77,7 @@ def test_a_result_holds_exactly_what_is_kept(name, how, made, tmp_path):
     before = {} if root is None else tree(root)
     own, labels, ids = digests(images), images.labels, images.ids.to_pylist()
 
-    @settings(max_examples=8)
+    @settings(max_examples=4)
     @given(st.sets(st.integers(0, len(images) - 1), min_size=1))
     def check(chosen):
         keep = np.array(sorted(chosen), np.int64)
@@ -102,9 +102,3 @@ def test_a_result_holds_exactly_what_is_kept(name, how, made, tmp_path):
     check()
     if root is not None:
         assert tree(root) == before
-
-
-def test_the_sets_are_of_the_size_that_is_meant(made):
-    """A property over empty sets would prove nothing."""
-    sizes = {name: len(open_images(source)) for name, source in made.items()}
-    assert set(sizes.values()) <= {COUNT, COUNT - 1}, sizes

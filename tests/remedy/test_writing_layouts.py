@@ -301,16 +301,6 @@ def test_yolo_is_one_data_set_of_its_splits(tmp_path):
     assert sorted(stored(both.sources["val"])) == ["a1.png", "a2.png"]
 
 
-@pytest.mark.parametrize("make", [making.yolo, making.yolo_list])
-def test_yolo_of_two_sets(make, tmp_path):
-    one, two = make(tmp_path / "a"), make(tmp_path / "b", 100)
-    result = written(tmp_path / "out", piece(one, [0, 1]), piece(two, [1, 5], name="train"))
-    images = open_images(result.sources["test"])
-    data = dict(zip(images.ids.to_pylist(), images.opener.read(range(4)), strict=True))
-    assert sorted(data.values()) == sorted(making.picture(i) for i in (0, 1, 101, 105))
-    assert sorted(images.labels.to_pylist()) == ["cat", "dog", "dog", "dog"]
-
-
 def test_yolo_of_other_classes_is_not_mixed(tmp_path):
     one, two = making.yolo(tmp_path / "a"), making.yolo(tmp_path / "b", 100)
     path = tmp_path / "b" / "yolo" / "data.yaml"

@@ -203,13 +203,6 @@ def test_the_same_again_is_found_and_checked(tmp_path):
         write([part(source)], out, "copy", about={"a": 1})
 
 
-def test_the_bytes_depend_on_what_is_asked_alone(tmp_path):
-    source = making.parquet_shards(tmp_path)
-    for name in ("a", "b"):
-        write([part(source)], tmp_path / name, "copy", about={}, removed=[Removed("test", "1")])
-    assert state(tmp_path / "a") == state(tmp_path / "b")
-
-
 def test_an_output_that_is_taken_is_refused(tmp_path):
     source = making.folder(tmp_path / "in")
     (tmp_path / "out").mkdir()
@@ -240,13 +233,6 @@ def test_an_output_inside_of_an_input_is_refused(make, inside, tmp_path):
         UsageError, match=r"the output .* is, or lies in, the input .*, which is ne"
     ):
         write([part(make(tmp_path))], tmp_path / inside, "copy", about={})
-
-
-def test_a_link_into_an_input_is_seen_through(tmp_path):
-    source = making.folder(tmp_path)
-    (tmp_path / "door").symlink_to(tmp_path / "pics")
-    with pytest.raises(UsageError, match="lies in, the input"):
-        write([part(source)], tmp_path / "door" / "out", "copy", about={})
 
 
 def test_the_current_folder_may_be_the_output(tmp_path, monkeypatch):

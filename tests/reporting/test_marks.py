@@ -47,7 +47,7 @@ def test_one_changed_field_is_marked_in_both_images():
         assert top < truth[3]
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     view=st.integers(0, 7),
     angle=st.floats(-4, 4),

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from drawn_objects import drawn, drawn_split, set_of
+from drawn_objects import drawn, set_of
 
 from visleak.dlede.draw import Draw, Split
 from visleak.dlede.trainers.detections import Objects
@@ -121,16 +120,3 @@ def test_an_object_of_which_little_is_left_becomes_a_crowd() -> None:
     assert made.corners == pytest.approx(np.array([[0, 10, 15, 20], [0, 10, 2, 20]]))
     assert made.crowd.tolist() == [False, True]
     assert 2 / 11 < LEFT < 15 / 20
-
-
-def test_nothing_changed_is_the_picture_itself() -> None:
-    pixels, _ = drawn(2, 5)
-    still = Augmentation(np.ones((2, 2)), np.zeros((2, 2)), np.ones(2))
-    shown = still.of_pixels(pixels, "cpu")
-    assert torch.allclose(shown.permute(0, 2, 3, 1), torch.from_numpy(pixels).float(), atol=1e-2)
-
-
-def test_drawn_sets_have_their_boxes() -> None:
-    split = drawn_split(3, 2)
-    assert split.train_boxes is not None
-    assert split.train_boxes.counts().tolist() == [[1, 1]] * 3

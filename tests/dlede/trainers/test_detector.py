@@ -88,28 +88,6 @@ def test_a_training_leaves_torch_as_it_was(
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_a_step_changes_the_weights_and_lowers_the_loss(
-    small: tuple[Split, PreparedNetwork],
-) -> None:
-    split, ready = small
-    torch.manual_seed(0)
-    network = Detector().network(split, 16)
-    loss_of = Detector().loss(network, lesson_of(split), np.arange(8), ready.images)
-    before = [each.detach().clone() for each in network.parameters()]
-
-    def loss() -> torch.Tensor:
-        found: torch.Tensor = loss_of(np.arange(4), np.random.default_rng(0))
-        return found
-
-    first = loss()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=0.001)
-    first.backward()
-    optimizer.step()
-    assert float(loss().detach()) < float(first.detach())
-    for old, new in zip(before, network.parameters(), strict=True):
-        assert not torch.equal(old, new)
-
-
 def test_peaks_read_back_what_is_taught() -> None:
     """A network that says exactly what it is taught finds the boxes, the surest first."""
     random = np.random.default_rng(4)

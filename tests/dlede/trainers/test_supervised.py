@@ -87,12 +87,6 @@ def test_both_outputs_are_the_log_and_the_input_is_empty(tmp_path, monkeypatch):
     assert sorted(lines) == sorted(["one", "two", "''", "passed on", str(tmp_path)])
 
 
-def test_arguments_arrive_as_they_are(tmp_path):
-    words = ["a b", "$HOME", "`touch x`", "", "--", "-c", "\u00e9"]
-    run(tmp_path, "print(sys.argv[1:])", *words)
-    assert (tmp_path / "log.txt").read_text() == f"{words}\n"
-
-
 def test_an_exit_code_is_told_with_the_last_words(tmp_path):
     text = "print('first'); print('\\x1b[31mCUDA\\x1b[0m out\\r  of memory\\x07 \\n'); sys.exit(3)"
     said = failure(tmp_path, text)
@@ -173,22 +167,6 @@ if __name__ == "__main__":
     process.start()
     process.join()
 """
-
-
-def test_nothing_stays_behind_of_a_worker_whose_parent_is_killed(tmp_path):
-    asker = script(tmp_path / "pool.py", POOL)
-    program = script(tmp_path / "program.py", FAMILY)
-    process = subprocess.Popen(
-        [sys.executable, str(asker), str(program), str(tmp_path / "ids")],
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        family = wait_for(tmp_path / "ids")
-    finally:
-        process.kill()
-        process.wait(20)
-    assert are_gone(family)
 
 
 def test_who_is_deaf_is_killed(tmp_path, monkeypatch):

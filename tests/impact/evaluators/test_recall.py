@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from statsmodels.stats.proportion import proportion_confint
 
 from visleak.impact.evaluators.retrieve import AT, DRAWN, DRAWS, Sides, hit_columns, ranks, recalls
 from visleak.vectors import unit_rows
@@ -27,16 +26,6 @@ def test_recall_is_the_hit_rate_of_torchmetrics():
         ]
         assert hits[f"r@{k}"].tolist() == expected
         assert 0 < sum(expected) < 60
-
-
-def test_recall_of_all_queries_has_wilsons_interval():
-    """Shares by count, ends by statsmodels."""
-    found = recalls(np.array([1] * 30 + [5] * 20 + [10] * 10 + [11] * 40))
-    assert [(each.k, each.share.count) for each in found] == [(1, 30), (5, 50), (10, 60)]
-    for each in found:
-        ends = proportion_confint(each.share.count, 100, method="wilson")
-        assert (each.share.low, each.share.high) == pytest.approx(ends)
-    assert all(each.drawn is None for each in found), "100 queries are no population of 200"
 
 
 def test_draws_are_the_papers_protocol():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from importlib.resources import files
 
 import pytest
 
 from visleak.errors import UsageError, VisleakError
-from visleak.impact.evaluators.zeroshot import Templates, load_templates
+from visleak.impact.evaluators.zeroshot import load_templates
 
 #: SHA-256 of the 80 lines of ``imagenet_templates``, joined by line feeds, as they stand in the
 #: notebook of OpenAI's CLIP repository and in open_clip's ``OPENAI_IMAGENET_TEMPLATES``.
@@ -25,20 +23,6 @@ def test_openais_templates_are_the_published_ones():
     best = "itap of a,a bad photo of the,a origami,a photo of the large,art of the"
     assert {f"{start} {{}}." for start in best.split(",")} <= set(sentences)
     assert {"a {} in a video game.", "a photo of the small {}."} <= set(sentences)
-
-
-def test_source_and_licence_come_along():
-    folder = files("visleak.impact.evaluators")
-    content = json.loads(folder.joinpath("openai_templates.json").read_text(encoding="utf-8"))
-    assert "github.com/openai/CLIP" in content["source"]
-    assert content["licence"] == "MIT"
-    assert content["copyright"] == "Copyright (c) 2021 OpenAI"
-    assert content["permission"][0].startswith("Permission is hereby granted, free of charge")
-
-
-def test_a_name_is_put_in_as_it_is():
-    made = Templates("x", ("{} {0} {x.__class__}", "{}, {}")).prompts("a {} b")
-    assert made == ["a {} b {0} {x.__class__}", "a {} b, a {} b"]
 
 
 def test_a_file_of_templates(tmp_path):

@@ -20,12 +20,11 @@ from visleak.memorization.baselines.document import (
 )
 from visleak.memorization.baselines.run import (
     Contest,
-    by_fresh_score,
     candidates_of,
     compare,
     read_comparison,
 )
-from visleak.memorization.search.driver import Candidate, Progress, SearchResult
+from visleak.memorization.search.driver import Candidate, SearchResult
 from visleak.memorization.settings import Budget, ScoreSettings
 
 
@@ -138,13 +137,6 @@ def test_images_are_made_in_the_order_of_the_fresh_score(contest, make_model, tm
     assert [row.partition(",")[0] for row in rows[1:]] == worst_first[::-1]
 
 
-def test_equal_fresh_scores_go_by_the_prompt():
-    some = (Candidate("b", 9.0), Candidate("c", 1.0), Candidate("a", 2.0))
-    candidates, checked = by_fresh_score(some, (1.0, 2.0, 1.0))
-    assert "".join(each.prompt for each in candidates) == "cab"
-    assert checked == (2.0, 1.0, 1.0)
-
-
 def test_the_result_comes_back_from_its_file(contest, tmp_path):
     result = compare(contest, methods(), KnownTriggers(KNOWN), tmp_path)
     assert read_comparison(tmp_path) == result
@@ -186,27 +178,6 @@ def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, d
     result = compare(contest, made, KnownTriggers(KNOWN), tmp_path / "stopped")
     assert result.attempts == straight.attempts
     assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - (dies_at - 1)
-
-
-@pytest.mark.parametrize(
-    ("budget", "told"),
-    [(Budget(calls=100), (40, 100)), (Budget(seconds=9.0), (7, 0))],
-)
-def test_progress_of_a_search_is_that_of_its_budget(contest, tmp_path, budget, told):
-    class Reporting(Scripted):
-        def search(self, task):
-            task.progress(Progress(7, None, 40, None))
-            return super().search(task)
-
-    heard = []
-    compare(
-        replace(contest, budget=budget, seeds=(0,)),
-        {"gibbs": Reporting("gibbs", ["ant bee"])},
-        KnownTriggers(KNOWN),
-        tmp_path,
-        progress=lambda *each: heard.append(each),
-    )
-    assert heard[0] == ("searching: gibbs, seed 0", *told)
 
 
 def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):

@@ -15,7 +15,6 @@ from visleak.memorization.baselines.document import (
     content,
     document,
     files,
-    mean_curve,
     methods,
 )
 from visleak.memorization.baselines.run import KIND
@@ -66,14 +65,6 @@ def write(result):
     run.finish(content(run, result), files(result))
 
 
-def test_the_method_with_the_most_images_stands_out(result):
-    grid = methods(result).grid()
-    assert [row[0] for row in grid.rows] == ["Gibbs (Algorithm 1)", "random words", "PEZ"]
-    assert grid.rows[0][1].startswith("2.5 (")
-    assert grid.bold == {(0, 1)}
-    assert all(len(row) == len(grid.header) for row in grid.rows)
-
-
 def test_files_are_written_and_hostile_prompts_stay_texts(result):
     write(result)
     folder = result.folder
@@ -108,11 +99,3 @@ def test_nothing_found_is_a_table_without_images(result):
     assert "Memorized images found" not in markdown(document(none))
     assert methods(none).grid().bold == frozenset()
     assert "PEZ found 0 memorized images: at most 9,000 passes" in markdown(document(none))
-
-
-def test_the_mean_curve_is_that_of_the_attempts(result):
-    x, y = mean_curve(result.of("random"))
-    # one image in the first seed, two in the second; a candidate is a thousand passes
-    assert (x[-1], y[-1]) == (13001.0, 1.5)
-    assert dict(zip(x, y, strict=True))[10001.0] == 1.0
-    assert y == sorted(y)

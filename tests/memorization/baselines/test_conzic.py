@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError
-from visleak.memorization.baselines.conzic import Conzic, ConzicSettings, weighed
+from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.search.driver import SearchTask, generator
-from visleak.memorization.search.proposals import Candidates
 
 
 def plain(model, proposer, settings, order):
@@ -58,15 +57,6 @@ def test_with_all_words_and_no_weight_of_the_model_it_climbs_to_a_local_optimum(
             for word in model.words[1:]:
                 other = " ".join([*words[:at], word, *words[at + 1 :]])
                 assert model.d(other) <= each.score * (1 + 1e-5)
-
-
-def test_weights_by_hand():
-    one = Candidates(np.array([3, 1, 2]), np.log([0.6, 0.3, 0.1]))
-    scores = np.array([1.0, 2.0, 3.0])
-    settings = ConzicSettings(alpha=0.5, beta=2.0, lm_temperature=0.5)
-    squares = np.array([0.36, 0.09, 0.01])
-    expected = 0.5 * squares / squares.sum() + 2.0 * scores
-    assert weighed(one, scores, settings) == pytest.approx(expected)
 
 
 def test_errors():

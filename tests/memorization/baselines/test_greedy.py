@@ -36,19 +36,6 @@ def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):
     assert {each.prompt for each in found.bank} == set(TEXTS)
 
 
-def test_a_budget_scores_a_random_part_and_says_so(make_model, make_score):
-    parts = []
-    for seed in range(2):
-        model = make_model()
-        task = SearchTask(make_score(model, noises=2), chains=3, seed=seed, budget=Budget(calls=17))
-        found = Greedy(Prompts(TEXTS)).search(task)
-        assert found.calls == model.passes == 16
-        assert not found.complete
-        assert len(found.bank) == 7
-        parts.append({each.prompt for each in found.bank})
-    assert parts[0] != parts[1]
-
-
 def test_errors(make_model, make_score, tmp_path):
     with pytest.raises(UsageError, match="greedy needs prompts to score; the list holds none"):
         Greedy(Prompts(()))

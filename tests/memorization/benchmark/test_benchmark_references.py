@@ -50,15 +50,6 @@ def test_a_file_is_named_like_a_source(tmp_path: Path) -> None:
     ]
 
 
-def test_prompts_without_a_file_are_said(tmp_path: Path) -> None:
-    folder = made(tmp_path, "a.png")
-    found = references_of(prompts(one=("a.png",), two=("b.png",), three=()), folder)
-    assert found.known == 1
-    assert found.notes == (
-        "2 of 3 trigger prompts have no memorized image: they are excluded from all similarities",
-    )
-
-
 def test_several_addresses_of_one_file_are_said(tmp_path: Path) -> None:
     folder = made(tmp_path, "1.png")
     triggers = prompts(one=("https://a.example/1.png",), two=("https://b.example/1.png",))
@@ -139,12 +130,6 @@ def test_sources_may_be_paths_beside_the_list_and_never_lead_out_of_its_folder(t
     )
     assert found.files == ((folder / "memorised/a.png",), (), (folder / "b.png",))
     assert len(found.notes) == 1
-
-
-def test_without_any_place_of_memorized_images_is_one_line(tmp_path: Path):
-    for sources in ((), ("https://cdn.example/b.png",)):
-        with pytest.raises(UsageError, match="similarity to the memorized images"):
-            references_of(prompts(one=sources), beside=tmp_path)
 
 
 def test_a_map_that_is_not_there_is_named_once(tmp_path: Path):

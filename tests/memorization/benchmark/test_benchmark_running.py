@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -165,19 +164,6 @@ def test_intervals_end_where_the_number_does(tmp_path: Path) -> None:
     assert any(each.low == 0.0 or each.high == 1.0 for each in intervals)
 
 
-def test_every_method_meets_the_same_noises(done: Any) -> None:
-    plan, *_ = done
-    by_method = {
-        each.setting: {
-            seed
-            for prompt, seed in plan.model.made
-            if prompt == each.prompt_of(Job(TRIGGERS[0], 0))
-        }
-        for each in plan.mitigations
-    }
-    assert set(map(frozenset, by_method.values())) == {frozenset(SEEDS)}
-
-
 def test_changes_are_those_of_prompts_in_pairs(done: Any) -> None:
     *_, result, _, _ = done
     for row in result.rows[1:]:
@@ -204,20 +190,6 @@ def test_what_is_written_can_be_read_back(done: Any) -> None:
     )
     with pytest.raises(VisleakError, match="is damaged"):
         read_benchmark(out / "broken")
-
-
-def test_a_sheet_of_pictures_goes_and_comes_as_it_is_asked_for(tmp_path: Path) -> None:
-    """The worst images may be reproduced ones, which not everybody may keep."""
-    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
-    without = with_settings(plan, sheets=False)
-    out = tmp_path / "out"
-    benchmark(plan, out)
-    made = len(plan.model.made)
-    for asked, there in ((without, False), (without, False), (plan, True), (plan, True)):
-        benchmark(asked, out)
-        assert (out / "worst.png").exists() == there
-        assert ("worst.png" in (out / "benchmark.md").read_text()) == there
-    assert len(plan.model.made) == made
 
 
 def test_another_method_makes_its_own_images_and_another_judge_none(tmp_path: Path) -> None:
@@ -266,29 +238,6 @@ def test_prompts_that_name_no_source_are_grouped_by_their_memorized_images(tmp_p
     for one, other in zip(named.rows, unnamed.rows, strict=True):
         assert one.scores == other.scores
     assert unnamed.curves == named.curves
-
-
-def test_one_picture_under_two_addresses_is_one_image(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path / "refs")
-    digests = [["x"], ["y"], ["x", "z"], ["z"]]
-    assert plan.groups(digests).tolist() == [0, 1, 0, 0]
-    assert plan.key(digests) != plan.key([["x"], ["y"], ["z"], ["z"]])
-
-
-def test_a_similarity_of_half_precision_has_measurements_of_its_own(tmp_path: Path) -> None:
-    class Half(PixelSimilarity):
-        encoder = SimpleNamespace(precision="fp16")
-
-        def between(self, one: Any, other: Any) -> np.ndarray:
-            return super().between(one, other).astype(np.float16).astype(np.float64)
-
-    plan = plan_of(tmp_path / "refs", general=None)
-    benchmark(plan, tmp_path / "out")
-    other = dataclasses.replace(plan, judges=dataclasses.replace(plan.judges, similarity=Half()))
-    found = benchmark(other, tmp_path / "out", force=True)
-    alone = benchmark(other, tmp_path / "alone")
-    assert found.rows[0].scores == alone.rows[0].scores
-    assert found.about["similarity"]["digest"] != plan.about()["similarity"]["digest"]
 
 
 def test_the_clip_score_may_be_against_what_the_network_was_given(tmp_path: Path) -> None:
@@ -351,19 +300,6 @@ class Search:
 
     def pixels(self, ids: Any) -> list[np.ndarray]:
         return [picture(int(each)) for each in ids]
-
-
-def test_the_reference_performance_is_of_the_prompts_that_have_one(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path / "refs", "rna:1", general=None)
-    plan = dataclasses.replace(plan, judges=dataclasses.replace(plan.judges, source=Search()))  # type: ignore[arg-type]
-    result = benchmark(plan, tmp_path / "out")
-    found = result.reference
-    assert found is not None
-    assert (found.source, found.count, found.similarity.prompts) == ("told", 100, 3)
-    text = WordAlignment().texts(TRIGGERS)
-    best = [max(WordAlignment().images([picture(n)])[0] @ text[0] for n in (1, 2))]
-    best += [WordAlignment().images([picture(n)])[0] @ text[row] for n, row in ((3, 1), (2, 3))]
-    assert found.clip.value == pytest.approx(np.mean(best))
 
 
 @pytest.mark.parametrize(

@@ -106,21 +106,6 @@ def test_a_prompt_that_moves_nothing_has_no_gradient() -> None:
     assert (found.d, found.values, found.rest) == (0.0, (0.0, 0.0), 0.0)
 
 
-def test_tokens_that_are_cut_off_are_not_named() -> None:
-    prompt = " ".join(str(number) for number in range(1, 15))
-    found = token_significance(TriggerScore(ClosedForm()), prompt)
-    assert len(found.tokens) == len(found.values) == TOKENS - 2
-
-
-def test_gradients_are_switched_on_only_for_themselves() -> None:
-    model = ClosedForm()
-    score = TriggerScore(model)
-    with torch.no_grad():
-        found = token_significance(score, "3")
-    assert found.values[0] > 0
-    assert all(not each.requires_grad for pair in score.noises(0) for each in pair)
-
-
 def test_leaving_out_a_word() -> None:
     model = ClosedForm()
     score = TriggerScore(model, ScoreSettings(noises=2))
@@ -133,11 +118,6 @@ def test_leaving_out_a_word() -> None:
     assert found.d == pytest.approx(score(["2 house  5 0"]).d_l2[0])
     assert found.rest is None
     assert found.method == "leave-one-out"
-
-
-def test_a_prompt_of_one_word_is_compared_with_the_empty_one() -> None:
-    found = leave_one_out(TriggerScore(ClosedForm()), "4")
-    assert found.values == pytest.approx((found.d,))
 
 
 def test_words_left_out_cost_a_pass_each() -> None:

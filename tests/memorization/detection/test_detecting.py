@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -167,27 +166,6 @@ def test_a_list_alone_has_no_threshold(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out" / "scores.parquet")["reached"].null_count == 2
 
 
-def test_labels_of_one_list_are_enough(tmp_path: Path) -> None:
-    texts = (*(f"mem {number}" for number in range(5, 10)), *GENERAL.texts)
-    prompts = Prompts(texts, (True,) * 5 + (False,) * 300)
-    found, _ = run(tmp_path / "out", prompts=prompts, general=None)
-    assert found.threshold is not None
-    assert found.threshold.alarms == 3
-    assert (found.reached, found.known_reached, found.known) == (8, 5, 5)
-
-
-def test_two_lists_nobody_labelled(tmp_path: Path) -> None:
-    found, _ = run(tmp_path / "out", prompts=Prompts(("5", "6", "0")))
-    assert found.separation is not None
-    assert (found.separation.by, found.separation.positives) == ("lists", 3)
-    assert found.separation.auc.value == pytest.approx((300 + 300 + 0) / 900)
-    assert found.notes == (
-        "the list has no labels: the figures compare the two lists, not memorized with other"
-        " prompts",
-    )
-    assert "3 of the list against 300 general ones" in headlines(found)[1]
-
-
 def test_a_given_threshold_is_used(tmp_path: Path) -> None:
     found, _ = run(tmp_path / "out", analysis=Analysis(threshold=2.0))
     assert found.threshold is not None
@@ -219,15 +197,6 @@ def test_ordinary_prompts_that_share_images_are_said(tmp_path: Path) -> None:
     )
 
 
-def test_squares_are_another_d(tmp_path: Path) -> None:
-    plain, _ = run(tmp_path / "one")
-    squared, _ = run(tmp_path / "two", settings=ScoreSettings(noises=2, norm="squared"))
-    assert plain.scores_key == squared.scores_key
-    assert plain.key != squared.key
-    assert squared.top[0].d > plain.top[0].d
-    assert "reach D (squared) >= " in headlines(squared)[0]
-
-
 def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None:
     first, _ = run(tmp_path / "out")
     other, model = run(tmp_path / "out", analysis=Analysis(fpr=0.1), force=True)
@@ -240,17 +209,6 @@ def test_what_is_only_read_otherwise_is_not_scored_again(tmp_path: Path) -> None
     for name in ("scores.parquet", "general.csv", "roc.csv"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "new" / name).read_bytes()
     assert first.threshold != other.threshold
-
-
-def test_the_json_is_whole_and_says_the_throughput(tmp_path: Path) -> None:
-    found, _ = run(tmp_path / "out")
-    content = json.loads((tmp_path / "out" / "detect.json").read_text())
-    assert (content["schema"], content["kind"]) == (1, "visleak memorization detect")
-    assert content["headline"] == "; ".join(headlines(found))
-    assert content["settings"] == ScoreSettings(noises=2).about()
-    cost = content["throughput"]
-    assert cost["passes_per_second"] == pytest.approx(cost["passes"] / cost["seconds"])
-    assert content["threshold"]["rule"] == "observed"
 
 
 @pytest.mark.parametrize("wrong", [{"fpr": 1.0}, {"bounded": True, "threshold": 1.0}])

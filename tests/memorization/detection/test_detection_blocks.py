@@ -52,16 +52,6 @@ def test_a_kill_loses_a_block_at_most_and_changes_nothing(tmp_path: Path, rows: 
     assert cost.passes == 2 * (len(TEXTS) + 1 + bool(kept))
 
 
-def test_scores_of_another_key_are_not_taken(tmp_path: Path) -> None:
-    scored(score(), TEXTS[:300], tmp_path, "key")
-    again = score()
-    scored(again, TEXTS[:300], tmp_path, "other")
-    assert again.calls == 2 * 301
-    new = score()
-    scored(new, (*TEXTS[:299], "new"), tmp_path, "key")
-    assert new.calls == 2 * 2
-
-
 @pytest.mark.parametrize("damage", [b"", b"\0" * 8, np.full(4, np.nan).tobytes()])
 def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
     scored(score(), TEXTS, tmp_path, "key")
@@ -72,12 +62,3 @@ def test_a_damaged_score_is_made_again(tmp_path: Path, damage: bytes) -> None:
     found, _ = scored(again, TEXTS, tmp_path, "key")
     assert again.calls == 2 * 6
     np.testing.assert_allclose(found.squared, score()(TEXTS).squared, rtol=1e-6)
-
-
-def test_scores_of_an_earlier_result_cost_nothing(tmp_path: Path) -> None:
-    whole, _ = scored(score(), TEXTS[:3], tmp_path, "key")
-    made = score()
-    found, cost = scored(made, TEXTS[:10], tmp_path, "key", earlier=True)
-    assert (made.calls, cost.passes) == (2 * 8, 2 * 8)
-    assert (cost.prompts, cost.reused) == (7, 3)
-    assert (found.squared[:3] == whole.squared).all()

@@ -38,17 +38,6 @@ def test_labels_of_the_list_come_before_the_lists() -> None:
     assert found.ordinary.tolist() == [False, False, True, True]
 
 
-def test_a_list_of_known_ordinary_prompts_is_not_against_itself() -> None:
-    found = listing_of(Prompts(("a", "b"), (False, None)), Prompts(("d",)))
-    by, positive = found.compared
-    assert (by, positive.tolist()) == ("lists", [False, True, False])
-
-
-def test_images_join_groups_across_lists() -> None:
-    found = listing_of(Prompts(("a",), sources=(("u",),)), Prompts(("b",), sources=(("u",),)))
-    assert found.groups[0] == found.groups[1]
-
-
 @pytest.mark.parametrize(
     ("prompts", "general", "said"),
     [

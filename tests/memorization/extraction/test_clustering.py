@@ -70,38 +70,12 @@ def test_clusters_are_those_of_the_definition(alike: np.ndarray, eps: float, lea
     assert set(covered) == cores | {i for i, touched in border.items() if touched}
 
 
-@given(matrices(), st.randoms(use_true_random=False), st.integers(1, 4))
-def test_the_order_of_images_changes_nothing(alike: np.ndarray, random, least: int) -> None:
-    count = len(alike)
-    seeds = random.sample(range(1000), count)
-    order = random.sample(range(count), count)
-
-    def by_seed(matrix: np.ndarray, numbers: list[int]) -> list:
-        found = clusters_of(matrix, numbers, eps=0.5, min_samples=least, min_cluster=2)
-        return [
-            ([numbers[i] for i in each.members], numbers[each.medoid], each.cohesion)
-            for each in found
-        ]
-
-    assert by_seed(alike, seeds) == by_seed(
-        alike[np.ix_(order, order)], [seeds[place] for place in order]
-    )
-
-
 def block(*sizes: int, inside: float = 0.9) -> np.ndarray:
     """Return similarities of groups of so many images, 0.1 between groups."""
     which = np.repeat(np.arange(len(sizes)), sizes)
     made = np.where(which[:, None] == which[None, :], inside, 0.1)
     np.fill_diagonal(made, 1.0)
     return made
-
-
-def test_clusters_of_fewer_images_than_asked_are_dropped_and_the_largest_is_first() -> None:
-    alike = block(20, 19, 31, 1)
-    found = clusters_of(alike, range(71), eps=0.5, min_samples=3, min_cluster=20)
-    assert [len(each.members) for each in found] == [31, 20]
-    every = clusters_of(alike, range(71), eps=0.5, min_samples=3, min_cluster=1)
-    assert [len(each.members) for each in every] == [31, 20, 19]  # one alone is no core
 
 
 def test_min_samples_counts_the_image_itself() -> None:
@@ -130,17 +104,6 @@ def test_equal_medoids_go_by_the_lowest_seed() -> None:
     (found,) = clusters_of(block(4), [9, 4, 2, 7], eps=0.5, min_samples=3, min_cluster=2)
     assert found.medoid == 2
     assert found.members == (2, 1, 3, 0)
-
-
-def test_a_border_image_goes_with_the_cluster_of_the_lower_seed() -> None:
-    # 0-1-2 and 4-5-6 are cliques, 3 is in reach of one image of each and no core itself
-    alike = block(3, 1, 3)
-    alike[3, [2, 4]] = alike[[2, 4], 3] = 0.6
-    (first, second) = clusters_of(alike, range(7), eps=0.5, min_samples=4, min_cluster=1)
-    assert sorted(first.members) == [0, 1, 2, 3]
-    assert sorted(second.members) == [4, 5, 6]
-    turned = clusters_of(alike, range(7, 0, -1), eps=0.5, min_samples=4, min_cluster=1)
-    assert sorted(turned[0].members) == [3, 4, 5, 6]
 
 
 def test_a_similarity_above_one_by_rounding_is_a_distance_of_zero() -> None:

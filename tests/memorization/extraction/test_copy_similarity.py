@@ -59,15 +59,6 @@ def test_between_two_lists_says_what_the_matrix_of_both_says(name: str) -> None:
     assert measure.between(one, other) == pytest.approx(whole[:3, 3:], abs=1e-9)
 
 
-def test_the_matrix_does_not_depend_on_the_order_of_pictures() -> None:
-    pictures = [*noisy(planted(0, 16), 5), *[fresh(n, 16) for n in range(10)]]
-    order = np.random.default_rng(1).permutation(len(pictures))
-    for name in ("builtin", "pixels"):
-        measure = by_name(name)
-        turned = measure.matrix([pictures[place] for place in order])
-        assert turned == pytest.approx(measure.matrix(pictures)[np.ix_(order, order)], abs=1e-12)
-
-
 def test_pixels_are_the_correlation_of_the_pictures() -> None:
     one, other = planted(0, 32), planted(1, 32)
     left = (one - one.mean((0, 1))).ravel()
@@ -87,12 +78,6 @@ def test_pixels_less_a_mean_picture_are_what_the_first_experiment_measured() -> 
     assert measure.digest != PixelSimilarity().digest
     with pytest.raises(UsageError, match="mean must be an image 32 x 32 x 3; got"):
         PixelSimilarity(mean[:16])
-
-
-def test_pixels_are_blind_to_light() -> None:
-    one = planted(0, 32)
-    dimmed = (one * 0.5 + 40).astype(np.uint8)
-    assert PixelSimilarity().matrix([one, dimmed])[0, 1] > 0.99
 
 
 @pytest.mark.parametrize("name", ["builtin", "pixels"])
@@ -117,15 +102,6 @@ def test_an_encoder_without_a_threshold_has_no_eps() -> None:
     assert load_similarity("pdq").eps == pytest.approx(31 / 256)
 
 
-def test_an_encoder_gives_the_cosines_of_its_vectors() -> None:
-    encoder = load_encoder("builtin")
-    measure = EncoderSimilarity(encoder)
-    pictures = [planted(number, 32) for number in range(4)]
-    vectors = measure.vectors(pictures)
-    assert measure.matrix(pictures)[0, 1] == pytest.approx(float(vectors[0] @ vectors[1]))
-    assert measure.vectors([]).shape == (0, encoder.width)
-
-
 def test_verification_takes_back_what_the_fingerprint_alone_would_call_alike() -> None:
     """Two scenes of one layout: the same edges, other colours and noise."""
 
@@ -148,25 +124,6 @@ def test_numbers_below_the_gate_are_zero_and_above_it_are_cosines() -> None:
     kept = found > 0
     assert np.array_equal(found[kept], raw[kept])
     assert found[kept].min() >= GATE
-
-
-def test_few_pairs_are_looked_at_where_all_pictures_are_copies(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked: list[int] = []
-    confirmed = verified._Verifier.confirmed
-
-    def counted(self, left, right):
-        looked.append(len(left))
-        return confirmed(self, left, right)
-
-    monkeypatch.setattr(verified._Verifier, "confirmed", counted)
-    alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 40))
-    assert (alike > GATE).all()
-    assert sum(looked) <= 85  # of 780 pairs
-    looked.clear()
-    VerifiedSimilarity().matrix([fresh(n, 16) for n in range(40)])
-    assert sum(looked) < 100
 
 
 def test_a_picture_that_is_refused_ten_times_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,22 +156,6 @@ def test_links_join_pictures_that_were_not_compared(monkeypatch: pytest.MonkeyPa
         assert (alike[one, other] > 0) == (truth[one] == truth[other])
 
 
-def test_a_chain_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each is confirmed with the next alone, the ends have nothing in common."""
-    line = np.arange(30)
-
-    def neighbours(self, left, right):
-        return np.abs(line[left] - line[right]) <= 1
-
-    monkeypatch.setattr(verified._Verifier, "confirmed", neighbours)
-    for limit in ("REFUSALS", "MIDDLES"):
-        monkeypatch.setattr(verified, limit, 1000)
-    alike = VerifiedSimilarity().matrix(noisy(planted(0, 16), 30)) > 0
-    assert alike.sum(1).max() <= 3
-    parts = [np.flatnonzero(row) for row in alike]
-    assert all(np.ptp(part) <= 2 and np.array_equal(parts[part[0]], part) for part in parts)
-
-
 def test_tiny_pictures_must_agree_in_place() -> None:
     """Two drawings of one thing in two places: near to the grader, and no replay of one picture."""
 
@@ -231,24 +172,6 @@ def test_tiny_pictures_must_agree_in_place() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(verified, "is_tiny", lambda picture: False)
         assert measure.matrix(pictures)[0, 1] > GATE
-
-
-def test_tiny_pictures_of_equal_pixels_are_alike_whatever_they_show() -> None:
-    framed = np.full((16, 16, 3), 220, np.uint8)
-    framed[1:15, 1:15] = (90, 40, 60)
-    assert VerifiedSimilarity().matrix([framed, framed.copy()])[0, 1] > GATE
-
-
-def test_what_a_similarity_is_called_and_says_of_itself() -> None:
-    measure = load_similarity("builtin")
-    assert measure.name == "builtin"
-    assert measure.number == (
-        "cosine of built-in fingerprints from 0.5 on where verification finds the two images"
-        " near or exact, or both so to a third, else 0 (verified within 128 pixels)"
-    )
-    assert measure.digest == load_similarity("builtin").digest
-    names = [load_similarity(name) for name in ("builtin", "pixels", "pdq", "phash")]
-    assert len({each.digest for each in names}) == 4
 
 
 @pytest.mark.parametrize("text", ["ssim", "", "builtin:x"])

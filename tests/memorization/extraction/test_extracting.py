@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from replaying_model import ReplayingModel, planted
-from visleak import open_images
 from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.images import decode
@@ -110,16 +109,6 @@ def test_all_prompts_start_from_the_same_noises_unless_told(finished: Path, tmp_
     assert len({seed for _, seed in seeds}) == 10
 
 
-def test_what_was_written_is_what_is_read(results: dict[str, Extraction]) -> None:
-    result = results["pixels"]
-    again = read_extraction(result.folder)
-    assert again.clusters == result.clusters
-    assert again.prompts == tuple(PROMPTS)
-    assert again.about == json.loads(json.dumps(result.about))
-    assert (again.images, again.calls, again.key) == (result.images, result.calls, result.key)
-    assert again.seconds == pytest.approx(result.seconds, abs=1e-3)
-
-
 def test_the_tables_agree_with_each_other(finished: Path) -> None:
     result = read_extraction(finished)
     rows = pq.read_table(finished / "generated.parquet").to_pylist()
@@ -136,15 +125,6 @@ def test_the_tables_agree_with_each_other(finished: Path) -> None:
     assert [row["medoid"] for row in clusters] == [each.medoid for each in result.clusters]
 
 
-def test_medoids_are_a_set_of_images(finished: Path) -> None:
-    result = read_extraction(finished)
-    images = open_images(finished / "medoids.parquet")
-    assert images.ids.to_pylist() == ["00001-0", "00003-0"]
-    assert images.captions.to_pylist()[0] == "always"
-    data = list(images.opener.read([0, 1]))
-    assert data == [(finished / each.path).read_bytes() for each in result.clusters]
-
-
 def test_another_request_is_refused_and_forced_reuses_images(copied: Path) -> None:
     another = ExtractSettings(images=24, min_cluster=24)
     fresh = model()
@@ -155,18 +135,6 @@ def test_another_request_is_refused_and_forced_reuses_images(copied: Path) -> No
     )
     assert fresh.rows == []
     assert [each.prompt for each in result.clusters] == ["always"]
-
-
-def test_more_images_keep_those_that_are_there(copied: Path) -> None:
-    before = {path.name for path in copied.rglob("images/*/*.png")}
-    more = ExtractSettings(images=28, min_cluster=12)
-    second = model()
-    result = extract(
-        second, PROMPTS, more, copied, similarity="pixels", sampling=SAMPLING, force=True
-    )
-    assert result.images == 112
-    assert before < {path.name for path in copied.rglob("images/*/*.png")}
-    assert _seeds(copied)[:24] == [("always", seed) for _, seed in _seeds(copied)[:24]]
 
 
 def test_clusters_are_made_anew_without_a_model(copied: Path) -> None:
@@ -225,13 +193,6 @@ def test_two_clusters_of_a_prompt_are_two(tmp_path: Path) -> None:
     assert [each.number for each in result.clusters] == [0, 1]
     assert sum(each.size for each in result.clusters) == 40
     assert result.clusters[0].size > result.clusters[1].size
-
-
-def test_a_prompt_that_stands_twice_counts_once(tmp_path: Path) -> None:
-    few = ExtractSettings(images=3, min_cluster=3)
-    result = extract(model(), ["a", "a"], few, tmp_path, similarity="pixels", sampling=SAMPLING)
-    assert result.prompts == ("a",)
-    assert result.images == 3
 
 
 def test_no_prompts_are_refused(tmp_path: Path) -> None:
@@ -293,21 +254,6 @@ def test_prompts_of_high_d_without_a_cluster_are_listed(finished: Path, tmp_path
     assert all_found.unclustered == ()
     assert not (tmp_path / "out" / "unclustered.csv").exists()
     assert read_extraction(finished).high_rule == ""
-
-
-def test_the_recall_of_the_similarity_is_quoted(results: dict[str, Extraction]) -> None:
-    folder, other = (results[name].folder for name in ("builtin", "pixels"))
-    content = json.loads((folder / "extract.json").read_text())
-    recall = recall_of("builtin", "extract")
-    assert recall is not None
-    assert content["recall"] == recall
-    assert "reproductions.json" in content["recall"]["source"]
-    page = (folder / "extract.md").read_text()
-    assert "non-verbatim reproductions" in page
-    assert f"{100 * recall['share']:.2f} %" in page
-    assert results["builtin"].unclustered == ()
-    assert json.loads((other / "extract.json").read_text())["recall"] is None
-    assert "not measured" in (other / "extract.md").read_text()
 
 
 @pytest.mark.parametrize("step", ["extract", "trace"])

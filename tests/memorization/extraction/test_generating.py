@@ -13,7 +13,7 @@ from replaying_model import ReplayingModel
 from visleak.diffusion.model import Sampling
 from visleak.errors import VisleakError
 from visleak.images import content_digest
-from visleak.memorization.extraction.images import ImageStore, Job, calls_of, images_of, seeds_of
+from visleak.memorization.extraction.images import ImageStore, Job, images_of, seeds_of
 
 SAMPLING = Sampling(steps=4, guidance=7.5, batch=4)
 
@@ -66,41 +66,6 @@ def test_each_image_is_the_models_and_named_by_its_content(tmp_path: Path) -> No
             assert stored.path == f"images/{stored.digest[:2]}/{stored.digest}.png"
 
 
-def test_nothing_is_made_twice(tmp_path: Path) -> None:
-    model = ReplayingModel()
-    with ImageStore(tmp_path) as store:
-        first = images_of(store, model, jobs("a", "b"), SAMPLING)
-        calls = len(model.rows)
-    with ImageStore(tmp_path) as store:
-        assert images_of(store, model, jobs("a", "b"), SAMPLING) == first
-        assert images_of(store, model, [Job("a", 0)] * 3, SAMPLING) == [first[0]] * 3
-    assert len(model.rows) == calls
-
-
-def test_an_image_costs_its_share_of_a_batch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not what filled the batch up, nor what was there already and was made along."""
-
-    class Clock:
-        now = 0.0
-
-        def perf_counter(self) -> float:
-            return self.now
-
-    class TickingModel(ReplayingModel):
-        def sample(self, conditioning, seeds, sampling):
-            clock.now += 0.25 * len(seeds)
-            return super().sample(conditioning, seeds, sampling)
-
-    clock = Clock()
-    monkeypatch.setattr("visleak.memorization.extraction.images.time", clock)
-    with ImageStore(tmp_path) as store:
-        images_of(store, TickingModel(), jobs("a", count=5), SAMPLING)
-        found = images_of(store, TickingModel(), jobs("a", count=7), SAMPLING)
-    assert [each.seconds for each in found] == [0.25] * 7
-
-
 @pytest.mark.parametrize(
     ("change", "made"), [({"steps": 5}, True), ({"guidance": 3.0}, True), ({"batch": 2}, False)]
 )
@@ -114,17 +79,6 @@ def test_another_sampling_makes_other_images_and_another_batch_does_not(
         other = Sampling(**{"steps": 4, "guidance": 7.5, "batch": 4, **change})
         images_of(store, model, jobs("a"), other)
     assert (len(model.rows) > calls) == made
-
-
-@pytest.mark.parametrize("field", ["digest", "precision"])
-def test_another_model_makes_other_images(tmp_path: Path, field: str) -> None:
-    model = ReplayingModel()
-    with ImageStore(tmp_path) as store:
-        images_of(store, model, jobs("a"), SAMPLING)
-        setattr(model, field, "other")
-        calls = len(model.rows)
-        images_of(store, model, jobs("a"), SAMPLING)
-    assert len(model.rows) == 2 * calls
 
 
 @settings(max_examples=12)
@@ -166,17 +120,6 @@ def test_an_image_whose_file_went_is_made_anew(tmp_path: Path) -> None:
     assert model.rows == [4, 4, 4]
 
 
-def test_equal_images_are_stored_once(tmp_path: Path) -> None:
-    class Constant(ReplayingModel):
-        def image(self, prompt: str, seed: int) -> np.ndarray:
-            return np.zeros((8, 8, 3), np.uint8)
-
-    with ImageStore(tmp_path) as store:
-        found = images_of(store, Constant(), jobs("a", "b"), SAMPLING)
-    assert len({each.digest for each in found}) == 1
-    assert len(list(tmp_path.rglob("*.png"))) == 1
-
-
 @settings(max_examples=12)
 @given(st.integers(0, 99), st.integers(1, 20), st.text(max_size=5))
 def test_seeds_are_distinct_and_more_images_keep_them(seed: int, count: int, text: str) -> None:
@@ -186,13 +129,6 @@ def test_seeds_are_distinct_and_more_images_keep_them(seed: int, count: int, tex
         assert all(0 <= each < 2**31 for each in made)
         assert seeds_of(seed, count + 5, prompt)[:count] == made
     assert seeds_of(seed, count) != seeds_of(seed + 1, count)
-
-
-def test_passes_of_the_network_are_those_that_a_model_makes() -> None:
-    assert calls_of(3, Sampling(10, 7.5, 4)) == 60
-    assert calls_of(3, Sampling(10, 1.0, 4)) == 30
-    # pipelines of diffusers guide above 1 only
-    assert calls_of(3, Sampling(10, 0.5, 4)) == 30
 
 
 def test_what_is_no_image_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visleak.encoders.features import EncoderFeatures
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics import Aesthetic, AestheticHead, load_aesthetic
+from visleak.memorization.metrics import AestheticHead, load_aesthetic
 
 DATA = os.environ.get("VISLEAK_DATA")
 PUBLISHED = Path(DATA or ".") / "membench" / "aesthetic-head-vit-l-14.pth"
@@ -186,13 +185,3 @@ def test_pictures_are_scored_by_their_own_vectors(
         load_aesthetic(tmp_path / "large.pth", str(word_clip), device="cpu")
     assert "takes vectors of 768 numbers, those of CLIP ViT-L/14; clip:" in str(caught.value)
     assert str(caught.value).endswith("makes 12")
-
-
-def test_head_and_network_are_in_the_digest(head: AestheticHead, tmp_path: Path) -> None:
-    from visleak.encoders import load_encoder
-
-    builtin = EncoderFeatures(load_encoder("builtin"))
-    heads = [
-        AestheticHead([(np.full((1, builtin.width), value), np.zeros(1))], "h") for value in (1, 2)
-    ]
-    assert Aesthetic(heads[0], builtin).digest != Aesthetic(heads[1], builtin).digest

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import toy_clip
 from visleak.encoders import features as module
-from visleak.encoders.features import clip_request, cosines
+from visleak.encoders.features import clip_request
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.metrics import clip_scores
 
@@ -79,14 +78,6 @@ def test_a_folder_that_says_nothing_of_pictures(
     assert model.digest != told.digest
 
 
-def test_the_digest_is_of_the_numbers(word_clip: Path) -> None:
-    """Neither of the name nor of the batch; half precision has other numbers."""
-    digest = on_cpu(str(word_clip)).digest
-    assert on_cpu(f"clip:{word_clip}?batch=3").digest == digest
-    assert on_cpu(f"{word_clip}?batch=2").digest == digest
-    assert on_cpu(str(word_clip), precision="bf16").digest != digest
-
-
 def test_clips_own_tokenizer_is_read_too(tmp_path: Path, natural: dict[str, np.ndarray]) -> None:
     """A published CLIP: letters and pairs of them, photographs of any size."""
     folder = toy_clip.make_clip(tmp_path / "clip")
@@ -144,12 +135,3 @@ def test_pairs_must_be_pairs(word_clip: Path, small_pictures: list[np.ndarray]) 
     """Two lists of different lengths would be broadcast to a number of nothing."""
     with pytest.raises(UsageError, match="got 1 prompts for 2 images"):
         clip_scores(on_cpu(str(word_clip)), ["a red circle"], small_pictures[:2])
-
-
-def test_cosines_never_leave_their_range() -> None:
-    """Rounding would make 1.0000000000000002 of a vector and itself."""
-    rng = np.random.default_rng(0)
-    rows: Any = rng.standard_normal((500, 3))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    assert cosines(rows, rows).max() == 1.0
-    assert cosines(rows, -rows).min() == -1.0

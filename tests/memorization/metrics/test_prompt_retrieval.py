@@ -69,18 +69,6 @@ def test_the_nearest_come_first(
         source.find_by_prompt(PROMPTS, 0)
 
 
-def test_pictures_come_in_the_order_asked_for(
-    source: FolderByPrompt, small_pictures: list[np.ndarray]
-) -> None:
-    """The same twice, too; what could not be read is not searched, and is counted."""
-    found = source.pixels(["5.png", "0.png", "5.png"])
-    for pixels, number in zip(found, (5, 0, 5), strict=True):
-        np.testing.assert_array_equal(pixels, small_pictures[number])
-    assert source.about()["pictures"] == 9
-    assert source.about()["unreadable"] == 1
-    assert [each.id for each in source.problems] == ["broken.png"]
-
-
 def test_another_picture_of_the_same_name_is_another_search(
     model: ClipAlignment, small_pictures: list[np.ndarray], tmp_path: Path
 ) -> None:

@@ -11,7 +11,6 @@ from tiny_pipelines import (
     stable_diffusion,
     stable_diffusion_3,
     stable_diffusion_xl,
-    unet,
 )
 from visleak.diffusion.families import (
     DeepFloyd,
@@ -55,13 +54,3 @@ def tiny(name: str = "sd1", precision: str = "fp32", loud: float = 1.0) -> Any:
         if label.endswith(("attn2.to_out.0", "attn2.to_q", "attn2.to_k")):
             module.weight.data *= loud
     return model
-
-
-def many_heads(heads: int) -> Any:
-    """Return a tiny Stable Diffusion whose attention has so many heads in the wide blocks."""
-    with quiet():
-        pipeline = stable_diffusion(unet=unet(attention_head_dim=[heads // 2, heads]))
-        StableDiffusion.prepare(pipeline, "ddim")
-    pipeline.unet.eval().requires_grad_(False)
-    pipeline.text_encoder.eval().requires_grad_(False)
-    return StableDiffusion(LoadedPipeline("heads", pipeline, "cpu", "fp32", f"tiny-{heads}"))

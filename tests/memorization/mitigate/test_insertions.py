@@ -16,7 +16,7 @@ from visleak.diffusion.model import Sampling
 from visleak.errors import UsageError
 from visleak.memorization.extraction.images import Job
 from visleak.memorization.mitigate import NumberAddition, TokenAddition, mitigation
-from visleak.memorization.mitigate.method import drawn_prompt, vocabulary_size, with_insertions
+from visleak.memorization.mitigate.method import vocabulary_size, with_insertions
 
 PROMPT = "the red house on a hill"
 
@@ -45,33 +45,6 @@ def test_insertions_are_those_of_an_algorithm_that_works_backwards(data):
     places = [data.draw(st.integers(0, len(words) + number)) for number in range(count)]
     found = with_insertions(" ".join(words), additions, places)
     assert found == " ".join(backwards(words, additions, places))
-
-
-@given(st.text("ab ", max_size=20), st.integers(1, 8), st.integers(0, 99))
-@settings(max_examples=100, deadline=None)
-def test_without_the_numbers_it_is_the_prompt(prompt, count, seed):
-    made = NumberAddition(count, seed=seed).prompt_of(Job(prompt, 1)).split(" ")
-    numbers = [word for word in made if word.isdecimal()]
-    assert len(numbers) == count
-    assert all(str(int(word)) == word and int(word) < 100_000 for word in numbers)
-    assert " ".join(word for word in made if not word.isdecimal()) == prompt
-
-
-def test_the_first_draw_of_the_generator_is_the_value_and_the_second_the_place():
-    """Values are drawn before places, in the order of insertion."""
-
-    class Told:
-        def __init__(self):
-            self.asked = []
-
-        def integers(self, below):
-            self.asked.append(below)
-            return below - 1
-
-    told = Told()
-    made = drawn_prompt("a b", 2, told, lambda draw: str(draw.integers(10)))
-    assert made == "a b 9 9"
-    assert told.asked == [10, 3, 10, 4]
 
 
 def test_places_and_numbers_are_uniform():
@@ -105,21 +78,6 @@ def test_images_may_have_draws_of_their_own(model, text):
     assert made == [method.prompt_of(Job(PROMPT, seed), model) for seed in range(6)]
 
 
-def test_another_seed_number_or_prompt_is_another_draw():
-    base = NumberAddition(2)
-
-    def numbers(method, prompt=PROMPT):
-        made = method.prompt_of(Job(prompt, 1)).split(" ")
-        return tuple(word for word in made if word.isdecimal())
-
-    assert len({numbers(base), numbers(NumberAddition(2, seed=1)), numbers(base, "a")}) == 3
-    assert numbers(NumberAddition(3))[:2] != numbers(base)
-
-
-def test_a_prompt_of_odd_characters_can_be_drawn_for():
-    assert "\ud800" in NumberAddition(2).prompt_of(Job("\ud800 \x00", 0))
-
-
 def test_tokens_are_any_of_the_model_but_the_special_ones(model):
     drawn = Counter()
     for number in range(300):
@@ -147,12 +105,6 @@ def test_pieces_of_words_are_whole_words_of_no_prompt():
         drawn.update(word for word in made.split(" ") if not word.startswith("Q"))
     assert drawn <= set(WORDS)
     assert len(drawn) > 5
-
-
-@pytest.mark.parametrize("name", ["sd1", "sd2", "sdxl", "sd3", "if"])
-def test_the_vocabulary_is_that_of_the_tokenizer(name):
-    model = tiny(name)
-    assert vocabulary_size(model) == len(model.pipeline.tokenizer)
 
 
 def test_the_vocabulary_may_be_that_of_a_table():

@@ -7,7 +7,7 @@ import pytest
 from mitigated_models import tiny
 
 from visleak.diffusion.model import Sampling
-from visleak.memorization.extraction.images import ImageStore, Job, images_of, seeds_of
+from visleak.memorization.extraction.images import Job, seeds_of
 from visleak.memorization.mitigate import mitigation, usual_methods
 from visleak.memorization.mitigate.wen import (
     Descent,
@@ -92,24 +92,6 @@ def test_where_no_method_is_named_a_model_has_those_that_it_can(family, skipped)
 
 
 # -- resuming ------------------------------------------------------------------------------------
-
-
-def test_methods_have_images_of_their_own_in_one_store(model, tmp_path):
-    seeds = seeds_of(0, 2)
-    jobs = jobs_of(seeds)
-    with ImageStore(tmp_path) as store:
-        made = {
-            text: [
-                each.digest
-                for each in images_of(
-                    store, model, jobs, QUICK, maker=mitigation(text).prepared(model, seeds)
-                )
-            ]
-            for text in TEXTS
-        }
-        plain = [each.digest for each in images_of(store, model, jobs, QUICK)]
-    assert made["none"] == plain
-    assert len({tuple(digests) for digests in made.values()}) == len(TEXTS)
 
 
 # -- Wen's on a real network ---------------------------------------------------------------------

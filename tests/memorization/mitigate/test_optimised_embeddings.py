@@ -15,7 +15,6 @@ from visleak.memorization.mitigate.wen import (
     answers_to_nothing,
     each_alone,
     free_rows,
-    one_for_all,
     optimised_each,
     optimised_together,
     slope,
@@ -86,35 +85,6 @@ def differences(loss, states):
     return found
 
 
-def test_slopes_of_images_alone_are_those_of_finite_differences(model, score):
-    encoded = model.encode_prompt(PROMPTS)
-    noises = model.noises(SEEDS)
-    asked = each_alone(score, encoded, noises, answers_to_nothing(score, noises, 2))
-    losses, slopes = asked(encoded.states, torch.arange(4))
-    for row, seed in enumerate(SEEDS):
-        assert float(losses[row]) == pytest.approx(
-            float(distance(model, encoded.states[row], seed)), rel=1e-12
-        )
-        np.testing.assert_allclose(
-            slopes[row], differences(single(model, seed), encoded.states[row]), atol=1e-8
-        )
-
-
-@pytest.mark.parametrize("batch", [1, 3, 9])
-@pytest.mark.parametrize(("norm", "loss"), [("mean", mean), ("frobenius", frobenius)])
-def test_slopes_of_shared_embeddings_are_those_of_finite_differences(
-    model, score, norm, loss, batch
-):
-    encoded = model.encode_prompt(["a cat"])
-    noises = model.noises(SEEDS)
-    targets = answers_to_nothing(score, noises, batch)
-    asked = one_for_all(score, encoded, noises, targets, norm, batch)
-    losses, slopes = asked(encoded.states, torch.arange(1))
-    assert float(losses[0]) == pytest.approx(float(loss(model, SEEDS)(encoded.states[0])))
-    expected = differences(loss(model, SEEDS), encoded.states[0])
-    np.testing.assert_allclose(slopes[0], expected, atol=1e-8)
-
-
 def test_the_slope_at_no_distance_is_zero(model, score):
     encoded = model.encode_prompt(["", "a cat"])
     noises = model.noises([5, 6])
@@ -123,15 +93,6 @@ def test_the_slope_at_no_distance_is_zero(model, score):
     assert float(losses[0]) == 0.0
     assert float(slopes[0].abs().max()) == 0.0
     assert float(slopes[1].abs().max()) > 0.0
-
-
-@pytest.mark.parametrize("norm", ["mean", "frobenius"])
-def test_a_prompt_that_is_nothing_to_the_network_stays_as_it_is(model, score, norm):
-    """D of all images together is 0 then, and its root has no slope of its own."""
-    encoded = model.encode_prompt([""])
-    moved = optimised_together(score, encoded, SEEDS, Descent(0.0), norm)
-    assert torch.equal(moved.states, encoded.states)
-    assert (int(moved.updates), float(moved.first)) == (0, 0.0)
 
 
 # -- moving --------------------------------------------------------------------------------------
@@ -167,16 +128,6 @@ def test_shared_embeddings_move_as_with_torch(model, score, norm, loss):
     assert float(moved.last[0]) == pytest.approx(losses[-1])
 
 
-def test_a_row_does_not_depend_on_its_neighbours(model, score):
-    encoded = model.encode_prompt(PROMPTS)
-    how = Descent(4.4)
-    together = optimised_each(score, encoded, SEEDS, how)
-    for row, prompt in enumerate(PROMPTS):
-        alone = optimised_each(score, model.encode_prompt([prompt]), [SEEDS[row]], how)
-        torch.testing.assert_close(together.states[row], alone.states[0], atol=1e-12, rtol=0)
-        assert int(together.updates[row]) == int(alone.updates[0])
-
-
 @pytest.mark.parametrize("steps", [1, 4])
 def test_there_are_at_most_so_many_updates_and_no_look_behind_the_last(model, score, steps):
     encoded = model.encode_prompt(PROMPTS)
@@ -185,13 +136,6 @@ def test_there_are_at_most_so_many_updates_and_no_look_behind_the_last(model, sc
     # the empty prompt's answers, then one call a step
     assert model.batches[-steps:] == [4] * steps
     assert len(model.batches) == 1 + steps
-
-
-def test_rows_that_stopped_cost_no_more_calls(model, score):
-    encoded = model.encode_prompt(["", *PROMPTS[:2]])
-    moved = optimised_each(score, encoded, SEEDS[:3], Descent(0.0, 3))
-    assert moved.updates.tolist() == [0, 3, 3]
-    assert model.batches == [3, 3, 2, 2]
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
@@ -252,14 +196,6 @@ def test_many_small_steps_add_up_in_half_precision():
     torch.testing.assert_close(moved.states.double(), expected, atol=1e-4, rtol=2**-8)
 
 
-def test_slopes_too_small_for_half_precision_are_not_lost():
-    states = torch.ones(3, requires_grad=True)
-    weights = torch.full((3,), 2.0**-14, dtype=torch.float16)
-    tiny = (states.to(torch.float16) * weights).sum().float() * 2.0**-12
-    assert float(torch.autograd.grad(tiny, [states], retain_graph=True)[0].abs().max()) == 0.0
-    assert slope(tiny, states, "fp16").tolist() == [2.0**-26] * 3
-
-
 def test_slopes_too_large_for_half_precision_are_taken_of_a_smaller_loss():
     states = torch.ones(2, requires_grad=True)
     large = (states.to(torch.float16) * 2.0**10).sum()
@@ -297,13 +233,6 @@ def test_every_image_is_optimised_on_the_noise_it_is_made_of(model):
         torch.testing.assert_close(states[row], expected, atol=1e-10, rtol=0)
 
 
-def test_optimising_is_batched(model):
-    """A batch of images costs a call a step, not a call an image and step."""
-    jobs = [Job(prompt, 5) for prompt in PROMPTS]
-    made(model, "wen:0,steps=6", jobs, Sampling(50, 7.5, 4))
-    assert model.batches == [4] * 7
-
-
 @pytest.mark.parametrize(("scope", "loss"), [("prompt", mean), ("batch", frobenius)])
 def test_shared_scopes_share_one_embedding_a_prompt(model, scope, loss):
     jobs = [Job(prompt, seed) for prompt in PROMPTS[:2] for seed in SEEDS]
@@ -337,13 +266,6 @@ def test_the_noise_may_be_compared_instead_of_the_raw_output(model):
     )
     assert updates
     torch.testing.assert_close(states[0], expected, atol=1e-6, rtol=0)
-
-
-def test_slopes_are_taken_where_the_caller_switched_them_off(model):
-    with torch.no_grad():
-        states, _ = made(model, "wen:0,steps=1", [Job("a cat", 5)])
-    assert not torch.equal(states, model.encode_prompt(["a cat"]).states)
-    assert not states.requires_grad
 
 
 def test_a_seed_that_was_not_announced_is_refused(model):

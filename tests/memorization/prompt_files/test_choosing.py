@@ -54,13 +54,6 @@ def test_nothing_that_is_left_out_is_higher(scores: list[float], top: int) -> No
     assert max(outside, default=0.0) <= min(inside)
 
 
-@pytest.mark.parametrize(("norm", "first"), [("l2", "a"), ("squared", "b"), ("other", "a")])
-def test_of_two_norms_that_of_the_result_counts(tmp_path: Path, norm: str, first: str) -> None:
-    file = table(tmp_path, "prompt,d_l2,d_squared", "a,3,7", "b,2,8")
-    result(tmp_path, "detect", norm=norm)
-    assert taken(file, top=1).texts == (first,)
-
-
 @pytest.mark.parametrize("verb", ["search", "augment"])
 def test_reached_is_at_least_the_kappa_of_the_search(tmp_path: Path, verb: str) -> None:
     file = table(tmp_path, "prompt,d_squared", "b,4.99", "c,7", "a,5")
@@ -71,11 +64,6 @@ def test_reached_is_at_least_the_kappa_of_the_search(tmp_path: Path, verb: str) 
     both = taken(file, reached=True, top=1)
     assert both.texts == ("c",)
     assert both.notes[-1].endswith("reached kappa 5 (d_squared) and have the highest d_squared")
-
-
-def test_reached_is_what_detect_says(tmp_path: Path) -> None:
-    file = table(tmp_path, "prompt,d_l2,reached", "b,4,false", "c,7,true", "a,5,true")
-    assert taken(file, reached=True).texts == ("c", "a")
 
 
 def test_what_nobody_knows_is_refused_in_a_line(tmp_path: Path) -> None:

@@ -270,15 +270,6 @@ def test_literals_that_are_bombs_reach_no_parser(monkeypatch: pytest.MonkeyPatch
             sources_of(cell, "line 1")
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=30)))
-def test_lists_come_back_from_python_and_from_json(names: list[str]) -> None:
-    expected = [
-        name.encode("utf-8", "backslashreplace").decode().strip() for name in names if name.strip()
-    ]
-    assert sources_of(repr(names), "line 1") == expected
-    assert sources_of(json.dumps(names), "line 1") == expected
-
-
 class Evil:
     """What a pickle of it would do is run a command."""
 
@@ -333,13 +324,6 @@ def _nested(opcode: bytes) -> bytes:
 def test_damaged_and_hostile_pickles_are_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
     message = refusal(wrote(tmp_path, "a.pickle", data))
     assert message.startswith(("FILE cannot be read as a pickle", "FILE is not a list of prompts"))
-
-
-def test_a_list_that_holds_itself_is_no_list_of_images(tmp_path: Path) -> None:
-    images: list[Any] = []
-    images.append(images)
-    message = refusal(wrote(tmp_path, "a.pickle", pickle.dumps({"a": images})))
-    assert message == "FILE, entry 1: images of a prompt are a list of texts; got a list"
 
 
 def test_nested_lists_do_not_overflow(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization import Prompts
-from visleak.memorization.prompt_files import joined, prompts_of, read_prompts, traced, vouched
+from visleak.memorization.prompt_files import joined, prompts_of, traced, vouched
 from visleak.memorization.prompt_files.dataset import prompt_table
 from visleak.memorization.prompt_files.selection import selected
 from visleak.memorization.tracing.document import Match, Original, Replication, Trace
@@ -82,19 +82,6 @@ def test_one_list_that_verifies_a_prompt_is_enough_in_any_order(turned: bool) ->
     }
 
 
-def test_a_prompt_that_comes_twice_in_a_file_is_verified_by_either_row(tmp_path: Path) -> None:
-    file = tmp_path / "list.csv"
-    file.write_text("prompt,verified,verified_by\na,false,Bob\na,true,Ann\na,,Cat\n")
-    assert record(read_prompts(file)) == [("true", "Ann")]
-
-
-def test_a_column_of_that_name_with_another_meaning_can_be_read(tmp_path: Path) -> None:
-    """Only a data set needs the record; it is told there, and not lost by joining."""
-    file = tmp_path / "list.csv"
-    file.write_text("prompt,verified\na,true\na,perhaps\n")
-    assert read_prompts(file).columns["verified"] == ("perhaps",)
-
-
 def trace_of(matches: list[Match], originals: list[tuple[str, ...]]) -> Trace:
     return Trace(
         folder=Path("trace"),
@@ -154,17 +141,6 @@ def test_a_trace_of_all_images_says_how_often_a_prompt_replicates() -> None:
     assert table["replicated_share"].to_pylist() == [0.75]
 
 
-def test_a_trace_of_other_prompts_keeps_the_shares_that_were_measured_before() -> None:
-    first = replace(trace_of([], []), prompts=(Replication("a", 20, 15, 0.75, 0.5, 0.9, True),))
-    second = replace(
-        trace_of([], []), tau=0.4, prompts=(Replication("b", 20, 10, 0.5, 0.3, 0.7, True),)
-    )
-    columns = {"replicated_share": ("", "0.1", "0.25"), "tau": ("", "0.9", "0.6")}
-    found = traced(traced(Prompts(("a", "b", "c"), columns=columns), first), second)
-    assert found.columns["replicated_share"] == ("0.75", "0.5", "0.25")
-    assert found.columns["tau"] == ("0.5", "0.4", "0.6")
-
-
 def test_one_copy_among_many_images_makes_no_trigger() -> None:
     trace = replace(
         trace_of([match("a", "r", 0), match("b", "r", 0)], [("r",)]),
@@ -210,15 +186,6 @@ def test_a_share_that_is_too_small_takes_back_what_a_trace_said_before() -> None
         assert record(found) == [("true", by) if kept else ("false", "")]
     images = Prompts(("a",), sources=(("u",),))
     assert record(vouched(traced(images, shares(0.25, trigger=False)), "Ann")) == [("true", "Ann")]
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_a_prompt_that_replays_one_of_two_training_sets_is_a_trigger(turned: bool) -> None:
-    """Its share of both together is at least that of each."""
-    traces = [shares(0.0, trigger=False, tau=0.4), shares(0.75, trigger=True)]
-    found = traced(Prompts(("a",)), *(traces[::-1] if turned else traces))
-    assert found.columns["verified"] == ("true",)
-    assert (found.columns["replicated_share"], found.columns["tau"]) == (("0.75",), ("0.5",))
 
 
 def test_prompts_of_a_trace_alone() -> None:

@@ -62,25 +62,6 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert content["verified_by"] == {"a look at both": 3}
 
 
-def test_the_same_prompts_give_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        write_prompts(PROMPTS, tmp_path / name, day="2024-05-01")
-    for name in ("prompts.parquet", "datasheet.md", "dataset.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    second = read_prompts(tmp_path / "one" / "prompts.parquet")
-    write_prompts(second, tmp_path / "three", day="2024-05-01")
-    table = (tmp_path / "three" / "prompts.parquet").read_bytes()
-    assert table == (tmp_path / "one" / "prompts.parquet").read_bytes()
-
-
-def test_prompts_of_one_length_have_so_many_words(tmp_path: Path) -> None:
-    prompts = vouched(Prompts(("a red bag", "one old cat"), sources=(("u",), ("v",))), "Ann")
-    write_prompts(prompts, tmp_path)
-    assert "they have 3 words, and 0 have" in (tmp_path / "datasheet.md").read_text()
-    write_prompts(PROMPTS, tmp_path, force=True)
-    assert "they have 3 to 4 words, median 4, and 1 have" in (tmp_path / "datasheet.md").read_text()
-
-
 def test_candidates_carry_the_word_in_name_and_sheet(tmp_path: Path) -> None:
     prompts = Prompts(("a", "b"), sources=(("u",), ()))
     with pytest.raises(VisleakError, match="none of 2 prompts is verified"):

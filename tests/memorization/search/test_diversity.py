@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from toy_prompt_models import FiveWords, all_states, text_of
 from visleak.errors import UsageError, VisleakError
@@ -58,38 +54,10 @@ def test_ties_go_to_the_first() -> None:
     assert sorted(picks) == list(range(12))
 
 
-@given(
-    hnp.arrays(
-        np.int8, st.tuples(st.integers(1, 12), st.integers(1, 4)), elements=st.integers(-2, 2)
-    ),
-    st.data(),
-)
-def test_closeness_never_falls(vectors: np.ndarray, data: st.DataObject) -> None:
-    """Each pick was among those to pick from before, so it cannot be farther than the last."""
-    vectors = vectors.astype(float)
-    vectors[~vectors.any(1), 0] = 1.0
-    first = data.draw(st.integers(0, len(vectors) - 1))
-    picks = farthest_points(vectors, len(vectors), first)
-    assert sorted(row for row, _ in picks) == list(range(len(vectors)))
-    closest = [each for _, each in picks[1:]]
-    assert all(one <= other + 1e-12 for one, other in pairwise(closest))
-
-
 @pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
 def test_vectors_without_a_direction_are_refused(value: float) -> None:
     with pytest.raises(VisleakError, match=r"zero or not finite; such prompts have no direction"):
         farthest_points(np.array([[1.0, 0.0], [value, 0.0]]), 2, 0)
-
-
-def test_sources_are_picked_from_by_themselves() -> None:
-    model = FiveWords()
-    sources = ["one" if number % 3 else "other" for number in range(len(PROMPTS))]
-    picks = diversify(model, PROMPTS, 4, sources=sources, seed=7)
-    assert [pick.source for pick in picks] == ["other"] * 4 + ["one"] * 4
-    assert all(sources[pick.row] == pick.source for pick in picks)
-    alone = [prompt for prompt, source in zip(PROMPTS, sources, strict=True) if source == "one"]
-    again = diversify(model, alone, 4, sources=["one"] * len(alone), seed=7)
-    assert [alone[pick.row] for pick in again] == [PROMPTS[pick.row] for pick in picks[4:]]
 
 
 def test_the_first_pick_is_seeded_and_each_prompt_is_picked_once() -> None:

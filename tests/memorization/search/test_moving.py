@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from toy_prompt_models import FiveProposer, FiveWords
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask, begun, generator
-from visleak.memorization.search.gibbs import Move, advance, boltzmann, draw_of, drawn
+from visleak.memorization.search.gibbs import Move, advance, boltzmann, draw_of
 from visleak.memorization.settings import ScoreSettings
 
 SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
@@ -31,16 +31,6 @@ def test_probabilities_are_a_distribution_in_the_order_of_scores(
     assert np.allclose(moved, chances, atol=1e-5)
 
 
-@given(SCORES, st.floats(0.0, 1.0, exclude_max=True))
-def test_a_draw_inverts_the_cumulated_probabilities(scores: list[float], chance: float) -> None:
-    chances = boltzmann(np.array(scores), 100.0)
-    index = drawn(chances, chance)
-    total = chances.sum()
-    assert chances[index] > 0.0
-    assert chances[:index].sum() <= chance * total + 1e-12
-    assert chance * total <= chances[: index + 1].sum() + 1e-12
-
-
 def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
     """Equal prompts of several chains are scored once, and so have equal D."""
     model = FiveWords(noisy=True)
@@ -56,16 +46,6 @@ def test_chains_of_a_step_share_its_prompts_and_noises() -> None:
     assert made[0].scores.tolist() == made[1].scores.tolist()
     assert alone[0].scores.tolist() == made[2].scores.tolist()
     assert alone[0].state == made[2].state
-
-
-def test_a_move_changes_one_position() -> None:
-    score = TriggerScore(FiveWords(), ScoreSettings(norm="l2"))
-    with begun("moves", {}, SearchTask(score)) as run:
-        made = advance(run, FiveProposer(), [Move((3, 5, 1), 1, 0.7)], 4, 0.5, 0)
-    assert made is not None
-    (option,) = made
-    assert all((state[0], state[2]) == (3, 1) for state in option.states)
-    assert [state[1] for state in option.states] == sorted({state[1] for state in option.states})
 
 
 def test_random_numbers_depend_on_seed_chain_and_step_alone() -> None:

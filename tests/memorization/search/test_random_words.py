@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
 from scipy.stats import chisquare
 
 from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of
-from visleak.errors import UsageError
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask
-from visleak.memorization.search.lists import BLOCK, RandomSettings, RandomWords
+from visleak.memorization.search.lists import RandomSettings, RandomWords
 from visleak.memorization.settings import Budget, ScoreSettings
 
 
@@ -47,21 +45,3 @@ def test_each_chain_has_an_equal_share_and_keeps_its_best() -> None:
     assert max(each.score for each in found.best) == max(bank.values())
     assert all(each.score == d_of(each.prompt) for each in found.best)
     assert all(len(each.prompt.split()) == 4 for each in found.bank)
-
-
-def test_a_number_of_prompts_ends_it() -> None:
-    for prompts in (1, BLOCK - 1, BLOCK, BLOCK + 1):
-        model = FiveWords()
-        settings = RandomSettings(length=8, prompts=prompts)
-        found = RandomWords(FiveProposer(), settings).search(task(model, chains=2))
-        assert len(set(model.asked) - {""}) == 2 * prompts
-        assert found.complete
-        alone = RandomWords(FiveProposer(), settings).search(task())
-        assert found.best[0] == alone.best[0]
-    small = task(chains=2, budget=Budget(calls=20))
-    assert not RandomWords(FiveProposer(), settings).search(small).complete
-
-
-def test_a_number_of_prompts_is_at_least_one() -> None:
-    with pytest.raises(UsageError, match=r"prompts must be at least 1; got 0"):
-        RandomSettings(prompts=0)

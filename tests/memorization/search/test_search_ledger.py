@@ -25,18 +25,6 @@ def fill(ledger: Ledger, *scores: float) -> None:
     ledger.save({"step": len(rows)}, rows, calls=calls, seconds=seconds)
 
 
-def test_what_is_saved_is_there_again(tmp_path: Path) -> None:
-    with Ledger(tmp_path, KEY) as ledger:
-        assert ledger.state is None
-        fill(ledger, 0.1, 0.3, 0.2)
-        fill(ledger, 0.30000000000000004)
-    with Ledger(tmp_path, dict(KEY)) as ledger:
-        assert ledger.state == {"step": 1}
-        assert (ledger.calls, ledger.seconds) == (6, 1.0)
-        assert [each.best for each in ledger.best()] == [0.30000000000000004, 0.3, 0.2, 0.1]
-        assert [each.best for each in ledger.best(1)] == [0.30000000000000004]
-
-
 def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None:
     with Ledger(None, KEY) as ledger:
         for step, score in enumerate((1.0, 3.0, 2.0, 3.0)):
@@ -46,16 +34,6 @@ def test_a_prompt_scored_again_keeps_its_mean_and_where_it_was_highest() -> None
         (held,) = ledger.best()
     assert (held.mean, held.best, held.times) == (2.25, 3.0, 4)
     assert (held.chain, held.step, held.changed) == (1, 1, 1)
-
-
-def test_sources_have_banks_of_their_own() -> None:
-    with Ledger(None, KEY) as ledger:
-        rows = [ScoredCandidate("a", 1.0, 0, 0, 1, "x"), ScoredCandidate("a", 2.0, 0, 0, 2, "y")]
-        ledger.save(0, [*rows, ScoredCandidate("b", 3.0, 0, 0, 1, "x")], calls=3, seconds=0.0)
-        assert [each.prompt for each in ledger.by_mean("x")] == ["b", "a"]
-        assert [each.mean for each in ledger.by_mean("x", least=2.5)] == [3.0]
-        assert [each.mean for each in ledger.by_mean(count=2)] == [3.0, 2.0]
-        assert (ledger.count(), ledger.count("x"), ledger.count("x", least=3.0)) == (3, 2, 1)
 
 
 def test_the_state_of_another_search_is_refused_and_forgotten_when_asked(tmp_path: Path) -> None:

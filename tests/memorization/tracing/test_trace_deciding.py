@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visleak.memorization.tracing.document import Hit
-from visleak.memorization.tracing.run import best, counts, families, originals
+from visleak.memorization.tracing.run import best, counts, families
 
 PLAIN = Hit("a", "train", "1", 0.5, "different", 0.1)
 
@@ -61,20 +61,6 @@ def test_the_order_of_hits_never_matters(hits: list[Hit]) -> None:
     assert other is not None
     assert counts(one) == any(counts(hit) for hit in hits)
     assert (one.source, one.reference, one.grade) == (other.source, other.reference, other.grade)
-
-
-def test_only_copies_and_layouts_count() -> None:
-    grades = ("exact", "near", "layout", "similar", "different", "")
-    assert [counts(replace(PLAIN, grade=g)) for g in grades] == [True] * 3 + [False] * 3
-    assert not counts(replace(PLAIN, grade="near", refused="not in place"))
-
-
-def test_equal_contents_and_layouts_are_one_image() -> None:
-    references = [("s", "1"), ("s", "2"), ("t", "1"), ("t", "9"), ("t", "8")]
-    digests = ["aa", "bb", "aa", "", ""]
-    assert originals(references, digests, []).tolist() == [0, 1, 0, 2, 3]
-    assert originals(references, digests, [(1, 3)]).tolist() == [0, 1, 0, 1, 2]
-    assert originals([], [], []).tolist() == []
 
 
 def test_families_are_prompts_and_shared_sources() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import shutil
@@ -23,7 +22,7 @@ from visleak.formats import open_images
 from visleak.memorization.recall import recall_of
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing import Trace, read_trace, trace
-from visleak.memorization.tracing.document import headlines, table
+from visleak.memorization.tracing.document import headlines
 from visleak.verdicts import Ledger, Verdict, digests_of
 
 
@@ -76,23 +75,6 @@ def test_what_is_not_found_is_not_shown_to_be_new(traced: Trace) -> None:
     for page in (text, json.loads(section)["markdown"]):
         assert f"{100 * recall['share']:.2f} % of non" in page.replace("\\", "")
         assert "reproductions" in page
-
-
-def test_the_files_say_the_same(traced: Trace) -> None:
-    with (traced.folder / "trace.csv").open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    assert list(rows[0]) == table(traced).column_names
-    assert [row["prompt"] for row in rows] == ["an astronaut", "'=a space poster", *PROMPTS[2:]]
-    assert [row["memorized"] for row in rows] == ["0", "0", "1", ""]
-    assert [row["verified"] for row in rows] == ["yes", "yes", "yes", "no"]
-    text = (traced.folder / "trace.md").read_text()
-    assert r"a cat \<b\>" in text
-    assert "<b>" not in text
-    back = read_trace(traced.folder)
-    assert back.matches == traced.matches
-    assert back.originals == traced.originals
-    assert back.key == traced.key
-    assert back.share == traced.share
 
 
 def test_people_decide(world: World, traced: Trace, tmp_path: Path) -> None:

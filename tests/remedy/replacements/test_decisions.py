@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -38,31 +37,6 @@ def decision(test: str = "t0", pool: str = "p0", verdict: str = "approved", **mo
 def plain(folder: Path) -> list[dict[str, str]]:
     with (folder / PLAIN).open(newline="") as lines:
         return [{k: csv_text(v) for k, v in row.items()} for row in csv.DictReader(lines)]
-
-
-def test_a_pool_image_is_used_once(tmp_path):
-    with Decisions(tmp_path) as ours:
-        ours.approve(decision("t0", "p0"), ())
-        with pytest.raises(
-            AlreadyDecided, match="p0 of the pool has a decision already; choose another"
-        ):
-            ours.approve(decision("t1", "p0"), {"d-p0"})
-        with pytest.raises(AlreadyDecided, match="p0 of the pool"):
-            ours.reject(decision("t1", "p0", "rejected"))
-        assert len(ours.standing()) == 1
-
-
-def test_a_test_image_has_one_replacement(tmp_path):
-    with Decisions(tmp_path) as ours:
-        ours.approve(decision("t0", "p0"), ())
-        with pytest.raises(AlreadyDecided, match="test/t0 has a replacement; withdraw it first"):
-            ours.approve(decision("t0", "p1"), {"d-p0"})
-        # its twin of the same bytes is another image
-        ours.approve(decision("t0", "p1", copy=1), {"d-p0"})
-        # what is rejected leaves room for others
-        ours.reject(decision("t2", "p2", "rejected"))
-        ours.reject(decision("t2", "p3", "rejected"))
-        assert len(ours.standing()) == 4
 
 
 def test_undo_takes_back_ones_own_last(tmp_path):
@@ -96,14 +70,6 @@ def test_undo_may_stop_at_a_time(tmp_path):
         assert ours.undo("ada").pool == "p0"
 
 
-def test_withdraw_takes_back_whoever_approved(tmp_path):
-    with Decisions(tmp_path) as ours:
-        ours.approve(decision("t0", "p0", reviewer="bob"), ())
-        assert ours.withdraw("d-t0", 1) is None
-        assert ours.withdraw("d-t0", 0).reviewer == "bob"
-        assert ours.standing() == ()
-
-
 def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
     """Two pages that approve two copies of one image at once: the second must look again."""
     with Decisions(tmp_path) as ours, Decisions(tmp_path) as theirs:
@@ -112,22 +78,6 @@ def test_an_approval_waits_for_what_it_was_not_compared_with(tmp_path):
         assert len(ours.standing()) == 1
         assert ours.approve(decision("t0", "p0"), {"d-p1"}) == frozenset()
         assert [each.pool for each in theirs.standing()] == ["p1", "p0"]
-
-
-def test_many_threads_at_once(tmp_path):
-    known = {f"d-p{n}" for n in range(10)}
-    with Decisions(tmp_path) as ours:
-
-        def approve(number: int) -> bool:
-            try:
-                return not ours.approve(decision(f"t{number}", f"p{number % 10}"), known)
-            except AlreadyDecided:
-                return False
-
-        with ThreadPoolExecutor(8) as pool:
-            done = list(pool.map(approve, range(40)))
-        assert sum(done) == 10
-        assert sorted(each.pool for each in ours.standing()) == [f"p{n}" for n in range(10)]
 
 
 RACER = """
@@ -168,18 +118,6 @@ def test_several_processes_at_once(tmp_path):
     rows = plain(tmp_path)
     assert sorted(row["pool"] for row in rows) == sorted(f"p{n}" for n in range(30))
     assert {row["decision"] for row in rows} == {"approved"}
-
-
-KILLED = """
-import os, pathlib, signal, sys
-from visleak.remedy.replacements import decisions as module
-from visleak.remedy.replacements.decisions import Decision, Decisions
-def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-ours = Decisions(pathlib.Path(sys.argv[1]))
-ours.approve(Decision("approved", "a", 0, "b", "test", "t", "p", "", "ada", "person"), ())
-module.write_csv = die
-ours.close()
-"""
 
 
 def test_a_trial_changes_nothing(tmp_path):

@@ -173,17 +173,6 @@ def test_the_machine_takes_the_first_that_is_eligible(opened):
     assert len({each.pool for each in chosen.values()}) == 5
 
 
-def test_a_seed_gives_the_same_choice_again(planted, opened, tmp_path):
-    def chosen(seed: int) -> list[str]:
-        selection = opened(seed=seed, trial=True)
-        selection.choose(lambda done, total: None)
-        return [each.pool for each in selection.approvals().values()]
-
-    assert chosen(1) == chosen(1)
-    assert chosen(1) != chosen(2)
-    assert not (tmp_path / "audit" / "replacements.sqlite").exists()
-
-
 def test_two_pages_at_once_never_approve_copies(opened, twins):
     """Two sessions race to approve four copies of one scene for three duplicates: one stands."""
     pages = [opened(twins), opened(twins)]
