@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
-from visleak.memorization.extraction.document import (
+from visleak.memorization.extraction.run import (
     GENERATED,
+    KIND,
     MEDOIDS,
     Cluster,
     Extraction,
     content,
 )
-from visleak.memorization.extraction.run import KIND
 from visleak.storage import RunFolder
 
 Pixels = npt.NDArray[np.uint8]

@@ -37,12 +37,13 @@ from record import Bar, write
 
 from visleak import dlede
 from visleak.dlede.draw import Split
-from visleak.dlede.judge import RULES, excess
-from visleak.dlede.judge.certainty import (
+from visleak.dlede.judge import (
+    RULES,
     chance_above,
     chances,
     drawn_increases,
     draws,
+    excess,
     statistic_interval,
 )
 from visleak.dlede.judge.judge import judge

@@ -57,9 +57,9 @@ from visleak.memorization import (  # noqa: E402
     TokenModel,
     TriggerScore,
 )
-from visleak.memorization.baselines.conzic import Conzic, ConzicSettings  # noqa: E402
-from visleak.memorization.baselines.pez import Pez, PezSettings  # noqa: E402
-from visleak.memorization.baselines.zerocap import (  # noqa: E402
+from visleak.memorization.baselines.gradients import (  # noqa: E402  # noqa: E402
+    Pez,
+    PezSettings,
     Zerocap,
     ZerocapSettings,
     load_causal,
@@ -72,7 +72,9 @@ from visleak.memorization.extraction import (  # noqa: E402
 )
 from visleak.memorization.search.driver import Search, SearchTask  # noqa: E402
 from visleak.memorization.search.gibbs import AugmentSettings, GibbsSearch, GibbsSettings, augment  # noqa: E402  # noqa: E402
-from visleak.memorization.search.lists import (  # noqa: E402
+from visleak.memorization.search.methods import (  # noqa: E402  # noqa: E402
+    Conzic,
+    ConzicSettings,
     Greedy,
     RandomSettings,
     RandomWords,

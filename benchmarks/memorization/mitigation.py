@@ -42,6 +42,7 @@ from mitigation_page import write_page  # noqa: E402
 from record import Bar, write  # noqa: E402
 
 from training import trained  # noqa: E402
+from visleak.encoders.features import load_alignment  # noqa: E402
 from visleak.memorization import Prompts, Sampling, ScoreSettings, TriggerScore  # noqa: E402
 from visleak.memorization.benchmark import (  # noqa: E402
     Benchmark,
@@ -51,7 +52,6 @@ from visleak.memorization.benchmark import (  # noqa: E402
 )
 from visleak.memorization.benchmark.references import References  # noqa: E402
 from visleak.memorization.extraction.similarity import PixelSimilarity, squeezed  # noqa: E402
-from visleak.memorization.metrics import load_alignment  # noqa: E402
 from visleak.memorization.mitigate import mitigation  # noqa: E402
 from visleak.memorization.settings import BenchmarkSettings  # noqa: E402
 

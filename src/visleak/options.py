@@ -45,7 +45,7 @@ class Option:
     # by default ``--`` and the name of the field; a flag for a boolean whose default is true turns
     # it off
     flags: tuple[str, ...] = ()
-    metavar: str = ""  # of its value; by default the choices
+    metavar: str = ""  # of its value; by default the choices, or N of a whole number
     panel: str = ""  # heading of ``--help`` under which it is listed
     choices: tuple[str, ...] = ()  # values that are allowed
     least: float | None = None  # bounds, inclusive
@@ -72,9 +72,9 @@ class Option:
         ('1 or more', 'above 0 and at most 2')
         """
         if self.least is not None and self.most is not None:
-            return f"from {self.least:g} to {self.most:g}"
-        words = {"{:g} or more": self.least, "above {:g}": self.above}
-        words |= {"at most {:g}": self.most, "below {:g}": self.below}
+            return f"from {self.least:,} to {self.most:,}"
+        words = {"{:,} or more": self.least, "above {:,}": self.above}
+        words |= {"at most {:,}": self.most, "below {:,}": self.below}
         return " and ".join(text.format(end) for text, end in words.items() if end is not None)
 
 
@@ -126,11 +126,13 @@ def leaves(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any, Option
     """Yield the options of a settings class: field, type, declaration; nested classes included."""
     hints, panel = get_type_hints(settings), getattr(settings, "panel", "")
     for field in dataclasses.fields(settings):
+        hint = hints[field.name]
         if _KEY in field.metadata:
             declared: Option = field.metadata[_KEY]
-            own = declared if declared.panel else dataclasses.replace(declared, panel=panel)
-            yield field, hints[field.name], own
-        elif dataclasses.is_dataclass(hints[field.name]):
+            metavar = declared.metavar or ("N" if hint in (int, int | None) else "")
+            own = dataclasses.replace(declared, panel=declared.panel or panel, metavar=metavar)
+            yield field, hint, own
+        elif dataclasses.is_dataclass(hint):
             yield from leaves(hints[field.name])
 
 

@@ -16,7 +16,6 @@ from visleak.dlede.results import (
     ClassCounts,
     Convergence,
     DLeDeResult,
-    Estimate,
     Failure,
     Gain,
     HashEvidence,
@@ -26,6 +25,7 @@ from visleak.dlede.results import (
     SplitSet,
 )
 from visleak.dlede.settings import FULL, Plan
+from visleak.stats.bootstrap import Estimate
 
 #: Babu et al. 2025, tables 1 (mAP at 20 % as table 3 has it) and 4.
 CIRRUS = {

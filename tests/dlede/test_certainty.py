@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visleak.dlede.judge import RULES, certainty, excess
-from visleak.dlede.judge.certainty import MOST, PROBABLY, needed
+from visleak.dlede import judge as rules
+from visleak.dlede.judge import MOST, PROBABLY, RULES, excess, needed
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
 
@@ -44,15 +44,15 @@ def enumerated(before: np.ndarray, after: np.ndarray, threshold: float) -> float
 
 @pytest.mark.parametrize("threshold", [0.0, 0.03, 0.06, 0.09, 0.12, 0.2])
 def test_chance_is_that_of_all_27_resamples_of_three_chains(threshold: float) -> None:
-    weights = certainty.draws(3, 200_000)
-    found = certainty.chance_above(BEFORE, AFTER, threshold, False, weights)
+    weights = rules.draws(3, 200_000)
+    found = rules.chance_above(BEFORE, AFTER, threshold, False, weights)
     assert found == pytest.approx(enumerated(BEFORE, AFTER, threshold), abs=0.004)
 
 
 @pytest.mark.parametrize("chains", [3, 5, 10])
 def test_spread_is_that_of_t(chains: int) -> None:
     # the second moment of the stretch is (n - 1) / (n - 3) above that of the mean; compare medians
-    weights = certainty.draws(chains, 100_000, seed=1)
+    weights = rules.draws(chains, 100_000, seed=1)
     rng = np.random.default_rng(0)
     values = rng.normal(size=chains)
     drawn = np.abs(weights @ values) / (values.std(ddof=1) / math.sqrt(chains))
@@ -66,60 +66,60 @@ def test_chance_of_many_chains_is_that_of_a_one_sided_t_test() -> None:
     rng = np.random.default_rng(3)
     before = rng.normal(0.5, 0.02, 30)
     after = before * 1.05 + rng.normal(0.002, 0.01, 30)
-    found = certainty.chance_above(before, after, 0.05, False, certainty.draws(30, 100_000))
+    found = rules.chance_above(before, after, 0.05, False, rules.draws(30, 100_000))
     p = stats.ttest_1samp(after - 1.05 * before, 0.0, alternative="greater").pvalue
     assert found == pytest.approx(1.0 - p, abs=0.01)
 
 
 def test_of_one_chain_or_of_a_mean_of_nothing_there_is_no_chance() -> None:
     one = np.array([0.5])
-    assert math.isnan(certainty.chance_above(one, one, 0.05, False, certainty.draws(1, 10)))
+    assert math.isnan(rules.chance_above(one, one, 0.05, False, rules.draws(1, 10)))
     nothing = np.zeros(2)
-    weights = certainty.draws(2, 10)
-    assert math.isnan(certainty.chance_above(nothing, nothing + 1, 0.05, False, weights))
+    weights = rules.draws(2, 10)
+    assert math.isnan(rules.chance_above(nothing, nothing + 1, 0.05, False, weights))
 
 
 def test_chains_that_are_all_alike_leave_no_doubt_and_five_percent_is_not_above() -> None:
-    weights = certainty.draws(4, 100)
+    weights = rules.draws(4, 100)
     before = np.full(4, 0.5)
-    assert certainty.chance_above(before, np.full(4, 0.525), 0.05, False, weights) == 0.0
-    assert certainty.chance_above(before, np.full(4, 0.526), 0.05, False, weights) == 1.0
+    assert rules.chance_above(before, np.full(4, 0.525), 0.05, False, weights) == 0.0
+    assert rules.chance_above(before, np.full(4, 0.526), 0.05, False, weights) == 1.0
 
 
 def test_what_one_increase_must_say_had_as_many_chances_as_there_are_increases() -> None:
-    assert certainty.chances([0.98, 0.6], RULES["both-steps"])[1] == pytest.approx(0.98**2)
-    assert certainty.chances([0.04, 0.6, 0.5], RULES["any-step"])[0] == pytest.approx(0.96**3)
-    assert certainty.chances([0.3, 0.1], RULES["both-steps"])[1] == pytest.approx(0.09)
+    assert rules.chances([0.98, 0.6], RULES["both-steps"])[1] == pytest.approx(0.98**2)
+    assert rules.chances([0.04, 0.6, 0.5], RULES["any-step"])[0] == pytest.approx(0.96**3)
+    assert rules.chances([0.3, 0.1], RULES["both-steps"])[1] == pytest.approx(0.09)
 
 
 def test_mean_has_the_t_interval_of_scipy() -> None:
-    found = certainty.mean_interval(BEFORE)
+    found = rules.mean_interval(BEFORE)
     low, high = stats.t.interval(0.95, 2, loc=BEFORE.mean(), scale=stats.sem(BEFORE))
     assert (found.value, found.low, found.high) == pytest.approx((BEFORE.mean(), low, high))
-    assert math.isnan(certainty.mean_interval(BEFORE[:1]).low)
-    assert math.isnan(certainty.mean_interval(BEFORE[:0]).value)
+    assert math.isnan(rules.mean_interval(BEFORE[:1]).low)
+    assert math.isnan(rules.mean_interval(BEFORE[:0]).value)
 
 
 def test_interval_of_an_increase_excludes_the_threshold_where_the_chance_does() -> None:
-    weights = certainty.draws(6, 20_000)
+    weights = rules.draws(6, 20_000)
     rng = np.random.default_rng(2)
     rule = RULES["cumulative"]
     for truth in np.linspace(1.0, 1.2, 15):
         before = rng.normal(0.5, 0.01, 6)
         after = rng.normal(0.5 * truth, 0.01, 6)
-        drawn = certainty.drawn_increases(before, after, False, weights)[:, None]
+        drawn = rules.drawn_increases(before, after, False, weights)[:, None]
         increases = np.array([after.mean() / before.mean() - 1.0])
-        interval = certainty.statistic_interval(increases, drawn, rule)
+        interval = rules.statistic_interval(increases, drawn, rule)
         assert interval.low < interval.value < interval.high
         for end, share in ((interval.low, 0.975), (interval.high, 0.025)):
-            chance = certainty.chance_above(before, after, end, False, weights)
+            chance = rules.chance_above(before, after, end, False, weights)
             assert chance == pytest.approx(share, abs=0.002)
 
 
 def test_whole_chains_are_drawn_so_that_pairing_holds() -> None:
     # each chain rises by exactly 10 %, however much the chains differ
     base = np.array([0.2, 0.5, 0.8, 0.4])
-    found = certainty.drawn_increases(base, 1.1 * base, False, certainty.draws(4, 10_000))
+    found = rules.drawn_increases(base, 1.1 * base, False, rules.draws(4, 10_000))
     assert found.shape == (10_000,)
     assert np.quantile(found, [0.02, 0.98]) == pytest.approx([0.1, 0.1])
 

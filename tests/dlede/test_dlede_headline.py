@@ -9,9 +9,8 @@ import pytest
 from dlede_making import cirrus, curves, early, kitti, result, whole
 
 from visleak.dlede.document.text import headline, statements
-from visleak.dlede.formatting import precise_rise
 from visleak.dlede.hashes import hash_line
-from visleak.dlede.results import Calibration, DLeDeResult
+from visleak.dlede.results import Calibration, DLeDeResult, precise_rise
 
 RISES = (
     "leaking 10 % of the test images on purpose raises mAP@0.5 by 0.5 % and F1 by 0.4 %, the next"

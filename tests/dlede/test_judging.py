@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from visleak.dlede.formatting import metric_name
 from visleak.dlede.judge import RULES
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
-from visleak.dlede.results import Judgement
+from visleak.dlede.results import Judgement, metric_name
 from visleak.errors import UsageError
 
 FEW = 500

@@ -9,8 +9,7 @@ import pytest
 
 from toy_splits import split_of
 from visleak.dlede.draw.draws import Sampler
-from visleak.dlede.judge import RULES
-from visleak.dlede.judge.certainty import chance_above, chances, draws
+from visleak.dlede.judge import RULES, chance_above, chances, draws
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.results import Judgement

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from visleak.errors import UsageError
-from visleak.impact.inputs import fair_files, named_files
+from visleak.impact.settings import fair_files, named_files
 
 
 @pytest.fixture

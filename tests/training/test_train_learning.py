@@ -369,15 +369,15 @@ def test_what_cannot_be_learnt_from(toy: Path, tmp_path: Path) -> None:
     [
         ({"labels": "some"}, "labels must be one of auto, none; got 'some'"),
         ({"network": "vgg"}, "network must be one of auto, plain-11, resnet; got 'vgg'"),
-        ({"side": 8}, "size must lie between 16 and 512; got 8"),
-        ({"epochs": 0}, "epochs must lie between 1 and 10,000; got 0"),
+        ({"side": 8}, "side must be from 16 to 512; got 8"),
+        ({"epochs": 0}, "epochs must be from 1 to 10,000; got 0"),
         (
             {"schedule": "paper", "epochs": 5},
             "the schedule paper has 372 epochs; leave out the epochs, or use the schedule short",
         ),
     ],
 )
-def test_what_cannot_be_wished(settings: dict[str, object], text: str) -> None:
+def test_settings_out_of_range_are_refused(settings: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError) as refused:
         EncoderSettings(**settings)
     assert str(refused.value) == text

@@ -23,8 +23,7 @@ from visleak.impact.evaluators import (
     Target,
     Zeroshot,
 )
-from visleak.impact.inputs import Board, Inputs, named_files, refuse_several
-from visleak.impact.settings import ImpactSettings
+from visleak.impact.settings import Board, ImpactSettings, Inputs, named_files, refuse_several
 from visleak.options import OUTPUT, Execution, Printed, Replaced, keywords, option, output
 
 if TYPE_CHECKING:

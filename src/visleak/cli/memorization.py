@@ -272,7 +272,7 @@ def search(
     """
     from visleak.memorization import version_of
     from visleak.memorization.search import gibbs
-    from visleak.memorization.search.lists import RandomSettings, RandomWords
+    from visleak.memorization.search.methods import RandomSettings, RandomWords
     from visleak.memorization.search.run import document, search_into
     from visleak.memorization.settings import preset_of
 
@@ -514,7 +514,7 @@ def extract(
     kept: interrupted runs resume, and other clusters need no new images.
     """
     from visleak.memorization import extraction
-    from visleak.memorization.extraction.document import document
+    from visleak.memorization.extraction.run import document
     from visleak.memorization.prompt_files import Choice, chosen, read_prompts, scores_of
 
     out, settings = result.folder("extract"), given.by_rule(call.given)

@@ -23,7 +23,7 @@ Tensor = Any
 class Guidance(Options, panel="Images"):
     """How images are sampled."""
 
-    steps: int = option(50, "Steps of the sampler.", metavar="N", least=1)
+    steps: int = option(50, "Steps of the sampler.", least=1)
     guidance: float = option(
         7.5,
         "Scale of classifier-free guidance; 1 is none and halves the cost.",
@@ -37,7 +37,7 @@ class Guidance(Options, panel="Images"):
 class Sampling(Guidance):
     """How images are sampled, and in which batches."""
 
-    batch: int = option(8, "Images per call of the network.", metavar="N", least=1)
+    batch: int = option(8, "Images per call of the network.", least=1)
 
 
 @dataclass(frozen=True, slots=True)

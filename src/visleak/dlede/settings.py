@@ -55,8 +55,8 @@ def parse_steps(text: str) -> tuple[int, ...]:
     return steps if steps[0] == 0 else (0, *steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+@dataclass(frozen=True)
+class Plan(Options, panel=TRAINING):
     """The training runs of one curve (Babu et al. 2025, section 4).
 
     Steps ascend from 0; a repetition is a chain of draws that is trained at every step.
@@ -69,30 +69,22 @@ class Plan:
         DECIDING,
         "Percent of the test images that leak into training.",
         metavar="P,..",
-        panel=TRAINING,
         parse=parse_steps,
     )
     repetitions: int = option(
-        10,
-        "Number of repetitions per step, each with a new random draw.",
-        metavar="N",
-        panel=TRAINING,
+        10, "Number of repetitions per step, each with a new random draw.", least=1
     )
     nested: bool = option(
         True,
         "Draw each step independently. Default: a step keeps the images leaked before.",
         "--redraw-each-step",
-        panel=TRAINING,
     )
-    stratified: bool = option(
-        False, "Draws keep the class proportions.", "--stratify", panel=TRAINING
-    )
-    seed: int = option(0, "Random seed of the draws.", metavar="N", panel=TRAINING)
-    epochs: int | None = option(
-        None, "Epochs per training run. Default: the trainer's.", metavar="N", panel=TRAINING
-    )
+    stratified: bool = option(False, "Draws keep the class proportions.", "--stratify")
+    seed: int = option(0, "Random seed of the draws.", least=0)
+    epochs: int | None = option(None, "Epochs per training run. Default: the trainer's.", least=1)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         ascending = all(low < high for low, high in zip(self.steps, self.steps[1:], strict=False))
         if len(self.steps) < 2 or self.steps[0] != 0 or not ascending or self.steps[-1] > 100:
             shown = ",".join(map(str, self.steps))
@@ -100,10 +92,6 @@ class Plan:
                 "steps are whole percents from 0 to 100, ascending and beginning with 0, such as"
                 f" 0,10,20; got {shown or 'none'}"
             )
-        for name, least in (("repetitions", 1), ("seed", 0), ("epochs", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"{name} must be {least} or more; got {value}")
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (repetition, step), chain by chain, so that complete chains can be judged.
@@ -138,7 +126,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class DecisionSettings(Options):
+class DecisionSettings(Options, panel=DECISION):
     """How scores are judged; ``chance`` is the score of random guessing by metric, a share."""
 
     rule: str = option(
@@ -146,7 +134,6 @@ class DecisionSettings(Options):
         "A split leaks if no deciding step increases the score by more than the threshold"
         " (both-steps), one of them does not (any-step), or all together do not (cumulative).",
         "--decision-rule",
-        panel=DECISION,
         choices=RULES,
     )
     threshold: float | None = option(
@@ -154,14 +141,12 @@ class DecisionSettings(Options):
         "Relative increase that a split without leaks exceeds. Default: the calibrated one, else"
         " 5%.",
         metavar="RATE",
-        panel=DECISION,
         parse=share,
     )
     certainty: float = option(
         0.95,
         "Certainty that a verdict requires; below it the split is undecided.",
         metavar="RATE",
-        panel=DECISION,
         parse=share,
     )
     metrics: tuple[str, ...] = option(
@@ -169,14 +154,12 @@ class DecisionSettings(Options):
         "Metric that decides. Default: mAP@0.5 and F1, or the trainer's. May be repeated.",
         "--metric",
         metavar="METRIC",
-        panel=DECISION,
     )
     lower: tuple[str, ...] = option(
         (),
         "Metric for which lower is better, such as a loss. May be repeated.",
         "--lower-is-better",
         metavar="METRIC",
-        panel=DECISION,
     )
     chance: Mapping[str, float] = field(default_factory=dict)
 
@@ -192,7 +175,7 @@ class DecisionSettings(Options):
 
 
 @dataclass(frozen=True)
-class ControlSettings(Options):
+class ControlSettings(Options, panel=ANALYSES):
     """Controls and evidence in addition to the curve; 0 for none.
 
     Raises:
@@ -204,14 +187,12 @@ class ControlSettings(Options):
         "Also train on K clean splits of the same images, 3 or more, by whole groups, and derive"
         " the threshold from them.",
         metavar="K",
-        panel=ANALYSES,
         least=0,
     )
     alpha: float = option(
         0.05,
         "Share of clean splits that lie below the calibrated threshold.",
         metavar="RATE",
-        panel=ANALYSES,
         parse=share,
     )
     convergence: int = option(
@@ -219,17 +200,13 @@ class ControlSettings(Options):
         "Train once more with FACTOR times as many epochs, and compare the scores.",
         "--check-convergence",
         metavar="FACTOR",
-        panel=ANALYSES,
         least=0,
     )
-    hashes: bool = option(
-        True, "Do not compare perceptual hashes of all pairs.", "--no-phash", panel=ANALYSES
-    )
+    hashes: bool = option(True, "Do not compare perceptual hashes of all pairs.", "--no-phash")
     allow_proved_leak: bool = option(
         False,
         "Train even if the audit proves a leak: near or exact copies of 5 % of the test images or"
         " more.",
-        panel=ANALYSES,
     )
 
     def __post_init__(self) -> None:
@@ -244,7 +221,7 @@ class ControlSettings(Options):
 class Execution(Options):
     """Where training runs are executed, and who is notified. Never changes a result."""
 
-    jobs: int = option(1, "Number of concurrent training runs.", metavar="N", panel=SPEED, least=1)
+    jobs: int = option(1, "Number of concurrent training runs.", panel=SPEED, least=1)
     limit: float | None = option(
         None,
         "Time limit per training run; slower runs count as failed.",
@@ -268,7 +245,7 @@ class Execution(Options):
 
 
 @dataclass(frozen=True)
-class TrainerSettings(Options):
+class TrainerSettings(Options, panel=TRAINING):
     """The trainer of the command line."""
 
     trainer: str | None = option(
@@ -277,20 +254,14 @@ class TrainerSettings(Options):
         " ultralytics:MODEL, torch:detector, torch:classifier, or lookup[:ENCODER], which"
         " memorizes.",
         metavar="TRAINER",
-        panel=TRAINING,
     )
     device: str = option(
-        "auto",
-        "Device of torch. Default: GPU if available.",
-        metavar="auto|cpu|cuda|..",
-        panel=TRAINING,
+        "auto", "Device of torch. Default: GPU if available.", metavar="auto|cpu|cuda|.."
     )
     threads: int = option(
         1,
         "Threads of torch per training run. A different thread count changes rounding; --jobs uses"
         " cores better.",
-        metavar="N",
-        panel=TRAINING,
         least=1,
     )
 

@@ -25,7 +25,7 @@ from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
 from visleak.impact.benchmark import Benchmark
-from visleak.impact.evaluators.feeding import context
+from visleak.impact.evaluators.predictions import context
 from visleak.impact.predictions.columns import listed, match, numbers_of, quoted
 from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.scores import OTHERS

@@ -150,10 +150,7 @@ class SearchOptions(Options, panel=SEARCH):
         choices=("gibbs", "random"),
     )
     chains: int = option(
-        5,
-        "Independent chains, which share passes of the network (the paper: 200).",
-        metavar="N",
-        least=1,
+        5, "Independent chains, which share passes of the network (the paper: 200).", least=1
     )
 
 
@@ -195,7 +192,7 @@ class Compare(Options, panel=SEARCH):
         None, f"The list that greedy scores: {FORMATS}.", metavar="FILE", panel=PROMPTS
     )
     column: str | None = column_option()
-    length: int = option(8, "Words or tokens of a prompt.", metavar="N", least=1)
+    length: int = option(8, "Words or tokens of a prompt.", least=1)
     candidates: int | None = option(
         None, "Words that are tried at a position. Default: 200, zerocap 512.", metavar="Q", least=1
     )
@@ -211,18 +208,17 @@ class Compare(Options, panel=SEARCH):
         metavar="N|paper",
         parse=number_or("paper", "--iterations", int, 1),
     )
-    beams: int = option(5, "Of zerocap.", metavar="N")
+    beams: int = option(5, "Of zerocap.")
     chains: int = option(
-        5, "Candidates of a method, at most (the paper: 200).", metavar="N", panel=BUDGET, least=1
+        5, "Candidates of a method, at most (the paper: 200).", panel=BUDGET, least=1
     )
     seeds: int = option(
         1,
         "Runs of every method, with seeds from --seed on; two or more give intervals.",
-        metavar="N",
         panel=BUDGET,
         least=1,
     )
-    images: int = option(100, "Images per candidate.", metavar="N", panel=IMAGES, least=1)
+    images: int = option(100, "Images per candidate.", panel=IMAGES, least=1)
     similarity: str = similarity_option("Similarity by which clusters are made", IMAGES)
     eps: float | None = option(
         None,
@@ -230,7 +226,7 @@ class Compare(Options, panel=SEARCH):
         metavar="E",
         panel=IMAGES,
     )
-    min_cluster: int = option(20, "Least images of a cluster.", metavar="N", panel=IMAGES, least=1)
+    min_cluster: int = option(20, "Least images of a cluster.", panel=IMAGES, least=1)
     workers: int | None = workers_option()
 
     @property
@@ -299,7 +295,6 @@ class Extract(Options, panel=PROMPTS):
         None,
         "Only the N prompts of the highest D, of a list that has it: what search, augment or"
         " detect wrote. Default: all.",
-        metavar="N",
         least=1,
     )
     above_threshold_only: bool = option(
@@ -368,11 +363,9 @@ class BenchmarkLists(General):
         metavar="FILE.csv",
     )
     trigger_sample: int | None = option(
-        None, "Number of trigger prompts, drawn by --seed. Default: all.", metavar="N"
+        None, "Number of trigger prompts, drawn by --seed. Default: all."
     )
-    general_sample: int | None = option(
-        None, "Number of general prompts. Default: all.", metavar="N"
-    )
+    general_sample: int | None = option(None, "Number of general prompts. Default: all.")
 
 
 @dataclass(frozen=True)
@@ -428,19 +421,20 @@ class Measures(Options, panel=JUDGES):
 
     def load(self, device: str, workers: int | None, progress: Progress) -> Judges:
         """Return the judges, their networks loaded."""
+        from visleak.encoders.features import load_alignment, load_features
         from visleak.formats import open_image_set
         from visleak.memorization import metrics
         from visleak.memorization.benchmark import Judges, RealImages
         from visleak.memorization.extraction import load_similarity
 
         similarity = load_similarity(self.similarity)
-        clip = None if self.clip is None else metrics.load_alignment(self.clip, device)
+        clip = None if self.clip is None else load_alignment(self.clip, device)
         aesthetic = real = source = None
         if self.aesthetic is not None:
             own = {} if self.aesthetic_clip is None else {"clip": self.aesthetic_clip}
             aesthetic = metrics.load_aesthetic(self.aesthetic, device=device, **own)
         if self.fid_reference is not None and self.fid_features is not None:
-            features = metrics.load_features(self.fid_features, device=device)
+            features = load_features(self.fid_features, device=device)
             real = RealImages(open_image_set(self.fid_reference), features, progress)
         if self.reference_source is not None and clip is not None:
             source = metrics.FolderByPrompt(

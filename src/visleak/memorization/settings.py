@@ -84,7 +84,6 @@ class ScoreSettings(Options):
     noises: int = option(
         1,
         "Noises D is averaged over; each costs one pass per prompt, plus one.",
-        metavar="N",
         panel=SCORE,
         least=1,
     )
@@ -110,8 +109,8 @@ class ScoreSettings(Options):
         panel=SCORE,
         choices=("l2", "squared"),
     )
-    seed: int = option(0, "Seed of all random numbers.", metavar="N", least=0)
-    batch: int = option(16, "Rows per call of the network. On a GPU 128.", metavar="N", least=1)
+    seed: int = option(0, "Seed of all random numbers.", least=0)
+    batch: int = option(16, "Rows per call of the network. On a GPU 128.", least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -213,7 +212,6 @@ class Budget(Options, panel=BUDGET):
         "Passes of the diffusion network at most, all chains together; compare: per run of a"
         " method, images of its candidates not included.",
         "--max-calls",
-        metavar="N",
         least=1,
     )
     seconds: float | None = option(
@@ -290,7 +288,7 @@ class GibbsSettings(MoveSettings):
     """
 
     preset: Preset = option("paper", _PRESET, choices=("paper", CODE))
-    length: int = option(8, "Word pieces of a prompt.", metavar="N", least=1)
+    length: int = option(8, "Word pieces of a prompt.", least=1)
     iterations: int = _iterations(150)
     temperature: float = _temperature(0.1)
     kappa: float | None = option(
@@ -307,9 +305,7 @@ class GibbsSettings(MoveSettings):
         least=1,
         parse=number_or("none", "--rounds", int),
     )
-    keep: int = option(
-        1000, "Prompts in bank.parquet, those of the highest D.", metavar="N", least=1
-    )
+    keep: int = option(1000, "Prompts in bank.parquet, those of the highest D.", least=1)
 
 
 @dataclass(frozen=True)
@@ -329,7 +325,7 @@ class AugmentSettings(MoveSettings):
     temperature: float = _temperature(1.5)
     kappa: float = option(3.0, "A chain that stays below it is stopped.", metavar="D")
     patience: int = option(3, "Moves in a row that may end below kappa.", metavar="S", least=1)
-    repeats: int = option(1, "Runs of all chains for each trigger.", metavar="N", least=1)
+    repeats: int = option(1, "Runs of all chains for each trigger.", least=1)
     top: int | None = option(100, "Prompts kept of each trigger.", metavar="T", least=1)
     floor: float | None = option(None, "Drop prompts with a mean D below.", metavar="D")
 
@@ -372,11 +368,11 @@ def by_preset(settings: Any, given: Mapping[str, Any], norm: Norm | None = None)
 class DiversifySettings(Options):
     """What is picked of a bank of prompts (Algorithm 3)."""
 
-    count: int = option(20, "Prompts to pick.", metavar="N", least=1)
+    count: int = option(20, "Prompts to pick.", least=1)
     per_source: bool = option(
         False, "Pick N for each prompt of the column trigger, which augment writes (the paper)."
     )
-    seed: int = option(0, "Seed of the first pick.", metavar="N", least=0)
+    seed: int = option(0, "Seed of the first pick.", least=0)
 
 
 # -- extraction and tracing -----------------------------------------------------------------------
@@ -386,9 +382,7 @@ class DiversifySettings(Options):
 class ExtractSettings(Options, panel=CLUSTERS):
     """What candidate images are taken from (Hong et al. 2024, section 4)."""
 
-    images: int = option(
-        100, "Images per prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
-    )
+    images: int = option(100, "Images per prompt.", panel=IMAGES, least=1, most=100_000)
     eps: float | None = option(
         None,
         "DBSCAN: distance (1 - similarity) of neighbours. Default: 0.5; pixels: 0.1; other"
@@ -398,12 +392,10 @@ class ExtractSettings(Options, panel=CLUSTERS):
         most=2,
     )
     min_samples: int = option(
-        3, "DBSCAN: neighbours, itself counted, that make an image a core.", metavar="N", least=1
+        3, "DBSCAN: neighbours, itself counted, that make an image a core.", least=1
     )
-    min_cluster: int = option(20, "Least images of a cluster.", metavar="N", least=1)
-    seed: int = option(
-        0, "Seed of the noises that images start from.", metavar="N", panel=IMAGES, least=0
-    )
+    min_cluster: int = option(20, "Least images of a cluster.", least=1)
+    seed: int = option(0, "Seed of the noises that images start from.", panel=IMAGES, least=0)
     paired: bool = option(
         True,
         "Other noises for each prompt; by default all start from the same.",
@@ -502,17 +494,14 @@ class TraceSettings(Options, panel=METHOD):
 class BenchmarkSettings(Options, panel=JUDGES):
     """What images a benchmark makes, and which numbers are made of them."""
 
-    images: int = option(
-        10, "Images per trigger prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
-    )
+    images: int = option(10, "Images per trigger prompt.", panel=IMAGES, least=1, most=100_000)
     general_images: int = option(
-        1, "Images per general prompt.", metavar="N", panel=IMAGES, least=1, most=100_000
+        1, "Images per general prompt.", panel=IMAGES, least=1, most=100_000
     )
     sampling: Sampling = field(default_factory=Sampling)  #: steps, guidance, images per batch
     seed: int = option(
-        0, "Seed of the noises, which all prompts and methods share.", metavar="N", panel=IMAGES,
-        least=0,
-    )  # fmt: skip
+        0, "Seed of the noises, which all prompts and methods share.", panel=IMAGES,
+        least=0)  # fmt: skip
     clip_text: str = option(
         "original",
         "CLIP score against original, the prompt as given; or augmented, with what RNA and RTA"
@@ -531,7 +520,6 @@ class BenchmarkSettings(Options, panel=JUDGES):
         "Images of --reference-source per prompt, of which the one with the best CLIP score"
         " counts.",
         "--reference-count",
-        metavar="N",
         least=1,
     )
     sheets: bool = option(True, "Draw no sheet of the worst images.", "--no-sheets", panel=OUTPUT)

@@ -30,18 +30,17 @@ def _queries(default: int) -> int:
 
 
 @dataclass(frozen=True)
-class Changes(Options):
+class Changes(Options, panel=METHOD):
     """How the images of an experiment are changed."""
 
     conditions: str = _conditions("all")
     queries: int = _queries(200)
-    seed: int = option(0, "Seed of that draw.", metavar="K", panel=METHOD, least=0)
+    seed: int = option(0, "Seed of that draw.", metavar="K", least=0)
     verify: bool = option(
         True,
         "Skip pixel verification; duplicates within the set are then detected by byte equality"
         " only and otherwise counted as errors, and robustness omits the row of the pipeline.",
         "--no-verify",
-        panel=METHOD,
     )
 
     def chosen(self) -> dict[str, Any]:

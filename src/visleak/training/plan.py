@@ -31,7 +31,7 @@ FEWEST_EPOCHS, MOST_EPOCHS = 3, 100
 class Plan:
     """A network, and how it is trained."""
 
-    network: str  # one of NETWORKS
+    network: str  # ``plain-11`` or ``resnet``
     side: int  # of the network's square input, in pixels
     classes: int  # number of classes; 0 learns to distinguish images instead
     images: int  # number of training images

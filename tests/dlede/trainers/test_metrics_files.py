@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from visleak.dlede.train import Outcome, TrainingFailed
-from visleak.dlede.trainers.metrics_files import f1_of, read_json, read_yolo
+from visleak.dlede.trainers.command import f1_of, read_json, read_yolo
 
 ROWS = {"a.png": 0, "/data/a.png": 0, "b.png": 1}
 
@@ -92,7 +92,7 @@ def test_images_are_found_by_id_and_by_path(tmp_path):
 
 
 def test_a_file_of_many_mebibytes_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("visleak.dlede.trainers.metrics_files.MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("visleak.dlede.trainers.command.MAX_BYTES", 1 << 20)
     text = '{"map50": 0.5' + " " * (1 << 20) + "}"
     assert said(tmp_path, text) == "metrics.json is larger than 1 MiB"
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from handed import script
 
-from visleak.dlede.train import TrainingFailed
-from visleak.dlede.trainers import supervisor
-from visleak.dlede.trainers.subprocesses import carry_out, last_line
+from visleak.dlede.train import TrainingFailed, supervisor
+from visleak.dlede.train.execution import last_line, run_command
 
 #: A program that starts another, tells both ids, and waits.
 FAMILY = """
@@ -65,7 +64,7 @@ def are_gone(processes: list[int], seconds: float = 10) -> bool:
 
 def run(tmp_path: Path, text: str, *arguments: str, limit: float | None = None) -> None:
     program = script(tmp_path / "program.py", text)
-    carry_out([sys.executable, str(program), *arguments], tmp_path / "log.txt", limit=limit)
+    run_command([sys.executable, str(program), *arguments], tmp_path / "log.txt", limit=limit)
 
 
 def failure(tmp_path: Path, text: str, limit: float | None = None) -> str:
@@ -107,7 +106,7 @@ def test_a_signal_is_told(tmp_path, name, text):
 def test_a_program_that_is_no_program_is_told(tmp_path):
     (tmp_path / "program").write_text("no program")
     with pytest.raises(TrainingFailed, match=r"exit code 127; its last line: .*cannot be started"):
-        carry_out([str(tmp_path / "program")], tmp_path / "log.txt")
+        run_command([str(tmp_path / "program")], tmp_path / "log.txt")
 
 
 def test_at_the_time_limit_the_whole_group_is_ended(tmp_path):
@@ -116,7 +115,7 @@ def test_at_the_time_limit_the_whole_group_is_ended(tmp_path):
     with pytest.raises(
         TrainingFailed, match="it took longer than 1 seconds and was ended; its last"
     ):
-        carry_out(
+        run_command(
             [sys.executable, str(program), str(tmp_path / "ids")], tmp_path / "log.txt", limit=1
         )
     assert are_gone(wait_for(tmp_path / "ids"), seconds=1)
@@ -129,9 +128,9 @@ def test_what_ended_well_and_left_others_running_is_cleared_up(tmp_path):
 
 
 ASKER = """
-from visleak.dlede.trainers.subprocesses import carry_out
+from visleak.dlede.train.execution import run_command
 if __name__ == "__main__":
-    carry_out([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
+    run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
 """
 
 
@@ -157,10 +156,10 @@ def test_nothing_stays_behind_where_the_one_who_asked_is_ended(tmp_path, name):
 #: As in a pool: a process of ours asks, and only the one above it is killed.
 POOL = """
 import multiprocessing
-from visleak.dlede.trainers.subprocesses import carry_out
+from visleak.dlede.train.execution import run_command
 
 def ask():
-    carry_out([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
+    run_command([sys.executable, sys.argv[1], sys.argv[2]], Path(sys.argv[2] + ".log"))
 
 if __name__ == "__main__":
     process = multiprocessing.get_context("spawn").Process(target=ask)

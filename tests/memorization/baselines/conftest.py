@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="needs torch")
 
 from linear_model import WordProposer, linear_model
-from visleak.memorization.baselines.zerocap import load_causal
+from visleak.memorization.baselines.gradients import load_causal
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.settings import ScoreSettings
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 import pytest
 
 from visleak.errors import UsageError
-from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
-from visleak.memorization.baselines.pez import Pez, PezSettings
-from visleak.memorization.baselines.zerocap import Zerocap, ZerocapSettings
+from visleak.memorization.baselines.gradients import Pez, PezSettings, Zerocap, ZerocapSettings
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.search import lists
+from visleak.memorization.search import methods
 from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch
-from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
+from visleak.memorization.search.methods import (
+    Conzic,
+    ConzicSettings,
+    Greedy,
+    RandomSettings,
+    RandomWords,
+)
 from visleak.memorization.settings import Budget, GibbsSettings
 
 SEARCHES = ("gibbs", "random", "greedy", "conzic", "zerocap", "pez")
@@ -30,7 +34,7 @@ GIBBS = GibbsSettings(
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(lists, "LISTED", 4)
+    monkeypatch.setattr(methods, "LISTED", 4)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from visleak.errors import UsageError
-from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.search.driver import SearchTask, generator
+from visleak.memorization.search.methods import Conzic, ConzicSettings
 
 
 def plain(model, proposer, settings, order):

@@ -8,9 +8,9 @@ import pytest
 
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.prompts import Prompts
-from visleak.memorization.search import lists
+from visleak.memorization.search import methods
 from visleak.memorization.search.driver import FILE, SearchTask
-from visleak.memorization.search.lists import Greedy
+from visleak.memorization.search.methods import Greedy
 from visleak.memorization.settings import Budget
 
 TEXTS = tuple(
@@ -20,7 +20,7 @@ TEXTS = tuple(
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(lists, "LISTED", 4)
+    monkeypatch.setattr(methods, "LISTED", 4)
 
 
 def test_the_best_of_the_list_are_those_of_brute_force(make_model, make_score):

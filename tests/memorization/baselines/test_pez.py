@@ -9,7 +9,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 from visleak.errors import UsageError  # noqa: E402
-from visleak.memorization.baselines.pez import Moments, Pez, PezSettings, Vocabulary, adamw, ascent  # noqa: E402
+from visleak.memorization.baselines.gradients import (  # noqa: E402
+    Moments,
+    Pez,
+    PezSettings,
+    Vocabulary,
+    adamw,
+    ascent,
+)
 from visleak.memorization.search.driver import GRADIENT_CALLS, SearchTask  # noqa: E402
 
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("transformers", reason="needs transformers")
 
 from visleak.errors import UsageError, VisleakError  # noqa: E402
-from visleak.memorization.baselines.zerocap import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
+from visleak.memorization.baselines.gradients import (  # noqa: E402  # noqa: E402  # noqa: E402  # noqa: E402
     Beam,
     CausalLanguageModel,
     Zerocap,

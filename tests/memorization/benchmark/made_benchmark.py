@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from visleak.memorization.benchmark.records import (
+from visleak.memorization.benchmark.results import (
     Benchmark,
     Change,
     Curve,

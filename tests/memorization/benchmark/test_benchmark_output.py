@@ -23,7 +23,7 @@ from visleak.memorization.benchmark.document import (
     worst_of,
 )
 from visleak.memorization.benchmark.leaderboard import board_of, leaderboard_markdown, table_beside
-from visleak.memorization.benchmark.statistics import Measurements
+from visleak.memorization.benchmark.results import Measurements
 from visleak.reporting import latex, markdown, section
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")

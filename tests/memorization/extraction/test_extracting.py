@@ -21,10 +21,9 @@ from visleak.memorization.extraction import (
     read_extraction,
     reclustered,
 )
-from visleak.memorization.extraction.similarity import PixelSimilarity
+from visleak.memorization.extraction.similarity import PixelSimilarity, recall_of
 from visleak.memorization.prompt_files import read_prompts
 from visleak.memorization.prompts import PromptScores
-from visleak.memorization.recall import recall_of
 
 pytest.importorskip("sklearn")
 

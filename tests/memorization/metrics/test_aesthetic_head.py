@@ -174,7 +174,7 @@ def test_pictures_are_scored_by_their_own_vectors(
     """Loaded in one call, with the tower for pictures alone; it fits or is refused."""
     import torch
 
-    from visleak.memorization.metrics import load_alignment
+    from visleak.encoders.features import load_alignment
 
     scored = load_aesthetic(tmp_path / "head.pth", str(word_clip), device="cpu")
     vectors = load_alignment(str(word_clip), device="cpu").images(small_pictures)

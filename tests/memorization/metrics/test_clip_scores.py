@@ -10,9 +10,8 @@ import pytest
 
 import toy_clip
 from visleak.encoders import features as module
-from visleak.encoders.features import clip_request
+from visleak.encoders.features import clip_request, clip_scores
 from visleak.errors import UsageError, VisleakError
-from visleak.memorization.metrics import clip_scores
 
 on_cpu = partial(module.load_alignment, device="cpu")
 

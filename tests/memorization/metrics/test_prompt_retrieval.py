@@ -10,14 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visleak.encoders.features import ClipAlignment, load_alignment
 from visleak.errors import UsageError, VisleakError
 from visleak.memorization.extraction.similarity import PixelSimilarity
-from visleak.memorization.metrics import (
-    ClipAlignment,
-    FolderByPrompt,
-    load_alignment,
-    reference_performance,
-)
+from visleak.memorization.metrics import FolderByPrompt, reference_performance
 
 PROMPTS = ["a red circle", "a blue square", "the red square of a circle"]
 

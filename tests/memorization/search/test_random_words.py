@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 from toy_prompt_models import WORDS, FiveProposer, FiveWords, d_of
 from visleak.memorization.scores import TriggerScore
 from visleak.memorization.search.driver import SearchTask
-from visleak.memorization.search.lists import RandomSettings, RandomWords
+from visleak.memorization.search.methods import RandomSettings, RandomWords
 from visleak.memorization.settings import Budget, ScoreSettings
 
 

@@ -19,7 +19,7 @@ from visleak.auditing import Audit
 from visleak.embedding import encode
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
-from visleak.memorization.recall import recall_of
+from visleak.memorization.extraction.similarity import recall_of
 from visleak.memorization.settings import TraceSettings
 from visleak.memorization.tracing import Trace, read_trace, trace
 from visleak.memorization.tracing.document import headlines

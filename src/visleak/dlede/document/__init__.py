@@ -22,8 +22,15 @@ from visleak.dlede.document.text import (
     shares,
     statements,
 )
-from visleak.dlede.formatting import (
+from visleak.dlede.hashes import CUTS
+from visleak.dlede.judge import RULES
+from visleak.dlede.results import (
     UNKNOWN,
+    ClassCounts,
+    DLeDeResult,
+    Judgement,
+    MetricJudgement,
+    StepScore,
     certainty,
     in_order,
     interval,
@@ -33,18 +40,9 @@ from visleak.dlede.formatting import (
     score,
     with_deviation,
 )
-from visleak.dlede.hashes import CUTS
-from visleak.dlede.judge import RULES
-from visleak.dlede.results import (
-    ClassCounts,
-    DLeDeResult,
-    Estimate,
-    Judgement,
-    MetricJudgement,
-    StepScore,
-)
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.markup import Grid
+from visleak.stats.bootstrap import Estimate
 from visleak.storage import File, RunFolder
 
 KIND: Final = "visleak dlede"

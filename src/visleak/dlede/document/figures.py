@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from visleak.dlede.document.text import labelled
-from visleak.dlede.formatting import in_order, metric_name, percent, rise
 from visleak.dlede.hashes import CUTS, PAPER_CUT
 from visleak.dlede.judge import RULES
-from visleak.dlede.results import DLeDeResult, MetricJudgement
+from visleak.dlede.results import DLeDeResult, MetricJudgement, in_order, metric_name, percent, rise
 from visleak.records import Float64
 from visleak.reporting import Figure
 from visleak.reporting.drawing import COLOURS, INK, MARKS, QUIET, as_text, cut, figure_of, saved

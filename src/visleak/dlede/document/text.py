@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from visleak.dlede.formatting import certainty, metric_name, percent, precise_rise, score
 from visleak.dlede.hashes import PAPER_CUT, hash_line
 from visleak.dlede.judge import CLEAN, LEAKING, RULES, UNDECIDED
 from visleak.dlede.judge.judge import (
@@ -32,6 +31,11 @@ from visleak.dlede.results import (
     DLeDeResult,
     Judgement,
     MetricJudgement,
+    certainty,
+    metric_name,
+    percent,
+    precise_rise,
+    score,
 )
 from visleak.dlede.settings import DECIDING, Forecast
 from visleak.quantities import counted, duration, listed

@@ -3,7 +3,7 @@
 The curve of a split without leaks shows the scores of a split with a leak of any size: one that
 leaks a share L scores at step 0 what the clean one scores at L, and at step p what it scores at
 L + p (1 - L), because a share L of the drawn images is in training already. The repetitions scatter
-equally. The rest is the power of the t tests of :mod:`visleak.dlede.judge.certainty`, with the
+equally. The rest is the power of the t tests of :mod:`visleak.dlede.judge`, with the
 bound of Bonferroni if several must succeed, so that the probability is a lower bound.
 """
 
@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from visleak.dlede.judge import CLEAN, ROUNDING, RULES, Rule, excess
-from visleak.dlede.judge.certainty import margins, spread
+from visleak.dlede.judge import CLEAN, ROUNDING, RULES, Rule, excess, margins, spread
 from visleak.dlede.judge.judge import (
     DISAGREE,
     NO_CLEAN_CURVE,

@@ -16,35 +16,40 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from visleak.dlede.formatting import metric_name, percent, score
 from visleak.dlede.judge import (
     CLEAN,
+    FIRST,
     LEAKING,
     ROUNDING,
     RULES,
     UNDECIDED,
     Rule,
-    excess,
-    increase,
-    on_means,
-)
-from visleak.dlede.judge.certainty import (
-    FIRST,
     chance_above,
     chances,
     drawn_increases,
     draws,
+    excess,
     in_order,
+    increase,
     margins,
     mean_interval,
     needed,
+    on_means,
     statistic_interval,
 )
 from visleak.dlede.judge.scores import Scores, chance_of, deciding_metrics, deciding_steps
-from visleak.dlede.results import Estimate, Judgement, MetricJudgement, StepScore
+from visleak.dlede.results import (
+    Judgement,
+    MetricJudgement,
+    StepScore,
+    metric_name,
+    percent,
+    score,
+)
 from visleak.dlede.settings import DecisionSettings, Plan
 from visleak.errors import UsageError
 from visleak.records import Float64, Int64
+from visleak.stats.bootstrap import Estimate
 
 #: Codes of a metric.
 NO_RESULT: Final = "no-complete-repetition"
@@ -103,7 +108,7 @@ def judge(
 
     The error rate of a verdict is about ``1 - certainty``: ``leaking`` for a split whose true
     statistic is above the threshold, and ``clean`` for one where it is not, for any metric
-    (:mod:`visleak.dlede.judge.certainty`). With one repetition, or published means, the certainty
+    (:mod:`visleak.dlede.judge`). With one repetition, or published means, the certainty
     is not known: the verdict is ``undecided``, and ``on_means`` is the paper's.
 
     A metric that hardly rises is ``undecided`` as well, with the reason, if it would not rise

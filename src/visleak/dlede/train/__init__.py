@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from visleak.dlede.draw import Draw, Split, joined
 from visleak.dlede.judge.scores import Scores, lower_is_better
-from visleak.dlede.results import Estimate, Gain
+from visleak.dlede.results import Gain
 from visleak.documents import as_plain, from_plain, read_document
 from visleak.errors import VisleakError
 from visleak.formats import Boxes
@@ -23,6 +23,7 @@ from visleak.formats.boxes import both
 from visleak.progress import Progress
 from visleak.quantities import is_share_name
 from visleak.records import Bool, Float64, ImageSet
+from visleak.stats.bootstrap import Estimate
 from visleak.stats.intervals import t_interval
 from visleak.storage import write_json, write_tables, write_text
 

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 
 from visleak.dlede.draw import Split
 from visleak.dlede.train import LOG, Outcome, PreparedTrainer, TrainingFailed, TrainingTask
+from visleak.dlede.train.execution import last_line, run_command
 from visleak.dlede.trainers import TrainerRequest
-from visleak.dlede.trainers.command import EPOCHS, GIVEN, OUT
+from visleak.dlede.trainers.command import EPOCHS, GIVEN, OUT, read_json
 from visleak.dlede.trainers.handover import (
     ImageSizes,
     check_boxes,
@@ -33,8 +34,6 @@ from visleak.dlede.trainers.handover import (
     rows_by_name,
     write_yolo,
 )
-from visleak.dlede.trainers.metrics_files import read_json
-from visleak.dlede.trainers.subprocesses import carry_out, last_line
 from visleak.encoders.request import parse
 from visleak.errors import MissingExtra, UsageError, VisleakError, said
 from visleak.lazy import library
@@ -164,7 +163,7 @@ def _carry_out(job: Job, folder: Path, log: Path, limit: float | None, threads: 
     (folder / "settings").mkdir(exist_ok=True)
     # -P: a file of the working folder must not take the place of a library
     command = [sys.executable, "-P", "-m", ultralytics_trainer.__module__, str(path)]
-    carry_out(command, log, limit=limit, environment={**os.environ, **added})
+    run_command(command, log, limit=limit, environment={**os.environ, **added})
 
 
 def ultralytics_trainer(request: TrainerRequest) -> UltralyticsTrainer:

@@ -43,11 +43,11 @@ class Source(Options):
 
 
 @dataclass(frozen=True)
-class Network(Options):
+class Network(Options, panel=SPEED):
     """How a network runs."""
 
     device: str | None = option(
-        None, "Device. Default: GPU if available.", metavar="auto|cpu|cuda[:N]", panel=SPEED
+        None, "Device. Default: GPU if available.", metavar="auto|cpu|cuda[:N]"
     )
     precision: str | None = option(
         None,
@@ -56,7 +56,7 @@ class Network(Options):
         metavar="fp32|fp16|bf16",
         panel=METHOD,
     )
-    batch: int | None = option(None, "Images per batch.", metavar="N", panel=SPEED, least=1)
+    batch: int | None = option(None, "Images per batch.", least=1)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Target(Replaced):
 
 
 @dataclass(frozen=True)
-class Classify(Options):
+class Classify(Options, panel=METHOD):
     """Options of ``classify``."""
 
     model: str = option(
@@ -79,38 +79,30 @@ class Classify(Options):
         " to resnet1202 for CIFAR, or of timm or torchvision). ?prep=FILE.json gives the"
         " preprocessing.",
         metavar="KIND:NAME",
-        panel=METHOD,
     )
     classes: Path | None = option(
-        None,
-        "Names of the model's outputs in their order: one per line, or JSON.",
-        metavar="FILE",
-        panel=METHOD,
+        None, "Names of the model's outputs in their order: one per line, or JSON.", metavar="FILE"
     )
-    restrict: bool = option(
-        False, "Predict classes of the set only, if the model has more.", panel=METHOD
-    )
+    restrict: bool = option(False, "Predict classes of the set only, if the model has more.")
     scores: bool = option(False, "Also write the score of every class.", panel=OUTPUT)
 
 
 @dataclass(frozen=True)
-class Zeroshot(Options):
+class Zeroshot(Options, panel=METHOD):
     """Options of ``zeroshot``."""
 
-    model: str = option(CLIP, _CLIP_HELP, metavar="CLIP", panel=METHOD)
+    model: str = option(CLIP, _CLIP_HELP, metavar="CLIP")
     classes: Path | None = option(
         None,
         "Names of the classes: one per line, LABEL<TAB>NAME, .csv (label, name) or .json. Default:"
         " the set's labels, underscores as spaces.",
         metavar="FILE",
-        panel=METHOD,
     )
     templates: str = option(
         "simple",
         "Prompt templates: 'a photo of a {}.', OpenAI's 80 for ImageNet, or a text file with one"
         " per line.",
         metavar="simple|openai|FILE",
-        panel=METHOD,
     )
 
 
@@ -151,6 +143,4 @@ class Retrieve(Options):
         metavar="FILE",
         panel=SETS,
     )
-    seed: int = option(
-        0, "Random seed of the draws of 200 queries.", metavar="N", panel=METHOD, least=0
-    )
+    seed: int = option(0, "Random seed of the draws of 200 queries.", panel=METHOD, least=0)

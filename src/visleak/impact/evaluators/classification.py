@@ -16,16 +16,19 @@ import pyarrow as pa
 from visleak.errors import UsageError
 from visleak.impact.evaluators.classes import FOREIGN, UNLABELLED, Classes, classes_of
 from visleak.impact.evaluators.classifiers import Classifier, load_classifier
-from visleak.impact.evaluators.feeding import context, feed, nothing_read, refuse_embeddings
 from visleak.impact.evaluators.predictions import (
     Evaluation,
     Values,
     about_set,
     check_target,
     content_of,
+    context,
     document_of,
+    feed,
+    nothing_read,
     rate_numbers,
     rate_text,
+    refuse_embeddings,
     versions,
     write_predictions,
     write_unreadable,

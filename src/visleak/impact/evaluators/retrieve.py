@@ -19,23 +19,28 @@ import pyarrow.compute as pc
 
 from visleak.encoders.vision_language import load_vision_language
 from visleak.errors import VisleakError
-from visleak.impact.evaluators.captions import FIRST, Captions, captions_of, read_captions
-from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
 from visleak.impact.evaluators.predictions import (
     Evaluation,
     about_set,
     check_target,
     content_of,
+    context,
     document_of,
+    image_vectors,
     rate_text,
+    refuse_embeddings,
     versions,
     write_predictions,
     write_unreadable,
 )
-from visleak.impact.evaluators.stored_vectors import (
+from visleak.impact.evaluators.retrieval import (
+    FIRST,
+    Captions,
     StoredVectors,
     about_vectors,
+    captions_of,
     read_caption_vectors,
+    read_captions,
     read_image_vectors,
 )
 from visleak.progress import Progress, silent
@@ -88,7 +93,7 @@ def retrieve(
     """Rank all captions for each image of a set and write the rank of its own.
 
     The file has ``id``, ``rank`` (from 1), ``r@1``, ``r@5``, ``r@10``. Captions are those of a
-    file, see :mod:`visleak.impact.evaluators.captions`, or the set's own. All of them are the
+    file, see :mod:`visleak.impact.evaluators.retrieval`, or the set's own. All of them are the
     collection, also those of images that the set does not have.
     """
     target = check_target(out, force=force)

@@ -28,8 +28,12 @@ from visleak.impact.evaluators.classification import (
     best_of,
     save,
 )
-from visleak.impact.evaluators.feeding import context, image_vectors, refuse_embeddings
-from visleak.impact.evaluators.predictions import check_target
+from visleak.impact.evaluators.predictions import (
+    check_target,
+    context,
+    image_vectors,
+    refuse_embeddings,
+)
 from visleak.progress import Progress, silent
 from visleak.quantities import some
 from visleak.records import Float32, Float64, ImageSet

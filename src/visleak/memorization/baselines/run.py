@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, Protocol
 from visleak.diffusion.model import DiffusionModel, Sampling, TokenModel
 from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
-from visleak.memorization.baselines.conzic import Conzic, ConzicSettings
 from visleak.memorization.baselines.document import (
     Attempt,
     Comparison,
@@ -25,8 +24,13 @@ from visleak.memorization.baselines.document import (
     content,
     files,
 )
-from visleak.memorization.baselines.pez import Pez, PezSettings
-from visleak.memorization.baselines.zerocap import CausalLanguageModel, Zerocap, ZerocapSettings
+from visleak.memorization.baselines.gradients import (
+    CausalLanguageModel,
+    Pez,
+    PezSettings,
+    Zerocap,
+    ZerocapSettings,
+)
 from visleak.memorization.extraction import CopySimilarity, extract
 from visleak.memorization.prompts import Prompts
 from visleak.memorization.scores import TriggerScore
@@ -39,7 +43,13 @@ from visleak.memorization.search.driver import (
 )
 from visleak.memorization.search.driver import Progress as Searched
 from visleak.memorization.search.gibbs import GibbsSearch, refuse_other_scale
-from visleak.memorization.search.lists import Greedy, RandomSettings, RandomWords
+from visleak.memorization.search.methods import (
+    Conzic,
+    ConzicSettings,
+    Greedy,
+    RandomSettings,
+    RandomWords,
+)
 from visleak.memorization.search.proposals import Proposer
 from visleak.memorization.settings import (
     Budget,

@@ -2,8 +2,8 @@
 
 from visleak.memorization.benchmark.leaderboard import add_to, read_leaderboard
 from visleak.memorization.benchmark.plan import Judges, Plan, RealImages, sampled
-from visleak.memorization.benchmark.records import Benchmark
 from visleak.memorization.benchmark.references import References, references_of
+from visleak.memorization.benchmark.results import Benchmark
 from visleak.memorization.benchmark.run import benchmark, read_benchmark
 
 __all__ = [

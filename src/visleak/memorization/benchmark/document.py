@@ -14,13 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from visleak.memorization.benchmark.plan import Scene
-from visleak.memorization.benchmark.records import (
+from visleak.memorization.benchmark.results import (
     GENERAL,
     NONE,
     SCORES,
     TRIGGER,
     Benchmark,
+    Entry,
     Line,
+    Measurements,
     MethodRow,
     Score,
     label_of,
@@ -32,9 +34,8 @@ from visleak.memorization.benchmark.records import (
     shown_columns,
     signed,
 )
-from visleak.memorization.benchmark.statistics import Entry, Measurements
 from visleak.memorization.extraction.images import ImageStore
-from visleak.memorization.metrics.copying import LIMIT
+from visleak.memorization.metrics import LIMIT
 from visleak.reporting import Column, Document, Figure, Table, latex, markdown
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 from visleak.reporting.document import LONGEST

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from visleak.documents import as_plain, digest_of
 from visleak.errors import UsageError
-from visleak.memorization.benchmark.records import (
+from visleak.memorization.benchmark.results import (
     GENERAL,
     TRIGGER,
     Benchmark,

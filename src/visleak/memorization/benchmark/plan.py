@@ -24,21 +24,21 @@ from visleak.encoders.features import (
 )
 from visleak.errors import UsageError, VisleakError
 from visleak.images import content_digest, decode
-from visleak.memorization.benchmark.records import (
+from visleak.memorization.benchmark.references import Reference, References, read_reference
+from visleak.memorization.benchmark.results import (
     GENERAL,
     NONE,
     SCORES,
     TRIGGER,
     Distance,
     ListSummary,
+    Measurements,
     ReferencePoint,
 )
-from visleak.memorization.benchmark.references import Reference, References, read_reference
-from visleak.memorization.benchmark.statistics import Measurements
 from visleak.memorization.extraction.images import ImageStore, Job, StoredImage, seeds_of
 from visleak.memorization.extraction.similarity import CopySimilarity
-from visleak.memorization.metrics.aesthetic import Aesthetic
-from visleak.memorization.metrics.copying import (
+from visleak.memorization.metrics import (
+    Aesthetic,
     ImagesByPrompt,
     against_references,
     reference_performance,

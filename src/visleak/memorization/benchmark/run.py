@@ -26,15 +26,18 @@ from visleak.memorization.benchmark.plan import (
     referred,
     scenes_of,
 )
-from visleak.memorization.benchmark.records import (
+from visleak.memorization.benchmark.results import (
     GENERAL,
     SCORES,
     TRIGGER,
     Benchmark,
     Distance,
+    Entry,
     Floor,
+    Measurements,
+    curves_of,
+    rows_of,
 )
-from visleak.memorization.benchmark.statistics import Entry, Measurements, curves_of, rows_of
 from visleak.memorization.extraction.images import (
     ImageStore,
     Maker,
@@ -42,7 +45,7 @@ from visleak.memorization.extraction.images import (
     calls_of,
     images_of,
 )
-from visleak.memorization.metrics.copying import copying
+from visleak.memorization.metrics import copying
 from visleak.progress import Progress, silent
 from visleak.records import Int64
 from visleak.stats.group_intervals import bounded, group_interval

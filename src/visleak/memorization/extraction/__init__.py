@@ -1,8 +1,7 @@
 """Candidate images: many images per prompt, clusters of those that are nearly the same."""
 
-from visleak.memorization.extraction.document import Extraction
 from visleak.memorization.extraction.images import seeds_of
-from visleak.memorization.extraction.run import extract, read_extraction, reclustered
+from visleak.memorization.extraction.run import Extraction, extract, read_extraction, reclustered
 from visleak.memorization.extraction.similarity import CopySimilarity, load_similarity
 from visleak.memorization.settings import ExtractSettings
 

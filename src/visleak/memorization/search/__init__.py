@@ -2,7 +2,7 @@
 
 from visleak.memorization.search.driver import SearchTask
 from visleak.memorization.search.gibbs import GibbsSearch, augment
-from visleak.memorization.search.lists import RandomSettings, RandomWords
+from visleak.memorization.search.methods import RandomSettings, RandomWords
 from visleak.memorization.search.proposals import Rules, load_language_model
 from visleak.memorization.search.run import augment_into, diversify, diversify_into, search_into
 from visleak.memorization.settings import AugmentSettings, Budget, GibbsSettings

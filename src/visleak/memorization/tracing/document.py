@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from visleak.memorization.recall import recall_line, recall_of
+from visleak.memorization.extraction.similarity import recall_line, recall_of
 from visleak.quantities import listed
 from visleak.rates import Rate, chance, percent
 from visleak.reporting import Column, Document, Figure, Table, markdown
