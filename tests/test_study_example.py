@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from visleak.study import Options, Result, read_study, study
-from visleak.study.plan import plan
+from visleak.study.config import plan
 from visleak.study.running import locate, missing_sets
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

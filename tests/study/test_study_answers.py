@@ -16,8 +16,9 @@ from study_making import SETS, carried_out, crop, sets_of, table, write_pictures
 
 from visleak.auditing import Audit
 from visleak.study import Result
-from visleak.study.plan import Comparison, Leaks, leaks_of, together
+from visleak.study.config import Comparison
 from visleak.study.results import RATES, Union
+from visleak.study.running import Leaks, leaks_of, together
 
 #: More leaks, blank images on both sides, a repeat within the queries.
 GRADED = "verify = true\nwithin = true"

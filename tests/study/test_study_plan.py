@@ -9,8 +9,7 @@ import pytest
 from study_making import table
 
 from visleak.study import Study, read_study
-from visleak.study.config import read_paper
-from visleak.study.plan import Plan, plan
+from visleak.study.config import Plan, plan, read_paper
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

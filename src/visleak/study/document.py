@@ -16,8 +16,7 @@ from visleak.reporting import Column, Document, Figure, Table, latex, markdown, 
 from visleak.reporting.charts import Panel, bar_chart, leak_bars, matrices
 from visleak.reporting.markup import Grid
 from visleak.storage import REPORT, AuditSummary, RunFolder, TotalSummary
-from visleak.study.config import Study, Values, shown
-from visleak.study.plan import LeftOut, Plan, plan
+from visleak.study.config import LeftOut, Plan, Study, Values, plan, shown
 from visleak.study.results import KIND, RATES, Cell, Rates, Result, Union, as_dict, plan_dict
 from visleak.study.running import locate, missing_sets
 

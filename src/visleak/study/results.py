@@ -14,9 +14,8 @@ from visleak.quantities import counted
 from visleak.rates import Rate, percent
 from visleak.storage import AuditSummary, SetSummary
 from visleak.storage.audit_folder import Topic
-from visleak.study.config import NOTHING, Paper, Study, Values, fits
-from visleak.study.plan import Comparison, LeftOut, Plan, together
-from visleak.study.running import Run
+from visleak.study.config import NOTHING, Comparison, LeftOut, Paper, Plan, Study, Values, fits
+from visleak.study.running import Run, together
 
 #: Rates by name, in the order of every table.
 RATES: Final = (*EXCLUSIVE, *CUMULATIVE)

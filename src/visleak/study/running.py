@@ -7,11 +7,15 @@ import hashlib
 import os
 import re
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from visleak import pipeline
 from visleak.auditing import Audit, audit
@@ -20,12 +24,13 @@ from visleak.formats import open_images
 from visleak.formats.sources import split_prefix
 from visleak.pipeline.context import Engine, Processes
 from visleak.pipeline.embeddings import DEFAULT
+from visleak.pipeline.rates import NOTHING, rates
 from visleak.progress import Progress
 from visleak.quantities import counted
-from visleak.records import AnySet, EmbeddingSet
-from visleak.storage import AUDIT, UNREADABLE, claimed, refuse_inputs
-from visleak.study.config import Study, StudySet
-from visleak.study.plan import Comparison, Leaks, LeftOut, Plan, leaks_of, plan
+from visleak.rates import Rate
+from visleak.records import DEGREES, GRADES, AnySet, EmbeddingSet
+from visleak.storage import AUDIT, IMAGES, PAIRS, UNREADABLE, claimed, read_table, refuse_inputs
+from visleak.study.config import Comparison, LeftOut, Plan, Study, StudySet, plan
 
 
 @dataclass(frozen=True)
@@ -420,3 +425,133 @@ def _ends(text: str) -> list[int]:
     ['a?x#y', 'a?x', 'a']
     """
     return [len(text), *(at for at in range(len(text) - 1, 0, -1) if text[at] in "#?")]
+
+
+# -- which images leak, comparison by comparison and together --------------------------------------
+
+
+#: Grades that are a finding.
+_FOUND: Final = GRADES[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaks:
+    """The leaking images of a query set, by id, with the strongest code of each."""
+
+    total: int  # readable images of the query set
+    degree: Mapping[str, int]  # image to index into ``DEGREES``
+    grade: Mapping[str, int]  # image to index into ``GRADES``
+    measured: bool  # there were thresholds, so that no degree means no leak
+    graded: bool  # pairs were verified, so no grade means no leak
+    own: int = 0  # pairs left out because they are known to be one image in two sets
+
+    def rates(self) -> dict[str, Rate | None]:
+        """Return the rates that an audit has, ``None`` if nothing was measured."""
+        best = {
+            "degree": _filled(self.degree.values(), self.total),
+            "grade": _filled(self.grade.values(), self.total),
+        }
+        return rates(best, self.graded, self.measured)
+
+
+def _filled(codes: Iterable[int], total: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return codes with those of the images that do not leak behind them."""
+    result = np.full(total, NOTHING, np.int64)
+    known = np.fromiter(codes, np.int64)
+    result[: len(known)] = known
+    return result
+
+
+def together(parts: Sequence[Leaks]) -> Leaks:
+    """Return the leaks of one query set into any of several references.
+
+    An image has its strongest code over all of them. If one reference was not verified,
+    the whole is unknown: the union is then not graded (or measured) either.
+    """
+    return Leaks(
+        total=parts[0].total,
+        degree=_strongest([part.degree for part in parts]),
+        grade=_strongest([part.grade for part in parts]),
+        measured=all(part.measured for part in parts),
+        graded=all(part.graded for part in parts),
+        own=sum(part.own for part in parts),
+    )
+
+
+def _strongest(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for part in parts:
+        for image, code in part.items():
+            result[image] = min(code, result.get(image, code))
+    return result
+
+
+def leaks_of(audit: Audit, comparisons: Sequence[Comparison]) -> dict[Comparison, Leaks]:
+    """Return what leaks in an audit's comparisons: neither repeats in a set nor blank images."""
+    flats = _flats(audit, {each.query for each in comparisons})
+    stored = {(c.query_set, c.reference_set): c for c in audit.summary.comparisons}
+    result = {}
+    for each in comparisons:
+        about = stored[each.query, each.reference]
+        pairs = _pairs(audit, each)
+        own = _own(pairs, each.match)
+        kept = pairs.filter(pc.and_not(pc.invert(own), pc.is_in(pairs["query"], flats[each.query])))
+        result[each] = Leaks(
+            total=about.queries,
+            degree=_best(kept, "degree", DEGREES),
+            grade=_best(kept, "grade", _FOUND),
+            measured=about.rates["hard_or_soft"] is not None,
+            graded=about.rates["near_or_exact"] is not None,
+            own=int(pc.sum(own).as_py() or 0),
+        )
+    return result
+
+
+def _pairs(audit: Audit, each: Comparison) -> pa.Table:
+    """Return the pairs of a comparison that have a degree or a grade that counts."""
+    found = pc.is_valid(pc.field("degree")) | pc.field("grade").isin(list(_FOUND))
+    return read_table(
+        audit.folder,
+        PAIRS,
+        ["query", "reference", "degree", "grade"],
+        (pc.field("query_set") == each.query)
+        & (pc.field("reference_set") == each.reference)
+        & (pc.field("coverage") != "within")
+        & found,
+    )
+
+
+def _flats(audit: Audit, names: set[str]) -> dict[str, pa.Array]:
+    """Return the blank images of the query sets, by set."""
+    where = pc.field("set").isin(sorted(names)) & pc.field("flat")
+    table = read_table(audit.folder, IMAGES, ["set", "id"], where)
+    return {
+        name: table.filter(pc.equal(table["set"], name))["id"].combine_chunks() for name in names
+    }
+
+
+def _own(pairs: pa.Table, match: str) -> pa.Array:
+    """Return which pairs are one image in two sets, as the known inclusion tells it."""
+    if not match:
+        return pa.array(np.zeros(len(pairs), bool))
+    left, right = (_keys(pairs[side], match) for side in ("query", "reference"))
+    return pa.array(
+        [a is not None and a == b for a, b in zip(left, right, strict=True)], pa.bool_()
+    )
+
+
+def _keys(ids: pa.ChunkedArray, match: str) -> list[str | None]:
+    """Return what is compared of each id: all of it, or the pattern's first group."""
+    if match == "id":
+        return list(ids.to_pylist())
+    pattern = re.compile(match[1:-1])
+    found = (pattern.search(id_) for id_ in ids.to_pylist())
+    return [hit[1] if hit else None for hit in found]
+
+
+def _best(pairs: pa.Table, column: str, words: tuple[str, ...]) -> dict[str, int]:
+    """Return the strongest code of each query that has one."""
+    codes = pc.index_in(pairs[column], pa.array(words))
+    table = pa.table({"query": pairs["query"], "code": codes})
+    best = table.filter(pc.is_valid(table["code"])).group_by("query").aggregate([("code", "min")])
+    return dict(zip(best["query"].to_pylist(), best["code_min"].to_pylist(), strict=True))
