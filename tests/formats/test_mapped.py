@@ -102,6 +102,24 @@ def test_files_are_read_and_not_what_a_transform_makes_of_them(folder):
         assert list(images.opener.read(range(3))) == list(here.opener.read(range(3)))
 
 
+def test_files_of_a_reader_as_of_timm(folder):
+    class Reading:
+        """As timm.data.ImageDataset."""
+
+        def __init__(self, reader):
+            self.reader = reader
+
+        def __len__(self):
+            return len(self.reader)
+
+        def __getitem__(self, row):
+            return torch.full((3, 8, 8), -2.0), self.reader[row][1]
+
+    images = open_images(Reading(FolderSet(folder)))
+    assert images.ids.to_pylist() == open_images(folder).ids.to_pylist()
+    assert images.labels.to_pylist() == ["cat", "cat", "dog"]
+
+
 def test_files_outside_the_root_keep_their_paths(folder):
     images = FolderSet(folder)
     images.root = "/elsewhere"

@@ -9,8 +9,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from PIL import Image
-from torch.utils.data import IterableDataset
+from torch.utils.data import (
+    BatchSampler,
+    ChainDataset,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SubsetRandomSampler,
+)
 
 import visleak
 from visleak.errors import UsageError, VisleakError
@@ -126,10 +134,27 @@ def test_what_can_only_be_iterated_needs_a_length(photos: list[str]) -> None:
         def __len__(self) -> int:
             return len(photos)
 
-    assert visleak.audit(Sized(), photos, cache=None).rate("exact").total == len(photos)
+    chain = ChainDataset([Sized(), Stream()])  # with a length that raises
+    for source, count in ((Sized(), len(photos)), (chain, 2 * len(photos))):
+        assert visleak.audit(source, photos, cache=None).rate("exact").total == count
     for source in (Stream(), map(Image.open, photos)):
         with pytest.raises(UsageError, match="no length"):
             open_images(source)
+
+
+def test_a_loader_is_its_data_set_only_where_it_hands_out_all_of_it(photos: list[str]) -> None:
+    images = [(np.asarray(Image.open(name)), 0) for name in photos]
+    for options in ({}, {"shuffle": True}, {"batch_size": 3, "drop_last": True}):
+        assert len(open_images(DataLoader(images, **options))) == len(photos)
+    some = SubsetRandomSampler([0, 1])
+    for options in (
+        {"sampler": some},
+        {"sampler": RandomSampler(images, num_samples=2)},
+        {"batch_sampler": BatchSampler(some, 2, drop_last=False)},
+        {"batch_sampler": [[0, 1]]},
+    ):
+        with pytest.raises(UsageError, match="Subset"):
+            open_images(DataLoader(images, **options))
 
 
 def test_splits_are_the_sides_of_an_audit(photos: list[str]) -> None:
@@ -158,6 +183,8 @@ def test_settings_are_keywords(photos: list[str]) -> None:
         (pd.DataFrame({"file": ["a.png"]}), "`path`.*`image`.*file"),
         ([{"pixels": 1}], "keys pixels"),
         ([1, 2], "got int"),
+        ([np.zeros((2, 8, 8, 3), np.uint8)], r"batch of shape \(2, 8, 8, 3\)"),
+        ([(torch.rand(2, 3, 8, 8), torch.zeros(2))], r"batch of shape \(2, 3, 8, 8\)"),
         ([(None, 3), (None, 4)], "NoneType in a tuple"),
         ({"train": 3}, "got"),
     ],

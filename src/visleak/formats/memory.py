@@ -62,16 +62,18 @@ def open_mapped(source: object, request: Request) -> ImageSet:
     """Make a set of a data set object; another object is taken for a plain sequence.
 
     Known are what torchvision's have: ``samples`` or ``imgs`` (files), ``data`` (one array),
-    ``targets``, ``classes``, ``root``; and ``dataset`` with ``indices``, as torch's ``Subset``.
+    ``targets``, ``classes``, ``root``; timm's ``reader``, which has ``samples``; and ``dataset``
+    with ``indices``, as torch's ``Subset``.
     """
     if _is_subset(source):
         return _subset(source, request)
     if type(source).__name__ == "DataLoader" and hasattr(source, "dataset"):
-        return open_mapped(source.dataset, request)
-    files = _files(source)
-    if files is not None:
-        request.refuse_columns("the data set")
-        return _file_set(source, files, request)
+        return open_mapped(_loaded(source), request)
+    for holder in (source, _part(source, "reader")):
+        files = _files(holder)
+        if files is not None:
+            request.refuse_columns("the data set")
+            return _file_set(holder, files, request)
     data = _array_of(source)
     if data is not None:
         request.refuse_columns("the data set")
@@ -297,6 +299,23 @@ def _subset(source: Any, request: Request) -> ImageSet:
     )
 
 
+def _loaded(loader: Any) -> object:
+    """Return the data set of a loader that hands out all of it, and no image twice."""
+    batches: Any = getattr(loader, "batch_sampler", None)
+    own = type(batches).__name__ in ("BatchSampler", "NoneType")
+    sampler = getattr(batches, "sampler", loader.sampler) if own else batches
+    name = type(sampler).__name__
+    if name == "_InfiniteConstantSampler":  # of a data set that can only be iterated
+        return loader.dataset
+    whole = name in ("SequentialSampler", "RandomSampler")
+    if not whole or len(sampler) != len(loader.dataset):
+        raise UsageError(
+            f"source: a DataLoader with {name} need not hand out every image of its data set once;"
+            " give the data set, or a torch.utils.data.Subset of it"
+        )
+    return loader.dataset
+
+
 def _is_subset(source: object) -> bool:
     return hasattr(source, "dataset") and hasattr(source, "indices")
 
@@ -399,9 +418,13 @@ def _class_names(source: object) -> dict[int, str]:
 
 def _item_set(source: Any, request: Request) -> ImageSet:
     """Return what the items themselves are; normalised tensors are refused at once."""
-    sequence = hasattr(source, "__getitem__") and hasattr(source, "__len__")
+    sequence = _indexed(source) and hasattr(source, "__len__")
     if sequence and not isinstance(source, Mapping | bytes) and len(source):
         image = image_in(_first(source))
+        if (is_tensor(image) or isinstance(image, np.ndarray)) and image.ndim > 3:
+            raise UsageError(
+                f"source: items must be single images; got a batch of shape {tuple(image.shape)}"
+            )
         shown = rgb_of(image) if is_tensor(image) else None
         if isinstance(shown, Unreadable) and shown.reason == "unsupported":
             name = type(source).__name__
