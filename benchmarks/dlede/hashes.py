@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 from threadpoolctl import threadpool_limits
 
-from visleak.dlede.hashes import Hashes, bits_set, distances, hash_all, nearest_pairs
+from visleak.dlede.hashes import Hashes, distances, hash_all, nearest_pairs
 from visleak.formats import open_images
 from visleak.pipeline import RunContext
 
@@ -152,7 +152,7 @@ def same_bits(data: Path) -> tuple[int, dict[str, Any]]:
 
 def balance(found: Hashes) -> dict[str, int]:
     """Return how many hashes do not have exactly 32 bits set, of how many."""
-    return {"hashes": len(found.words), "not_32_bits": int((bits_set(found.words) != 32).sum())}
+    return {"hashes": len(found.words), "not_32_bits": int((np.bitwise_count(found.words) != 32).sum())}
 
 
 def main() -> None:

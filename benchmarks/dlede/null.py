@@ -49,8 +49,7 @@ from visleak.dlede.judge import (
 from visleak.dlede.judge.judge import judge
 from visleak.dlede.judge.scores import Scores
 from visleak.dlede.settings import ControlSettings, DecisionSettings, Plan
-from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.torch_networks import label_metrics
+from visleak.dlede.trainers import label_metrics, load_trainer
 from visleak.formats import open_images
 
 Float64 = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from sklearn.metrics import top_k_accuracy_score
 
 from visleak.errors import VisleakError
 from visleak.impact.predictions import PredictionFile
-from visleak.impact.predictions.correct import Truth, correct_scores, places
+from visleak.impact.predictions.matching import Truth, correct_scores, places
 
 
 def truth_of(labels):

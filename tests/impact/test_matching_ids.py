@@ -8,7 +8,7 @@ import pytest
 from predictions_making import IDS, benchmark
 
 from visleak.errors import VisleakError
-from visleak.impact.predictions.columns import coverage_note, match, unknown_note
+from visleak.impact.predictions.matching import coverage_note, match, unknown_note
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from predictions_making import IDS, LABELS, as_csv, as_npz, as_parquet, benchmar
 
 from visleak.errors import UsageError, VisleakError
 from visleak.impact.predictions import files as prediction_files
-from visleak.impact.predictions.columns import numbers_of, text_of
-from visleak.impact.predictions.files import read_predictions
+from visleak.impact.predictions.files import numbers_of, read_predictions, text_of
 
 
 def refusal(path):

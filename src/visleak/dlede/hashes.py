@@ -30,7 +30,7 @@ from visleak.pipeline.context import Handle, RunContext
 from visleak.pipeline.encoded_set import problems_of
 from visleak.pipeline.remote import opener_for
 from visleak.progress import Progress, silent
-from visleak.records import Bool, Bytes8, Float32, ImageSet, Int64, Opener, Problem, Unreadable
+from visleak.records import Bool, Bytes8, ImageSet, Int64, Opener, Problem, Unreadable
 from visleak.reporting.contact_sheet import Tile, contact_sheet
 
 #: One number per hash: its first bit is the highest, as in the hexadecimal text of imagehash.
@@ -207,11 +207,6 @@ def words_of(bits: Bool) -> Words:
     return np.packbits(bits, axis=1).view(">u8").ravel().astype(np.uint64)
 
 
-def bits_set(words: Words) -> Int64:
-    """Return the number of bits set in each hash: 32, unless coefficients equal their median."""
-    return np.asarray((_signs(words) > 0).sum(axis=1, dtype=np.int64))
-
-
 # -- Hamming distances ----------------------------------------------------------------------------
 
 
@@ -223,17 +218,15 @@ class Distances:
     nearest: Bytes8  # (test hashes,), distance of the nearest training hash; 65 of none
 
 
-def distances(
-    test: Words, train: Words, *, block: tuple[int, int] = BLOCK, progress: Progress = silent
-) -> Distances:
+def distances(test: Words, train: Words, *, progress: Progress = silent) -> Distances:
     """Compare all pairs."""
     histogram = np.zeros(BITS + 1, np.int64)
     nearest = np.full(len(test), BITS + 1, np.uint8)
-    rows, columns = block
+    rows, columns = BLOCK
     for start in range(0, len(test), rows):
-        signs, least = _signs(test[start : start + rows]), nearest[start : start + rows]
+        block, least = test[start : start + rows], nearest[start : start + rows]
         for first in range(0, len(train), columns):
-            found = _between(signs, train[first : first + columns])
+            found = _between(block, train[first : first + columns])
             histogram += np.bincount(found.ravel(), minlength=BITS + 1)
             np.minimum(least, found.min(axis=1), out=least)
         progress("comparing hashes", min(start + rows, len(test)), len(test))
@@ -260,7 +253,7 @@ def nearest_pairs(
     parts = []
     for part in (order[start : start + size] for start in range(0, len(order), size)):
         rows = part if missing else part[found.nearest[part] < last]
-        apart = _between(_signs(test[rows]), train)
+        apart = _between(test[rows], train)
         taken = apart < last
         ties = np.flatnonzero(apart == last)[:missing]
         missing -= len(ties)
@@ -272,17 +265,6 @@ def nearest_pairs(
     return test_rows[by_distance], train_rows[by_distance], apart[by_distance]
 
 
-def _signs(words: Words) -> Float32:
-    """Return +1 for every bit that is set and -1 for the others, (n, 64)."""
-    bits = np.unpackbits(words.view(np.uint8)).reshape(-1, BITS)
-    return bits.astype(np.float32) * np.float32(2) - np.float32(1)
-
-
-def _between(signs: Float32, train: Words) -> Bytes8:
-    """Return the distances of test hashes, as signs, and training hashes, ``uint8`` (n, m).
-
-    Equal bits count +1 in the product of signs and others -1: it is 64 - 2 d, exactly, for
-    ``float32`` holds every partial sum.
-    """
-    product = signs @ (_signs(train) * np.float32(-0.5)).T
-    return (product + np.float32(BITS / 2)).astype(np.uint8)
+def _between(test: Words, train: Words) -> Bytes8:
+    """Return the Hamming distances of test and training hashes, ``uint8`` (n, m)."""
+    return np.asarray(np.bitwise_count(test[:, None] ^ train))

@@ -26,8 +26,14 @@ from visleak.errors import UsageError, VisleakError
 from visleak.groups import components
 from visleak.impact.benchmark import Benchmark
 from visleak.impact.evaluators.predictions import context
-from visleak.impact.predictions.columns import listed, match, numbers_of, quoted
-from visleak.impact.predictions.files import PredictionFile, read_predictions
+from visleak.impact.predictions.files import (
+    PredictionFile,
+    listed,
+    numbers_of,
+    quoted,
+    read_predictions,
+)
+from visleak.impact.predictions.matching import match
 from visleak.impact.predictions.scores import OTHERS
 from visleak.pipeline.fingerprints import fingerprint
 from visleak.progress import Progress

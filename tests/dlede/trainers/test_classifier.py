@@ -12,8 +12,8 @@ from drawn_objects import HEIGHT, WIDTH, lesson_of, set_of
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
 
 from visleak.dlede.draw import Split
-from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.torch_networks import Classifier, label_metrics
+from visleak.dlede.trainers import label_metrics, load_trainer
+from visleak.dlede.trainers.torch_networks import Classifier
 from visleak.errors import UsageError, VisleakError
 from visleak.formats.memory import ArrayOpener
 from visleak.progress import silent

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,8 +15,7 @@ from visleak.dlede.draw import Draw, Split
 from visleak.dlede.draw.draws import Sampler
 from visleak.dlede.settings import Plan
 from visleak.dlede.train import TrainingFailed, TrainingTask
-from visleak.dlede.trainers import load_trainer
-from visleak.dlede.trainers.torch_networks import label_metrics
+from visleak.dlede.trainers import label_metrics, load_trainer
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.formats import open_images
@@ -198,3 +199,15 @@ def test_f1_against_scikit_learn():
         expected = f1_score(truth, answer, average="macro", zero_division=0)
         assert label_metrics(truth, answer, predicted_classes=True)["f1"] == pytest.approx(expected)
     # no answer is wrong, and no class of its own
+
+
+def test_it_works_without_torch():
+    """Torch is an extra; a program in which it cannot be imported loads the trainer."""
+    program = (
+        "import sys; sys.modules['torch'] = None; from visleak.dlede import load_trainer;"
+        " print(load_trainer('lookup').name)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert (done.stdout.strip(), done.stderr) == ("lookup", "")

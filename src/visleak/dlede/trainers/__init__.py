@@ -1,14 +1,17 @@
-"""Who trains: a command, a library, networks of our own, or any object with the same methods."""
+"""Trainers: a command, a library, bundled networks, or any object with the same methods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
+import numpy as np
+
 from visleak.dlede.train import Trainer
 from visleak.errors import UsageError
+from visleak.records import Int64
 
 #: Name before the colon -> function that makes a trainer of a :class:`TrainerRequest`.
 TRAINERS: Final = {
@@ -21,7 +24,7 @@ TRAINERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TrainerRequest:
-    """What the command line says of a trainer."""
+    """The trainer that the command line names."""
 
     name: str  # before the colon
     argument: str = ""  # after it, or empty
@@ -53,3 +56,24 @@ def load_trainer(
     module, _, function = TRAINERS[name].partition(":")
     make: Callable[[TrainerRequest], Trainer] = getattr(import_module(module), function)
     return make(TrainerRequest(name, argument, device, threads, time_limit))
+
+
+def label_metrics(
+    true: Int64, predicted: Int64, *, predicted_classes: bool = False
+) -> Mapping[str, float]:
+    """Return ``accuracy`` and ``f1`` of classes (n,); -1 for none predicted.
+
+    F1 is the mean over the classes that occur (macro), or are predicted as well, of
+    2 TP / (predicted + true).
+
+    >>> label_metrics(np.array([0, 0, 1]), np.array([0, 1, 1]))["f1"]
+    0.6666666666666666
+    """
+    classes = int(max(true.max(), predicted.max())) + 1
+    right = true == predicted
+    found = np.bincount(true[right], minlength=classes)
+    count = np.bincount(true, minlength=classes)
+    guessed = np.bincount(predicted[predicted >= 0], minlength=classes)
+    known = count + (guessed if predicted_classes else 0) > 0
+    f1 = 2 * found[known] / (guessed + count)[known]
+    return {"accuracy": float(right.mean()), "f1": float(f1.mean())}

@@ -10,7 +10,6 @@ are part of the key of every training run; what these load is not.
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 import math
 import os
@@ -45,6 +44,7 @@ from visleak.errors import UsageError, VisleakError, one_line
 from visleak.progress import Progress
 from visleak.quantities import is_share_name
 from visleak.records import Float64
+from visleak.storage import file_digest
 
 #: Placeholders that need boxes, and those that need image sizes even if boxes are shares.
 WITH_BOXES: Final = ("data", "train_json", "test_json")
@@ -95,13 +95,11 @@ class CommandTrainer:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+        return file_digest(path)
     except OSError as error:
         raise VisleakError(
             f"--trainer command: {path} cannot be read ({error.strerror})"
         ) from error
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

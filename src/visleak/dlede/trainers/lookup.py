@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from visleak.auditing import workers_for
 from visleak.dlede.draw import Split
 from visleak.dlede.train import Outcome, PreparedTrainer, TrainingFailed, TrainingTask
-from visleak.dlede.trainers import TrainerRequest
-from visleak.dlede.trainers.torch_networks import label_metrics
+from visleak.dlede.trainers import TrainerRequest, label_metrics
 from visleak.encoders import load_encoder
 from visleak.errors import UsageError, VisleakError
 from visleak.pipeline.context import RunContext

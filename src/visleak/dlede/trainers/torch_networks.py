@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from visleak.dlede.draw import Split
 from visleak.dlede.train import Outcome, TrainingTask
+from visleak.dlede.trainers import label_metrics
 from visleak.dlede.trainers.detections import (
     MOST,
     STRIDE,
@@ -28,10 +29,6 @@ from visleak.errors import UsageError, VisleakError
 from visleak.formats import Boxes
 from visleak.records import Bytes8, Float64, ImageSet, Int64
 from visleak.training.networks import Block, warped
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 #: Pixels become numbers about 0 of about 1: (pixel - GREY) / SPREAD.
 SPREAD: Final = 60.0
@@ -258,7 +255,6 @@ class Classifier:
 
     def network(self, split: Split, width: int) -> nn.Module:
         """Return the network for the labels of both sets."""
-
         return LabelNetwork(len(class_names(split)), width)
 
     def usable(self, task: TrainingTask) -> Int64:
@@ -269,9 +265,6 @@ class Classifier:
         self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
     ) -> LossOf:
         """Return the cross-entropy of augmented images."""
-        import torch
-        from torch.nn import functional
-
         content = images.mapped()
         rows, classes = images.rows(task.draw)[usable], _task_labels(task)[usable]
 
@@ -286,8 +279,6 @@ class Classifier:
 
     def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> Int64:
         """Return the predicted class of each image."""
-        import torch
-
         found = [np.empty(0, np.int64)]
         for _, maps in images.tensors(rows):
             with torch.inference_mode():
@@ -321,27 +312,6 @@ def _task_labels(task: TrainingTask) -> Int64:
     """Return the number of the label of each training image of a task."""
     train, test = (_numbers(images, task.split) for images in (task.split.train, task.test))
     return np.concatenate([train[task.draw.kept], test[task.draw.leaked]])
-
-
-def label_metrics(
-    true: Int64, predicted: Int64, *, predicted_classes: bool = False
-) -> Mapping[str, float]:
-    """Return ``accuracy`` and ``f1`` of classes (n,); -1 for none predicted.
-
-    F1 is the mean over the classes that occur (macro), or are predicted as well, of
-    2 TP / (predicted + true).
-
-    >>> label_metrics(np.array([0, 0, 1]), np.array([0, 1, 1]))["f1"]
-    0.6666666666666666
-    """
-    classes = int(max(true.max(), predicted.max())) + 1
-    right = true == predicted
-    found = np.bincount(true[right], minlength=classes)
-    count = np.bincount(true, minlength=classes)
-    guessed = np.bincount(predicted[predicted >= 0], minlength=classes)
-    known = count + (guessed if predicted_classes else 0) > 0
-    f1 = 2 * found[known] / (guessed + count)[known]
-    return {"accuracy": float(right.mean()), "f1": float(f1.mean())}
 
 
 # -- ``torch:detector``: a compact one-stage detector of centres, trained from scratch ------------
@@ -393,7 +363,6 @@ class Detector:
 
     def network(self, split: Split, width: int) -> nn.Module:
         """Return the network for the classes of the split."""
-
         return CentreNetwork(len(_boxes(split.train_boxes).names), width)
 
     def usable(self, task: TrainingTask) -> Int64:
@@ -404,8 +373,6 @@ class Detector:
         self, network: nn.Module, task: TrainingTask, usable: Int64, images: DecodedImages
     ) -> LossOf:
         """Return the loss of augmented images."""
-        import torch
-
         content = images.mapped()
         rows = images.rows(task.draw)[usable]
         boxes = _boxes(task.boxes).taken(usable)
@@ -428,8 +395,6 @@ class Detector:
 
     def predict(self, network: nn.Module, rows: Int64, images: DecodedImages) -> Detections:
         """Return the detections in some test images."""
-        import torch
-
         image, label = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         score, corners = [np.empty(0)], [np.empty((0, 4))]
         for mine, maps in images.tensors(rows):

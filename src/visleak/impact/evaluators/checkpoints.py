@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -29,9 +29,6 @@ from visleak.impact.evaluators.classifiers import (
 )
 from visleak.lazy import library
 from visleak.quantities import some
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 #: What else takes a whole network, for errors.
 WHOLE: Final = ", or give a whole network as torchscript:FILE or onnx:FILE"

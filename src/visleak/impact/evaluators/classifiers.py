@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from visleak.errors import UsageError, VisleakError, said
 from visleak.impact.evaluators.classes import Names, synonyms
 from visleak.lazy import library, member
 from visleak.records import Float32
+from visleak.storage import file_digest
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -298,14 +298,12 @@ def torchscript_classifier(request: Request) -> Classifier:
     recipe = recipe_of(request, path)
     running = running_of(request)
     torch = library("torch", "torch", request.called)
-    with path.open("rb") as file:
-        content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     script = load_script(torch, path, request.called, f"give {advice}")
     return torch_classifier(
         request,
         script,
         plainly,
-        digest_of(content, {"network": "TorchScript", "recipe": recipe.as_dict()}),
+        digest_of(file_digest(path), {"network": "TorchScript", "recipe": recipe.as_dict()}),
         of_recipe(recipe),
         running,
         shown=("prep",),

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import visleak
 from visleak.auditing import open_cache, workers_for
@@ -37,10 +37,10 @@ from visleak.storage import (
     csv_cell,
     free_file,
     free_table,
-    replacing,
     replacing_text,
     write_csv_rows,
     write_problems,
+    write_tables,
 )
 
 if TYPE_CHECKING:
@@ -88,16 +88,28 @@ def write_predictions(
     wrong = [name for name, values in columns.items() if len(values) != len(ids)]
     if wrong:
         raise ValueError(f"column {wrong[0]!r} has another length than the ids, {len(ids)}")
-    every = {"id": _arrow(ids).cast(pa.string()), **columns}
+    parts = _slices({"id": _arrow(ids).cast(pa.string()), **columns}, len(ids))
+    first = next(parts)
     if target.suffix.lower() == ".csv":
-        _write_csv(target, every)
-    else:
-        content = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
-        # escaped, because a path may not be UTF-8
-        metadata = {"visleak": json.dumps(content, allow_nan=False)}
-        if classes:
-            metadata["classes"] = json.dumps(list(classes))
-        _write_parquet(target, every, metadata)
+        if lists := [each.name for each in first.schema if pa.types.is_list(each.type)]:
+            raise UsageError(
+                f"{target}: a CSV cannot hold lists ({', '.join(lists)}); write a .parquet"
+            )
+        with replacing_text(target) as file:
+            write_csv_rows(file, [first.column_names])
+            for part in chain([first], parts):
+                cells = (map(_cell, values.to_pylist()) for values in part.columns)
+                write_csv_rows(file, zip(*cells, strict=True))
+        return target
+    content = {"kind": KIND, "schema": SCHEMA, "visleak": visleak.__version__, **about}
+    # escaped, because a path may not be UTF-8
+    metadata = {"visleak": json.dumps(content, allow_nan=False)}
+    if classes:
+        metadata["classes"] = json.dumps(list(classes))
+    try:
+        write_tables(target, first.schema.with_metadata(metadata), chain([first], parts))
+    except OSError as error:
+        raise VisleakError(f"{target} cannot be written ({error.strerror or error})") from error
     return target
 
 
@@ -122,24 +134,6 @@ def _unreadable(target: Path) -> Path:
     return target.with_name(f"{target.stem}.unreadable.csv")
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Values], metadata: Mapping[str, str]) -> None:
-    rows = len(columns["id"])
-    parts = _slices(columns, rows)
-    first = next(parts)
-    schema = first.schema.with_metadata(metadata)
-    try:
-        with (
-            replacing(path) as beside,
-            beside.open("wb") as opened,
-            pq.ParquetWriter(opened, schema, compression="zstd") as file,
-        ):
-            file.write_table(first.cast(schema))
-            for part in parts:
-                file.write_table(part.cast(schema))
-    except OSError as error:
-        raise VisleakError(f"{path} cannot be written ({error.strerror or error})") from error
-
-
 def _slices(columns: Mapping[str, Values], rows: int) -> Iterator[pa.Table]:
     """Yield the rows in order, at least one table."""
     for start in range(0, max(rows, 1), _ROWS):
@@ -154,17 +148,6 @@ def _arrow(values: Values) -> pa.Array:
         offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1])
         return pa.ListArray.from_arrays(pa.array(offsets), flat)
     return values if isinstance(values, pa.Array) else pa.array(values)
-
-
-def _write_csv(path: Path, columns: Mapping[str, Values]) -> None:
-    arrays = {name: _arrow(values) for name, values in columns.items()}
-    lists = [name for name, values in arrays.items() if pa.types.is_list(values.type)]
-    if lists:
-        raise UsageError(f"{path}: a CSV cannot hold lists ({', '.join(lists)}); write a .parquet")
-    cells = (map(_cell, values.to_pylist()) for values in arrays.values())
-    with replacing_text(path) as file:
-        write_csv_rows(file, [tuple(arrays)])
-        write_csv_rows(file, zip(*cells, strict=True))
 
 
 def _cell(value: object) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.impact.benchmark import Scores
-from visleak.impact.predictions.columns import quoted
+from visleak.impact.predictions.files import quoted
 from visleak.impact.results import Gap
 from visleak.records import Bool, Float64, Int64
 

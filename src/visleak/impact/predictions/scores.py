@@ -14,27 +14,28 @@ import pyarrow.compute as pc
 from visleak.errors import VisleakError
 from visleak.formats.request import writable
 from visleak.impact.benchmark import Benchmark, Scores
-from visleak.impact.predictions.columns import (
-    Match,
-    coverage_note,
+from visleak.impact.predictions.files import (
+    PredictionFile,
     listed,
-    match,
     numbers_of,
     percentages_of,
     quoted,
+    read_predictions,
     text_of,
-    unknown_note,
 )
-from visleak.impact.predictions.correct import (
+from visleak.impact.predictions.matching import (
     TOP,
     Correct,
+    Match,
     Truth,
     codes,
     correct_predictions,
     correct_ranked,
     correct_scores,
+    coverage_note,
+    match,
+    unknown_note,
 )
-from visleak.impact.predictions.files import PredictionFile, read_predictions
 from visleak.impact.predictions.plausibility import Evidence, Labels, doubts_of
 from visleak.pipeline.comparison import normalised, share_classes
 from visleak.quantities import is_loss_name, is_share_name

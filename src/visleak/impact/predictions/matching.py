@@ -1,4 +1,4 @@
-"""Which predictions are correct: top-1 and top-5 of classes, ranked classes and class scores.
+"""Predictions matched to images by id, and which are correct: classes, ranked classes, scores.
 
 A class counts as among the k best if fewer than k classes come before it: those with a higher
 score, and those of the same score that come before it in the order of classes. So exactly k
@@ -10,7 +10,7 @@ of one name are one class: its place is that of the best of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -19,9 +19,146 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from visleak.errors import VisleakError
-from visleak.impact.predictions.files import PredictionFile
+from visleak.impact.benchmark import Benchmark
+from visleak.impact.predictions.files import PredictionFile, quoted
 from visleak.pipeline.comparison import normalised
 from visleak.records import Bool, Float64, Int64
+
+COVERAGE: Final = 0.95  # share of the images that must have a prediction, unless less is allowed
+_SAMPLE: Final = 10_000  # ids of a file that are compared in other spellings to explain a mismatch
+
+
+@dataclass(frozen=True)
+class Match:
+    """Rows of a file and their images."""
+
+    rows: Int64  # (m,): rows whose id is one of the benchmark's, ascending
+    images: Int64  # (m,): position of the image of each
+    unknown: int  # rows whose id the benchmark lacks
+
+
+def match(ids: pa.StringArray, benchmark: Benchmark, path: str) -> Match:
+    """Match the ids of a file to the images of a benchmark; the order of rows is ignored."""
+    place = pc.index_in(ids, value_set=benchmark.ids)
+    known = place.is_valid().to_numpy(zero_copy_only=False)
+    if not known.any():
+        of = f"set {quoted(benchmark.name)}"
+        theirs = f"{of} has {quoted(benchmark.ids[0])}" if len(benchmark) else f"{of} has none"
+        raise VisleakError(
+            f"{path}: none of its ids is one of {of} ({len(ids):,} and {len(benchmark):,} ids): it"
+            f" has {quoted(ids[0])}, {theirs}; {_hint(ids, benchmark) or _ADVICE}"
+        )
+    rows = np.flatnonzero(known)
+    images = place.filter(place.is_valid()).to_numpy().astype(np.int64)
+    return Match(rows, images, len(ids) - len(rows))
+
+
+_ADVICE: Final = "ids must be those of the audit (column `id` of its images.parquet)"
+
+
+def unknown_note(found: Match, ids: pa.StringArray, benchmark: Benchmark) -> Iterator[str]:
+    """Yield a note about predictions whose ids the benchmark lacks."""
+    if not found.unknown:
+        return
+    lost = np.ones(len(ids), dtype=np.bool_)
+    lost[found.rows] = False
+    example = quoted(ids[int(lost.argmax())])
+    share = found.unknown / len(ids)
+    most = "most of the file is about other images: " if share > 0.5 else ""
+    yield (
+        f"{most}{found.unknown:,} of its {len(ids):,} predictions ({100 * share:.1f} %) are not for"
+        f" a readable image of set {quoted(benchmark.name)} and are ignored, such as {example}"
+    )
+
+
+def coverage_note(
+    answered: Bool, found: Match, ids: pa.StringArray, benchmark: Benchmark, path: str, allow: bool
+) -> Iterator[str]:
+    """Yield how many images have no prediction; ``answered`` (n,) is by image of the benchmark."""
+    total, count = len(benchmark), int(answered.sum())
+    if count == total:
+        return
+    absent = total - len(found.rows)
+    empty = total - count - absent
+    text = (
+        f"{count:,} of the {total:,} readable images of set {quoted(benchmark.name)} have a"
+        f" prediction ({_percent(count, total)} %); not in the file: {absent:,}, without a value:"
+        f" {empty:,}, such as {quoted(benchmark.ids[int(answered.argmin())])}"
+    )
+    if count >= COVERAGE * total:
+        yield f"{text}; the others are ignored"
+        return
+    if not allow or not count:
+        hint = _hint(ids, benchmark, len(found.rows))
+        raise VisleakError(
+            f"{path}: only {text}; {100 * COVERAGE:.0f} % are needed:"
+            f" {f'{hint}; or ' if hint else ''}complete the file, or accept it with"
+            " --allow-partial"
+        )
+    yield f"only {text}; scores, gains and leaks are those of the images with a prediction"
+
+
+def _percent(part: int, whole: int) -> str:
+    """Return a share in percent, rounded down, so that too few never looks enough."""
+    return f"{np.floor(1000 * part / whole) / 10:.1f}"
+
+
+def _slashes(ids: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(pc.replace_substring(ids, "\\", "/"), r"^(\./|/)+", "")
+
+
+def _bare(ids: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(_slashes(ids), r"^.*/", "")
+
+
+def _stem(ids: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(ids, r"\.[A-Za-z0-9]{1,5}$", "")
+
+
+def _plain_number(ids: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(
+        pc.replace_substring_regex(ids, r"^([0-9]+)\.0+$", r"\1"), r"^0+([0-9]+)$", r"\1"
+    )
+
+
+#: Spellings of the ids of both sides in which they may agree; what changes least comes first.
+_READINGS: Final[tuple[tuple[str, Callable[[pa.Array], pa.Array]], ...]] = (
+    ("without spaces around them", pc.utf8_trim_whitespace),
+    ("with `/` between folders and without `./` before them", _slashes),
+    ("without regard to case", pc.utf8_lower),
+    ("without leading zeros and `.0`", _plain_number),
+    ("without their folders", _bare),
+    ("without their suffixes", _stem),
+    ("without folders and suffixes", lambda ids: _stem(_bare(ids))),
+)
+
+
+def _hint(ids: pa.StringArray, benchmark: Benchmark, matched: int = 0) -> str:
+    """Return the likely reason why ids do not match, or an empty text."""
+    if not len(benchmark):
+        return ""
+    sample = ids[:_SAMPLE]
+    known = int(pc.sum(pc.is_in(sample, value_set=benchmark.ids)).as_py()) if matched else 0
+    for name, reading in _READINGS:
+        agree = pc.sum(pc.is_in(reading(sample), value_set=reading(benchmark.ids))).as_py()
+        if agree > known and 2 * agree >= len(sample):
+            return f"ids agree {name}: write them as the audit has them"
+    mine, theirs = _are_rows(ids), _are_rows(benchmark.ids)
+    if mine and not theirs and not matched:
+        return "its ids look like row numbers; write the ids that the audit has instead"
+    if theirs and not mine and not matched:
+        return "the audit uses row numbers as ids of these images; write those instead"
+    return ""
+
+
+def _are_rows(ids: pa.StringArray) -> bool:
+    """Whether ids are whole numbers from 0 or 1 on, one per row, in any order."""
+    if not pc.all(pc.match_substring_regex(ids, r"^(0|[1-9][0-9]{0,9})$")).as_py():
+        return False
+    ends = pc.min_max(ids.cast(pa.int64()))
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    return low in (0, 1) and high - low + 1 == len(ids)
+
 
 Block = TypeVar("Block", pa.ListArray, tuple[Float64, Bool])
 
