@@ -152,7 +152,8 @@ def same_bits(data: Path) -> tuple[int, dict[str, Any]]:
 
 def balance(found: Hashes) -> dict[str, int]:
     """Return how many hashes do not have exactly 32 bits set, of how many."""
-    return {"hashes": len(found.words), "not_32_bits": int((np.bitwise_count(found.words) != 32).sum())}
+    bits = np.bitwise_count(found.words)
+    return {"hashes": len(found.words), "not_32_bits": int((bits != 32).sum())}
 
 
 def main() -> None:
