@@ -24,7 +24,7 @@ from visleak.memorization.baselines.run import (
     compare,
     read_comparison,
 )
-from visleak.memorization.search.driver import Candidate, SearchResult
+from visleak.memorization.search.driver import Candidate, Progress, SearchResult
 from visleak.memorization.settings import Budget, ScoreSettings
 
 
@@ -178,6 +178,27 @@ def test_a_comparison_that_was_stopped_goes_on(contest, tmp_path, monkeypatch, d
     result = compare(contest, made, KnownTriggers(KNOWN), tmp_path / "stopped")
     assert result.attempts == straight.attempts
     assert sum(len(searcher.tasks) for searcher in made.values()) == 4 - (dies_at - 1)
+
+
+@pytest.mark.parametrize(
+    ("budget", "told"),
+    [(Budget(calls=100), (40, 100)), (Budget(seconds=9.0), (7, 0))],
+)
+def test_progress_of_a_search_is_that_of_its_budget(contest, tmp_path, budget, told):
+    class Reporting(Scripted):
+        def search(self, task):
+            task.progress(Progress(7, None, 40, None))
+            return super().search(task)
+
+    heard = []
+    compare(
+        replace(contest, budget=budget, seeds=(0,)),
+        {"gibbs": Reporting("gibbs", ["ant bee"])},
+        KnownTriggers(KNOWN),
+        tmp_path,
+        progress=lambda *each: heard.append(each),
+    )
+    assert heard[0] == ("searching: gibbs, seed 0", *told)
 
 
 def test_a_search_that_finds_nothing_makes_no_images(contest, tmp_path):
