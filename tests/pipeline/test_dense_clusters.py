@@ -186,7 +186,7 @@ def test_order_workers_and_cache_change_nothing(crowd, tmp_path):
     manifest.write_text("path,id\n" + "".join(f"{path},{path.name}\n" for path in files))
     other = audit(manifest, out=tmp_path / "out", cache=None, workers=2)
     assert other.pairs().equals(crowd.pairs())
-    again = audit(manifest, out=tmp_path / "again", cache=crowd.folder.parent / "cache")
+    again = audit(manifest, out=tmp_path / "again", cache=crowd.folder.parent / "cache", workers=1)
     assert again.pairs().equals(crowd.pairs())
 
 

@@ -64,6 +64,7 @@ def audit(places):
         out=places / "audit",
         workers=1,
         report=True,
+        within=False,
     )
 
 

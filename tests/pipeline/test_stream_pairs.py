@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visleak import pipeline
@@ -143,6 +143,7 @@ def clouds(seed, rows, centres=3):
     return (vectors * rng.uniform(0.5, 2, (rows, 1))).astype(np.float16)
 
 
+@settings(max_examples=20)
 @given(
     st.integers(0, 1000),
     st.lists(st.integers(0, 30), min_size=1, max_size=4).filter(any),
