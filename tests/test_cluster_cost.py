@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -75,13 +74,6 @@ def test_the_page_states_the_measured_figures():
         f"did {ratio['vectors']:.0%} (embeddings) and {ratio['images']:.0%} (images)",
     ):
         assert said in PAGE, said
-
-
-def test_the_script_prints_the_table():
-    done = subprocess.run(
-        [sys.executable, str(SOURCE), "0.04"], check=True, capture_output=True, text=True
-    )
-    assert done.stdout.splitlines()[0].endswith("| TB read | cost |")
 
 
 def test_ray_takes_the_cluster_files():

@@ -67,26 +67,6 @@ def test_crops_apart_share_a_strip_at_most(module, seed):
     assert first.shape == second.shape
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_backdrop_keeps_the_border(module, seed):
-    black, white = (np.full((120, 160, 3), level, np.uint8) for level in (0, 255))
-    made = module.backdrop(black, white, np.random.default_rng(seed))
-    assert 0.22 < (made > 128).mean() < 0.62
-    assert not made[:4].any()
-    assert not made[:, :4].any()
-
-
-def test_photographs_are_not_changed(module, photographs):
-    before = [picture.copy() for picture in photographs]
-    for number, picture in enumerate(photographs):
-        rng = np.random.default_rng(number)
-        module.parallax(picture, rng)
-        module.motion(picture, rng)
-        module.backdrop(picture, photographs[0], rng)
-    for picture, kept in zip(photographs, before, strict=True):
-        np.testing.assert_array_equal(picture, kept)
-
-
 def test_they_drift_or_disagree_where_a_copy_does_not(pairs, photographs):
     copies = [cv2.GaussianBlur(picture, (0, 0), 1.5)[8:-8, 8:-8] for picture in photographs]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -186,15 +185,3 @@ def test_every_command_has_an_example_or_no_options() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
     assert typer.main.get_command(visleak_app)
-
-
-def test_shells_complete_choices() -> None:
-    environment = os.environ | {
-        **{"COMP_WORDS": "visleak export --format c", "COMP_CWORD": "3"},
-        "_VISLEAK_COMPLETE": "complete_bash",
-    }
-    code = "from visleak.__main__ import main; import sys; sys.argv[0] = 'visleak'; main()"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
-    )
-    assert ran.stdout.split() == ["cifair", "csv", "cvat", "card", "croissant"]

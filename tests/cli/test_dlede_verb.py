@@ -145,9 +145,8 @@ def test_finished_trainings_are_not_made_again(
 def test_one_set_parted_by_a_recipe(pictures: Path, program: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     given = ("--set", pictures, "--split", "random:0.5", "--repetitions", 1, "-o", out)
-    for _ in range(2):
-        ran = run("dlede", *given, "--trainer", trainer(program, 0.02), "--no-images")
-        assert ran.code == 0, ran.err
+    ran = run("dlede", *given, "--trainer", trainer(program, 0.02), "--no-images")
+    assert ran.code == 0, ran.err
     assert ran.out.startswith("on the means the split seems to leak already (one repetition")
     assert not (out / "phash-pairs.png").exists()
     assert (out / "audit" / "report.html").is_file()
@@ -200,16 +199,6 @@ def test_scores_that_give_nothing_to_judge_are_no_success(tmp_path: Path) -> Non
     file.write_text("step,repetition,map50,f1\n0,1,.5,.5\n10,1,.6,.6\n0,2,.5,.5\n20,2,.6,.6\n")
     check_refused(f"dlede --scores {file} -o {tmp_path}/out", "nothing can be judged", code=1)
     assert not (tmp_path / "out").exists()
-
-
-def test_what_is_read_as_percent_and_what_is_missing_is_said(tmp_path: Path) -> None:
-    file = tmp_path / "scores.csv"
-    file.write_text("step,f1\n0,50\n10,55\n20,60\n")
-    ran = run("dlede", "--scores", file, "-o", tmp_path / "out")
-    assert ran.code == 0, ran.err
-    assert "f1: read as percent" in ran.out
-    assert "map50 is missing" in ran.out
-    assert read_result(tmp_path / "out").scores.of("f1")[0] == pytest.approx([0.5, 0.55, 0.6])
 
 
 def test_a_leak_that_the_audit_proves_is_not_trained(

@@ -93,15 +93,6 @@ def test_precision_keeps_entries_apart(images, tmp_path):
     assert maker(Network()) != maker(Network(precision="fp16"))
 
 
-def test_nothing_is_kept_of_what_is_known_in_this_run_only(images, tmp_path):
-    """An object without a digest of its own must not meet another's vectors."""
-    with Cache(tmp_path / "cache") as cache:
-        for _ in range(2):
-            network = Network(lasting=False)
-            run(images, tmp_path, network, cache=cache)
-            assert sum(network.calls) == len(GOOD)
-
-
 def test_pictures_that_cannot_be_prepared_are_told(images, tmp_path):
     """One that fails does not end the run; its line says which encoder and why."""
     prints = run(images, tmp_path, Network(picky))

@@ -363,17 +363,6 @@ def test_equal_bytes_are_found_without_direction_or_reach():
     assert found.total.tolist() == [1, 1]
 
 
-def test_totals_of_equal_bytes_count_every_copy():
-    """A zero vector with five equal copies has five pairs, however few rows are asked for."""
-    zero = np.zeros((5, WIDTH))
-    copies = prints("r", zero, [7] * 5, np.zeros(5), list("edcba"))
-    query = prints("q", zero[:1], [7], [False], ["x"])
-    for best in (0, 20):
-        _, _, found = sides_and_pairs(query, copies, Wanted(0.5, best=best, cap=2), Toy())
-        assert [row[:2] for row in rows_of(found, query, copies)] == [("x", "a"), ("x", "b")]
-        assert found.total.tolist() == [5]
-
-
 def test_blank_pictures_match_blank_ones_once():
     """By colour and digest only; one row a query, the true number beside."""
     black = np.zeros(WIDTH)
@@ -385,18 +374,6 @@ def test_blank_pictures_match_blank_ones_once():
     assert [row[:2] for row in rows_of(found, query, reference)] == [("x", "b")]
     assert found.total.tolist() == [3]  # d, c, b: neither the sharp a nor the white e
     assert found.view.tolist() == [0]
-
-
-def test_a_flood_of_blank_frames_stays_small():
-    """A video's black frames: as many rows as queries at most, totals exact."""
-    black = np.zeros(WIDTH)
-    black[::2] = 1 / 3
-    ids = [f"{n:03d}" for n in range(300)]
-    contents = np.arange(300) // 2
-    frames = prints("v", np.tile(black, (300, 1)), contents, [True] * 300, ids)
-    _, _, found = sides_and_pairs(frames, frames, Wanted(0.8, best=20), Toy())
-    assert len(found) <= 300
-    assert (found.total == 299).all()
 
 
 def test_the_background_is_the_mean_of_the_nearest_cohort():
@@ -412,14 +389,6 @@ def test_the_background_is_the_mean_of_the_nearest_cohort():
     assert not side(encoded(one), Toy(), ALL, ExactSearch(), 1).background.any()
     few = side(encoded(one), Toy(cohort[:2]), (0,), ExactSearch(), 1).background
     np.testing.assert_allclose(few, (some @ cohort[:2].T).mean(axis=1), atol=1e-6)
-
-
-def test_order_is_the_rank_of_ids():
-    """By code points, as everything that is sorted in an audit."""
-    ids = ["b", "a10", "a9", "\u00e9", "B", ""]
-    one = prints("q", np.zeros((6, WIDTH)), range(6), np.zeros(6), ids)
-    got = side(encoded(one), Toy(), (0,), ExactSearch(), 1).order
-    assert [ids[i] for i in np.argsort(got)] == sorted(ids)
 
 
 @pytest.mark.parametrize(

@@ -102,17 +102,6 @@ def test_rows_are_the_readable_pictures_in_order(images, tmp_path):
     assert prints.set == "pets"
 
 
-def test_vectors_are_the_encoders(images, tmp_path):
-    """Row by row what the encoder makes of the decoded picture; equal contents, equal vectors."""
-    from visleak.images import decode
-
-    prints = run(images, tmp_path)
-    items = stored()
-    for row, vector in zip(prints.rows, prints.matrix, strict=True):
-        expected, _ = ENCODER.encode([decode(items[row], enough=ENCODER.enough)])
-        assert vector.tobytes() == expected[0].tobytes()
-
-
 def test_bad_files_become_problems_and_never_rows(images, tmp_path):
     """All of them, in order, with id, locator and reason: nothing is skipped in silence."""
     prints = run(images, tmp_path)
@@ -212,14 +201,6 @@ def test_chosen_rows(images, tmp_path):
     assert [p.id for p in prints.problems] == ["id-7"]
 
 
-def test_every_picture_is_read_once(images, tmp_path, monkeypatch):
-    """In storage order within a chunk: archives and disks want it so."""
-    monkeypatch.setattr(step, "CHUNK", 7)
-    run(images, tmp_path)
-    (note,) = (tmp_path / "notes").iterdir()
-    assert [int(word) for word in note.read_text().split()] == list(range(COUNT))
-
-
 def test_a_set_in_memory(tmp_path):
     """Arrays and Pillow images, through the same door."""
     arrays = list(np.random.default_rng(2).integers(0, 256, (5, 16, 16, 3), np.uint8))
@@ -244,11 +225,6 @@ def test_a_set_without_readable_pictures(tmp_path, items, cached):
     assert prints.digests.shape == (0, 16)
     assert prints.ids.type == pa.string()
     assert len(prints.problems) == len(items)
-
-
-def test_no_chosen_rows(images, tmp_path):
-    """A sample of none."""
-    assert len(run(images, tmp_path, rows=np.empty(0, np.int64))) == 0
 
 
 def test_an_opener_that_cannot_be_sent(tmp_path):

@@ -25,14 +25,6 @@ def test_rows_come_back(tmp_path_factory, sizes, width):
     assert column.rows == sum(sizes)
 
 
-def test_other_types_and_layouts_are_converted(tmp_path):
-    """Strided float64 rows are stored as float32 in order."""
-    column = GrowingColumn(tmp_path / "x", np.float32, (2,))
-    values = np.arange(12.0).reshape(2, 6).T
-    column.append(values)
-    np.testing.assert_array_equal(column.mapped(), values)
-
-
 def test_rows_of_another_shape_are_refused(tmp_path):
     """They would shift all that follow."""
     column = GrowingColumn(tmp_path / "x", np.float32, (3,))

@@ -17,12 +17,10 @@ from visleak.documents import as_plain
 from visleak.pipeline.comparison import Comparison
 from visleak.pipeline.encoded_set import EmbeddingCounts, Side
 from visleak.pipeline.recordings import (
-    RecordingLeak,
     distances,
     doubt,
     recording_leak,
     recording_sentence,
-    rows,
     union_of_recordings,
     unknown_times,
 )
@@ -245,19 +243,6 @@ def test_distances_do_not_overflow():
     assert distances(zero, low, zero, high).tolist() == [2**64 - 1]
 
 
-def test_names_cannot_become_formulas(tmp_path):
-    """``recordings.csv`` is opened in spreadsheets."""
-    from visleak.pipeline.recordings import COLUMNS
-    from visleak.storage import write_csv
-
-    leak = found([("=1+1", 0, True)], [("=1+1", 3, True)])
-    write_csv(tmp_path / "r.csv", COLUMNS, rows({("test", "train"): leak}))
-    assert (tmp_path / "r.csv").read_text() == (
-        "query_set,reference_set,recording,unit,queries,references,close,near_or_exact,least,"
-        "median,near_up_to\ntest,train,'=1+1,frames,1,1,1,0,3,3,\n"
-    )
-
-
 @pytest.fixture(scope="module")
 def pictures():
     """Return views along a rendered road: frames of two drives, side by side alike."""
@@ -339,11 +324,3 @@ def test_order_and_verification_do_not_change_what_time_says(pictures, told):
     assert comparison["recordings"]["close"] == 2
     assert comparison["recordings"]["near_or_exact"] is None
     assert unseen.rate("recording") == told.rate("recording")
-
-
-def test_a_leak_of_nothing_is_a_rate_of_nothing():
-    """No recording on both sides: measured, and none."""
-    leak = found([("a", 1, True)], [("b", 1, True)])
-    assert leak == RecordingLeak("frames", 10, (), leak.close, leak.distances)
-    assert (leak.summary().shared, leak.summary().near_or_exact) == (0, 0)
-    assert not leak.close.any()

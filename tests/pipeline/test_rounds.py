@@ -68,11 +68,6 @@ def test_the_best_by_score_and_by_votes_take_turns():
     assert edges[:8].tolist() == [0, *[5] * 7]
 
 
-def test_ties_go_to_the_lower_pair():
-    _, position = candidates([2, 3, 4], [0, 0, 0], [5, 6, 7], [0.5, 0.5, 0.5]).ranked()
-    assert position.tolist() == [0, 1, 2]
-
-
 def test_an_image_proceeds_while_its_rounds_find_something():
     """Image 0 has candidates 0 to 5, image 1 has 6 to 8; rounds of one, one and two."""
     entries = candidates(range(9), [0] * 6 + [1] * 3, range(10, 19), np.linspace(1, 0, 9))
@@ -111,12 +106,6 @@ def test_connected_candidates_do_not_count():
     seen, rounds = played(entries, (2, 2), near=[0, 1, 2])
     assert seen == [[0, 1, 2, 3], [4]]
     assert rounds.skipped(5).tolist() == [VERIFIED] * 5
-
-
-def test_no_candidates_no_rounds():
-    seen, rounds = played(candidates([], [], [], []), ACROSS, near=[])
-    assert not seen
-    assert rounds.skipped(3).tolist() == [VERIFIED] * 3
 
 
 @pytest.mark.parametrize("within", [False, True])

@@ -157,16 +157,6 @@ def test_a_pass_finds_what_brute_force_finds(seed, sizes, rule):
     assert found(rows, "r") == oracle(queries, reference, RULES[rule])
 
 
-def test_taken_in_or_passed_by_is_the_same_by_threshold():
-    """A set that is on both sides is held in memory; what it is compared with does not tell."""
-    test, train = embeddings("t", clouds(1, 12)), embeddings("r", clouds(2, 25), [10, 15])
-    _, passed, _, _ = ran([test], [train], within=False)
-    _, held, _, _ = ran([test, train], [test, train], within=False)
-    both = [row for row in held if (row["query_set"], row["reference_set"]) == ("t", "r")]
-    assert found(passed, "r") == [row for row in found(both, "r") if row[4]]
-    assert found(passed, "r")
-
-
 def test_only_images_in_a_pair_are_listed_and_all_are_counted():
     vectors = np.eye(WIDTH, dtype=np.float32)
     more = {
