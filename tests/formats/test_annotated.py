@@ -138,6 +138,19 @@ def test_yolo_lists_of_folders_and_of_files(yolo, put, tmp_path):
     assert list(open_splits(f"yolo:{yolo}")) == ["train", "val", "test"]
 
 
+def test_yolo_places_as_roboflow_writes_them(put):
+    """``../`` leads out of the data set, and is meant to lead to the folder beside the YAML."""
+    for split, name in (("train", "a"), ("valid", "d")):
+        put(f"set/{split}/images/{name}.png")
+        put(f"set/{split}/labels/{name}.txt", "0 .5 .5 1 1\n")
+    file = put("set/data.yaml", "train: ../train/images\nval: ../valid/images\nnames: [cat]\n")
+    assert open_images(f"yolo:{file}#val").ids.to_pylist() == ["d.png"]
+    assert open_images(f"yolo:{file}#train").labels.to_pylist() == ["cat"]
+    assert all(found.annotated for found in open_splits(file.parent).values())
+    put("train/images/b.png")
+    assert open_images(f"yolo:{file}#train").ids.to_pylist() == ["b.png"]
+
+
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [

@@ -80,7 +80,7 @@ def test_yolo(put, tmp_path):
             "val": (1, True, "y"),
         }
     assert open_splits(tmp_path / "y")["train"].annotated
-    put("y/data.yaml", "train: ../images/train\nval: ../images/valid\n")
+    put("y/data.yaml", "train: ../elsewhere/train\nval: ../elsewhere/valid\n")
     assert not open_splits(tmp_path / "y")["train"].annotated
 
 

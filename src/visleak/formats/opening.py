@@ -414,8 +414,8 @@ def _yolo_inside(path: Path) -> dict[str, str]:
     if not file.is_file():
         return {}
     content = yolo_content(file, str(path))
-    splits = yolo_splits(content)
     base = yolo_base(file, content)
+    splits = yolo_splits(content, base)
     if not all((base / entry).exists() for entries in splits.values() for entry in entries):
         return {}
     return {split: f"yolo:{file}#{split}" for split in splits}
@@ -464,9 +464,11 @@ def _table_splits(path: Path) -> dict[str, str]:
 
 
 def _yolo_file_splits(path: Path) -> dict[str, str]:
-    from visleak.formats.yolo import yolo_content, yolo_splits
+    from visleak.formats.yolo import yolo_base, yolo_content, yolo_splits
 
-    return {split: f"yolo:{path}#{split}" for split in yolo_splits(yolo_content(path, str(path)))}
+    content = yolo_content(path, str(path))
+    splits = yolo_splits(content, yolo_base(path, content))
+    return {split: f"yolo:{path}#{split}" for split in splits}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def open_yolo(request: Request) -> ImageSet:
     """
     request.refuse_columns("the YOLO data set")
     content = yolo_content(request.path, request.text)
-    splits = yolo_splits(content)
+    splits = yolo_splits(content, yolo_base(request.path, content))
     wanted = canonical_split(request.split)
     if wanted not in splits:
         raise UsageError(
@@ -129,8 +129,13 @@ def yolo_content(path: Path, text: str) -> dict[str, object]:
     return content
 
 
-def yolo_splits(content: Mapping[str, object]) -> dict[str, list[str]]:
-    """Return the folders or list files of each split that a data set has, by canonical name."""
+def yolo_splits(content: Mapping[str, object], base: Path) -> dict[str, list[str]]:
+    """Return the folders or list files of each split of a data set, by canonical name.
+
+    Args:
+        content: of the YAML.
+        base: the data set's folder, which entries are relative to.
+    """
     splits = {}
     for key, value in content.items():
         name = canonical_split(str(key))
@@ -138,8 +143,17 @@ def yolo_splits(content: Mapping[str, object]) -> dict[str, list[str]]:
         if name not in ("train", "val", "test") or not isinstance(entries, list) or not entries:
             continue
         if all(isinstance(entry, str) for entry in entries):
-            splits[name] = [writable(entry) for entry in entries]
+            splits[name] = [_entry(base, writable(entry)) for entry in entries]
     return splits
+
+
+def _entry(base: Path, entry: str) -> str:
+    """Return where an entry leads; ``../train`` that is not there is ``train``.
+
+    Roboflow writes it so, and Ultralytics reads it so.
+    """
+    inner = entry.removeprefix("../")
+    return inner if not (base / entry).exists() and (base / inner).exists() else entry
 
 
 def yolo_base(path: Path, content: Mapping[str, object]) -> Path:
@@ -302,7 +316,8 @@ def _merged(
 
     A split in the place of one that is now divided would hold images of all parts; it is left out.
     """
-    base, known = yolo_base(path, content), yolo_splits(content)
+    base = yolo_base(path, content)
+    known = yolo_splits(content, base)
     gone = {entry for split in divided for entry in known.get(split, ())}
     merged: dict[str, object] = {}
     for key, value in content.items():
